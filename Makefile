@@ -1,0 +1,112 @@
+# Two commands for a fresh machine: `make demo` and `make test`. Each target sets up what
+# it needs by itself: a virtual environment in .venv, and Debian packages when root.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+TEST_ARGS ?=
+
+# Branch coverage in percent: the model is pure, so all of it; the rest may only rise.
+COVERAGE_MODEL_MIN ?= 100
+COVERAGE_MIN ?= 70
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+READY := $(VENV)/.ready
+
+# Warnings are errors in tests; here an old pip must not ask for a newer one.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# --- for people ---------------------------------------------------------------------------
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="--seconds 40 --no-browser")
+	@$(BIN)/durio demo $(DEMO_ARGS)
+
+.PHONY: test
+test: static ## Run everything: static checks and the whole suite, with branch coverage
+	$(PY) -m pytest --cov --cov-report= $(TEST_ARGS)
+	$(PY) -m coverage report --fail-under=$(COVERAGE_MIN)
+	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
+
+.PHONY: check
+check: static tidy unit ## The quick one, under a minute: format, lint, layers, types, tidy, unit
+
+.PHONY: bench
+bench: $(READY) ## Measure this machine (BENCH_ARGS="--json")
+	@$(BIN)/durio bench $(BENCH_ARGS)
+
+.PHONY: fix
+fix: $(READY) ## Format the code and repair what the linter can repair
+	$(PY) -m ruff check --fix-only --quiet .
+	$(PY) -m ruff format .
+
+.PHONY: clean
+clean: ## Remove everything that make has made
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the parts of check -------------------------------------------------------------------
+
+.PHONY: static format lint layers types tidy unit
+static: format lint layers types
+
+format: $(READY)
+	$(PY) -m ruff format --check .
+
+lint: $(READY)
+	$(PY) -m ruff check .
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+types: $(READY)
+	$(PY) -m basedpyright
+
+tidy: $(READY)
+	$(PY) -m pytest -q tests/tidy
+
+unit: $(READY)
+	$(PY) -m pytest -q tests/unit
+
+# --- setting up ---------------------------------------------------------------------------
+
+# Debian packages that the targets cannot do without: none. A package that a target needs
+# one day is named here and installed when root; other users are told its name.
+DEBIAN_PACKAGES :=
+
+define debian_install
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+  apt-get update -qq; \
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1); \
+else \
+  echo "Please install: $(strip $(1))" >&2; exit 1; \
+fi
+endef
+
+# Made once, and again when one of its inputs changes. The stamp is written last, so an
+# install that was interrupted is taken up again. Wheels first: a compiler is not needed.
+$(READY): pyproject.toml requirements-dev.txt constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Durio needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@for package in $(DEBIAN_PACKAGES); do \
+	  dpkg -s "$$package" >/dev/null 2>&1 || $(call debian_install,"$$package"); \
+	done
+	@# Debian's own python3 comes without the part that puts pip into an environment.
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call debian_install,python3-venv)
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --prefer-binary -c constraints.txt -r requirements-dev.txt
+	$(PY) -m pip install --quiet --prefer-binary -c constraints.txt --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,1 @@
+"""What Durio promises, and the tests that try to break it."""

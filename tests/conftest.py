@@ -1,0 +1,68 @@
+"""What every test may ask for, and an honest account of what could not be run.
+
+`require(condition, what)`: a tool or a server that the suite can bring along itself. It
+is skipped on a developer's machine and fails where DURIO_REQUIRE_ALL=1 says that all of
+it must be there. `require.kernel(condition, what)`: a feature of the kernel, which no
+suite can install. The test is not run, and the summary names it: never passed, never
+silent.
+"""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+
+# A deadline per example would be an assertion about the speed of the machine.
+settings.register_profile("durio", deadline=None, print_blob=True)
+settings.load_profile("durio")
+
+REQUIRE_ALL = os.environ.get("DURIO_REQUIRE_ALL") == "1"
+KERNEL = "not run, the kernel lacks: "
+ABSENT = "skipped, not installed: "
+
+
+@dataclass(frozen=True)
+class Require:
+    """Asks for what a test cannot do without."""
+
+    all: bool = REQUIRE_ALL
+
+    def __call__(self, condition: object, what: str) -> None:
+        """Go on if it is there; else skip, or fail where everything is required."""
+        if condition:
+            return
+        if self.all:
+            pytest.fail(f"DURIO_REQUIRE_ALL=1, but there is no {what}", pytrace=False)
+        pytest.skip(f"{ABSENT}{what}")
+
+    def kernel(self, condition: object, what: str) -> None:
+        """Go on if the kernel has it; else the test is not run, and listed."""
+        if not condition:
+            pytest.skip(f"{KERNEL}{what}")
+
+
+@pytest.fixture(scope="session")
+def require() -> Require:
+    return Require()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List by name what was not run, and why."""
+    for prefix in (KERNEL, ABSENT):
+        missing = Counter(
+            reason.partition(prefix)[2]
+            for report in terminalreporter.stats.get("skipped", [])
+            if prefix in (reason := skip_reason(report))
+        )
+        if missing:
+            terminalreporter.section(prefix.rstrip(": "))
+        for what, tests in sorted(missing.items()):
+            terminalreporter.line(f"  {what}: {tests} test{'s' * (tests != 1)}")
+
+
+def skip_reason(report: pytest.TestReport) -> str:
+    """The text after `Skipped: `; other kinds of reports have none."""
+    longrepr = report.longrepr
+    return str(longrepr[2]) if isinstance(longrepr, tuple) else ""

@@ -1,0 +1,79 @@
+"""The project speaks of itself alone: no other machine, no builder's folder.
+
+A name of a registry in a tracked file ties every build to that registry; a mirror, a
+cache or an offline machine then fails for no reason of ours.
+"""
+
+import re
+
+import pytest
+
+from tests.tidy.house import ROOT, pyproject, text_or_none, tracked_files
+
+# Written in two halves, so that this file does not find itself.
+REGISTRIES = [
+    f"{name}.{domain}"
+    for name, domain in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("yarnpkg", "com"),
+        ("jsdelivr", "net"),
+        ("unpkg", "com"),
+        ("docker", "io"),
+        ("ghcr", "io"),
+        ("crates", "io"),
+        ("proxy.golang", "org"),
+    )
+]
+LOCK_FILES = {"uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "pylock.toml"}
+LOCK_FILES |= {"package-lock.json", "yarn.lock", "pnpm-lock.yaml"}
+LOCK_FILES |= {"npm-shrinkwrap.json", "bun.lock", "bun.lockb"}
+
+# More than one folder deep, else a path such as /app would meet innocent text.
+CHECKOUT = [f"{ROOT}/"] if len(ROOT.parts) > 2 else []
+
+
+def test_no_tracked_file_names_another_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)} names {word}"
+        for path in tracked_files()
+        if (text := text_or_none(path)) is not None
+        for word in [*REGISTRIES, *CHECKOUT]
+        if word in text
+    ]
+    assert not found, "; ".join(found)
+
+
+def test_no_lock_file_is_tracked() -> None:
+    locks = [path.name for path in tracked_files() if path.name in LOCK_FILES]
+    assert not locks, f"{locks}: pin with plain lines in constraints.txt"
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "requirements-dev.txt"])
+def test_pins_are_plain_lines(name: str) -> None:
+    for line in lines_of(name):
+        plain = re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?(==[\w.!+-]+)?", line)
+        assert plain, f"{name}: {line!r} is not a plain line"
+
+
+def test_everything_installed_for_development_is_pinned() -> None:
+    pins = {normal(line.split("==")[0]) for line in lines_of("constraints.txt")}
+    project = pyproject()["project"]
+    wanted = {normal(line) for line in project["dependencies"]}
+    wanted |= {normal(line) for line in lines_of("requirements-dev.txt")}
+    assert wanted <= pins, f"constraints.txt lacks {sorted(wanted - pins)}"
+    assert all("==" in line for line in lines_of("constraints.txt"))
+
+
+def lines_of(name: str) -> list[str]:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = (line.split("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def normal(requirement: str) -> str:
+    """`pyright[nodejs]>=1` and `Py_Right` -> the name by which indexes know it."""
+    name = re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()

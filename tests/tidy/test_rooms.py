@@ -1,0 +1,126 @@
+"""The shape of the house: what each room holds, what the front door loads, the way through."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+
+from tests.tidy.house import MODULES, ROOT, SRC, tree_of
+
+# What `import durio` must not load: drivers, web frameworks, the terminal.
+HEAVY = {"apsw", "sqlite3", "asyncpg", "psycopg", "redis", "sqlalchemy", "pydantic"}
+HEAVY |= {"aio_pika", "confluent_kafka", "nats"}
+HEAVY |= {"django", "fastapi", "flask", "starlette", "uvicorn", "click", "rich"}
+HEAVY |= {"opentelemetry", "prometheus_client", "sentry_sdk", "textual", "pytest"}
+
+# Ports that are not a store's capability.
+NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "handler", "store"}
+
+# Files of cli/ that every command shares.
+NOT_A_COMMAND = {"__init__", "main", "output"}
+
+# One job's whole way must stay readable in an hour.
+PATH_FILES_MAX = 25
+
+
+def test_package_files_only_export() -> None:
+    for module in (m for m in MODULES if m.endswith("__init__.py")):
+        for node in tree_of(module).body:
+            imported = isinstance(node, ast.Import | ast.ImportFrom)
+            listed = isinstance(node, ast.Assign | ast.AnnAssign) and not any(
+                isinstance(part, ast.Call) for part in ast.walk(node)
+            )
+            docstring = isinstance(node, ast.Expr) and isinstance(
+                node.value, ast.Constant
+            )
+            assert imported or listed or docstring, f"{module}: no logic here"
+
+
+def test_every_folder_of_code_is_a_package() -> None:
+    folders = {path.parent for path in SRC.rglob("*.py")}
+    bare = [str(f) for f in folders if not (f / "__init__.py").exists()]
+    assert not bare, f"without __init__.py: {sorted(bare)}"
+
+
+def test_import_is_light() -> None:
+    """`import durio` loads no driver, no web framework and no terminal library."""
+    for module in ("durio", "durio.errors", "durio.keys"):
+        loaded = HEAVY & {name.split(".")[0] for name in modules_after(module)}
+        assert not loaded, f"import {module} loads {sorted(loaded)}"
+
+
+def test_help_loads_no_command() -> None:
+    """`durio --help` reads a table: the command modules it names stay unloaded."""
+    commands = {f"durio.cli.{p.stem}" for p in (SRC / "cli").glob("*.py")}
+    commands -= {f"durio.cli.{name}" for name in NOT_A_COMMAND}
+    loaded = commands & modules_after("durio.cli.main")
+    assert not loaded, f"durio.cli.main loads {sorted(loaded)}"
+
+
+def modules_after(module: str) -> set[str]:
+    """Every module that a fresh interpreter has loaded after importing this one."""
+    asked = f"import sys, {module}; print(*sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, "PYTHONPATH": str(SRC.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return set(answer.stdout.split())
+
+
+def test_every_capability_has_three_faces() -> None:
+    """ports/X.py, stores/*/X.py and a chapter of the conformance suite go together."""
+    capabilities = {p.stem for p in (SRC / "ports").glob("*.py")} - NOT_A_CAPABILITY
+    assert capabilities, "ports/ names no capability of a store"
+    stores = [p for p in sorted((SRC / "stores").iterdir()) if any(p.glob("*.py"))]
+    assert stores, "stores/ holds no store"
+    for place in [*stores, SRC / "testing/conformance"]:
+        missing = capabilities - {p.stem for p in place.glob("*.py")}
+        assert not missing, f"{place.relative_to(SRC)} lacks {sorted(missing)}"
+
+
+def test_every_statement_has_a_user() -> None:
+    """A .sql file is named by its verb, and the code of its store speaks that name."""
+    for folder in (SRC / "stores").glob("*/sql"):
+        store = "".join(p.read_text("utf-8") for p in folder.parent.glob("*.py"))
+        unused = [
+            p.name
+            for p in folder.glob("*.sql")
+            if not re.search(rf"\b{re.escape(p.stem)}\b", store)
+        ]
+        assert not unused, f"{folder.relative_to(SRC)}: nobody runs {sorted(unused)}"
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    for folder in (SRC / "stores").glob("*/migrations"):
+        names = sorted(p.name for p in folder.glob("*.sql"))
+        wanted = [f"{number:04}" for number in range(1, len(names) + 1)]
+        assert names, f"{folder.relative_to(SRC)}: no migration"
+        assert [n.split("_")[0] for n in names] == wanted, names
+        assert all(re.fullmatch(r"\d{4}_[a-z_]+\.sql", n) for n in names), names
+
+
+def test_reading_path_is_true() -> None:
+    """docs/explanation/follow-a-job.md lists each file once, and each file exists."""
+    page = (ROOT / "docs/explanation/follow-a-job.md").read_text(encoding="utf-8")
+    files = re.findall(r"^\d+\. `([\w/]+\.py)`", page, flags=re.MULTILINE)
+    assert files, "the page lists no file: write lines such as '1. `app/tasks.py` ...'"
+    numbers = [int(n) for n in re.findall(r"^(\d+)\. `[\w/]+\.py`", page, re.MULTILINE)]
+    assert numbers == list(range(1, len(files) + 1)), "number the files in order"
+    assert len(files) == len(set(files)), "a reader must never come back to a file"
+    assert len(files) <= PATH_FILES_MAX, "too long a way for one job"
+    missing = [file for file in files if file not in MODULES]
+    assert not missing, f"moved or gone: {missing}"
+
+
+def test_every_path_named_on_the_page_exists() -> None:
+    """The side doors named beside the list are real too."""
+    page = (ROOT / "docs/explanation/follow-a-job.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", page))
+    gone = sorted(named - set(MODULES))
+    assert not gone, f"the page names files that do not exist: {gone}"

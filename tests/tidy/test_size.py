@@ -1,0 +1,60 @@
+"""Files to hold in the head, functions that fit on a screen.
+
+The two caps are alarms, not goals: a file or a function that is honestly better long
+goes on the list below with its reason, and the list is checked too, so that it never
+outlives its need.
+"""
+
+from tests.tidy.house import (
+    MODULES,
+    Function,
+    every_module,
+    functions,
+    text_of,
+)
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+# path, or path:function -> (its own cap, why splitting would hurt the reader), as in
+#   "workflow/eventloop.py": (520, "asyncio wants one class with every loop method"),
+ALLOWED: dict[str, tuple[int, str]] = {}
+
+
+def file_lines(module: str) -> int:
+    return text_of(module).count("\n")
+
+
+def function_lines(function: Function) -> int:
+    return (function.end_lineno or 0) - function.lineno + 1
+
+
+@every_module
+def test_file_is_short_enough_to_hold_in_the_head(module: str) -> None:
+    most, _ = ALLOWED.get(module, (FILE_LINES_MAX, ""))
+    lines = file_lines(module)
+    assert lines <= most, f"{module}: {lines} lines; split it by verb, or say why not"
+
+
+@every_module
+def test_function_fits_on_a_screen(module: str) -> None:
+    for function in functions(module):
+        where = f"{module}:{function.name}"
+        most, _ = ALLOWED.get(where, (FUNCTION_LINES_MAX, ""))
+        lines = function_lines(function)
+        assert lines <= most, f"{where}: {lines} lines; name its parts, or say why not"
+
+
+def test_allowed_list_has_reasons_and_is_still_needed() -> None:
+    for where, (most, why) in ALLOWED.items():
+        module, _, name = where.partition(":")
+        assert why.strip(), f"{where}: give a reason"
+        assert module in MODULES, f"{where}: gone; take it off the list"
+        if name:
+            sizes = [function_lines(f) for f in functions(module) if f.name == name]
+            cap = FUNCTION_LINES_MAX
+        else:
+            sizes, cap = [file_lines(module)], FILE_LINES_MAX
+        assert sizes, f"{where}: no such function; take it off the list"
+        assert max(sizes) > cap, f"{where}: short again; take it off the list"
+        assert most >= cap, f"{where}: a cap below the common one is no exception"
