@@ -1,0 +1,5 @@
+"""`python -m durio` is the command line."""
+
+from durio.cli.main import main
+
+main()

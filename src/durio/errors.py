@@ -1,0 +1,34 @@
+"""Every exception that Durio raises or a task may raise."""
+
+from durio.model.errors import Cancel as Cancel
+from durio.model.errors import DeadLetter as DeadLetter
+from durio.model.errors import DuplicateTask as DuplicateTask
+from durio.model.errors import DurioError as DurioError
+from durio.model.errors import HardTimeLimit as HardTimeLimit
+from durio.model.errors import InvalidArguments as InvalidArguments
+from durio.model.errors import InvalidName as InvalidName
+from durio.model.errors import InvalidOption as InvalidOption
+from durio.model.errors import InvalidURL as InvalidURL
+from durio.model.errors import InvariantBroken as InvariantBroken
+from durio.model.errors import JobCancelled as JobCancelled
+from durio.model.errors import JobDead as JobDead
+from durio.model.errors import JobNotFound as JobNotFound
+from durio.model.errors import KeyConflict as KeyConflict
+from durio.model.errors import LeaseLost as LeaseLost
+from durio.model.errors import NotSerializable as NotSerializable
+from durio.model.errors import OperatingError as OperatingError
+from durio.model.errors import PayloadTooLarge as PayloadTooLarge
+from durio.model.errors import Permanent as Permanent
+from durio.model.errors import ResultExpired as ResultExpired
+from durio.model.errors import SchemaMismatch as SchemaMismatch
+from durio.model.errors import StoreCorrupt as StoreCorrupt
+from durio.model.errors import StoreError as StoreError
+from durio.model.errors import StoreFull as StoreFull
+from durio.model.errors import StoreReadOnly as StoreReadOnly
+from durio.model.errors import StoreStalled as StoreStalled
+from durio.model.errors import StoreUnavailable as StoreUnavailable
+from durio.model.errors import UnknownTask as UnknownTask
+from durio.model.errors import UsageError as UsageError
+from durio.model.errors import WrongState as WrongState
+from durio.model.retry import Snooze as Snooze
+from durio.ports.executor import SoftTimeLimit as SoftTimeLimit

@@ -1,0 +1,1 @@
+"""The ground: pure values and rules that everything else may lean on."""

@@ -1,0 +1,157 @@
+"""JSON in and out, by msgspec, with the checks that keep a store honest.
+
+Only JSON, never pickle. msgspec would write NaN as null and take a naive datetime, and
+some stores cannot hold a NUL in text: such values are refused here, at the door.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any, cast
+
+import msgspec
+
+from durio.model.errors import NotSerializable
+
+DEPTH_MAX = 64
+PLAIN = frozenset({int, bool, type(None), bytes})
+
+
+def _encode_other(value: Any) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
+    dump = getattr(value, "model_dump", None)  # pydantic, when installed
+    if callable(dump):
+        check_value(dump(), type(value).__qualname__)
+        return dump(mode="json")
+    raise not_serializable(value, "value")
+
+
+def decode_other(kind: type[Any], value: Any) -> Any:
+    """Build the few types that msgspec does not know from their JSON value."""
+    if issubclass(kind, PurePath):
+        return kind(value)
+    validate = getattr(kind, "model_validate", None)
+    if callable(validate):
+        try:
+            return validate(value)
+        except ValueError as error:
+            raise msgspec.ValidationError(str(error)) from None
+    raise msgspec.ValidationError(f"{kind.__name__} cannot be built from JSON")
+
+
+encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+_decoder = msgspec.json.Decoder()
+
+
+def decoder_of(kind: Any) -> Callable[[bytes], Any]:
+    """A function from JSON bytes to a value of that type."""
+    return msgspec.json.Decoder(kind, dec_hook=decode_other).decode
+
+
+def encode(value: Any, what: str) -> bytes:
+    """JSON bytes, or NotSerializable naming `what` cannot travel and why."""
+    check_value(value, what)
+    try:
+        return encoder.encode(value)
+    except NotSerializable:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotSerializable(
+            f"{what} cannot be stored as JSON: {error}", cure="Pass plain data."
+        ) from None
+
+
+def decode(data: bytes) -> Any:
+    """Plain values from JSON bytes of our own making."""
+    return _decoder.decode(data)
+
+
+def check_value(value: Any, what: str, depth: int = 0) -> None:
+    """Refuse what JSON or some store would change or lose on the way."""
+    kind = cast("type[Any]", type(value))
+    if kind in PLAIN:
+        return
+    if kind is str:
+        _check_text(value, what)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise _refused(what, f"is {value!r}", "JSON has no such number: use None.")
+    elif depth > DEPTH_MAX:
+        raise _refused(
+            what,
+            f"is nested deeper than {DEPTH_MAX}",
+            "Flatten it, or break the cycle.",
+        )
+    else:
+        _check_nested(value, what, depth)
+
+
+def _check_nested(value: Any, what: str, depth: int) -> None:
+    for name, part in _parts(value):
+        check_value(part, f"{what}{name}", depth + 1)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise _refused(
+            what,
+            f"is a naive datetime ({value!r})",
+            "Say which zone: datetime.now(UTC).",
+        )
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise _refused(what, f"is {value!r}", "Use None.")
+    if is_orm_object(value):
+        raise not_serializable(value, what)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a container holds, with the name of each part."""
+    if isinstance(value, Mapping):
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            yield "", key
+            yield f"[{key!r:.40}]", item
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from (("", item) for item in cast("Iterable[Any]", value))
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield f".{name}", getattr(value, name)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield f".{field.name}", getattr(value, field.name)
+
+
+def _check_text(value: str, what: str) -> None:
+    if "\0" in value:
+        raise _refused(
+            what, "holds a NUL character", "Not every store can keep it: pass bytes."
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _refused(
+            what, "is not valid text (a lone surrogate)", "Decode it with its encoding."
+        ) from None
+
+
+def is_orm_object(value: Any) -> bool:
+    """An instance that belongs to a database session, not to a payload."""
+    kind = cast("type[Any]", type(value))
+    return hasattr(kind, "__mapper__") or (
+        hasattr(kind, "_meta") and hasattr(value, "pk")
+    )
+
+
+def not_serializable(value: Any, what: str) -> NotSerializable:
+    """The error for a value without a JSON form, with a hint for database objects."""
+    kind = cast("type[Any]", type(value))
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if is_orm_object(value):
+        cure = "Pass its id and load it in the task: the row may change meanwhile."
+    else:
+        cure = "Pass plain data, a dataclass, a msgspec Struct or a pydantic model."
+    return NotSerializable(f"{what} is a {name}, which is not JSON", cure=cure)
+
+
+def _refused(what: str, why: str, cure: str) -> NotSerializable:
+    return NotSerializable(f"{what} {why}", cure=cure)

@@ -1,0 +1,245 @@
+"""Every exception of ours: what happened, with which values, and what to do.
+
+Three families. *Usage* is the caller's mistake, raised at declaration or enqueue.
+*Operating* is expected trouble (store away, lease lost), handled and bounded.
+*InvariantBroken* is our own bug: stop rather than be wrong.
+"""
+
+from typing import Any, ClassVar
+
+
+class DurioError(Exception):
+    """The root of every error of Durio, with a stable `code` and a `cure`."""
+
+    code: ClassVar[str] = "durio"
+
+    def __init__(self, what: str, *, cure: str = "", **values: Any) -> None:
+        super().__init__(what)
+        self.what = what
+        self.cure = cure
+        self.values = values
+
+    def __str__(self) -> str:
+        text = f"{self.what} [{self.code}]"
+        return f"{text}\n  {self.cure}" if self.cure else text
+
+
+class UsageError(DurioError):
+    """The caller's mistake, found at declaration or enqueue."""
+
+    code = "usage"
+
+
+class OperatingError(DurioError):
+    """Expected trouble: handled, bounded, never our bug."""
+
+    code = "operating"
+
+
+class InvariantBroken(DurioError):
+    """A promise of ours does not hold: stop, and report it."""
+
+    code = "invariant_broken"
+
+
+def invariant(holds: object, claim: str) -> None:
+    """Stop unless `claim` holds; unlike `assert` it stays on under `python -O`."""
+    if not holds:
+        raise InvariantBroken(
+            f"broken invariant: {claim}", cure="This is a bug in Durio: report it."
+        )
+
+
+# --- usage
+
+
+class DuplicateTask(UsageError):
+    """Two functions claim one task name."""
+
+    code = "duplicate_task"
+
+
+class UnknownTask(UsageError):
+    """No such task in a namespace whose tasks are known."""
+
+    code = "unknown_task"
+
+
+class InvalidName(UsageError):
+    """A name of an app, a queue, a task or a key that cannot be stored."""
+
+    code = "invalid_name"
+
+
+class InvalidOption(UsageError):
+    """An option that does not exist, or a value it cannot take."""
+
+    code = "invalid_option"
+
+
+class InvalidArguments(UsageError):
+    """Arguments that do not fit the task's signature."""
+
+    code = "invalid_arguments"
+
+
+class NotSerializable(UsageError):
+    """A value that cannot travel as JSON."""
+
+    code = "not_serializable"
+
+
+class PayloadTooLarge(UsageError):
+    """Arguments or a result over the bound."""
+
+    code = "payload_too_large"
+
+
+class KeyConflict(UsageError):
+    """The idempotency key is held by a job with other arguments."""
+
+    code = "key_conflict"
+
+
+class WrongState(UsageError):
+    """The job is not in a state that allows this."""
+
+    code = "wrong_state"
+
+
+class InvalidURL(UsageError):
+    """A store URL that cannot be understood."""
+
+    code = "invalid_url"
+
+
+# --- operating
+
+
+class JobNotFound(OperatingError):
+    """There is no such job: never there, or pruned by retention."""
+
+    code = "job_not_found"
+
+
+class JobDead(OperatingError):
+    """The awaited job is dead; `reason` and `error` say why."""
+
+    code = "job_dead"
+
+    def __init__(self, what: str, *, reason: str, error: Any = None) -> None:
+        super().__init__(what, cure="See `durio jobs show`, then retry it.")
+        self.reason = reason
+        self.error = error
+
+
+class JobCancelled(OperatingError):
+    """The awaited job was cancelled."""
+
+    code = "job_cancelled"
+
+
+class ResultExpired(OperatingError):
+    """The job is done, but its result is older than its time to live."""
+
+    code = "result_expired"
+
+
+class StoreError(OperatingError):
+    """The store could not answer. `unknown` means the write may have happened."""
+
+    code = "store_error"
+
+    def __init__(
+        self, what: str, *, cure: str = "", unknown: bool = False, **values: Any
+    ) -> None:
+        super().__init__(what, cure=cure, **values)
+        self.unknown = unknown
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or opened."""
+
+    code = "store_unavailable"
+
+
+class StoreFull(StoreError):
+    """No space left: nothing was written."""
+
+    code = "store_full"
+
+
+class StoreReadOnly(StoreError):
+    """The store can be read but not written."""
+
+    code = "store_read_only"
+
+
+class StoreCorrupt(StoreError):
+    """The store's file is damaged or is not a database."""
+
+    code = "store_corrupt"
+
+
+class StoreStalled(StoreError):
+    """Another process holds the writer's lock and does not move."""
+
+    code = "store_stalled"
+
+
+class SchemaMismatch(StoreError):
+    """The store's schema is newer or older than this code."""
+
+    code = "schema_mismatch"
+
+
+class LeaseLost(OperatingError):
+    """This worker's right to the job is over: nothing more may be written."""
+
+    code = "lease_lost"
+
+
+class HardTimeLimit(OperatingError):
+    """The attempt ran past its hard time limit and was given up."""
+
+    code = "hard_time_limit"
+
+
+class RemoteError(OperatingError):
+    """An error from another process, as data: it is never rebuilt from its type."""
+
+    code = "remote_error"
+
+    def __init__(self, type_name: str, message: str, traceback_text: str = "") -> None:
+        super().__init__(f"{type_name}: {message}")
+        self.type_name = type_name
+        self.message = message
+        self.traceback_text = traceback_text
+
+
+# --- raised by tasks to say how the attempt ended; values from worker/attempt on
+
+
+class Control(Exception):
+    """A task's own word on how its attempt ends."""
+
+
+class RetryAfter(Control):
+    """Raised as `Retry.after("30s", cause=exc)`: again after a delay, counted."""
+
+    def __init__(self, delay_seconds: float, cause: BaseException | None) -> None:
+        super().__init__(f"retry after {delay_seconds:g} s")
+        self.delay_seconds = delay_seconds
+        self.__cause__ = cause
+
+
+class Permanent(Control):
+    """The failure will not go away: dead at once, no retries."""
+
+
+class DeadLetter(Control):
+    """Put this job among the dead letters, with this text as its error."""
+
+
+class Cancel(Control):
+    """End the job as cancelled."""

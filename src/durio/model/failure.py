@@ -1,0 +1,105 @@
+"""An exception as data: type, message and traceback as bounded, storable text.
+
+Nothing here may fail, whatever the exception is: its `__str__` may raise, its text may
+be a gigabyte or no text at all. Locals are never kept: they hold secrets.
+"""
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+MESSAGE_CHARS_MAX = 4_000
+TRACEBACK_CHARS_MAX = 16_000
+LOG_LINES_MAX = 50
+LOG_LINE_CHARS_MAX = 1_000
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One failed attempt as it is stored in a job's list of errors."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    attempt: int = 0
+    at: float = 0.0
+    worker: str = ""
+    logs: tuple[str, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(list[Failure])
+
+
+def failures(stored: bytes | None) -> list[Failure]:
+    """A job's failed attempts, oldest first."""
+    return [] if stored is None else _decoder.decode(stored)
+
+
+def failure_of(
+    error: BaseException,
+    *,
+    attempt: int = 0,
+    at: float = 0.0,
+    worker: str = "",
+    logs: Sequence[str] = (),
+    hidden: str = "",
+) -> Failure:
+    """Describe `error`; frames of files under `hidden` are ours and left out."""
+    return Failure(
+        type=storable(type(error).__qualname__, 200),
+        message=message_of(error),
+        traceback=_traceback_text(error, hidden),
+        attempt=attempt,
+        at=at,
+        worker=worker,
+        logs=tuple(storable(line, LOG_LINE_CHARS_MAX) for line in logs)[
+            -LOG_LINES_MAX:
+        ],
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """str(error), whatever it takes."""
+    try:
+        return storable(str(error), MESSAGE_CHARS_MAX)
+    except BaseException as broken:
+        return f"<no message: __str__ raised {type(broken).__name__}>"
+
+
+def _traceback_text(error: BaseException, hidden: str) -> str:
+    try:
+        told = traceback.TracebackException.from_exception(error, compact=True)
+        _hide(told, hidden)
+        text = "".join(told.format())
+    except BaseException as broken:
+        text = f"<no traceback: {type(broken).__name__} while formatting it>"
+    if len(text) > TRACEBACK_CHARS_MAX:
+        half = TRACEBACK_CHARS_MAX // 2
+        text = f"{text[:half]}\n  ... cut ...\n{text[-half:]}"
+    return storable(text, TRACEBACK_CHARS_MAX + 20)
+
+
+def _hide(told: Any, hidden: str) -> None:
+    if not hidden:
+        return
+    ours = [frame for frame in told.stack if frame.filename.startswith(hidden)]
+    if len(ours) < len(told.stack):
+        for frame in ours:
+            told.stack.remove(frame)
+    for other in (told.__cause__, told.__context__):
+        if other is not None:
+            _hide(other, hidden)
+
+
+def storable(text: str, chars_max: int) -> str:
+    """Bounded text without NUL or lone surrogates, which not every store can keep."""
+    text = text[: chars_max + 1].replace("\0", "\\0")
+    if len(text) > chars_max:
+        text = text[: chars_max - 3] + "..."
+    return text.encode("utf-8", "replace").decode()
+
+
+def encode_failure(failure: Failure) -> bytes:
+    """A failure as one JSON object."""
+    return msgspec.json.encode(failure)

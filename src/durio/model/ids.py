@@ -1,0 +1,34 @@
+"""Job ids: UUIDv7, shaped from a time and random bits that the clock provides."""
+
+import re
+
+from durio.model.errors import JobNotFound
+
+ID_BYTES = 16
+SHAPE = re.compile(
+    r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII
+)
+
+
+def uuid7(milliseconds: int, counter: int, bits: int) -> bytes:
+    """16 bytes that sort by time, then by counter (12 bits), then at random."""
+    high = (milliseconds << 16) | 0x7000 | (counter & 0xFFF)
+    low = (2 << 62) | (bits & 0x3FFFFFFFFFFFFFFF)
+    return high.to_bytes(8, "big") + low.to_bytes(8, "big")
+
+
+def id_text(raw: bytes) -> str:
+    """The canonical text of an id, as people see it."""
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def id_bytes(text: str) -> bytes:
+    """The stored form of an id; text that is no id can name no job."""
+    if SHAPE.fullmatch(text.lower()) is None:
+        raise JobNotFound(
+            f"{text[:60]!r} is not a job id",
+            cure="Ids look like 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55.",
+            id=text[:60],
+        )
+    return bytes.fromhex(text.replace("-", ""))

@@ -1,0 +1,96 @@
+"""Idempotency keys: which policy answers what, by the state of the key's holder.
+
+One pure table, `answer`, for every store. A key belongs to one task of one namespace;
+what is stored is a hash. `while_waiting` lets go at the first claim, `while_active` and
+`replace` at the final state, a `window` when its time is over and its job is final.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from durio.model.duration import Duration, seconds
+from durio.model.job import KeyClaim, State
+
+WAITING, ACTIVE, WINDOW, REPLACE = range(4)
+WINDOW_DEFAULT_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPolicy:
+    """How a key makes two submissions one; made by the functions below."""
+
+    name: str
+    mode: int
+    ttl_seconds: float = 0.0
+    delay_seconds: float = 0.0
+
+
+while_waiting = KeyPolicy("while_waiting", WAITING)
+while_active = KeyPolicy("while_active", ACTIVE)
+replace = KeyPolicy("replace", REPLACE)
+
+
+def window(ttl: Duration = WINDOW_DEFAULT_SECONDS) -> KeyPolicy:
+    """One job per key for `ttl`; within it, a done job's result comes back."""
+    return KeyPolicy("window", WINDOW, ttl_seconds=seconds(ttl, "window"))
+
+
+def debounce(delay: Duration, max_wait: Duration | None = None) -> KeyPolicy:
+    """Run once, `delay` after the last submission, at most `max_wait` after the first."""
+    waits = seconds(delay, "debounce")
+    limit = 0.0 if max_wait is None else seconds(max_wait, "debounce max_wait")
+    return KeyPolicy("debounce", REPLACE, ttl_seconds=limit, delay_seconds=waits)
+
+
+def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClaim:
+    """What goes to the store; `task` carries the namespace."""
+    return KeyClaim(
+        key=hashlib.blake2b(f"{task}\0{key}".encode(), digest_size=16).digest(),
+        mode=policy.mode,
+        ttl_seconds=policy.ttl_seconds,
+        delay_seconds=policy.delay_seconds,
+        digest=hashlib.blake2b(payload, digest_size=16).digest(),
+        replaces=policy.mode == REPLACE,
+    )
+
+
+class Holder(NamedTuple):
+    """Who holds a key now: a job's state, None when its record is gone."""
+
+    state: State | None
+    in_window: bool  # the key's `until` is not over
+    same_args: bool
+
+
+class Answer(Enum):
+    """What an enqueue with a key does."""
+
+    NEW = "new"  # insert, take the key
+    EXISTING = "existing"  # nothing written; the holder's handle
+    REWRITE = "rewrite"  # same id, new arguments and due time
+    CONFLICT = "conflict"  # other arguments under the same window
+
+
+WAITS = frozenset({State.SCHEDULED, State.BLOCKED, State.READY})
+
+
+def answer(mode: int, holder: Holder | None) -> Answer:
+    """Every cell of the table. A successor of a running holder is NEW: it takes the key."""
+    if holder is None or holder.state is None:
+        return Answer.NEW
+    if mode == WINDOW:
+        return _window(holder)
+    if holder.state in WAITS:
+        return Answer.REWRITE if mode == REPLACE else Answer.EXISTING
+    if holder.state is State.RUNNING and mode == ACTIVE:
+        return Answer.EXISTING
+    return Answer.NEW
+
+
+def _window(holder: Holder) -> Answer:
+    final = holder.state is None or holder.state.is_final
+    if holder.state is State.CANCELLED or (final and not holder.in_window):
+        return Answer.NEW
+    return Answer.EXISTING if holder.same_args else Answer.CONFLICT

@@ -1,0 +1,70 @@
+"""Names of apps, queues, tasks and keys: what may be stored, and how it is joined."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from durio.model.errors import InvalidName
+
+APP_SHAPE = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
+NAME_SHAPE = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+KEY_BYTES_MAX = 255
+
+
+def check_app(name: str) -> str:
+    """The namespace of an App."""
+    if not isinstance(name, str) or APP_SHAPE.fullmatch(name) is None:
+        raise InvalidName(
+            f"an app cannot be named {str(name)[:80]!r}",
+            cure="Use a-z, then a-z 0-9 _ -, at most 63 characters.",
+        )
+    return name
+
+
+def check_name(kind: str, name: str) -> str:
+    """A queue or task name: 1 to 128 letters, digits or any of `_ . : -`."""
+    if not isinstance(name, str) or NAME_SHAPE.fullmatch(name) is None:
+        raise InvalidName(
+            f"a {kind} cannot be named {str(name)[:80]!r}",
+            cure="Use letters, digits and _ . : - only, 1 to 128 of them.",
+        )
+    return name
+
+
+def check_key(key: str) -> str:
+    """An idempotency key: any text of 1 to 255 bytes without NUL."""
+    if not isinstance(key, str):
+        raise InvalidName(
+            f"a key must be text, not {type(key).__name__}", cure="Use str(...)."
+        )
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= KEY_BYTES_MAX or "\0" in key:
+        raise InvalidName(
+            f"{key[:80]!r} cannot be an idempotency key",
+            cure=f"Use 1 to {KEY_BYTES_MAX} bytes of valid text without NUL.",
+        )
+    return key
+
+
+def lane(app: str, queue: str) -> str:
+    """How a queue is stored: one app's queues never meet another's."""
+    return f"{app}:{queue}"
+
+
+def queue_of(stored_lane: str) -> str:
+    """The queue's own name, without its namespace."""
+    return stored_lane.partition(":")[2]
+
+
+def task_name(app: str, name: str) -> str:
+    """How a task is stored: a name without a dot belongs to the App at hand."""
+    return name if "." in name else f"{app}.{name}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """' Did you mean ...?' or nothing: the end of an error's cure."""
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,74 @@
+"""How an attempt ended, and the few other words a worker may send about a claim."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Kind(IntEnum):
+    """What happened; the numbers are those of the stores' statements."""
+
+    DONE = 0
+    RETRY = 1
+    SNOOZE = 2
+    RELEASE = 3  # given back unrun: costs nothing
+    DEAD = 4
+    CANCEL = 5
+    LOST = 6  # died with its worker: only a rescuer says so
+    PROGRESS = 7  # still running, and this far
+    ALONE = 8  # about to run alone: the last chance of a job that lost two workers
+
+
+# What ends an attempt, as opposed to notes about a running one.
+ENDS = frozenset(
+    {Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL}
+)
+
+
+class Reason:
+    """Why a job is dead."""
+
+    EXHAUSTED = "exhausted"
+    PERMANENT = "permanent"
+    WORKER_LOST = "worker_lost"
+    EXPIRED = "expired"
+    UNKNOWN_TASK = "unknown_task"
+    BAD_PAYLOAD = "bad_payload"
+    REQUESTED = "requested"
+
+
+class Keep(NamedTuple):
+    """How long a final job stays: an age, or the newest `count` of a bucket.
+
+    `seconds` 0 leaves no trace. `bucket` is the task or queue that `count` is of.
+    """
+
+    seconds: float
+    count: int | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    bucket: str | None = None
+
+
+class Outcome(NamedTuple):
+    """One word about one claim, fenced by (id, claim_no, worker)."""
+
+    id: bytes
+    claim_no: int
+    kind: int
+    result: bytes | None = None  # done
+    result_seconds: float = 3600.0  # done: how long the result may be read
+    keep: Keep | None = None  # final: None is the store's default for that state
+    delay_seconds: float = 0.0  # retry, snooze, release
+    error: bytes | None = None  # retry, dead, cancel: one JSON object
+    reason: str | None = None  # dead
+    progress: bytes | None = None
+
+
+class Left(NamedTuple):
+    """A job that left `running` other than by its own worker's word."""
+
+    id: bytes
+    task: str
+    lane: str
+    state: int
+    reason: str | None
+    attempt: int
+    worker: int

@@ -1,0 +1,150 @@
+"""Every setting, its unit and its default, in one place.
+
+An App takes a Settings, a dict of the same shape, or environment variables:
+`DURIO_WORKER__CONCURRENCY=20` sets `worker.concurrency`. Unknown names are errors.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from durio.model.errors import InvalidOption
+from durio.model.names import did_you_mean
+
+DAY = 86400.0
+JOBS_MAX = 10_000  # in a worker's hands
+# Variables with the same prefix that are not settings.
+NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
+
+
+class WorkerSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """How a worker claims, keeps and gives back jobs."""
+
+    concurrency: int = 10  # slots
+    prefetch: int = 256  # claimed but unstarted, at most; adaptive below that
+    grace_seconds: float = 25.0  # between SIGTERM and giving back what still runs
+    poll_seconds: float = 1.0  # the safety poll beside wakeups
+    lease_seconds: float = 30.0
+    heartbeat_seconds: float = 5.0
+    rescue_seconds: float = 5.0  # how often ended leases are looked for
+    life_seconds: float = 2.0  # how often deaths on this host are looked for
+    leader_seconds: float = 10.0
+    block_seconds: float = 1.0  # a loop blocked for longer logs its stack
+    unknown_task_seconds: float = DAY  # parked for so long, then dead
+    abandoned_max: int = 100  # attempts past their hard limit that still hang
+
+
+class PayloadSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Bounds of what travels through the store."""
+
+    warn_bytes: int = 64 * 1024
+    bytes_max: int = 1024 * 1024
+    result_bytes_max: int = 1024 * 1024
+    meta_bytes_max: int = 16 * 1024
+
+
+class RetentionSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """How long final jobs and results stay."""
+
+    done_seconds: float = 7 * DAY
+    dead_seconds: float = 30 * DAY
+    dead_count: int = 500  # the newest dead jobs stay even when past their age
+    result_seconds: float = 3600.0
+
+
+class LogSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What a worker writes to its log."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["human", "json"] = "human"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of an App."""
+
+    worker: WorkerSettings = WorkerSettings()
+    payload: PayloadSettings = PayloadSettings()
+    retention: RetentionSettings = RetentionSettings()
+    log: LogSettings = LogSettings()
+
+    def __post_init__(self) -> None:
+        worker = self.worker
+        _check(1 <= worker.concurrency <= JOBS_MAX, "worker.concurrency", "1 to 10000")
+        _check(0 <= worker.prefetch <= JOBS_MAX, "worker.prefetch", "0 to 10000")
+        _check(
+            0 < worker.heartbeat_seconds * 2 <= worker.lease_seconds,
+            "worker.heartbeat_seconds",
+            "more than 0 and at most half of worker.lease_seconds",
+        )
+        for group in (worker, self.payload, self.retention):
+            for name in group.__struct_fields__:
+                _check(getattr(group, name) >= 0, name, "0 or more")
+
+
+def _check(holds: bool, name: str, wanted: str) -> None:  # noqa: FBT001
+    if not holds:
+        raise InvalidOption(f"setting {name} is out of range", cure=f"Give {wanted}.")
+
+
+def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
+    """Settings from a value or a nested dict; unknown names are refused."""
+    if isinstance(given, Settings):
+        return given
+    tree = {} if given is None else dict(given)
+    _refuse_unknown("", Settings, tree)
+    for group, fields in tree.items():
+        if isinstance(fields, Mapping):
+            kind = cast("type[msgspec.Struct]", type(getattr(Settings(), group)))
+            chosen = dict(cast("Mapping[str, Any]", fields))
+            _refuse_unknown(f"{group}.", kind, chosen)
+    try:
+        return msgspec.convert(tree, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(
+            f"settings: {error}", cure="See the settings reference."
+        ) from None
+
+
+def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """`DURIO_GROUP__NAME` variables as a tree for `settings_from`."""
+    tree: dict[str, dict[str, str]] = {}
+    for variable, value in environ.items():
+        if not variable.startswith("DURIO_") or variable in NOT_SETTINGS:
+            continue
+        group, double, name = variable[6:].lower().partition("__")
+        if double:
+            tree.setdefault(group, {})[name] = value
+    return tree
+
+
+def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts, the later ones winning field by field."""
+    out: dict[str, Any] = {}
+    for tree in trees:
+        for group, fields in tree.items():
+            if isinstance(fields, Mapping):
+                out[group] = {**out.get(group, {}), **fields}
+            else:
+                out[group] = fields
+    return out
+
+
+def _refuse_unknown(
+    prefix: str, kind: type[msgspec.Struct], given: dict[str, Any]
+) -> None:
+    known = kind.__struct_fields__
+    for name in given:
+        if name not in known:
+            raise InvalidOption(
+                f"there is no setting {prefix}{name}",
+                cure=f"Known here: {', '.join(known)}.{did_you_mean(name, known)}",
+            )

@@ -1,0 +1,49 @@
+"""Time limits of an attempt: a soft one that warns, a hard one that ends it."""
+
+from typing import NamedTuple
+
+from durio.model.duration import Duration, seconds
+from durio.model.errors import InvalidOption
+
+Timeout = Duration | tuple[Duration, Duration] | None
+SOFT_SHARE = 0.9
+
+
+class TimeLimits(NamedTuple):
+    """Seconds after the start of an attempt; None is no limit at all."""
+
+    soft_seconds: float | None
+    hard_seconds: float | None
+
+
+NO_LIMITS = TimeLimits(None, None)
+DEFAULT_LIMITS = TimeLimits(270.0, 300.0)
+
+
+def time_limits(timeout: Timeout) -> TimeLimits:
+    """`x` is hard x and soft 0.9 x; a tuple is (soft, hard); None is none."""
+    if timeout is None:
+        return NO_LIMITS
+    if not isinstance(timeout, tuple | list):
+        hard = seconds(timeout, "timeout")
+        return _checked(timeout, hard * SOFT_SHARE, hard)
+    if len(timeout) != 2:  # noqa: PLR2004 - soft and hard
+        raise _refused(timeout)
+    return _checked(
+        timeout, seconds(timeout[0], "timeout"), seconds(timeout[1], "timeout")
+    )
+
+
+def _checked(timeout: object, soft: float, hard: float) -> TimeLimits:
+    if not 0 < soft < hard:
+        raise _refused(timeout)
+    return TimeLimits(soft, hard)
+
+
+def _refused(timeout: object) -> InvalidOption:
+    return InvalidOption(
+        f"timeout cannot be {timeout!r}",
+        cure="Give hard seconds, or (soft, hard) with 0 < soft < hard, or None.",
+        option="timeout",
+        value=timeout,
+    )

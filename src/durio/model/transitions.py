@@ -1,0 +1,81 @@
+"""The one table of legal changes, and the one gate out of `running`.
+
+Everything that leaves `running` other than by `done` goes through `way_out`: a worker's
+retry, snooze, release, death and cancel, a rescuer's loss, an operator's hand. A store
+writes the same rule in its own language; the conformance suite compares them.
+"""
+
+from typing import NamedTuple
+
+from durio.model.errors import WrongState
+from durio.model.job import State
+from durio.model.outcome import Kind
+
+LOST_MAX = 3  # losses in a row that make a job dead
+
+LEGAL: dict[State, frozenset[State]] = {
+    State.SCHEDULED: frozenset({State.READY, State.BLOCKED, State.CANCELLED}),
+    State.BLOCKED: frozenset({State.READY, State.CANCELLED}),
+    State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
+    State.RUNNING: frozenset(
+        {State.DONE, State.DEAD, State.CANCELLED, State.READY, State.SCHEDULED}
+    ),
+    State.DONE: frozenset(),
+    State.DEAD: frozenset({State.READY}),
+    State.CANCELLED: frozenset({State.READY}),
+}
+
+
+class Way(NamedTuple):
+    """Where a job goes, and what it is charged on the way."""
+
+    state: State
+    retried: int = 0
+    snoozed: int = 0
+    losses: int = 0
+    lost: int = 0  # the new value of losses in a row
+
+
+def is_legal(old: State, new: State) -> bool:
+    """Whether a job may go from `old` to `new` in one step."""
+    return new in LEGAL[old]
+
+
+def way_out(
+    kind: Kind,
+    *,
+    lost: int,
+    delayed: bool,
+    cancel_asked: bool = False,
+    alone: bool = False,
+    guilty: bool = False,
+) -> Way:
+    """The gate: where a running job goes when its attempt ends in `kind`.
+
+    A cancel that was asked beats everything but done. A loss convicts only a job that
+    ran alone or was named guilty; below that it charges, above it lets go uncharged.
+    """
+    if kind is Kind.DONE:
+        return Way(State.DONE, lost=lost)
+    if cancel_asked or kind is Kind.CANCEL:
+        return Way(State.CANCELLED, lost=lost)
+    if kind is Kind.LOST and lost >= LOST_MAX - 1:
+        # Convicted, or let go uncharged.
+        kind = Kind.DEAD if alone or guilty else Kind.RELEASE
+    if kind is Kind.DEAD:
+        return Way(State.DEAD, lost=lost)
+    back = State.SCHEDULED if delayed else State.READY
+    charged = int(kind is Kind.LOST)
+    if charged or kind is Kind.RELEASE:
+        return Way(back, losses=charged, lost=lost + charged)
+    return Way(back, retried=int(kind is Kind.RETRY), snoozed=int(kind is Kind.SNOOZE))
+
+
+def check_retry(state: State, job_id: str) -> None:
+    """An operator's retry starts from dead or cancelled only."""
+    if not is_legal(state, State.READY) or not state.is_final:
+        raise WrongState(
+            f"job {job_id} is {state.value} and cannot be retried",
+            cure="Only dead and cancelled jobs can be retried.",
+            state=state,
+        )

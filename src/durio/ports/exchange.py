@@ -1,0 +1,60 @@
+"""Outcomes in, claims out: the one call that a worker keeps in flight.
+
+A worker holds a lease; each claim carries a `claim_no` that only grows. Every write about
+a claimed job names (id, claim_no, worker), and a mismatch is refused: that is the fence
+which keeps a worker that was given up for dead from writing anything.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from durio.model.job import Claim
+from durio.model.outcome import Outcome
+
+
+class Lane(NamedTuple):
+    """A queue as stored, and the most to claim from it."""
+
+    name: str
+    limit: int
+
+
+class Rejected(NamedTuple):
+    """An outcome that was not taken."""
+
+    id: bytes
+    claim_no: int
+    landed: bool  # an earlier call with the same outcome was: its reply got lost
+
+
+class Exchanged(NamedTuple):
+    """The answer of one exchange."""
+
+    claims: list[Claim]  # in lane order, then rank, then age
+    rejected: list[Rejected]
+    cancelled: list[bytes]  # outcomes turned into `cancelled` because that was asked
+    more: bool  # a lane gave as many as was asked: there may be more
+    next_due_seconds: float | None  # until the next scheduled job of these lanes
+
+
+class Exchange(Protocol):
+    """Finishing and claiming in one transaction."""
+
+    async def exchange(
+        self,
+        worker: int,
+        outcomes: Sequence[Outcome],
+        lanes: Sequence[Lane],
+        want: int,
+        *,
+        known: Sequence[str] | None = None,
+        resync: bool = False,
+    ) -> Exchanged:
+        """Record outcomes, promote what is due in these lanes, claim up to `want`.
+
+        A worker whose lease is over, or that is unknown, claims nothing. Paused lanes
+        give nothing. `known` limits claims to these task names (for a worker that met
+        one it does not know). `resync` also returns, as claims, every job that is
+        running under this worker, for the reply before this one was lost.
+        """
+        ...

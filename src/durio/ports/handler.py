@@ -1,0 +1,27 @@
+"""What a worker needs to run one kind of job: it does not know what a task is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from durio.model.outcome import Keep
+from durio.model.retry import Retry
+from durio.model.signature import Signature
+from durio.model.timeout import TimeLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A function with its codec and policies, under the name that jobs carry."""
+
+    task: str
+    function: Callable[..., Any]
+    signature: Signature
+    takes_context: bool
+    is_async: bool
+    queue: str
+    priority: int
+    retry: Retry
+    limits: TimeLimits
+    keep: Keep | None  # of done and cancelled jobs; None: the store's default
+    result_seconds: float

@@ -1,0 +1,53 @@
+"""Leases: a worker's time-limited right to its jobs, and whose turn it is to lead."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class WorkerInfo(NamedTuple):
+    """Who a worker is, for people and for wakeups."""
+
+    namespace: str
+    name: str  # host/pid
+    host: str
+    pid: int
+    queues: tuple[str, ...] | None  # None: every queue of the namespace
+    concurrency: int
+    version: str
+    # task name -> {"queue", "priority", "parameters"}: lets producers enqueue by name
+    tasks: Mapping[str, Mapping[str, Any]]
+
+
+class Renewed(NamedTuple):
+    """The answer to a heartbeat."""
+
+    alive: bool  # False: rescued; register anew, drop everything
+    cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) asked to cancel
+
+
+class Lease(Protocol):
+    """Registering, renewing, leaving, leading."""
+
+    async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
+        """A new worker id, never used before; its lease starts now."""
+        ...
+
+    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+        """Extend the lease. Never inserts: a rescued worker stays dead."""
+        ...
+
+    async def is_contested(self, worker: int) -> bool:
+        """Whether anybody else may have written since our last renewal.
+
+        A worker that cannot renew because nobody can write (a full disk) need not
+        give up its jobs. A store that cannot tell answers True.
+        """
+        ...
+
+    async def leave(self, worker: int) -> None:
+        """End the lease; jobs it still holds go back uncharged."""
+        ...
+
+    async def lead(self, name: str, worker: int, seconds: float) -> int | None:
+        """Become or stay leader of `name`: a token that only grows, or None."""
+        ...

@@ -1,0 +1,46 @@
+"""A store: the durable truth, as the sum of its capabilities."""
+
+from typing import NamedTuple, Protocol
+
+from durio.ports.browse import Browse
+from durio.ports.control import Control
+from durio.ports.enqueue import Enqueue
+from durio.ports.exchange import Exchange
+from durio.ports.finish import Finish
+from durio.ports.lease import Lease
+from durio.ports.upkeep import Upkeep
+
+
+class Wake(NamedTuple):
+    """Why a wait ended."""
+
+    rung: bool  # False: the time was over
+    lanes: frozenset[str]  # lanes with new work, as far as the ring said
+    control: bool  # somebody acted on our jobs: renew now
+
+
+class Stall(NamedTuple):
+    """Somebody holds the writer's lock."""
+
+    pid: int
+    seconds: float
+
+
+class Store(Enqueue, Exchange, Finish, Lease, Upkeep, Control, Browse, Protocol):
+    """Every method may be awaited from any event loop of the process."""
+
+    async def open(self) -> None:
+        """Open, check and, where the store does that by itself, upgrade the schema."""
+        ...
+
+    async def close(self) -> None:
+        """Answer what waits, then close."""
+        ...
+
+    async def wait(self, worker: int, timeout_seconds: float) -> Wake:
+        """Until somebody rings this worker, or the time is over. A hint, no more."""
+        ...
+
+    def stall(self) -> Stall | None:
+        """Who keeps our writes waiting, if anybody does."""
+        ...

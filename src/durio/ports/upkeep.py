@@ -1,0 +1,62 @@
+"""What keeps a store healthy: promote, rescue, prune. All idempotent, all bounded."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from durio.model.outcome import Left
+
+
+class Promoted(NamedTuple):
+    """Scheduled jobs whose time came."""
+
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    next_due_seconds: float | None  # None: nothing is scheduled
+
+
+class Rescued(NamedTuple):
+    """Workers found dead, and where their jobs went."""
+
+    workers: list[int]
+    left: list[Left]
+    more: bool = False
+
+
+class Upkeep(Protocol):
+    """Run by whoever leads; two at once do no harm."""
+
+    async def promote(self, limit: int) -> Promoted:
+        """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
+        ...
+
+    async def rescue(
+        self,
+        limit: int,
+        *,
+        worker: int | None = None,
+        guilty: Sequence[bytes] | None = None,
+    ) -> Rescued:
+        """Take back the jobs of workers whose lease is over, or of this `worker`.
+
+        Each goes through the gate as lost; with `guilty` named, only those are charged
+        and the others are released. A worker's row goes with its last job.
+        """
+        ...
+
+    async def rescue_here(self, limit: int) -> Rescued:
+        """The same for workers whose death can be seen on this very host."""
+        ...
+
+    async def rescue_orphans(self, limit: int) -> Rescued:
+        """Running jobs whose worker does not exist: back, uncharged."""
+        ...
+
+    async def prune(self, limit: int, *, dead_count: int) -> int:
+        """Delete final jobs past their retention, and expired keys; how many went.
+
+        The newest `dead_count` dead jobs stay whatever their age.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Give space back and shorten logs: cheap, and only when idle."""
+        ...
