@@ -1,0 +1,267 @@
+"""App: a namespace, its tasks, and the way to its store.
+
+Nothing opens at import or construction. First use opens; `async with app:` opens early
+and closes. An App works from several loops and threads, and after a fork: what belongs to
+a loop is made per loop, what belongs to a process is made per process.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Self, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+from durio.app.connect import DEFAULT_URL, connect, masked
+from durio.app.lifespan import Lifespan
+from durio.app.registry import Registry, TaskOptions
+from durio.app.tasks import (
+    Configured,
+    D,
+    P,
+    R,
+    SyncTask,
+    Task,
+    TaskDecorator,
+    WithContext,
+    handle_of,
+)
+from durio.client.enqueue import Enqueuer, new_job
+from durio.client.handle import Job
+from durio.client.named import named_payload, named_recipe
+from durio.client.wait import Waiters, not_found
+from durio.host.clock import HostClock
+from durio.host.threads import LoopThread, Portal
+from durio.model.ids import id_bytes
+from durio.model.job import NewJob
+from durio.model.names import check_app, check_name, task_name
+from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.retry import Retry
+from durio.model.settings import (
+    Settings,
+    merged,
+    settings_from,
+    settings_from_environment,
+)
+from durio.model.timeout import Timeout
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued
+from durio.ports.store import Store
+from durio.telemetry.emit import Emitter
+from durio.telemetry.log import LogWriter
+from durio.worker.middleware import Hooks, Middleware
+from durio.worker.worker import DepsFactory
+
+T = TypeVar("T")
+SYNC_SECONDS_MAX = 24 * 3600.0
+
+
+class App:
+    """The front door: declare tasks on it, enqueue through it, point workers at it."""
+
+    __module__ = "durio"
+
+    def __init__(  # noqa: PLR0913 - the choices of an application, all keywords
+        self,
+        url: str | None = None,
+        *,
+        name: str = "app",
+        settings: Settings | Mapping[str, Any] | None = None,
+        retry: Retry | int = UNSET,
+        timeout: Timeout = UNSET,
+        deps: DepsFactory | None = None,
+        middleware: Sequence[Middleware] = (),
+        imports: Sequence[str] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = check_app(name)
+        # Code beats the environment: a test's memory store must never open production.
+        self.url = url or os.environ.get("DURIO_URL") or DEFAULT_URL
+        self.settings = _settings(settings)
+        self.clock: Clock = clock or HostClock()
+        self.emit = Emitter(LogWriter())
+        self.hooks = Hooks()
+        self.deps = deps
+        self.middleware = tuple(middleware)
+        self.imports = tuple(imports)
+        self.registry = Registry(self.name, self.settings, self.emit, retry, timeout)
+        self._store: Store | None = None
+        self._store_pid = 0
+        self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRoom]
+        self._rooms = WeakKeyDictionary()
+        self._portal = Portal(LoopThread(f"durio-{name}"))
+
+    def __repr__(self) -> str:
+        return f"App({masked(self.url)!r}, name={self.name!r})"
+
+    # --- declaring
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: WithContext[D, P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def task(  # type: ignore[overload-overlap]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: WithContext[D, P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str = ...,
+        queue: str = ...,
+        priority: int = ...,
+        retry: Retry | int = ...,
+        timeout: Timeout = ...,
+        retention: Retention = ...,
+        result_ttl: Any = ...,
+    ) -> TaskDecorator: ...
+    def task(self, fn: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
+        """Make a function a task, with defaults for its jobs."""
+        chosen = TaskOptions.of(options)
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            handler = self.registry.add(function, chosen)
+            if handler.is_async:
+                return Task[..., Any](self, handler)
+            return SyncTask[..., Any](self, handler)
+
+        return decorate if fn is None else decorate(fn)
+
+    def queue(self, name: str, *, retention: Retention = UNSET) -> None:
+        """Say how a queue of this App is kept; queues exist by being used."""
+        self.registry.add_queue(check_name("queue", name), retention)
+
+    # --- asking for work
+
+    async def enqueue(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Enqueue by name: this process needs no task code."""
+        return await self.enqueue_named(name, args, kwargs, NO_OPTIONS)
+
+    def enqueue_sync(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """`enqueue` for callers without an event loop."""
+        return self.run_sync(self.enqueue(name, *args, **kwargs))
+
+    async def enqueue_named(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: CallOptions,
+    ) -> Job[Any]:
+        """Enqueue by name, with options."""
+        task = task_name(self.name, check_name("task", name))
+        handler = self.registry.handlers.get(task)
+        if handler is not None:
+            calls: Configured[..., Any] = Configured(self, handler, options)
+            return await calls.enqueue(*args, **kwargs)
+        namespace = task.partition(".")[0]
+        published = await (await self.store()).tasks(namespace)
+        if published is None and namespace == self.name and self.registry.handlers:
+            published = self.registry.published()
+        recipe = named_recipe(task, published, self.emit)
+        job = new_job(
+            recipe,
+            options,
+            named_payload(task, args, kwargs, (published or {}).get(task)),
+            namespace=namespace,
+            clock=self.clock,
+            bounds=self.settings.payload,
+        )
+        return handle_of(self, (await self.send([job]))[0])
+
+    async def job(self, job_id: str) -> Job[Any]:
+        """A handle to an existing job; JobNotFound when there is no such job."""
+        raw = id_bytes(job_id)
+        if not await (await self.store()).states([raw]):
+            raise not_found(raw)
+        return Job(self, raw)
+
+    def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of this App for a caller without an event loop."""
+        return self._portal.run(coro, SYNC_SECONDS_MAX)
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self.store()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store; the next use opens it again."""
+        store, self._store = self._store, None
+        self._rooms.clear()
+        if store is not None and self._store_pid == os.getpid():
+            await store.close()
+
+    @property
+    def lifespan(self) -> Lifespan:
+        """For ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
+        return Lifespan(self)
+
+    # --- what tasks and handles ask for
+
+    async def store(self) -> Store:
+        """The open store of this process."""
+        pid = os.getpid()
+        if self._store is None or self._store_pid != pid:
+            self._store = connect(self.url, self.clock, self.settings)
+            self._store_pid = pid
+        await self._store.open()
+        return self._store
+
+    async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
+        """Store jobs, combined with what others of this loop are sending."""
+        return await (await self._room()).enqueuer.enqueue(jobs)
+
+    async def waiters(self) -> Waiters:
+        """The shared poller of this loop."""
+        return (await self._room()).waiters
+
+    async def _room(self) -> "LoopRoom":
+        loop = asyncio.get_running_loop()
+        room = self._rooms.get(loop)
+        store = await self.store()
+        if room is None or room.store is not store:
+            warn = self.settings.payload.warn_bytes
+            room = LoopRoom(store, self.clock, self.emit, warn)
+            self._rooms[loop] = room
+        return room
+
+    def retries_of(self, task: str) -> int:
+        """Retries by the task's own policy, as far as this process knows it."""
+        handler = self.registry.handlers.get(task)
+        return (handler.retry if handler else self.registry.retry).retries
+
+    def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
+        """How to decode a result, as far as this process knows the task."""
+        handler = self.registry.handlers.get(task)
+        return None if handler is None else handler.signature.decode_result
+
+    def now(self) -> float:
+        """Wall-clock seconds."""
+        return self.clock.now()
+
+
+class LoopRoom:
+    """What an App keeps per event loop."""
+
+    def __init__(
+        self, store: Store, clock: Clock, emit: Emitter, warn_bytes: int
+    ) -> None:
+        self.store = store
+        self.enqueuer = Enqueuer(store, clock, emit, warn_bytes)
+        self.waiters = Waiters(store, clock)
+
+
+def _settings(given: Settings | Mapping[str, Any] | None) -> Settings:
+    if isinstance(given, Settings):
+        return given
+    environment = settings_from_environment(os.environ)
+    return settings_from(merged(environment, given or {}))

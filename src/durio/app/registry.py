@@ -1,0 +1,148 @@
+"""The tasks of an App, by name: handlers for its workers, recipes for its producers."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from durio.app.tasks import function_name, place_of, takes_context
+from durio.model.duration import seconds
+from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
+from durio.model.job import PRIORITY_DEFAULT
+from durio.model.names import check_name, did_you_mean, lane
+from durio.model.options import UNSET, check_priority, check_retention, keep_of
+from durio.model.outcome import Keep
+from durio.model.retry import Retry, as_retry
+from durio.model.settings import Settings
+from durio.model.signature import Signature
+from durio.model.timeout import DEFAULT_LIMITS, time_limits
+from durio.ports.handler import Handler
+from durio.telemetry.emit import Emit
+
+DEFAULT_QUEUE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What `@app.task(...)` may say."""
+
+    name: str = UNSET
+    queue: str = DEFAULT_QUEUE
+    priority: int = PRIORITY_DEFAULT
+    retry: Retry | int = UNSET
+    timeout: Any = UNSET
+    retention: Any = UNSET
+    result_ttl: Any = UNSET
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Checked at declaration, with a suggestion for a misspelt one."""
+        known = list(cls.__dataclass_fields__)
+        for name in given:
+            if name not in known:
+                raise InvalidOption(
+                    f"a task has no option {name!r}",
+                    cure=f"Options: {', '.join(known)}.{did_you_mean(name, known)}",
+                )
+        chosen = cls(**given)
+        check_name("queue", chosen.queue)
+        check_priority(chosen.priority)
+        return chosen
+
+
+class Registry:
+    """Handlers by stored name."""
+
+    def __init__(
+        self, namespace: str, settings: Settings, emit: Emit, retry: Any, timeout: Any
+    ) -> None:
+        self.namespace = namespace
+        self._settings = settings
+        self._emit = emit
+        self.retry = Retry(5) if retry is UNSET else as_retry(retry)
+        self._limits = DEFAULT_LIMITS if timeout is UNSET else time_limits(timeout)
+        self.handlers: dict[str, Handler] = {}
+        self._queues: dict[str, Keep] = {}
+
+    def add(self, function: Callable[..., Any], options: TaskOptions) -> Handler:
+        """A function becomes the handler of its name."""
+        if not callable(function):
+            raise UsageError(
+                f"{function!r} is not a function", cure="Decorate a def or async def."
+            )
+        task = self._name(function, options)
+        self._refuse_duplicate(task, function)
+        context = takes_context(function)
+        policy = self.retry if options.retry is UNSET else as_retry(options.retry)
+        if policy.has_no_backoff:
+            self._emit("retry.unpaused", task=task, place=place_of(function))
+        result_seconds = self._settings.retention.result_seconds
+        if options.result_ttl is not UNSET:
+            result_seconds = seconds(options.result_ttl, "result_ttl")
+        handler = Handler(
+            task=task,
+            function=function,
+            signature=Signature(function, task, skip_first=context),
+            takes_context=context,
+            is_async=inspect.iscoroutinefunction(function),
+            queue=options.queue,
+            priority=options.priority,
+            retry=policy,
+            limits=self._limits
+            if options.timeout is UNSET
+            else time_limits(options.timeout),
+            keep=self._keep(task, options),
+            result_seconds=result_seconds,
+        )
+        self.handlers[task] = handler
+        return handler
+
+    def add_queue(self, queue: str, retention: Any) -> None:
+        """How the jobs of a queue are kept, unless their task says otherwise."""
+        if retention is not UNSET:
+            check_retention(retention)
+            self._queues[queue] = keep_of(retention, lane(self.namespace, queue))
+
+    def queue_keeps(self) -> dict[str, Keep]:
+        """Retention by lane, for queues that have their own."""
+        return {
+            lane(self.namespace, queue): keep for queue, keep in self._queues.items()
+        }
+
+    def published(self) -> dict[str, dict[str, Any]]:
+        """What producers that know only names may learn about each task."""
+        return {
+            task: {
+                "queue": handler.queue,
+                "priority": handler.priority,
+                "parameters": handler.signature.parameters(),
+            }
+            for task, handler in self.handlers.items()
+        }
+
+    def _name(self, function: Callable[..., Any], options: TaskOptions) -> str:
+        if options.name is UNSET:
+            return f"{self.namespace}.{function_name(function)}"
+        name = check_name("task", options.name)
+        own = name.removeprefix(f"{self.namespace}.")
+        if "." in own:
+            raise InvalidName(
+                f"a task of app {self.namespace!r} cannot be named {name!r}",
+                cure="What stands before a dot is the app's name: leave the dot out.",
+            )
+        return f"{self.namespace}.{own}"
+
+    def _refuse_duplicate(self, task: str, function: Callable[..., Any]) -> None:
+        other = self.handlers.get(task)
+        if other is not None:
+            raise DuplicateTask(
+                f"two functions are named {task!r}: {place_of(other.function)} and "
+                f"{place_of(function)}",
+                cure="Rename one, or give it name='...'.",
+                task=task,
+            )
+
+    def _keep(self, task: str, options: TaskOptions) -> Keep | None:
+        if options.retention is UNSET:
+            return None
+        return keep_of(options.retention, task)

@@ -1,0 +1,286 @@
+"""A function becomes a task; someone calls `.enqueue(42)`.
+
+Options come first, arguments last: `task.options(delay="5m").enqueue(42)`. So a task's own
+parameters can never collide with ours, and ParamSpec keeps every type on the way.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
+
+from durio.client.enqueue import Recipe, new_job, refuse_key
+from durio.client.handle import Desk, Job
+from durio.model.duration import Duration
+from durio.model.errors import InvalidArguments, UsageError
+from durio.model.ids import id_bytes
+from durio.model.job import NewJob
+from durio.model.keys import KeyPolicy
+from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.retry import Retry
+from durio.model.settings import Settings
+from durio.model.timeout import Timeout
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued
+from durio.ports.handler import Handler
+from durio.worker.context import Context, local_context
+
+P = ParamSpec("P")
+R = TypeVar("R")
+D = TypeVar("D")
+
+
+class Office(Desk, Protocol):
+    """What a task needs from its App."""
+
+    @property
+    def settings(self) -> Settings:
+        """The App's settings."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The App's clock."""
+        ...
+
+    async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
+        """Store jobs through the combiner of this loop."""
+        ...
+
+
+class Calls(Generic[P, R]):
+    """What can be done with a task, with or without options."""
+
+    __module__ = "durio"
+
+    def __init__(
+        self, office: Office, handler: Handler, options: CallOptions = NO_OPTIONS
+    ) -> None:
+        self._office = office
+        self._handler = handler
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """The name that jobs carry: `<app>.<function>`."""
+        return self._handler.task
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store a job; returns after the write that survives a power cut."""
+        job = self._new_job(args, kwargs)
+        return self._handles([job], await self._office.send([job]))[0]
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` for callers without an event loop."""
+        return self._office.run_sync(self.enqueue(*args, **kwargs))
+
+    async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
+        """Store a job per row; a row is positionals, a trailing dict is keywords.
+
+        One transaction up to 1,000 rows, then chunks of that. All rows are checked
+        before the first is written.
+        """
+        refuse_key(self._options)
+        jobs = [self._new_job(*split_row(row)) for row in rows]
+        return self._handles(jobs, await self._office.send(jobs))
+
+    def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
+        """`enqueue_many` for callers without an event loop."""
+        return self._office.run_sync(self.enqueue_many(rows))
+
+    def job(self, job_id: str) -> Job[R]:
+        """A handle with this task's result type; nothing is looked up yet."""
+        return Job(self._office, id_bytes(job_id))
+
+    def _new_job(self, args: Any, kwargs: Any) -> NewJob:
+        handler, office = self._handler, self._office
+        return new_job(
+            Recipe(handler.task, handler.queue, handler.priority),
+            self._options,
+            handler.signature.encode(args, kwargs),
+            namespace=handler.task.partition(".")[0],
+            clock=office.clock,
+            bounds=office.settings.payload,
+        )
+
+    def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
+        return [
+            handle_of(self._office, answer)
+            for answer, _ in zip(answers, jobs, strict=True)
+        ]
+
+
+def handle_of(office: Office, answer: Enqueued) -> Job[Any]:
+    """The handle that an enqueue gives its caller."""
+    return Job(
+        office,
+        answer.id,
+        created=answer.created,
+        same_args=answer.same_args,
+        replaced=answer.replaced,
+    )
+
+
+class Configured(Calls[P, R]):
+    """A task whose calls may be given options."""
+
+    __module__ = "durio"
+
+    def options(  # noqa: PLR0913 - the options of a call, all keywords
+        self,
+        *,
+        queue: str = UNSET,
+        delay: Duration = UNSET,
+        at: datetime = UNSET,
+        key: str | None = UNSET,
+        unique: KeyPolicy = UNSET,
+        priority: int = UNSET,
+        retry: Retry | int = UNSET,
+        timeout: Timeout = UNSET,
+        meta: Mapping[str, object] | None = UNSET,
+        retention: Retention = UNSET,
+        result_ttl: Duration = UNSET,
+        **unknown: Any,
+    ) -> "Configured[P, R]":
+        """The same task with these options for its calls; itself is not changed."""
+        given = {
+            "queue": queue,
+            "delay": delay,
+            "at": at,
+            "key": key,
+            "unique": unique,
+            "priority": priority,
+            "retry": retry,
+            "timeout": timeout,
+            "meta": meta,
+            "retention": retention,
+            "result_ttl": result_ttl,
+            **unknown,
+        }
+        changes = {name: value for name, value in given.items() if value is not UNSET}
+        changed = self._options.with_changes(changes)
+        return Configured(self._office, self._handler, changed)
+
+
+class Task(Configured[P, R]):
+    """An async task; calling it runs it here, without a store."""
+
+    __module__ = "durio"
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def __call__(
+        self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+        """Run the function here and now."""
+        return plain_call(self._office, self._handler, args, kwargs)
+
+
+class SyncTask(Configured[P, R]):
+    """A sync task: workers run it in a thread; calling it runs it here."""
+
+    __module__ = "durio"
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(
+        self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+        """Run the function here and now."""
+        return plain_call(self._office, self._handler, args, kwargs)
+
+
+def plain_call(office: Office, handler: Handler, args: Any, kwargs: Any) -> Any:
+    """Call the function with a Context given first, else a local one."""
+    has_context = bool(args) and isinstance(args[0], Context)
+    if handler.takes_context:
+        if not has_context:
+            args = (local_context(handler.task, office.clock.new_id()), *args)
+    elif has_context:
+        args = args[1:]
+    return handler.function(*args, **kwargs)
+
+
+# --- the decorator
+
+WithContext = Callable[Concatenate[Context[D], P], R]
+
+
+class TaskDecorator(Protocol):
+    """What `@app.task(...)` with options gives: it keeps the function's types."""
+
+    # The sync overloads overlap the async ones (a coroutine is a value too); their
+    # order decides.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: WithContext[D, P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: WithContext[D, P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter is annotated Context or Context[Deps]."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        return False
+    hint = parameters[0].annotation
+    if isinstance(hint, str):
+        try:
+            hint = typing.get_type_hints(function).get(parameters[0].name)
+        except NameError:
+            # The codec says which annotation it is; here only the first one counts.
+            return hint.split("[")[0].rpartition(".")[2] == "Context"
+    return (typing.get_origin(hint) or hint) is Context
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """The name of a function that has one others can rely on."""
+    name = getattr(function, "__name__", "")
+    qualified = getattr(function, "__qualname__", name)
+    if not name or "<lambda>" in name or "<locals>" in qualified:
+        raise UsageError(
+            f"{qualified or function!r} has no name that survives a restart",
+            cure="Give it one: @app.task(name='...').",
+        )
+    return name
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function is written, for errors about two of them."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def split_row(row: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A row of enqueue_many: positionals, then keywords in a trailing dict."""
+    if not isinstance(row, tuple | list):
+        raise InvalidArguments(
+            f"a row of enqueue_many must be a tuple, not {type(row).__name__}",
+            cure="Write (42, {'to': 'a@b.c'}); one positional is (42,).",
+        )
+    values: list[Any] = list(cast("Iterable[Any]", row))
+    if values and isinstance(values[-1], dict):
+        keywords: dict[str, Any] = values.pop()
+        return tuple(values), keywords
+    return tuple(values), {}

@@ -1,0 +1,1 @@
+"""People who want work done: enqueue, wait, cancel, retry."""

@@ -1,0 +1,224 @@
+"""A handle: the caller's reference to a job, a plain value that works in any process."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from durio.client.wait import Waiters, not_found
+from durio.model.codec import decode
+from durio.model.duration import Duration, seconds
+from durio.model.errors import (
+    JobCancelled,
+    JobDead,
+    ResultExpired,
+    WrongState,
+)
+from durio.model.failure import failures
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import (
+    CANCELLED,
+    DONE,
+    PRIORITY_MAX,
+    STATE_BY_CODE,
+    JobError,
+    JobStatus,
+    Progress,
+    Record,
+    State,
+    attempt_number,
+    moment,
+)
+from durio.model.names import queue_of
+from durio.model.options import row_options
+from durio.model.transitions import check_retry
+from durio.ports.store import Store
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class Desk(Protocol):
+    """What a handle needs from the App that made it."""
+
+    async def store(self) -> Store:
+        """The open store."""
+        ...
+
+    async def waiters(self) -> Waiters:
+        """The shared poller of this loop."""
+        ...
+
+    def retries_of(self, task: str) -> int:
+        """Retries by the task's own policy, as far as this process knows it."""
+        ...
+
+    def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
+        """How to decode a result, as far as this process knows the task."""
+        ...
+
+    def now(self) -> float:
+        """Wall-clock seconds."""
+        ...
+
+    def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine for a caller without a loop."""
+        ...
+
+
+class Job(Generic[R_co]):
+    """One job: ask for its status or result, cancel it, retry it."""
+
+    __module__ = "durio"
+    __slots__ = ("_desk", "created", "id", "replaced", "same_args")
+
+    def __init__(
+        self,
+        desk: Desk,
+        job_id: bytes,
+        *,
+        created: bool = False,
+        same_args: bool = True,
+        replaced: bool = False,
+    ) -> None:
+        self._desk = desk
+        self.id = id_text(job_id)
+        self.created = created  # False: an older job with this key answers
+        self.same_args = same_args
+        self.replaced = replaced
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    async def status(self) -> JobStatus:
+        """What the store knows now; JobNotFound when there is no such job."""
+        record = await self._record()
+        return status_of(record, self._desk.retries_of(record.task))
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the end, then the value; or JobDead, JobCancelled, TimeoutError."""
+        waiters = await self._desk.waiters()
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                await waiters.wait_final(id_bytes(self.id))
+        except TimeoutError:
+            raise TimeoutError(
+                f"job {self.id} has not ended within {limit:g} s; it goes on"
+            ) from None
+        return self._value(await self._record())
+
+    def _value(self, record: Record) -> Any:
+        if record.state == CANCELLED:
+            raise JobCancelled(f"job {self.id} was cancelled")
+        if record.state != DONE:
+            error = last_error(record)
+            told = f": {error.type}: {error.message}" if error else ""
+            raise JobDead(
+                f"job {self.id} ({record.task}) is dead ({record.reason}){told}",
+                reason=record.reason or "",
+                error=error,
+            )
+        until = record.result_until
+        if record.result is None or (until is not None and until < self._desk.now()):
+            raise ResultExpired(
+                f"the result of job {self.id} has expired",
+                cure="Raise result_ttl on the task or retention.result_seconds.",
+            )
+        decoder = self._desk.decoder_of(record.task) or decode
+        return decoder(record.result)
+
+    async def cancel(self) -> State:
+        """Cancel it; the state after that: `running` means it was asked to stop."""
+        store = await self._desk.store()
+        acted = (await store.act([id_bytes(self.id)], "cancel"))[0]
+        if acted.after is None:
+            raise not_found(acted.id)
+        return STATE_BY_CODE[acted.after]
+
+    async def retry(self) -> None:
+        """A dead or cancelled job runs again, with the same id and a full budget."""
+        store = await self._desk.store()
+        acted = (await store.act([id_bytes(self.id)], "retry"))[0]
+        if acted.before is None:
+            raise not_found(acted.id)
+        check_retry(STATE_BY_CODE[acted.before], self.id)
+        if acted.after is None or acted.after == acted.before:
+            raise WrongState(f"job {self.id} could not be retried")
+
+    async def _record(self) -> Record:
+        store = await self._desk.store()
+        job_id = id_bytes(self.id)
+        records = await store.get([job_id])
+        if not records:
+            raise not_found(job_id)
+        return records[0]
+
+    def result_sync(self, timeout: Duration | None = None) -> R_co:
+        """`result` for callers without an event loop."""
+        return self._desk.run_sync(self.result(timeout))
+
+    def status_sync(self) -> JobStatus:
+        """`status` for callers without an event loop."""
+        return self._desk.run_sync(self.status())
+
+    def cancel_sync(self) -> State:
+        """`cancel` for callers without an event loop."""
+        return self._desk.run_sync(self.cancel())
+
+    def retry_sync(self) -> None:
+        """`retry` for callers without an event loop."""
+        return self._desk.run_sync(self.retry())
+
+
+def status_of(record: Record, retries: int) -> JobStatus:
+    """A stored record as people see it."""
+    override = row_options(record.opts).retry
+    if override is not None:
+        retries = override["retries"]
+    progress = None if record.progress is None else Progress(**decode(record.progress))
+    created = moment(record.created_at)
+    return JobStatus(
+        id=id_text(record.id),
+        task=record.task,
+        queue=queue_of(record.lane),
+        priority=PRIORITY_MAX - record.rank,
+        state=STATE_BY_CODE[record.state],
+        attempt=attempt_number(record.retried, record.losses),
+        max_attempts=retries + 1,
+        created_at=created,  # type: ignore[arg-type]  # never None
+        run_at=moment(record.run_at),
+        started_at=moment(record.started_at),
+        finished_at=moment(record.finished_at),
+        progress=progress,
+        error=last_error(record),
+        reason=record.reason,
+        worker=None if record.worker is None else str(record.worker),
+    )
+
+
+def last_error(record: Record) -> JobError | None:
+    """The newest failed attempt."""
+    errors = job_errors(record)
+    return errors[-1] if errors else None
+
+
+def job_errors(record: Record) -> list[JobError]:
+    """Every failed attempt that is kept, oldest first."""
+    return [
+        JobError(
+            type=failure.type,
+            message=failure.message,
+            traceback=failure.traceback,
+            attempt=failure.attempt,
+            at=moment(failure.at),
+            worker=failure.worker or None,
+            logs=failure.logs,
+        )
+        for failure in failures(record.errors)
+    ]

@@ -1,0 +1,1 @@
+"""Loops that keep a store healthy, one per file."""

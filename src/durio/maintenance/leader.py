@@ -1,0 +1,53 @@
+"""Whose turn it is: one leader for upkeep, by a lease with a token that only grows.
+
+The lease saves work, it does not keep safety: every upkeep statement is idempotent, so
+two leaders at once (a paused one that wakes up) do no harm. Any worker may lead, because
+hooks of a job that a rescue makes dead need the App's code.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from durio.maintenance.loop import keep_going
+from durio.ports.clock import Clock
+from durio.ports.lease import Lease
+from durio.telemetry.emit import Emit
+
+
+@dataclass(slots=True)
+class Leader:
+    """Tries to lead, and knows whether it does."""
+
+    store: Lease
+    clock: Clock
+    emit: Emit
+    worker_id: Callable[[], int]
+    name: str = "upkeep"
+    lease_seconds: float = 10.0
+    leads_until: float = 0.0
+
+    async def run(self) -> None:
+        """Take or renew the lease until cancelled."""
+        await keep_going("leader", self.turn, self.clock, self.emit)
+
+    async def turn(self) -> float:
+        """Ask once; a third of the lease is left for the next time."""
+        began = self.clock.monotonic()
+        token = await self.store.lead(self.name, self.worker_id(), self.lease_seconds)
+        self.leads_until = 0.0 if token is None else began + self.lease_seconds
+        return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is our turn, by our own count from before the last answer."""
+        return self.clock.monotonic() < self.leads_until
+
+    def only(
+        self, turn: Callable[[], Awaitable[float]], idle_seconds: float
+    ) -> Callable[[], Awaitable[float]]:
+        """That turn, taken only while leading."""
+
+        async def when_leading() -> float:
+            return await turn() if self.leads else idle_seconds
+
+        return when_leading

@@ -1,0 +1,21 @@
+"""A maintenance loop outlives one bad turn: it says so and goes on."""
+
+from collections.abc import Awaitable, Callable
+
+from durio.ports.clock import Clock
+from durio.telemetry.emit import Emit
+
+PAUSE_SECONDS = 1.0
+
+
+async def keep_going(
+    name: str, turn: Callable[[], Awaitable[float]], clock: Clock, emit: Emit
+) -> None:
+    """Take turns until cancelled; a turn answers how long to sleep after it."""
+    while True:
+        try:
+            pause = await turn()
+        except Exception as error:
+            emit("upkeep.failed", loop=name, error=f"{type(error).__name__}: {error}")
+            pause = PAUSE_SECONDS * (1 + clock.random())
+        await clock.sleep(pause)

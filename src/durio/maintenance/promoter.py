@@ -1,0 +1,28 @@
+"""Scheduled -> ready when their time comes.
+
+Workers promote what is due in their own lanes with every exchange; this loop is the
+backstop for lanes that nobody is looking at.
+"""
+
+from dataclasses import dataclass
+
+from durio.ports.upkeep import Upkeep
+
+SLEEP_MIN, SLEEP_MAX = 0.05, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Promoter:
+    """Sleeps until the next job is due, at most a second."""
+
+    store: Upkeep
+    batch_max: int = 1000
+
+    async def turn(self) -> float:
+        """Promote one batch; how long to sleep."""
+        promoted = await self.store.promote(self.batch_max)
+        # A full batch means there are more: do not sleep on them.
+        if promoted.count >= self.batch_max:
+            return 0.0
+        due = promoted.next_due_seconds
+        return SLEEP_MAX if due is None else min(max(due, SLEEP_MIN), SLEEP_MAX)

@@ -1,0 +1,57 @@
+"""A lost worker's jobs -> ready, or dead when they have lost too many workers.
+
+A worker that dies cannot say so. Its lease simply ends, and the leader gives its jobs back.
+On the same host its death can be seen directly, so every worker looks for that, often.
+Two rescuers at once do no harm: the store takes each worker back in one transaction.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from durio.model.outcome import Left
+from durio.ports.upkeep import Rescued, Upkeep
+from durio.telemetry.emit import Emit
+
+ORPHAN_EVERY = 6  # turns
+
+
+@dataclass(slots=True)
+class Rescuer:
+    """Gives jobs back when the worker that held them is gone."""
+
+    store: Upkeep
+    emit: Emit
+    tell: Callable[[Sequence[Left]], None]
+    interval_seconds: float = 5.0
+    here_seconds: float = 2.0
+    batch_max: int = 500
+    turns: int = 0
+
+    async def turn(self) -> float:
+        """The leader's turn: ended leases, and now and then orphans."""
+        rescued = await self._all(lambda: self.store.rescue(self.batch_max))
+        self.turns += 1
+        if self.turns % ORPHAN_EVERY == 0:
+            rescued += await self._all(
+                lambda: self.store.rescue_orphans(self.batch_max)
+            )
+        return self.interval_seconds
+
+    async def turn_here(self) -> float:
+        """Everybody's turn: deaths on this host."""
+        await self._all(lambda: self.store.rescue_here(self.batch_max))
+        return self.here_seconds
+
+    async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> int:
+        """Batches until there is no more; two leaders share the work by themselves."""
+        count = 0
+        while True:
+            # No time is passed: the store judges leases by its own clock, not by ours.
+            rescued = await rescue()
+            count += len(rescued.left)
+            for worker in rescued.workers:
+                self.emit("worker.rescued", worker=worker, jobs=len(rescued.left))
+            if rescued.left:
+                self.tell(rescued.left)
+            if not rescued.more:
+                return count

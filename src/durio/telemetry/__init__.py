@@ -1,0 +1,1 @@
+"""The hall's bell: one emission per transition becomes logs and hooks."""

@@ -1,0 +1,284 @@
+"""Log lines: human or JSON, every record of a task with its job, one write per exchange.
+
+Engine events go to the logger `durio`. When `configure` set logging up (the worker's
+command line does), a batch of job events is one write to the stream; under somebody
+else's logging configuration each becomes an ordinary record.
+"""
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Protocol, TextIO
+
+import msgspec
+
+from durio.model.failure import LOG_LINE_CHARS_MAX, LOG_LINES_MAX, storable
+from durio.model.ids import id_text
+from durio.model.names import queue_of
+from durio.model.settings import LogSettings
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.names import MEANINGS, Meaning
+
+Logger = logging.Logger
+logger = logging.getLogger("durio")
+
+
+class JobFields(Protocol):
+    """What every log record made in a task carries, and a place for its last ones."""
+
+    @property
+    def job_id(self) -> bytes:
+        """Which job."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """Its task."""
+        ...
+
+    @property
+    def queue(self) -> str:
+        """Its queue."""
+        ...
+
+    @property
+    def number(self) -> int:
+        """Which attempt."""
+        ...
+
+    @property
+    def records(self) -> deque[logging.LogRecord]:
+        """The last records, for a failure."""
+        ...
+
+
+in_job: ContextVar[JobFields | None] = ContextVar("durio_job", default=None)
+
+
+def new_records() -> deque[logging.LogRecord]:
+    """Room for an attempt's last log records."""
+    return deque(maxlen=LOG_LINES_MAX)
+
+
+def log_lines(records: deque[logging.LogRecord]) -> list[str]:
+    """The last log lines of an attempt, for a failure's record."""
+    return [_line(record) for record in records]
+
+
+def _line(record: logging.LogRecord) -> str:
+    try:
+        text = record.getMessage()
+    except (TypeError, ValueError):  # the user's arguments do not fit the format
+        text = str(record.msg)
+    return storable(f"{record.levelname} {text}", LOG_LINE_CHARS_MAX)
+
+
+def install_job_fields() -> None:
+    """Give every record made inside a task its job, whoever formats it. Idempotent."""
+    made = logging.getLogRecordFactory()
+    if getattr(made, "knows_jobs", False):
+        return
+
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = made(*args, **kwargs)
+        fields = in_job.get()
+        if fields is not None:
+            record.job_id = id_text(fields.job_id)
+            record.task = fields.task
+            record.queue = fields.queue
+            record.attempt = fields.number
+            fields.records.append(record)
+        return record
+
+    make.knows_jobs = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(make)
+
+
+def task_logger(task: str) -> logging.Logger:
+    """`ctx.log`: an ordinary logger; its records carry the job by themselves."""
+    return logging.getLogger(f"durio.task.{task}")
+
+
+# --- writing
+
+
+class StreamLog(logging.StreamHandler[TextIO]):
+    """Our handler: knows how to write many lines at once."""
+
+    def __init__(self, settings: LogSettings, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.is_json = settings.format == "json"
+        self.setFormatter(JsonLines() if self.is_json else HumanLines())
+
+    def write_lines(self, lines: list[str]) -> None:
+        """One write for all of them."""
+        self.acquire()
+        try:
+            self.stream.write("\n".join(lines) + "\n")
+            self.flush()
+        finally:
+            self.release()
+
+
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Make this process log our way: for the worker's command line."""
+    handler = StreamLog(settings, stream or sys.stderr)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if isinstance(old, StreamLog):
+            root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(settings.level)
+    install_job_fields()
+
+
+class LogWriter:
+    """Subscribes to emissions and turns them into log lines."""
+
+    def wants(self, meaning: Meaning) -> bool:
+        """Whether this level is on."""
+        return logger.isEnabledFor(meaning.level)
+
+    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+        """One record."""
+        if logger.isEnabledFor(meaning.level):
+            told = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+            logger.log(
+                meaning.level,
+                "%s %s",
+                name,
+                told,
+                extra={"event": name, "fields": fields},
+            )
+
+    def on_jobs(self, events: Sequence[JobEvent]) -> None:
+        """One write for the batch when the handler is ours, else a record each."""
+        handler = _own_handler()
+        seen = [e for e in events if logger.isEnabledFor(MEANINGS[e.name].level)]
+        if not seen:
+            return
+        if handler is None:
+            for event in seen:
+                _record(event)
+        else:
+            stamp = _stamp(datetime.now(UTC))
+            write = _json_line if handler.is_json else _human_line
+            handler.write_lines([write(event, stamp) for event in seen])
+
+
+def _own_handler() -> StreamLog | None:
+    handlers = logging.getLogger().handlers
+    if (
+        len(handlers) == 1
+        and not logger.handlers
+        and isinstance(handlers[0], StreamLog)
+    ):
+        return handlers[0]
+    return None
+
+
+def _record(event: JobEvent) -> None:
+    fields = _fields(event)
+    told = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+    level = MEANINGS[event.name].level
+    logger.log(
+        level, "%s %s", event.name, told, extra={"event": event.name, "fields": fields}
+    )
+
+
+def _fields(event: JobEvent) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "job_id": id_text(event.id),
+        "task": event.task,
+        "queue": queue_of(event.lane),
+        "attempt": event.attempt,
+        "duration_ms": round(event.duration_seconds * 1000, 3),
+    }
+    for name in ("error_type", "error", "reason", "delay_seconds", "meta", "worker"):
+        value = getattr(event, name)
+        if value:
+            fields[name] = value
+    if event.traceback:
+        fields["traceback"] = event.traceback
+    return fields
+
+
+def _human_line(event: JobEvent, stamp: str) -> str:
+    level = logging.getLevelName(MEANINGS[event.name].level)
+    line = (
+        f"{stamp} {level:<7} {event.name:<13} {event.task} {id_text(event.id)} "
+        f"queue={queue_of(event.lane)} attempt={event.attempt} "
+        f"duration_ms={event.duration_seconds * 1000:.1f}"
+    )
+    if event.name == "job.done":
+        return line
+    for name in ("reason", "error_type", "error", "delay_seconds", "meta"):
+        value = getattr(event, name)
+        if value:
+            line += f" {name}={_short(value)}"
+    return f"{line}\n{event.traceback.rstrip()}" if event.traceback else line
+
+
+def _json_line(event: JobEvent, stamp: str) -> str:
+    level = logging.getLevelName(MEANINGS[event.name].level)
+    fields = {"ts": stamp, "level": level, "event": event.name, **_fields(event)}
+    return msgspec.json.encode(fields, enc_hook=repr).decode()
+
+
+class HumanLines(logging.Formatter):
+    """Time, level, words; a task's own record ends with its job."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and the traceback when there is one."""
+        text = record.getMessage()
+        told: dict[str, Any] = record.__dict__
+        if "job_id" in told:
+            text += " job_id={job_id} task={task} attempt={attempt}".format_map(told)
+        line = f"{_stamp(_moment(record))} {record.levelname:<7} {text}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+PLAIN_RECORD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    *("message", "asctime", "taskName", "event", "fields")
+}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; `extra=` fields survive."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        event = getattr(record, "event", None)
+        out: dict[str, Any] = {
+            "ts": _stamp(_moment(record)),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        if event is not None:
+            out = {**out, "event": event, **getattr(record, "fields", {})}
+        else:
+            out["message"] = record.getMessage()
+        out |= {k: v for k, v in record.__dict__.items() if k not in PLAIN_RECORD}
+        if record.exc_info:
+            out["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(out, enc_hook=repr).decode()
+
+
+def _moment(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return (
+        text if len(text) <= LOG_LINE_CHARS_MAX else text[:LOG_LINE_CHARS_MAX] + "..."
+    )

@@ -1,0 +1,239 @@
+"""One attempt: decode, run the handler, catch everything; the end is an Outcome.
+
+Whatever a task does, an attempt ends in a value. `BaseException` is caught inside the
+coroutine, so that a task's SystemExit cannot stop the loop. From here on nobody raises
+for control flow: Retry.after, Snooze, Permanent, DeadLetter and Cancel become outcomes.
+
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from durio.model.errors import (
+    Control,
+    DurioError,
+    HardTimeLimit,
+    NotSerializable,
+    PayloadTooLarge,
+)
+from durio.model.failure import encode_failure, failure_of
+from durio.model.outcome import Keep, Kind, Outcome, Reason
+from durio.model.retry import Decision, classify
+from durio.model.settings import Settings
+from durio.ports.clock import Clock
+from durio.ports.executor import Executor, SoftTimeLimit
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.log import in_job
+from durio.telemetry.names import (
+    JOB_CANCELLED,
+    JOB_DEAD,
+    JOB_DONE,
+    JOB_RELEASED,
+    JOB_RETRIED,
+    JOB_SNOOZED,
+)
+from durio.worker.inflight import Attempt, Driven, Why
+from durio.worker.middleware import Middleware, wrapped
+
+OUR_FRAMES = str(Path(__file__).parent)
+
+NAME_BY_KIND = {
+    Kind.DONE: JOB_DONE,
+    Kind.RETRY: JOB_RETRIED,
+    Kind.SNOOZE: JOB_SNOOZED,
+    Kind.RELEASE: JOB_RELEASED,
+    Kind.DEAD: JOB_DEAD,
+    Kind.CANCEL: JOB_CANCELLED,
+}
+
+
+class Bench:
+    """What all attempts of a worker share, and how an attempt is made."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        executor: Executor,
+        settings: Settings,
+        middleware: Sequence[Middleware],
+        keeps: Mapping[str, Keep],
+        worker_name: str,
+        report: Any,
+    ) -> None:
+        self.clock = clock
+        self.executor = executor
+        self.settings = settings
+        self.middleware = middleware
+        self.keeps = keeps
+        self.worker_name = worker_name
+        self.report = report
+        self.deps: Any = None
+        self.loop = asyncio.get_running_loop()
+
+    async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+        """Run the handler to its end; the outcome, and what to tell when accepted."""
+        attempt.has_begun = True
+        in_job.set(attempt)
+        handler = attempt.handler
+        if attempt.why is not None:  # interrupted before its first step
+            return self._failed(attempt, asyncio.CancelledError())
+        try:
+            args, kwargs = handler.signature.decode(attempt.claim.payload)
+        except DurioError as error:
+            return self._dead(attempt, error, Reason.BAD_PAYLOAD)
+        try:
+            if handler.is_async and not self.middleware:
+                if handler.takes_context:
+                    coro = handler.function(attempt.context(), *args, **kwargs)
+                else:
+                    coro = handler.function(*args, **kwargs)
+                value = await Driven(coro, attempt)
+            else:
+                value = await Driven(self._wrapped(attempt, args, kwargs), attempt)
+            result = handler.signature.encode_result(value)
+        except BaseException as error:
+            return self._failed(attempt, error)
+        return self._done(attempt, result)
+
+    async def _wrapped(
+        self, attempt: Attempt, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        handler = attempt.handler
+        if handler.takes_context:
+            args = (attempt.context(), *args)
+        call = partial(handler.function, *args, **kwargs)
+        if not handler.is_async:
+            call = partial(self._in_thread, attempt, call)
+        if not self.middleware:
+            return await call()
+        return await wrapped(self.middleware, attempt.context(), call)()
+
+    async def _in_thread(self, attempt: Attempt, function: Any) -> Any:
+        attempt.call = self.executor.start(function)
+        ended = await attempt.call.future
+        attempt.call = None
+        if ended.error is not None:
+            raise ended.error
+        return ended.value
+
+    # --- ends
+
+    def _done(self, attempt: Attempt, result: bytes) -> tuple[Outcome, JobEvent | None]:
+        if len(result) > self.settings.payload.result_bytes_max:
+            error = PayloadTooLarge(
+                f"{attempt.task}: the result is {len(result)} bytes, over the bound of "
+                f"{self.settings.payload.result_bytes_max}",
+                cure="Store it and return its id, or raise payload.result_bytes_max.",
+            )
+            return self._dead(attempt, error, Reason.PERMANENT)
+        claim, cold = attempt.claim, attempt.cold
+        seconds = attempt.handler.result_seconds
+        if cold is not None and cold.result_seconds is not None:
+            seconds = cold.result_seconds
+        return (
+            Outcome(claim.id, claim.claim_no, 0, result, seconds, attempt.keep),
+            None,
+        )
+
+    def _failed(
+        self, attempt: Attempt, error: BaseException
+    ) -> tuple[Outcome, JobEvent | None]:
+        """The retry policy's word, unless we stopped it ourselves."""
+        claim = attempt.claim
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if (
+            cancelled
+            and attempt.why is not None
+            and not isinstance(error, SoftTimeLimit)
+        ):
+            kind = Kind.CANCEL if attempt.why is Why.CANCEL else Kind.RELEASE
+            outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
+            return outcome, self._event(attempt, outcome)
+        if isinstance(error, NotSerializable):
+            return self._dead(attempt, error, Reason.PERMANENT)
+        decision = classify(
+            _spoken(error),
+            attempt.retry,
+            retried=claim.retried,
+            snoozed=claim.snoozed,
+            share=self.clock.random(),
+        )
+        return self._decided(attempt, error, decision)
+
+    def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+        """The hard limit: the attempt is over, whatever its code still does."""
+        seconds = self.loop.time() - attempt.started
+        error = HardTimeLimit(
+            f"{attempt.task} ran past its hard time limit ({seconds:.3g} s)",
+            cure="Raise timeout=, or make the task stop at SoftTimeLimit.",
+        )
+        return self._failed(attempt, error)
+
+    def _dead(
+        self, attempt: Attempt, error: BaseException, reason: str
+    ) -> tuple[Outcome, JobEvent | None]:
+        return self._decided(attempt, error, Decision(Kind.DEAD, 0.0, reason))
+
+    def _decided(
+        self, attempt: Attempt, error: BaseException, decision: Decision
+    ) -> tuple[Outcome, JobEvent | None]:
+        claim, kind = attempt.claim, decision.kind
+        cause = (
+            error.__cause__ if isinstance(error, Control) and error.__cause__ else error
+        )
+        failure = failure_of(
+            cause,
+            attempt=attempt.number,
+            at=self.clock.now(),
+            worker=self.worker_name,
+            logs=attempt.log_lines(),
+            hidden=OUR_FRAMES,
+        )
+        keeps_error = kind in (Kind.RETRY, Kind.DEAD)
+        outcome = Outcome(
+            claim.id,
+            claim.claim_no,
+            kind,
+            keep=attempt.keep if kind is Kind.CANCEL else None,
+            delay_seconds=decision.delay_seconds,
+            error=encode_failure(failure) if keeps_error else None,
+            reason=decision.reason,
+        )
+        event = self._event(attempt, outcome)
+        if keeps_error:
+            event = event._replace(
+                error_type=failure.type,
+                error=failure.message,
+                traceback=failure.traceback,
+            )
+        return outcome, event
+
+    def _event(self, attempt: Attempt, outcome: Outcome) -> JobEvent:
+        return JobEvent(
+            name=NAME_BY_KIND[Kind(outcome.kind)],
+            id=attempt.claim.id,
+            task=attempt.task,
+            lane=attempt.claim.lane,
+            attempt=attempt.number,
+            duration_seconds=self.loop.time() - attempt.started,
+            worker=self.worker_name,
+            reason=outcome.reason or "",
+            delay_seconds=outcome.delay_seconds,
+            meta=None if attempt.cold is None else attempt.cold.meta,
+        )
+
+
+def _spoken(error: BaseException) -> BaseException:
+    """The task's own word, also when a TaskGroup wrapped it."""
+    return _own_word(error) or error
+
+
+def _own_word(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return next(filter(None, map(_own_word, inner)), None)
+    return error if isinstance(error, Control | SoftTimeLimit) else None

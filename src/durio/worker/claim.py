@@ -1,0 +1,280 @@
+"""The claim loop: exactly one exchange in flight.
+
+Each turn takes every outcome that has gathered, asks for as many jobs as there is room
+for, and starts what comes back. When to take the next turn:
+
+  (a) outcomes wait, and half of what is held ahead has been used up;
+  (b) many outcomes wait;
+  (c) outcomes wait, and nothing runs;
+  (d) 5 ms have passed since the first unsent outcome (200 ms since a note of progress);
+  (e) there is room, and the last answer was full, or somebody rang, or a job is due.
+
+A failed exchange keeps its outcomes and is repeated with backoff. Its reply may have hidden
+claims, so the next one asks for everything that runs in our name (`resync`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from durio.model.errors import StoreError
+from durio.model.job import READY, RUNNING
+from durio.model.names import lane
+from durio.ports.clock import Clock
+from durio.ports.exchange import Exchanged, Lane
+from durio.ports.store import Store, Wake
+from durio.telemetry.emit import Emit
+from durio.worker.finish import Outbox
+from durio.worker.slots import Slots
+
+FLUSH_SECONDS = 0.005
+FLUSH_OUTCOMES = 256
+PROGRESS_SECONDS = 0.2
+BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
+LAST_TRIES = 8
+
+
+class Registered(Protocol):
+    """Who we are at the moment."""
+
+    @property
+    def id(self) -> int:
+        """The worker id of now."""
+        ...
+
+
+class Claims:
+    """Moves outcomes to the store and claims to the slots."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        emit: Emit,
+        me: Registered,
+        namespace: str,
+        queues: Sequence[str] | None,
+        known: Sequence[str],
+        is_burst: bool,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._emit = emit
+        self._me = me
+        self._namespace = namespace
+        self._serves_all = queues is None
+        self._lanes = [lane(namespace, queue) for queue in queues or ()]
+        self._known = known
+        self._is_burst = is_burst
+        self._loop = asyncio.get_running_loop()
+        self._go = asyncio.Event()
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._in_flight = False
+        self._has_rung = True  # look once at the start
+        self._resync = False
+        self._failures = 0
+        self._is_ending = False
+        self._turn = 0
+        self.last_exchange = self._loop.time()
+
+    def join(self, slots: Slots, outbox: Outbox) -> None:
+        """The slots and the outbox that this loop serves."""
+        self._slots = slots
+        self._outbox = outbox
+
+    # --- being told
+
+    def nudge(self) -> None:
+        """Something ended: flush now, or soon."""
+        if self._in_flight:
+            return
+        if self._is_due():
+            self._go.set()
+        elif self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
+
+    def note_progress(self) -> None:
+        """A note of progress waits."""
+        if self._flush_timer is None and not self._in_flight:
+            self._flush_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
+
+    def woken(self, wake: Wake) -> None:
+        """A ring, or the safety poll."""
+        if self._serves_all:
+            for name in wake.lanes:
+                if name not in self._lanes and name.startswith(f"{self._namespace}:"):
+                    self._lanes.append(name)
+        self._ring()
+
+    def _ring(self) -> None:
+        self._has_rung = True
+        if self._slots.want or len(self._outbox):
+            self._go.set()
+
+    def end(self) -> None:
+        """Flush what is left, then stop."""
+        self._is_ending = True
+        self._go.set()
+
+    def forget(self) -> None:
+        """The lease is lost: what was claimed under it is not ours."""
+        self._resync = False
+        self._has_rung = True
+        self._go.set()
+
+    # --- the loop
+
+    async def run(self) -> None:
+        """Exchange until `end`, or until a burst has nothing left to do."""
+        await self._learn_lanes()
+        while True:
+            answer = await self._exchange()
+            if answer is None:
+                if self._is_ending and self._failures > LAST_TRIES:
+                    return
+                continue
+            if self._is_ending and not len(self._outbox):
+                return
+            if await self._is_burst_over(answer):
+                return
+            await self._rest(answer)
+
+    async def _exchange(self) -> Exchanged | None:
+        outcomes, me = self._outbox.take(), self._me.id
+        want, began = self._slots.want, self._loop.time()
+        self._has_rung = False
+        self._stop_timers()
+        self._in_flight = True
+        try:
+            answer = await self._store.exchange(
+                me,
+                outcomes,
+                self._lanes_for(want),
+                want,
+                known=self._known if self._slots.has_met_unknown else None,
+                resync=self._resync,
+            )
+        except StoreError as error:
+            self._in_flight = False
+            await self._failed(error, me)
+            return None
+        finally:
+            self._in_flight = False
+        self.last_exchange = self._loop.time()
+        self._failures = 0
+        if me != self._me.id:
+            return None  # fenced meanwhile: this answer belongs to a worker that was
+        self._slots.round_trip(self.last_exchange - began)
+        self._take_in(answer)
+        return answer
+
+    def _take_in(self, answer: Exchanged) -> None:
+        claims = answer.claims
+        if self._resync:
+            self._resync = False
+            claims = [claim for claim in claims if not self._outbox.holds(claim.id)]
+        if self._slots.awaits_mark:
+            self._slots.settle_alone({refused.id for refused in answer.rejected})
+        self._outbox.settle(answer)
+        if claims:
+            self._slots.add(claims)
+
+    async def _failed(self, error: StoreError, me: int) -> None:
+        if me == self._me.id:
+            self._outbox.keep()
+            self._resync = True
+        self._failures += 1
+        self._emit(
+            "store.failed", call="exchange", tries=self._failures, error=str(error)
+        )
+        pause = min(BACKOFF_FIRST * 2 ** min(self._failures, 20), BACKOFF_LAST)
+        await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
+
+    async def _rest(self, answer: Exchanged) -> None:
+        """Until there is a reason for the next turn."""
+        slots = self._slots
+        if answer.more and slots.want:
+            self._has_rung = True
+        if self._is_due():
+            await asyncio.sleep(0)  # noqa: TID251 - a turn for the jobs, no time passes
+            return
+        self._go.clear()
+        if len(self._outbox):
+            self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
+        elif self._outbox.has_progress:
+            self._flush_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
+        if answer.next_due_seconds is not None:
+            self._due_timer = self._loop.call_later(
+                max(answer.next_due_seconds, 0.0), self._ring
+            )
+        await self._go.wait()
+
+    def _is_due(self) -> bool:
+        slots, waiting = self._slots, len(self._outbox)
+        if self._is_ending or (self._has_rung and slots.want):
+            return True
+        if not waiting:
+            return False
+        if waiting >= FLUSH_OUTCOMES or not slots.running:
+            return True
+        return slots.want >= max(1, slots.target // 2)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._flush_timer, self._due_timer):
+            if timer is not None:
+                timer.cancel()
+        self._flush_timer = self._due_timer = None
+
+    # --- lanes
+
+    def _lanes_for(self, want: int) -> list[Lane]:
+        """Every lane may give all that is wanted; the first place goes round."""
+        if not want:
+            return []
+        names = self._lanes
+        if len(names) > 1:
+            self._turn = (self._turn + 1) % len(names)
+            names = names[self._turn :] + names[: self._turn]
+        return [Lane(name, want) for name in names]
+
+    async def _learn_lanes(self) -> None:
+        """Queues that exist already; new ones are heard of by their rings and polls."""
+        if not self._serves_all:
+            return
+        try:
+            for row in await self._store.lanes(self._namespace):
+                if row.name not in self._lanes:
+                    self._lanes.append(row.name)
+        except StoreError as error:
+            self._emit("store.failed", call="lanes", error=str(error))
+
+    async def keep_learning(self, every_seconds: float) -> None:
+        """The safety net of `_learn_lanes`, until cancelled."""
+        while True:
+            await self._clock.sleep(every_seconds)
+            await self._learn_lanes()
+            self._slots.check_lonely()
+
+    # --- bursts
+
+    async def _is_burst_over(self, answer: Exchanged) -> bool:
+        """Nothing is ready or running in these lanes, here or elsewhere."""
+        if not self._is_burst or answer.claims or len(self._outbox):
+            return False
+        if not self._slots.is_idle or self._slots.awaits_mark:
+            return False
+        await self._learn_lanes()
+        try:
+            counts = await self._store.counts(self._namespace)
+        except StoreError:
+            return False
+        return not any(
+            counts.get(name, {}).get(state)
+            for name in self._lanes
+            for state in (READY, RUNNING)
+        )
+
+
+Nudge = Callable[[], None]

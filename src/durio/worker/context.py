@@ -1,0 +1,137 @@
+"""What a task may ask about its own attempt: the optional first parameter `ctx`."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from durio.model.codec import encode
+from durio.model.errors import UsageError
+from durio.model.ids import id_text
+from durio.model.job import Progress
+from durio.telemetry.log import Logger, in_job, task_logger
+
+D = TypeVar("D")
+
+PROGRESS_BYTES_MAX = 4096
+
+
+class Context(Generic[D]):
+    """One attempt, seen from inside."""
+
+    __module__ = "durio"
+    __slots__ = (
+        "_loop",
+        "_raw_id",
+        "_report",
+        "attempt",
+        "cancelled",
+        "deadline_at",
+        "deps",
+        "max_attempts",
+        "meta",
+        "queue",
+        "task",
+    )
+
+    def __init__(  # noqa: PLR0913 - the facts of an attempt, made in one place
+        self,
+        *,
+        job_id: bytes,
+        task: str,
+        queue: str,
+        attempt: int,
+        max_attempts: int,
+        deadline_at: float | None,
+        meta: Mapping[str, Any],
+        deps: D,
+        report: Callable[[bytes], None] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._raw_id = job_id
+        self.task = task
+        self.queue = queue
+        self.attempt = attempt
+        self.max_attempts = max_attempts
+        self.deadline_at = deadline_at
+        self.meta = meta
+        self.deps = deps
+        self.cancelled = False  # a cooperative token, for code in threads
+        self._report = report
+        self._loop = loop
+
+    @classmethod
+    def current(cls) -> "Context[Any]":
+        """The context of the attempt that this code runs in."""
+        attempt = in_job.get()
+        context = getattr(attempt, "context", None)
+        if context is None:
+            raise UsageError(
+                "there is no job here",
+                cure="Context.current() works in code that a task calls.",
+            )
+        return context()
+
+    @property
+    def job_id(self) -> str:
+        """The id of the job."""
+        return id_text(self._raw_id)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same over all attempts of this job: for services that take one."""
+        return f"durio-{self._raw_id.hex()}"
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the hard time limit ends this attempt."""
+        at = self.deadline_at
+        return None if at is None else datetime.fromtimestamp(at, UTC)
+
+    @property
+    def log(self) -> Logger:
+        """A logger for the task; every record carries the job by itself."""
+        return task_logger(self.task)
+
+    async def progress(
+        self,
+        done: float,
+        total: float | None = None,
+        *,
+        message: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        """Say how far it is; the newest value is stored within 200 ms."""
+        self.progress_sync(done, total, message=message, state=state)
+
+    def progress_sync(
+        self,
+        done: float,
+        total: float | None = None,
+        *,
+        message: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        """`progress` for sync tasks."""
+        told = encode(Progress(done, total, message, state), "progress")
+        if len(told) > PROGRESS_BYTES_MAX:
+            raise UsageError(
+                f"progress is {len(told)} bytes, over {PROGRESS_BYTES_MAX}",
+                cure="Keep its message short.",
+            )
+        if self._report is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._report, told)
+
+
+def local_context(task: str, job_id: bytes, deps: Any = None) -> Context[Any]:
+    """For a plain call: runs here, no store, nothing is reported."""
+    return Context(
+        job_id=job_id,
+        task=task,
+        queue="",
+        attempt=1,
+        max_attempts=1,
+        deadline_at=None,
+        meta={},
+        deps=deps,
+    )

@@ -1,0 +1,146 @@
+"""Outcomes gathered for the next exchange, and what is told once they are accepted.
+
+An outcome leaves this buffer only when the store has answered for it. Whatever is said
+to logs and hooks is said after that: a transition the store refused never happened.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from durio.model.outcome import ENDS, Kind, Outcome
+from durio.ports.exchange import Exchanged
+from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FENCED
+from durio.worker.inflight import Attempt
+
+
+class Ended(NamedTuple):
+    """One outcome on its way to the store."""
+
+    outcome: Outcome
+    attempt: Attempt | None  # None: never started (a release of the buffer)
+    event: JobEvent | None  # None: done, or nothing to tell
+
+
+class Outbox:
+    """The outcomes that the store has not answered for yet."""
+
+    def __init__(
+        self,
+        emit: Emit,
+        tell_hooks: Callable[[Sequence[JobEvent]], None],
+        *,
+        has_hooks: bool,
+    ) -> None:
+        self._emit = emit
+        self._tell_hooks = tell_hooks
+        self._has_hooks = has_hooks
+        self._tells_done = has_hooks or emit.wants(JOB_DONE)
+        self._ended: list[Ended] = []
+        self._progress: dict[bytes, Outcome] = {}
+        self.sent: list[Ended] = []
+        self.fenced_total = 0
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether a note about a running attempt waits."""
+        return bool(self._progress)
+
+    def holds(self, job_id: bytes) -> bool:
+        """Whether an outcome of this job waits to be sent."""
+        return any(ended.outcome.id == job_id for ended in self._ended)
+
+    def add(self, ended: Ended) -> None:
+        """An attempt ended, or a claim goes back."""
+        self._ended.append(ended)
+
+    def note(self, outcome: Outcome) -> None:
+        """Progress of a running attempt: only the newest counts."""
+        self._progress[outcome.id] = outcome
+
+    def take(self) -> list[Outcome]:
+        """Everything there is, for one exchange; `settle` or `keep` must follow."""
+        self.sent, self._ended = self._ended, []
+        ends = [ended.outcome for ended in self.sent]
+        if not self._progress:
+            return ends
+        # An attempt that has ended needs no note about its progress.
+        over = {outcome.id for outcome in ends}
+        notes = [note for note in self._progress.values() if note.id not in over]
+        self._progress = {}
+        return notes + ends
+
+    def keep(self) -> None:
+        """The exchange failed: its outcomes stay first in line."""
+        self._ended = self.sent + self._ended
+        self.sent = []
+
+    def drop(self) -> list[Ended]:
+        """The lease is lost: nothing of this may be written any more."""
+        dropped, self._ended, self.sent = self.sent + self._ended, [], []
+        self._progress = {}
+        return dropped
+
+    def settle(self, answer: Exchanged) -> None:
+        """Tell what the store accepted, and what it refused."""
+        sent, self.sent = self.sent, []
+        if answer.rejected or answer.cancelled:
+            sent = self._without_refused(sent, answer)
+        if not self._tells_done:
+            events = [ended.event for ended in sent if ended.event is not None]
+        else:
+            events = [
+                ended.event or done_event(ended.attempt)
+                for ended in sent
+                if ended.event is not None or ended.attempt is not None
+            ]
+        if events:
+            self._emit.jobs(events)
+            if self._has_hooks:
+                self._tell_hooks(events)
+
+    def _without_refused(self, sent: list[Ended], answer: Exchanged) -> list[Ended]:
+        refused = {(r.id, r.claim_no): r for r in answer.rejected}
+        cancelled = set(answer.cancelled)
+        accepted: list[Ended] = []
+        late: list[JobEvent] = []
+        for ended in sent:
+            outcome = ended.outcome
+            refusal = refused.get((outcome.id, outcome.claim_no))
+            if refusal is None:
+                accepted.append(
+                    _as_cancelled(ended) if outcome.id in cancelled else ended
+                )
+            elif refusal.landed:
+                accepted.append(ended)  # the first try was accepted, its reply was lost
+            elif outcome.kind in ENDS and ended.attempt is not None:
+                late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
+        self.fenced_total += len(late)
+        if late:
+            self._emit.jobs(late)
+        return accepted
+
+
+def _as_cancelled(ended: Ended) -> Ended:
+    if ended.attempt is None or ended.outcome.kind == Kind.DONE:
+        return ended
+    event = ended.event or done_event(ended.attempt)
+    return ended._replace(event=event._replace(name=JOB_CANCELLED))
+
+
+def done_event(attempt: Attempt | None) -> JobEvent:
+    """The event of an attempt that ended well; built only when somebody listens."""
+    if attempt is None:
+        raise ValueError("only attempts are told about")
+    claim = attempt.claim
+    return JobEvent(
+        JOB_DONE,
+        claim.id,
+        claim.task,
+        claim.lane,
+        claim.retried + claim.losses + 1,
+        attempt.ended - attempt.started,
+    )

@@ -1,0 +1,105 @@
+"""The heartbeat: renews the lease, brings cancels, and knows when to give up.
+
+It runs beside the worker's loop (see ports/executor.Aside), so that a blocked event loop
+does not cost a worker its jobs. Its deadline counts from *before* the last good renewal:
+at lease minus a margin it fences the worker itself, before anybody else may take its jobs.
+
+When nobody can write (a full disk) nobody can take them either. A store that can tell
+says so, and the worker keeps its jobs and outcomes until it can.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from durio.model.errors import StoreError
+from durio.ports.clock import Clock
+from durio.ports.lease import Renewed
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+
+
+class Registered(Protocol):
+    """Who we are at the moment, and since when."""
+
+    @property
+    def id(self) -> int:
+        """The worker id of now."""
+        ...
+
+    @property
+    def renewed_at(self) -> float:
+        """When the lease was last known good, on the monotonic clock."""
+        ...
+
+    @renewed_at.setter
+    def renewed_at(self, value: float) -> None: ...
+
+
+class Heartbeat:
+    """Renews the lease of `me` every few seconds."""
+
+    def __init__(  # noqa: PLR0913 - a loop and whom it tells
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        emit: Emit,
+        me: Registered,
+        lease_seconds: float,
+        interval_seconds: float,
+        on_cancels: Callable[[list[tuple[bytes, int]]], None],
+        on_lost: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._emit = emit
+        self._me = me
+        self._lease_seconds = lease_seconds
+        self._interval_seconds = interval_seconds
+        self._margin_seconds = min(5.0, lease_seconds / 6)
+        self._on_cancels = on_cancels
+        self._on_lost = on_lost
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            await self._clock.sleep(self._interval_seconds)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """One renewal, and what follows from its answer."""
+        me, began = self._me.id, self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._interval_seconds):
+                renewed = await self._store.renew(me, self._lease_seconds)
+        except (StoreError, TimeoutError) as error:
+            await self._unrenewed(me, error)
+            return
+        if me == self._me.id:
+            self._answered(me, began, renewed)
+
+    def _answered(self, me: int, began: float, renewed: Renewed) -> None:
+        if not renewed.alive:
+            self._on_lost(me)
+            return
+        self._me.renewed_at = began
+        if renewed.cancels:
+            self._on_cancels(renewed.cancels)
+
+    async def _unrenewed(self, me: int, error: Exception) -> None:
+        age = self._clock.monotonic() - self._me.renewed_at
+        told = str(error) or type(error).__name__
+        self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=told)
+        stall = self._store.stall()
+        if stall is not None:
+            self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
+        if age < self._lease_seconds - self._margin_seconds or me != self._me.id:
+            return
+        try:
+            async with asyncio.timeout(self._interval_seconds):
+                contested = await self._store.is_contested(me)
+        except (StoreError, TimeoutError):
+            contested = True
+        if contested:
+            self._on_lost(me)

@@ -1,0 +1,163 @@
+"""Middleware wraps an attempt; hooks observe what the store has accepted."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from durio.model.ids import id_text
+from durio.model.names import queue_of
+from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.names import (
+    JOB_CANCELLED,
+    JOB_DEAD,
+    JOB_DONE,
+    JOB_RETRIED,
+    JOB_STARTED,
+)
+from durio.worker.context import Context
+
+CallNext = Callable[[], Awaitable[Any]]
+Middleware = Callable[[Context[Any], CallNext], Awaitable[Any]]
+HookKind = Literal["before", "after", "retry", "dead", "cancelled"]
+
+WAITING_MAX = 10_000
+HOOK_SECONDS_MAX = 30.0
+DRAIN_SECONDS = 5.0
+
+
+def wrapped(
+    middleware: Sequence[Middleware], context: Context[Any], innermost: CallNext
+) -> CallNext:
+    """The call with its wrappers, outermost first."""
+    call = innermost
+    for layer in reversed(middleware):
+        call = _layer(layer, context, call)
+    return call
+
+
+def _layer(layer: Middleware, context: Context[Any], call: CallNext) -> CallNext:
+    async def wrapper() -> Any:
+        return await layer(context, call)
+
+    return wrapper
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """What a hook is told."""
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    duration_seconds: float
+    error_type: str
+    error: str
+    reason: str
+    meta: Any
+
+
+Hook = Callable[[HookEvent], Any]
+
+KIND_BY_NAME: dict[str, HookKind] = {
+    JOB_STARTED: "before",
+    JOB_DONE: "after",
+    JOB_RETRIED: "retry",
+    JOB_DEAD: "dead",
+    JOB_CANCELLED: "cancelled",
+}
+
+
+@dataclass(slots=True)
+class Hooks:
+    """`@app.hooks.dead` and its siblings: told once, bounded, never in the way."""
+
+    by_kind: dict[HookKind, list[Hook]] = field(default_factory=dict)
+
+    def _add(self, kind: HookKind, hook: Hook) -> Hook:
+        self.by_kind.setdefault(kind, []).append(hook)
+        return hook
+
+    def before(self, hook: Hook) -> Hook:
+        """When an attempt begins."""
+        return self._add("before", hook)
+
+    def after(self, hook: Hook) -> Hook:
+        """When a job is done."""
+        return self._add("after", hook)
+
+    def retry(self, hook: Hook) -> Hook:
+        """When a failed attempt will be made again."""
+        return self._add("retry", hook)
+
+    def dead(self, hook: Hook) -> Hook:
+        """When a job is dead, once, by whatever way it died."""
+        return self._add("dead", hook)
+
+    def cancelled(self, hook: Hook) -> Hook:
+        """When a job is cancelled."""
+        return self._add("cancelled", hook)
+
+
+class HookRunner:
+    """Runs hooks one after another beside the jobs."""
+
+    def __init__(self, hooks: Hooks, emit: Emit) -> None:
+        self._hooks = hooks
+        self._emit = emit
+        self._waiting: deque[tuple[Hook, HookEvent]] = deque()
+        self._some = asyncio.Event()
+
+    def tell(self, events: Sequence[JobEvent]) -> None:
+        """Queue the hooks of these events; a full queue is said, not grown."""
+        if not self._hooks.by_kind:
+            return
+        for event in events:
+            kind = KIND_BY_NAME.get(event.name)
+            for hook in self._hooks.by_kind.get(kind, ()) if kind else ():
+                if len(self._waiting) >= WAITING_MAX:
+                    self._emit("hook.failed", error="too many hooks waiting: dropped")
+                    return
+                self._waiting.append((hook, _hook_event(event)))
+        self._some.set()
+
+    async def run(self) -> None:
+        """Run hooks until cancelled."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            await self.drain()
+
+    async def drain(self) -> None:
+        """Run what waits."""
+        while self._waiting:
+            hook, event = self._waiting.popleft()
+            try:
+                async with asyncio.timeout(HOOK_SECONDS_MAX):
+                    answer = hook(event)
+                    if inspect.isawaitable(answer):
+                        await answer
+            except Exception as error:
+                self._emit(
+                    "hook.failed",
+                    hook=getattr(hook, "__qualname__", repr(hook)),
+                    job_id=event.job_id,
+                    error=f"{type(error).__name__}: {error}",
+                )
+
+
+def _hook_event(event: JobEvent) -> HookEvent:
+    return HookEvent(
+        job_id=id_text(event.id),
+        task=event.task,
+        queue=queue_of(event.lane),
+        attempt=event.attempt,
+        duration_seconds=event.duration_seconds,
+        error_type=event.error_type,
+        error=event.error,
+        reason=event.reason,
+        meta=event.meta,
+    )

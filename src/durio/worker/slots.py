@@ -1,0 +1,319 @@
+"""Slots: who runs, who waits claimed but unstarted, and how many more are wanted.
+
+Attempts are plain asyncio tasks owned here: one past its hard limit is abandoned, and a
+TaskGroup would wait for it. Abandoned ones are counted and bounded.
+
+**The last chance runs alone.** A job that lost two workers in a row starts only when
+nothing else runs here, after the mark `alone` is in the store. If it kills its worker
+again it is convicted, and no innocent neighbour with it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from durio.model.errors import UnknownTask
+from durio.model.failure import encode_failure, failure_of
+from durio.model.job import Claim, attempt_number
+from durio.model.outcome import Kind, Outcome, Reason
+from durio.model.transitions import LOST_MAX
+from durio.ports.handler import Handler
+from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.names import JOB_DEAD, JOB_PARKED, JOB_STARTED
+from durio.worker.attempt import Bench
+from durio.worker.deadline import Deadlines
+from durio.worker.finish import Ended, Outbox
+from durio.worker.inflight import Attempt, Why
+
+LONELY_WAIT_SECONDS = 30.0
+LONELY_PAUSE_SECONDS = 5.0
+PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
+RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
+# Below this ratio of round trip to job length, holding jobs ahead gains nothing.
+SLOW_JOB_RATIO = 0.01
+
+
+class Slots:
+    """Runs claims, at most `concurrency` at once."""
+
+    def __init__(
+        self,
+        *,
+        bench: Bench,
+        handlers: Mapping[str, Handler],
+        outbox: Outbox,
+        emit: Emit,
+        nudge: Callable[[], None],
+        tell_hooks: Callable[[list[JobEvent]], None],
+        has_before: bool,
+    ) -> None:
+        settings = bench.settings.worker
+        self._bench = bench
+        self._handlers = handlers
+        self._outbox = outbox
+        self._emit = emit
+        self._nudge = nudge
+        self._tell_hooks = tell_hooks
+        self._tells_started = has_before or emit.wants(JOB_STARTED)
+        self._loop = asyncio.get_running_loop()
+        self.concurrency = settings.concurrency
+        self._prefetch = settings.prefetch
+        self.running: dict[bytes, Attempt] = {}
+        self.buffer: deque[Claim] = deque()
+        self._lonely: deque[tuple[float, Claim]] = deque()
+        self._alone: Claim | None = None  # its mark is on the way, or it runs
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._rtt_seconds, self._duration_seconds = 0.002, 1.0
+        self.has_met_unknown = False
+        self.deadlines = Deadlines(self.running, Attempt.warn, self._give_up)
+
+    # --- how many more
+
+    @property
+    def target(self) -> int:
+        """How many to hold ahead: enough for two round trips, none for slow jobs."""
+        duration = max(self._duration_seconds, 1e-6)
+        if self._rtt_seconds < duration * SLOW_JOB_RATIO:
+            return 0
+        ahead = -(-2 * self._rtt_seconds * self.concurrency // duration)
+        return min(self._prefetch, int(ahead))
+
+    @property
+    def want(self) -> int:
+        """How many claims the next exchange should ask for."""
+        if self._is_closed or self._lonely or self._alone is not None:
+            return 0
+        if len(self._abandoned) >= self._bench.settings.worker.abandoned_max:
+            return 0
+        free = self.concurrency - len(self.running)
+        return max(0, free + self.target - len(self.buffer))
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs and nothing waits to run."""
+        return not self.running and not self.buffer and not self._lonely
+
+    def round_trip(self, seconds: float) -> None:
+        """How long the last exchange took."""
+        self._rtt_seconds += RTT_WEIGHT * (seconds - self._rtt_seconds)
+
+    # --- starting
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Claims from an exchange; those already in our hands are known (a resync)."""
+        held = {claim.id for claim in self.buffer} | {c.id for _, c in self._lonely}
+        for claim in claims:
+            if claim.id in self.running or claim.id in held:
+                continue
+            if self._is_closed:
+                self.give_back(claim)
+            elif claim.lost >= LOST_MAX - 1:
+                self._lonely.append((self._loop.time(), claim))
+            else:
+                self.buffer.append(claim)
+        if self._lonely:
+            self._isolate()
+        self.fill()
+
+    def fill(self) -> None:
+        """Start what waits, as far as there are slots."""
+        if self._lonely or self._alone is not None:
+            return
+        buffer, running = self.buffer, self.running
+        while buffer and len(running) < self.concurrency:
+            self._start(buffer.popleft())
+
+    def _start(self, claim: Claim) -> None:
+        handler = self._handlers.get(claim.task)
+        if handler is None:
+            self._park(claim)
+            return
+        attempt = Attempt(claim, handler, self._loop.time(), self._bench)
+        self.running[claim.id] = attempt
+        self.deadlines.watch(attempt)
+        attempt.task_of_loop = asyncio.Task(self._run(attempt), loop=self._loop)
+        if self._tells_started:
+            self._tell_started(attempt)
+
+    def _tell_started(self, attempt: Attempt) -> None:
+        claim = attempt.claim
+        meta = None if attempt.cold is None else attempt.cold.meta
+        event = JobEvent(
+            JOB_STARTED, claim.id, claim.task, claim.lane, attempt.number, meta=meta
+        )
+        self._emit.jobs([event])
+        self._tell_hooks([event])
+
+    async def _run(self, attempt: Attempt) -> None:
+        outcome, event = await self._bench.make(attempt)
+        if attempt.is_over:
+            return  # abandoned or fenced meanwhile: its word no longer counts
+        self._over(attempt, outcome, event)
+
+    def _over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
+        attempt.is_over = True
+        attempt.ended = now = self._loop.time()
+        self._duration_seconds += DURATION_WEIGHT * (
+            now - attempt.started - self._duration_seconds
+        )
+        claim = attempt.claim
+        del self.running[claim.id]
+        self._outbox.add(Ended(outcome, attempt, event))
+        if self._alone is not None and self._alone.id == claim.id:
+            self._alone = None
+        if self._lonely:
+            self._isolate()
+        elif self.buffer:
+            self.fill()
+        self._nudge()
+
+    # --- jobs that this worker does not know
+
+    def _park(self, claim: Claim) -> None:
+        """Put aside, uncharged, for a worker that knows it; dead after a day."""
+        self.has_met_unknown = True
+        age = self._bench.clock.now() - claim.created_at
+        event = JobEvent(
+            JOB_PARKED,
+            claim.id,
+            claim.task,
+            claim.lane,
+            attempt_number(claim.retried, claim.losses),
+        )
+        if age < self._bench.settings.worker.unknown_task_seconds:
+            delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
+            outcome = Outcome(
+                claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay
+            )
+            event = event._replace(delay_seconds=delay)
+        else:
+            error = UnknownTask(
+                f"no worker knew a task {claim.task!r} for {age / 3600:.1f} h",
+                cure="Deploy the code that has it, then retry the job.",
+            )
+            failure = failure_of(
+                error, attempt=event.attempt, at=self._bench.clock.now()
+            )
+            outcome = Outcome(
+                claim.id,
+                claim.claim_no,
+                Kind.DEAD,
+                error=encode_failure(failure),
+                reason=Reason.UNKNOWN_TASK,
+            )
+            event = event._replace(
+                name=JOB_DEAD,
+                reason=Reason.UNKNOWN_TASK,
+                error_type=failure.type,
+                error=failure.message,
+            )
+        self._outbox.add(Ended(outcome, None, event))
+        self._nudge()
+
+    # --- jobs that run alone
+
+    def _isolate(self) -> None:
+        """Hold everything else back; when nothing runs, ask for the mark."""
+        while self.buffer:
+            self.give_back(self.buffer.popleft())
+        since, claim = self._lonely[0]
+        if self.running or self._alone is not None:
+            if self._loop.time() - since > LONELY_WAIT_SECONDS and self._alone is None:
+                self._lonely.popleft()
+                self.give_back(claim, LONELY_PAUSE_SECONDS)
+            return
+        self._lonely.popleft()
+        self._alone = claim
+        mark = Outcome(claim.id, claim.claim_no, Kind.ALONE)
+        self._outbox.add(Ended(mark, None, None))
+        self._nudge()
+
+    def settle_alone(self, refused: Iterable[bytes]) -> None:
+        """The store has answered: start the job whose mark is written."""
+        claim = self._alone
+        if claim is None or claim.id in self.running:
+            return
+        if claim.id in refused:
+            self._alone = None
+            self.fill()
+        else:
+            self._start(claim)
+            if claim.id not in self.running:
+                self._alone = None
+
+    @property
+    def awaits_mark(self) -> bool:
+        """Whether an `alone` mark is on its way to the store."""
+        return self._alone is not None and self._alone.id not in self.running
+
+    def check_lonely(self) -> None:
+        """Let go of a lonely job that has waited too long; called now and then."""
+        if self._lonely:
+            self._isolate()
+
+    # --- ending early
+
+    def _give_up(self, attempt: Attempt) -> None:
+        """The hard limit: record it, cancel, abandon."""
+        outcome, event = self._bench.timed_out(attempt)
+        task = attempt.task_of_loop
+        if task is not None:
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
+        if attempt.call is not None:
+            attempt.call.abandon()
+        self._over(attempt, outcome, event)
+        if task is not None:
+            task.cancel()
+
+    def cancel(self, job_id: bytes, claim_no: int) -> None:
+        """Somebody asked to cancel this running job."""
+        attempt = self.running.get(job_id)
+        if attempt is not None and attempt.claim.claim_no == claim_no:
+            attempt.interrupt(Why.CANCEL)
+
+    def give_back(self, claim: Claim, delay_seconds: float = 0.0) -> None:
+        """A claim that never started goes back, uncharged."""
+        outcome = Outcome(
+            claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay_seconds
+        )
+        self._outbox.add(Ended(outcome, None, None))
+        self._nudge()
+
+    def close(self) -> None:
+        """Start nothing more; what was not started goes back."""
+        self._is_closed = True
+        while self.buffer:
+            self.give_back(self.buffer.popleft())
+        while self._lonely:
+            self.give_back(self._lonely.popleft()[1])
+        if self._alone is not None and self._alone.id not in self.running:
+            self.give_back(self._alone)
+            self._alone = None
+
+    def interrupt_all(self, why: Why) -> None:
+        """Cancel everything that runs."""
+        for attempt in list(self.running.values()):
+            attempt.interrupt(why)
+
+    def release_all(self) -> None:
+        """What still hangs on after a cancel is given back and abandoned."""
+        for attempt in list(self.running.values()):
+            claim = attempt.claim
+            outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE)
+            if attempt.call is not None:
+                attempt.call.abandon()
+            self._over(attempt, outcome, None)
+
+    def lose_all(self) -> None:
+        """The lease is lost: cancel what runs, forget everything, write nothing."""
+        for attempt in list(self.running.values()):
+            attempt.interrupt(Why.FENCED)
+            attempt.is_over = True
+            if attempt.call is not None:
+                attempt.call.abandon()
+        self.running.clear()
+        self.buffer.clear()
+        self._lonely.clear()
+        self._alone = None

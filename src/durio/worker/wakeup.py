@@ -1,0 +1,49 @@
+"""Wakeups are hints: a ring, or the safety poll, makes the worker look; nothing more."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from durio.model.errors import StoreError
+from durio.ports.clock import Clock
+from durio.ports.store import Store, Wake
+
+PAUSE_SECONDS = 1.0
+
+
+class Registered(Protocol):
+    """Who we are at the moment: a fenced worker registers anew."""
+
+    @property
+    def id(self) -> int:
+        """The worker id of now."""
+        ...
+
+
+class Wakeup:
+    """Waits for rings and passes them on."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        me: Registered,
+        poll_seconds: float,
+        on_wake: Callable[[Wake], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._me = me
+        self._poll_seconds = poll_seconds
+        self._on_wake = on_wake
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        while True:
+            # Jitter keeps many idle workers from polling in step.
+            seconds = self._poll_seconds * (0.75 + self._clock.random() / 2)
+            try:
+                wake = await self._store.wait(self._me.id, seconds)
+            except StoreError:
+                await self._clock.sleep(PAUSE_SECONDS)
+                wake = Wake(rung=False, lanes=frozenset(), control=False)
+            self._on_wake(wake)
