@@ -70,7 +70,7 @@ lint: $(READY)
 	$(PY) -m ruff check .
 
 layers: $(READY)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 types: $(READY)
 	$(PY) -m basedpyright

@@ -1,0 +1,1 @@
+"""The real machine: its clock, threads, processes and signals."""

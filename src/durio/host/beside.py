@@ -1,0 +1,40 @@
+"""What stands beside a worker's loop: a thread for its heartbeat, a hand on its process."""
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from durio.host.signals import dump_stacks, end_process
+from durio.host.threads import LoopThread
+
+STOP_SECONDS = 2.0
+
+
+class ThreadAside:
+    """Runs coroutines on a loop of their own, whatever the worker's loop does."""
+
+    def __init__(self) -> None:
+        self._thread = LoopThread("durio-aside")
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this coroutine function there until `stop`."""
+        self._thread.submit(work())
+
+    async def stop(self) -> None:
+        """Cancel what runs there and wait for its end, a bounded time."""
+        self._thread.stop(STOP_SECONDS)
+
+
+class WorkerMachine:
+    """The process a worker lives in; made in the thread that runs its loop."""
+
+    def __init__(self) -> None:
+        self._thread_id = threading.get_ident()
+
+    def stack(self) -> str:
+        """The live stack of the thread that runs the worker's loop."""
+        return dump_stacks(self._thread_id)
+
+    def end(self, code: int) -> None:
+        """End the process now."""
+        end_process(code)

@@ -1,0 +1,359 @@
+"""Threads for sync tasks: your function runs here, away from the event loop.
+
+Each call belongs to one thread from the moment it is handed over until that thread is
+released. Three things are hard, and they are all here.
+
+*Interrupts.* CPython can raise an exception in another thread, at its next Python
+instruction, but it cannot say in which function that will be. So an interrupt is sent
+under the call's lock and only while the call is RUNNING. The thread leaves that state
+by a plain store, which nothing can interrupt; then it waits until the lock is free and
+clears what was sent but not raised. After that no interrupt of this call can exist. In
+between at most two may still be raised: one sent before the store, and one by a sender
+that was already past its check. `ThreadCall.run` has a place for each.
+
+*Completions.* A thread wakes the loop only if no wakeup is on its way already: what
+ends meanwhile is delivered with it.
+
+*Threads that hang.* A thread cannot be killed. It can be abandoned: it no longer counts,
+another may be started in its place, and it goes when its function ends.
+"""
+
+import asyncio
+import contextvars
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple, final
+
+from durio.model.errors import OperatingError, UsageError
+from durio.ports.executor import Ended
+
+WAITING: Final = 0
+RUNNING: Final = 1
+OVER: Final = 2
+
+send_error = ctypes.pythonapi.PyThreadState_SetAsyncExc
+send_error.argtypes = (ctypes.c_ulong, ctypes.py_object)
+send_error.restype = ctypes.c_int
+
+
+class Threads(NamedTuple):
+    """What an executor's threads are doing."""
+
+    counted: int  # threads that count against `threads_max`
+    idle: int
+    waiting: int  # calls for which no thread is free
+    abandoned: int  # threads nobody waits for, still inside their function
+
+
+@final
+class ThreadExecutor:
+    """Up to `threads_max` daemon threads, started on demand; the last idle goes first.
+
+    Calls beyond that wait in line. A worker has no more of them than slots; the bound
+    on the line is there for whoever forgets that.
+    """
+
+    def __init__(self, threads_max: int, *, waiting_max: int = 10_000) -> None:
+        self.threads_max = threads_max
+        self.waiting_max = waiting_max
+        self.lock = threading.Lock()
+        self.idle: list[SimpleQueue[ThreadCall | None]] = []
+        self.line: deque[ThreadCall] = deque()
+        self.counted = 0
+        self.abandoned = 0
+        self.started = 0
+        self.closed = False
+        self.mailbox: Mailbox | None = None
+
+    def start(self, function: Callable[[], Any]) -> "ThreadCall":
+        """Run it in a thread, in a copy of the caller's context."""
+        loop = asyncio.get_running_loop()
+        mailbox = self.mailbox
+        if mailbox is None or mailbox.loop is not loop:
+            mailbox = self.mailbox = Mailbox(loop)
+        call = ThreadCall(self, mailbox, function)
+        with self.lock:
+            self.admit(call)
+        return call
+
+    def statistics(self) -> Threads:
+        """What the threads are doing right now."""
+        with self.lock:
+            return Threads(self.counted, len(self.idle), len(self.line), self.abandoned)
+
+    def close(self) -> None:
+        """Let idle threads go; those that hang are left to the process's end."""
+        with self.lock:
+            self.closed = True
+            idle, self.idle = self.idle, []
+            line = list(self.line)
+            self.counted -= len(idle)
+        for inbox in idle:
+            inbox.put(None)
+        for call in line:
+            call.interrupt(asyncio.CancelledError)
+
+    # --- with the lock held
+
+    def admit(self, call: "ThreadCall") -> None:
+        """Give a call to an idle thread, to a new one, or to the line."""
+        if self.closed:
+            raise UsageError("the thread executor is closed", cure="Start it anew.")
+        if self.idle:
+            call.held = True
+            self.idle.pop().put(call)
+        elif not self.hire(call):
+            self.queue_up(call)
+
+    def queue_up(self, call: "ThreadCall") -> None:
+        """Let a call wait for the next thread that is released."""
+        if self.counted == 0 or len(self.line) >= self.waiting_max:
+            raise OperatingError(
+                f"no thread for this call: {self.counted} threads are busy, "
+                f"{len(self.line)} calls wait",
+                cure="Raise the machine's limit on threads, or lower the concurrency.",
+            )
+        self.line.append(call)
+
+    def hire(self, call: "ThreadCall") -> bool:
+        """Start a thread with this call in its hands; False: there can be no more."""
+        if self.counted >= self.threads_max:
+            return False
+        inbox: SimpleQueue[ThreadCall | None] = SimpleQueue()
+        self.started += 1
+        thread = threading.Thread(
+            target=serve,
+            args=(self, inbox),
+            name=f"durio-task-{self.started}",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the machine has no more threads
+            return False
+        self.counted += 1
+        call.held = True
+        inbox.put(call)
+        return True
+
+    # --- asked by calls and by threads
+
+    def forget(self, call: "ThreadCall") -> None:
+        """Take a call that will not run out of the line."""
+        with self.lock:
+            if call in self.line:
+                self.line.remove(call)
+
+    def abandon(self, call: "ThreadCall") -> None:
+        """Stop counting the thread of this call; the next in line may get another."""
+        with self.lock:
+            if not call.held or call.is_abandoned:
+                return
+            call.is_abandoned = True
+            self.counted -= 1
+            self.abandoned += 1
+            if self.line and not self.closed and self.hire(self.line[0]):
+                self.line.popleft()
+
+    def release(
+        self, call: "ThreadCall", inbox: "SimpleQueue[ThreadCall | None]"
+    ) -> None:
+        """Decide what the thread of an ended call does next: work, wait or go."""
+        with self.lock:
+            call.held = False
+            if call.is_abandoned:
+                self.abandoned -= 1
+                self.counted += 1
+            if self.closed or self.counted > self.threads_max:
+                self.counted -= 1
+                inbox.put(None)
+            elif self.line:
+                call = self.line.popleft()
+                call.held = True
+                inbox.put(call)
+            elif call.is_abandoned:
+                self.counted -= 1
+                inbox.put(None)
+            else:
+                self.idle.append(inbox)
+
+
+def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> None:
+    """Work until told to go: the life of one thread."""
+    while (call := inbox.get()) is not None:
+        call.run()
+        # Released before it is delivered: whoever waits for the answer may start the
+        # next call at once, and finds this thread idle.
+        executor.release(call, inbox)
+        call.mailbox.put(call)
+        del call  # an idle thread keeps nothing of its last job alive
+
+
+@final
+class ThreadCall:
+    """One function, from its start to its end."""
+
+    __slots__ = (
+        "context",
+        "error",
+        "executor",
+        "function",
+        "future",
+        "held",
+        "is_abandoned",
+        "lock",
+        "mailbox",
+        "state",
+        "thread_id",
+        "value",
+    )
+
+    def __init__(
+        self,
+        executor: ThreadExecutor,
+        mailbox: "Mailbox",
+        function: Callable[[], Any],
+    ) -> None:
+        self.executor = executor
+        self.mailbox = mailbox
+        self.function: Callable[[], Any] | None = function
+        self.context = contextvars.copy_context()
+        self.future: asyncio.Future[Ended] = mailbox.loop.create_future()
+        self.lock = threading.Lock()
+        self.state = WAITING
+        self.thread_id = 0
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.held = False  # by a thread: the executor's, under its lock
+        self.is_abandoned = False  # the same
+
+    # --- the caller's side
+
+    def interrupt(self, error: type[BaseException]) -> bool:
+        """Raise `error` in it, at its next Python instruction; False: it has ended.
+
+        A function that blocks inside C (a sleep, a read) sees it when that returns.
+        """
+        with self.lock:
+            if self.state == RUNNING:
+                return send_error(self.thread_id, error) == 1
+            is_refused = self.refuse(error)
+        if is_refused:
+            self.executor.forget(self)
+            self.mailbox.put(self)
+        return is_refused
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more: its thread no longer counts."""
+        self.executor.abandon(self)
+        with self.lock:
+            is_refused = self.refuse(asyncio.CancelledError)
+        if is_refused:
+            self.executor.forget(self)
+            self.mailbox.put(self)
+
+    def refuse(self, error: type[BaseException]) -> bool:
+        """End it before it began, with the lock held; False: too late for that."""
+        if self.state != WAITING:
+            return False
+        self.state = OVER
+        self.error = error()
+        return True
+
+    # --- the thread's side: see the essay above before touching any line of it
+
+    def run(self) -> None:
+        """Run the function to its end; nothing of this call is raised afterwards."""
+        try:
+            try:
+                self.context.run(self.body)
+                self.settle()
+            except BaseException:  # a late interrupt
+                self.settle()
+        except BaseException:  # and the one that was being sent
+            self.settle()
+
+    def body(self) -> None:
+        """Call the function and keep how it ended."""
+        try:
+            with self.lock:
+                if self.state != WAITING or self.function is None:
+                    return
+                self.thread_id = threading.get_ident()
+                self.state = RUNNING
+            self.value = self.function()
+        except BaseException as error:
+            self.error = error
+        # No call and no jump between the function's end and this store: CPython
+        # raises what other threads send only at those.
+        self.state = OVER
+
+    def settle(self) -> None:
+        """Wait for a sender that is past its check, then clear what it sent."""
+        self.state = OVER  # once more: a debugger makes every line interruptible
+        while self.lock.locked():
+            time.sleep(0)
+        send_error(threading.get_ident(), ctypes.py_object())
+
+    # --- the loop's side
+
+    def deliver(self) -> None:
+        """Hand over how it ended, and let go of everything else."""
+        if self.error is not None:
+            leave_out_our_frames(self.error)
+        if not self.future.done():
+            self.future.set_result(Ended(self.value, self.error))
+        self.function = self.value = self.error = None
+
+
+def leave_out_our_frames(error: BaseException) -> None:
+    """Let a traceback begin with the task's function, and hold nothing of ours.
+
+    Frames refer to the frames that called them. Ours (`body`, called by `run`) refer to
+    the call, it to its future, and that to the error: a circle that would keep a failed
+    job's arguments alive until the garbage collector comes round.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return
+    error.__traceback__ = trace.tb_next
+    ours = (trace.tb_frame, trace.tb_frame.f_back)
+    # One error object raised by two calls at once may show the other's live frames.
+    with suppress(RuntimeError):
+        for frame in ours:
+            if frame is not None:
+                frame.clear()
+
+
+@final
+class Mailbox:
+    """Ended calls on their way to one loop, with at most one wakeup ahead of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.calls: deque[ThreadCall] = deque()
+        self.is_rung = False
+
+    def put(self, call: ThreadCall) -> None:
+        """Send one, from any thread."""
+        self.calls.append(call)
+        # Looked at after the append, lowered before the calls are taken: a call whose
+        # sender sees a wakeup on its way will be found by it.
+        if self.is_rung:
+            return
+        self.is_rung = True
+        try:
+            self.loop.call_soon_threadsafe(self.empty)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self.calls.clear()
+
+    def empty(self) -> None:
+        """Deliver what has gathered."""
+        self.is_rung = False
+        while self.calls:
+            self.calls.popleft().deliver()

@@ -1,0 +1,145 @@
+"""Child processes: started, watched and ended, each by its own id and nobody else's.
+
+Every child has a process group of its own, so that a Ctrl-C in the terminal reaches its
+parent only, which then ends it in good order. Whatever still runs when `Children` is left
+is killed and reaped: a parent leaves nothing behind.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+LOOK_SECONDS = 0.01
+END_SECONDS = 5.0
+TAIL_CHARS = 2_000
+
+
+@final
+class Child:
+    """One process that we started."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.log = log
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, a signal as a negative number; None: it still runs."""
+        return self._process.poll()
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it without a word: SIGKILL."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Hold it still: SIGSTOP; returns when it stands, or has ended."""
+        self._process.send_signal(signal.SIGSTOP)
+        if self.is_running:
+            # Looking only: the exit code is left for whoever waits for it.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def go_on(self) -> None:
+        """Let it run again: SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code once it has ended; None: it still runs after so long."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def tail(self) -> str:
+        """The end of what it wrote, for an error about it."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return text[-TAIL_CHARS:].strip()
+
+
+@final
+class Children:
+    """Starts processes; leaving the block ends those that still run."""
+
+    def __init__(self) -> None:
+        self.started: list[Child] = []
+
+    def start(
+        self, command: Sequence[str], *, log: Path, environ: Mapping[str, str]
+    ) -> Child:
+        """Start a command; what it prints goes to the end of `log`."""
+        with log.open("ab") as stream:
+            process = subprocess.Popen(  # noqa: S603 - our own programs
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env={**os.environ, **environ},
+                process_group=0,
+            )
+        child = Child(process, log)
+        self.started.append(child)
+        return child
+
+    def end(self, seconds: float = END_SECONDS) -> None:
+        """Ask all to end, wait so long, kill the rest."""
+        running = [child for child in self.started if child.is_running]
+        for child in running:
+            child.go_on()  # one that was held still would not hear anything
+            child.terminate()
+        deadline = time.monotonic() + seconds
+        for child in running:
+            if child.wait(max(0.0, deadline - time.monotonic())) is None:
+                child.kill()
+                child.wait(END_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end(END_SECONDS if kind is None else LOOK_SECONDS)
+
+
+def this_program() -> list[str]:
+    """How to start the command line of this very installation."""
+    return [sys.executable, "-m", "durio"]
+
+
+def pause(seconds: float) -> None:
+    """Block this thread for so long."""
+    time.sleep(seconds)
+
+
+def own_cpu_seconds() -> float:
+    """User and system time of this process so far, all threads."""
+    return time.process_time()
+
+
+def own_rss_bytes() -> int:
+    """Resident memory of this process now; where nobody can tell, its highest so far."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        # Bytes on macOS, where there is no /proc.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(pages) * resource.getpagesize()

@@ -1,0 +1,193 @@
+"""A thread with an event loop of its own: for heartbeat, watchdog and sync callers.
+
+What runs here goes on when the worker's loop is blocked, and it lets code without a loop
+call coroutines. The loop is plain asyncio whatever the process otherwise uses.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import CoroutineType
+from typing import Any, TypeVar, TypeVarTuple, final
+
+from durio.model.errors import OperatingError, StoreUnavailable, UsageError
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+JOIN_SECONDS = 5.0
+
+
+@final
+class LoopThread:
+    """A daemon thread that runs coroutines; started by its first use."""
+
+    def __init__(self, name: str = "durio-loop") -> None:
+        self.name = name
+        self.is_stopped = False
+        self.forget()
+        ALIVE.add(self)
+
+    def forget(self) -> None:
+        """Have no thread: at first, and in a forked child, where it does not exist."""
+        self.lock = threading.Lock()
+        self.thread: threading.Thread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.ending: asyncio.Future[None] | None = None
+        self.futures: set[concurrent.futures.Future[Any]] = set()
+
+    def start(self) -> None:
+        """Start the thread unless it runs; also after a stop."""
+        with self.lock:
+            self.is_stopped = False
+            self.ensure()
+
+    def submit(self, coro: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Run a coroutine there; its result, its error or its cancel come back."""
+        with self.lock:
+            if self.is_stopped:
+                coro.close()
+                raise self.stopped()
+            loop = self.ensure()
+            # Under the lock: everything submitted is in the loop before its end is.
+            future = asyncio.run_coroutine_threadsafe(self.tame(coro), loop)
+            self.futures.add(future)  # a loop holds its tasks only weakly
+        future.add_done_callback(self.futures.discard)
+        return future
+
+    def call_soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call a function there, soon."""
+        with self.lock:
+            if self.is_stopped:
+                raise self.stopped()
+            self.ensure().call_soon_threadsafe(function, *args)
+
+    def stop(self, join_seconds: float = JOIN_SECONDS) -> bool:
+        """Cancel what runs there and close the loop; False: it did not end in time."""
+        with self.lock:
+            self.is_stopped = True
+            thread, loop, ending = self.thread, self.loop, self.ending
+            if thread is None or loop is None or ending is None:
+                return True
+            with suppress(RuntimeError):  # closed already
+                loop.call_soon_threadsafe(end, ending)
+        if thread is threading.current_thread():
+            return False
+        thread.join(join_seconds)
+        return not thread.is_alive()
+
+    # --- with the lock held
+
+    def ensure(self) -> asyncio.AbstractEventLoop:
+        """The loop, with a thread that runs it."""
+        if self.loop is not None and self.thread is not None and self.thread.is_alive():
+            return self.loop
+        runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self.loop = runner.get_loop()
+        self.ending = self.loop.create_future()
+        self.thread = threading.Thread(
+            target=serve, args=(runner, self.ending), name=self.name, daemon=True
+        )
+        self.thread.start()
+        return self.loop
+
+    def stopped(self) -> OperatingError:
+        """What callers hear after the end."""
+        return OperatingError(
+            f"the thread {self.name!r} was stopped", cure="Call start() first."
+        )
+
+    async def tame(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Keep a coroutine from ending the loop: these two would."""
+        try:
+            return await coro
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise OperatingError(
+                f"{type(error).__name__} was raised in the thread {self.name!r}"
+            ) from error
+
+
+def serve(runner: asyncio.Runner, ending: "asyncio.Future[None]") -> None:
+    """Run the loop until its end is asked for; then the runner cancels what is left."""
+
+    async def wait() -> None:
+        await ending
+
+    with runner:
+        runner.run(wait())
+
+
+def end(ending: "asyncio.Future[None]") -> None:
+    """Ask for the end, on the loop."""
+    if not ending.done():
+        ending.set_result(None)
+
+
+ALIVE: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
+# A child shares its parent's selector: closing that loop would deafen the parent. It is
+# kept instead, untouched, so that no finalizer does it.
+INHERITED: list[asyncio.AbstractEventLoop] = []
+
+
+def forget_threads() -> None:
+    """In a forked child: only the thread that forked exists."""
+    for each in list(ALIVE):
+        if each.loop is not None:
+            INHERITED.append(each.loop)
+        each.forget()
+
+
+os.register_at_fork(after_in_child=forget_threads)
+
+
+@final
+class Portal:
+    """Where sync callers hand in a coroutine and wait, bounded, for its result."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self.thread = thread
+
+    def run(
+        self,
+        work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
+        timeout_seconds: float,
+    ) -> T:
+        """Run a coroutine, or what a function makes, in the thread; return its result.
+
+        Raises StoreUnavailable with `unknown` set when the time is over: the coroutine
+        is cancelled, but what it asked of the store may have happened.
+        """
+        self.refuse_running_loop(work)
+        future = self.thread.submit(work() if callable(work) else work)
+        try:
+            return future.result(timeout_seconds)
+        except TimeoutError:
+            if future.done():  # the coroutine's own
+                raise
+            future.cancel()
+            raise StoreUnavailable(
+                f"no answer within {timeout_seconds:g} s",
+                cure="Ask again: with an idempotency key a repeat makes no second job.",
+                unknown=True,
+                timeout_seconds=timeout_seconds,
+            ) from None
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def refuse_running_loop(self, work: object) -> None:
+        """A thread that waits here cannot run its own loop meanwhile."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if isinstance(work, CoroutineType):
+            work.close()  # or Python complains that nobody awaited it
+        raise UsageError(
+            "a sync call from a thread with a running event loop would block that loop",
+            cure="Use `await` and the async twin: `await task.enqueue(...)`.",
+        )

@@ -1,0 +1,1 @@
+"""Durable truth: one package per kind of store."""

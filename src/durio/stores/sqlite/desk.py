@@ -1,0 +1,32 @@
+"""Where the capabilities meet what they share: the writer, the reader, bells and locks."""
+
+from dataclasses import dataclass, field
+
+from durio.ports.clock import Clock
+from durio.stores.sqlite.bell import Bells
+from durio.stores.sqlite.folder import Lives, WriterLock
+from durio.stores.sqlite.reader import Reader
+from durio.stores.sqlite.writer import Writer
+
+
+@dataclass(slots=True)
+class Desk:
+    """The parts of one open store."""
+
+    clock: Clock
+    writer: Writer
+    reader: Reader
+    bells: Bells
+    lock: WriterLock
+    lives: Lives | None  # None: deaths on this host cannot be seen
+    # Worker -> what `data_version` said when it last renewed or asked: see lease.py.
+    renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
+
+
+class AtDesk:
+    """A capability: it works at the store's desk."""
+
+    @property
+    def desk(self) -> Desk:
+        """The desk of this store, which is open."""
+        raise NotImplementedError

@@ -1,0 +1,132 @@
+"""Outcomes in, claims out, in one transaction: the call that a worker keeps in flight.
+
+In order: record the outcomes, promote what is due in these lanes, claim lane by lane: look
+at what comes next, then take it. A worker whose lease is over still records, fenced, but
+claims nothing.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+import msgspec
+
+from durio.model.job import Claim
+from durio.model.keys import WAITING
+from durio.model.outcome import Outcome
+from durio.ports.exchange import Exchanged, Lane
+from durio.stores.sqlite.database import Row
+from durio.stores.sqlite.desk import AtDesk
+from durio.stores.sqlite.finish import Recorded, record
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Transaction
+
+IS_ALIVE = statement("is_alive")
+NEXT_DUE = statement("next_due")
+PROMOTE_LANE = statement("promote_lane")
+LOOK_READY = statement("look_ready")
+CLAIM_READY = statement("claim_ready")
+LOOK_KNOWN = statement("look_known")
+CLAIM_KNOWN = statement("claim_known")
+FREE_KEY = statement("free_key")
+CLAIMED_BEFORE = statement("claimed_before")
+
+PROMOTED_MAX = 1000  # per lane and call
+# Behind the fields of a Claim, a row has its key and the key's mode.
+WIDTH = len(Claim._fields)
+key_of = itemgetter(WIDTH)
+mode_of = itemgetter(WIDTH + 1)
+
+NOTHING = Recorded([], [])
+
+
+class SqliteExchange(AtDesk):
+    """Finishing and claiming in one transaction."""
+
+    async def exchange(
+        self,
+        worker: int,
+        outcomes: Sequence[Outcome],
+        lanes: Sequence[Lane],
+        want: int,
+        *,
+        known: Sequence[str] | None = None,
+        resync: bool = False,
+    ) -> Exchanged:
+        """Record outcomes, promote what is due in these lanes, claim up to `want`."""
+
+        def work(tx: Transaction) -> Exchanged:
+            told = record(tx, worker, outcomes) if outcomes else NOTHING
+            claims = claimed_before(tx, worker) if resync else []
+            due = promote_lanes(tx, lanes, worker)
+            more = claim_lanes(tx, worker, lanes, want, known, claims)
+            return Exchanged(claims, told.rejected, told.cancelled, more, due)
+
+        return await self.desk.writer.write(work, rows=len(outcomes) + max(want, 1))
+
+
+def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
+    """Every job that runs under this worker: the reply that brought it was lost."""
+    return [Claim(*row) for row in tx.db.rows(CLAIMED_BEFORE, (worker,))]
+
+
+def promote_lanes(tx: Transaction, lanes: Sequence[Lane], worker: int) -> float | None:
+    """Make ready what is due here; the seconds until the next that is not."""
+    nearest: float | None = None
+    for lane, _ in lanes:
+        due = tx.db.value(NEXT_DUE, (lane,))
+        if due is not None and due <= tx.now:
+            tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
+            tx.ring(lane, but=worker)
+            due = tx.db.value(NEXT_DUE, (lane,))
+        if due is not None and (nearest is None or due < nearest):
+            nearest = due
+    return None if nearest is None else max(0.0, nearest - tx.now)
+
+
+def claim_lanes(
+    tx: Transaction,
+    worker: int,
+    lanes: Sequence[Lane],
+    want: int,
+    known: Sequence[str] | None,
+    claims: list[Claim],
+) -> bool:
+    """Claim in lane order into `claims`; True: a lane may have more."""
+    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.ticks)):
+        return False
+    more = False
+    names = None if known is None else msgspec.json.encode(list(known)).decode()
+    for lane, limit in lanes:
+        room = min(limit, want)
+        if room <= 0:
+            continue
+        rows = claim_rows(tx, worker, lane, room, names)
+        want -= len(rows)
+        more = more or len(rows) == room
+        claims += [Claim(*row[:WIDTH]) for row in rows]
+    return more
+
+
+def claim_rows(
+    tx: Transaction, worker: int, lane: str, room: int, names: str | None
+) -> list[Row]:
+    """Claim from one lane, in order."""
+    if names is None:
+        rows = tx.db.rows(LOOK_READY, (lane, room))
+        if rows:
+            tx.db.rows(CLAIM_READY, (worker, lane, len(rows), tx.now))
+    else:
+        rows = tx.db.rows(LOOK_KNOWN, (lane, room, names))
+        if rows:
+            tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
+    if any(map(key_of, rows)):
+        note_keys(tx, [row for row in rows if key_of(row) is not None])
+    return rows
+
+
+def note_keys(tx: Transaction, keyed: Sequence[Row]) -> None:
+    """Keys that hold only while waiting let go; the rest is a hint for the finish."""
+    for row in keyed:
+        if mode_of(row) == WAITING:
+            tx.db.rows(FREE_KEY, (key_of(row), row[0]))
+        tx.keyed.add(row[0])

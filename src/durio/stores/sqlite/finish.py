@@ -1,0 +1,174 @@
+"""Recording outcomes, each fenced by (id, claim_no, worker).
+
+The plain case, done by the hundred, is one statement run many times and nothing per row in
+Python: as many rows changed as were sent, so all were taken. Otherwise that is undone and
+each goes by itself. Notes about running jobs come first, so that a job's last progress is not refused
+because its end rides in the same call.
+
+What the fence refuses is told apart: an outcome that an earlier call already brought
+(`landed`, its reply got lost) and one of a worker that was given up for dead.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import filterfalse
+from typing import Any, NamedTuple
+
+from durio.model.job import CANCELLED, DEAD, DONE
+from durio.model.outcome import Kind, Outcome, Reason
+from durio.ports.exchange import Rejected
+from durio.stores.sqlite.desk import AtDesk
+from durio.stores.sqlite.gate import pass_gate, traceless
+from durio.stores.sqlite.keys import free_at_end, free_for_good
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Transaction
+
+FINISH_PLAIN = statement("finish_plain")
+FINISH_DONE = statement("finish_done")
+FINISH_GONE = statement("finish_gone")
+NOTE_PROGRESS = statement("note_progress")
+NOTE_ALONE = statement("note_alone")
+FIND_STANDING = statement("find_standing")
+IS_REGISTERED = statement("is_registered")
+
+
+class Recorded(NamedTuple):
+    """What became of some outcomes."""
+
+    rejected: list[Rejected]
+    cancelled: list[bytes]
+
+
+class SqliteFinish(AtDesk):
+    """Recording outcomes without claiming."""
+
+    async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
+        """Record outcomes in one transaction; return those refused by the fence."""
+        recorded = await self.desk.writer.write(
+            lambda tx: record(tx, worker, outcomes), rows=len(outcomes)
+        )
+        return recorded.rejected
+
+
+def record(tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Recorded:
+    """Notes, then what is done, then everything else through the gate."""
+    done = [outcome for outcome in outcomes if outcome.kind == Kind.DONE]
+    refused: list[Outcome] = []
+    cancelled: list[bytes] = []
+    others: list[Outcome] = []
+    if len(done) < len(outcomes):
+        others = [outcome for outcome in outcomes if outcome.kind != Kind.DONE]
+        refused += record_notes(tx, worker, filter(is_note, others))
+    if done:
+        refused += record_done(tx, worker, done)
+    for outcome in filterfalse(is_note, others):
+        passed = pass_gate(tx, worker, outcome, tell=worker)
+        if passed is None:
+            refused.append(outcome)
+        elif passed.state == CANCELLED and outcome.kind != Kind.CANCEL:
+            cancelled.append(outcome.id)
+    rejected = told_apart(tx, worker, refused) if refused else []
+    return Recorded(rejected, cancelled)
+
+
+def is_note(outcome: Outcome) -> bool:
+    """Whether the job runs on."""
+    return outcome.kind in (Kind.PROGRESS, Kind.ALONE)
+
+
+def record_notes(
+    tx: Transaction, worker: int, notes: Iterable[Outcome]
+) -> list[Outcome]:
+    """Progress, and the mark of a job that is about to run alone; returns the refused."""
+    refused: list[Outcome] = []
+    for note in notes:
+        fence: tuple[Any, ...] = (note.id, note.claim_no, worker)
+        if note.kind == Kind.PROGRESS:
+            taken = tx.db.rows(NOTE_PROGRESS, (*fence, note.progress))
+        else:
+            taken = tx.db.rows(NOTE_ALONE, fence)
+        if not taken:
+            refused.append(note)
+    return refused
+
+
+def record_done(tx: Transaction, worker: int, done: list[Outcome]) -> list[Outcome]:
+    """State, result and end time, and a freed key, together; returns the refused."""
+    keyed = tx.keyed
+    plain = [o for o in done if o.keep is None and o.id not in keyed]
+    if plain and not finish_plain(tx, worker, plain):
+        plain = []
+    if len(plain) == len(done):
+        return []
+    quick = {o.id for o in plain}
+    slow = [o for o in done if o.id not in quick]
+    return [o for o in slow if not finish_one(tx, worker, o)]
+
+
+def finish_plain(tx: Transaction, worker: int, done: Sequence[Outcome]) -> bool:
+    """All of them at once, or none: False when one was refused, or has a key after all."""
+    now = tx.now
+    gone_at = now + tx.retention.done_seconds
+    rows = [
+        (
+            o.id,
+            o.claim_no,
+            worker,
+            now,
+            o.result,
+            now + o.result_seconds,
+            gone_at,
+        )
+        for o in done
+    ]
+    tx.db.rows("savepoint finishing")
+    all_taken = tx.db.changed_by_many(FINISH_PLAIN, rows) == len(rows)
+    if not all_taken:
+        tx.db.rows("rollback to finishing")
+    tx.db.rows("release finishing")
+    return all_taken
+
+
+def finish_one(tx: Transaction, worker: int, outcome: Outcome) -> bool:
+    """One job with whatever it needs; False: the fence refused."""
+    tx.keyed.discard(outcome.id)
+    fence = (outcome.id, outcome.claim_no, worker)
+    if traceless(outcome.keep):
+        for job_id, key, _ in (taken := tx.db.rows(FINISH_GONE, fence)):
+            if key is not None:
+                free_for_good(tx, job_id, key)
+        return bool(taken)
+    seconds, count, bucket = outcome.keep or (tx.retention.done_seconds, None, None)
+    ends = (tx.now, outcome.result, tx.now + outcome.result_seconds, tx.now + seconds)
+    kept = (None if count is None else bucket, count)
+    for job_id, key, mode in (taken := tx.db.rows(FINISH_DONE, (*fence, *ends, *kept))):
+        if key is not None:
+            free_at_end(tx, job_id, key, mode, DONE)
+    return bool(taken)
+
+
+def told_apart(
+    tx: Transaction, worker: int, refused: Sequence[Outcome]
+) -> list[Rejected]:
+    """Which refused outcomes had landed before, and which were fenced off.
+
+    A rescue takes the worker's row with its jobs, so while that row stands nobody else
+    had them: the outcome landed. Without it only the final record can tell.
+    """
+    registered = tx.db.rows(IS_REGISTERED, (worker, tx.boot))
+    return [
+        Rejected(o.id, o.claim_no, landed=bool(registered) or is_on_record(tx, o))
+        for o in refused
+    ]
+
+
+def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
+    """Whether the job ended by this very word; a loss is a rescuer's word, not ours."""
+    rows = tx.db.rows(FIND_STANDING, (outcome.id,))
+    if not rows:
+        return False
+    state, claim_no, reason = rows[0]
+    if claim_no != outcome.claim_no or state < DONE:
+        return False
+    if outcome.kind == Kind.DONE:
+        return state == DONE
+    return not (state == DEAD and reason == Reason.WORKER_LOST)

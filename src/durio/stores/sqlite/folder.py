@@ -1,0 +1,237 @@
+"""The private folder beside the database: the writers' lock and the workers' life files.
+
+`<db>-durio/` belongs to one user (0700) and holds `writer.lock`, `<worker>.bell` and
+`<worker>.life`. SQLite makes waiting writers poll, slow and unfair; `flock` on a side file
+first puts them in a queue of the kernel's. It must be a side file: closing any descriptor
+of the database itself would drop SQLite's own locks for the whole process.
+
+A life file is locked as long as its worker lives: whoever gets that lock knows that the
+owner is dead, whatever its lease says. Never judge by pid: pids are used again.
+
+`flock` belongs to the open file, which a forked child shares: the child closes its copies,
+or a dead parent's locks would live on in it.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from durio.model.errors import StoreUnavailable
+from durio.ports.clock import Clock
+from durio.ports.store import Stall
+
+PID_BYTES = 12
+
+
+class Folder:
+    """A descriptor of the private folder; files in it are reached through it alone."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Let go of the folder; its files stay."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+    def unlink(self, name: str) -> None:
+        """Remove one file of it, if it is there."""
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self.descriptor)
+
+
+def open_folder(database: str) -> Folder | None:
+    """Open or make the folder; None when it is another user's, as the database is.
+
+    Such a producer can neither lock nor ring: SQLite's own locks and the workers' safety
+    poll serve it. Any other foreign folder is refused: whoever owns it could stop us.
+    """
+    path = f"{database}-durio"
+    with suppress(FileExistsError):
+        make_folder(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        found = Path(path).lstat()
+        is_ours = found.st_uid == os.geteuid()
+        is_private = not found.st_mode & 0o077
+        if is_private and not is_ours and found.st_uid == owner(database):
+            return None
+        descriptor = os.open(path, flags) if is_ours and is_private else -1
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be opened: {error.strerror}",
+            cure="It must be a folder of this user's with mode 0700.",
+            path=path,
+        ) from None
+    if descriptor < 0:
+        raise StoreUnavailable(
+            f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
+            cure=f"Run as its owner and `chmod 700 {path}`.",
+            path=path,
+        )
+    return Folder(path, descriptor)
+
+
+def make_folder(path: str) -> None:
+    """A new folder that only this user may enter."""
+    try:
+        Path(path).mkdir(mode=0o700)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be made: {error.strerror}",
+            cure="Give this user the right to write in the database's folder.",
+            path=path,
+        ) from None
+
+
+def owner(path: str) -> int:
+    """The user that a file belongs to; nobody, when there is no such file yet."""
+    file = Path(path)
+    return file.stat().st_uid if file.exists() else -1
+
+
+class WriterLock:
+    """The line in which the writers of one database wait; a context for one turn."""
+
+    def __init__(self, folder: Folder | None, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._descriptor = -1
+        self._waiting_since: float | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        # A writer that opens the file within its turn may have to migrate it.
+        if self._depth or self.take_nowait():
+            self._depth += 1
+            return
+        # flock has no timeout, and a stopped holder keeps the lock: whoever asks `stall`
+        # meanwhile learns the holder's name.
+        self._waiting_since = self._clock.monotonic()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        finally:
+            self._waiting_since = None
+        self._sign()
+        self._depth = 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.release()
+
+    def take_nowait(self) -> bool:
+        """Take a turn if nobody else has it."""
+        if self._folder is None:
+            return True
+        if self._descriptor < 0:
+            self._descriptor = open_lock(self._folder, "writer.lock")
+        if not try_lock(self._descriptor):
+            return False
+        self._sign()
+        return True
+
+    def release(self) -> None:
+        """End the turn."""
+        if self._descriptor >= 0:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _sign(self) -> None:
+        os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
+
+    def stall(self) -> Stall | None:
+        """Who keeps us waiting, and for how long already."""
+        since = self._waiting_since
+        if since is None:
+            return None
+        written = os.pread(self._descriptor, PID_BYTES, 0).strip()
+        pid = int(written) if written.isdigit() else 0
+        return Stall(pid, self._clock.monotonic() - since)
+
+    def close(self) -> None:
+        """Close the descriptor, and with it the lock."""
+        close_quietly(self._descriptor)
+        self._descriptor = -1
+        self._depth = 0
+        self._waiting_since = None
+
+
+class Lives:
+    """The life locks of the workers of this process, and a look at the others'."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._held: dict[int, int] = {}
+
+    def begin(self, worker: int) -> bool:
+        """Lock the life file of a worker that is about to be registered."""
+        try:
+            descriptor = open_lock(self._folder, life_name(worker))
+        except OSError:
+            return False
+        self._held[worker] = descriptor
+        return try_lock(descriptor)
+
+    def end(self, worker: int) -> None:
+        """Let go, after the worker's row is gone."""
+        self._folder.unlink(life_name(worker))
+        close_quietly(self._held.pop(worker, -1))
+
+    def seize(self, worker: int) -> int | None:
+        """A descriptor that holds a dead worker's lock; None: it lives, or nobody knows."""
+        try:
+            descriptor = os.open(
+                life_name(worker),
+                os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW,
+                dir_fd=self._folder.descriptor,
+            )
+        except OSError:
+            return None
+        if try_lock(descriptor):
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def close(self) -> None:
+        """Close every lock of ours: in a forked child, or when the store closes."""
+        for descriptor in self._held.values():
+            close_quietly(descriptor)
+        self._held.clear()
+
+
+def life_name(worker: int) -> str:
+    """The file whose lock says that a worker lives."""
+    return f"{worker}.life"
+
+
+def open_lock(folder: Folder, name: str) -> int:
+    """A descriptor of a lock file in the folder, made if need be."""
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock if it is free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def close_quietly(descriptor: int) -> None:
+    """Close a descriptor that may be closed already."""
+    if descriptor >= 0:
+        with suppress(OSError):
+            os.close(descriptor)

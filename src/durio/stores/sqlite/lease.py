@@ -1,0 +1,155 @@
+"""Leases in SQLite: one row per worker, judged by the monotonic clock of one boot.
+
+A lease that is over but whose row still stands may be renewed: rescue marks or deletes the
+row in the very transaction that takes the first job, so a row that stands unmarked means
+that nobody took any. Claims, on the other hand, need a lease that is not over.
+
+A life lock is taken and a bell hung before the worker's row can be seen, and let go after
+it is gone: whoever sees the row can trust both.
+"""
+
+from typing import Any
+
+import msgspec
+
+from durio.model.outcome import Kind, Outcome
+from durio.ports.lease import Renewed, WorkerInfo
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.gate import pass_gate
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Transaction
+
+REGISTER_WORKER = statement("register_worker")
+EQUIP_WORKER = statement("equip_worker")
+PUBLISH_TASK = statement("publish_task")
+RENEW_WORKER = statement("renew_worker")
+FIND_CANCELS = statement("find_cancels")
+DELETE_WORKER = statement("delete_worker")
+FIND_HELD = statement("find_held")
+TAKE_LEASE = statement("take_lease")
+
+EVERY_ONE = -1  # SQLite's "no limit"
+LOOK_SECONDS = 0.01
+LOOKS_MAX = 100
+
+
+class SqliteLease(AtDesk):
+    """Registering, renewing, leaving, leading."""
+
+    async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
+        """A new worker id, never used before; its lease starts now."""
+        desk = self.desk
+        return await desk.writer.write(
+            lambda tx: register_worker(tx, desk, info, lease_seconds)
+        )
+
+    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+        """Extend the lease, ahead of everything else that waits to be written."""
+        desk = self.desk
+        return await desk.writer.write(
+            lambda tx: renew_worker(tx, desk, worker, lease_seconds), urgent=True
+        )
+
+    async def is_contested(self, worker: int) -> bool:
+        """Whether somebody else has committed since we last renewed, or asked this.
+
+        Answered from the writer's connection, for `data_version` changes there with the
+        commits of others only. While the writer waits for its turn or cannot write, the
+        connection is idle and can be asked; only during a transaction we wait a little.
+        """
+        desk = self.desk
+        for _ in range(LOOKS_MAX):
+            renewed = desk.renewed_versions.get(worker)
+            if renewed is None:
+                return True
+            seen = desk.writer.peek(data_version)
+            if seen is not None:
+                desk.renewed_versions[worker] = seen
+                return seen != renewed
+            await desk.clock.sleep(LOOK_SECONDS)
+        return True
+
+    async def leave(self, worker: int) -> None:
+        """End the lease; jobs it still holds go back uncharged."""
+        desk = self.desk
+        await desk.writer.write(lambda tx: leave(tx, desk, worker))
+
+    async def lead(self, name: str, worker: int, seconds: float) -> int | None:
+        """Become or stay leader of `name`: a token that only grows, or None."""
+
+        def work(tx: Transaction) -> int | None:
+            values = (name, worker, tx.boot, tx.ticks, tx.ticks + seconds)
+            rows = tx.db.rows(TAKE_LEASE, values)
+            return rows[0][0] if rows else None
+
+        return await self.desk.writer.write(work)
+
+
+def register_worker(
+    tx: Transaction, desk: Desk, info: WorkerInfo, lease_seconds: float
+) -> int:
+    """Insert the row, publish the tasks, take life lock and bell before anybody looks."""
+    shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
+    del shown["tasks"]
+    queues = None if info.queues is None else to_json(list(info.queues))
+    values = (info.namespace, queues, to_json(shown), tx.boot, tx.ticks + lease_seconds)
+    worker: int = tx.db.value(REGISTER_WORKER, values)
+    for task, described in info.tasks.items():
+        row = (tasks_kind(info.namespace), task, to_json(dict(described)))
+        tx.db.rows(PUBLISH_TASK, row)
+    tx.after_rollback.append(lambda: unequip(desk, worker))
+    has_life = desk.lives is not None and desk.lives.begin(worker)
+    tx.db.rows(EQUIP_WORKER, (worker, desk.bells.hang(worker), has_life))
+    note_version(tx, desk, worker)
+    return worker
+
+
+def tasks_kind(namespace: str) -> str:
+    """Under which kind of document a namespace's tasks are published."""
+    return f"task:{namespace}"
+
+
+def to_json(value: object) -> str:
+    """JSON as text: SQLite's own functions take a blob for something else."""
+    return msgspec.json.encode(value).decode()
+
+
+def renew_worker(
+    tx: Transaction, desk: Desk, worker: int, lease_seconds: float
+) -> Renewed:
+    """Extend the lease of a worker that nobody has given up; bring what was asked of it."""
+    values = (worker, tx.ticks + lease_seconds, tx.boot)
+    if not tx.db.rows(RENEW_WORKER, values):
+        return Renewed(alive=False, cancels=[])
+    note_version(tx, desk, worker)
+    cancels = tx.db.rows(FIND_CANCELS, (worker,))
+    return Renewed(alive=True, cancels=cancels)
+
+
+def note_version(tx: Transaction, desk: Desk, worker: int) -> None:
+    """Remember, once committed, which state of the file our renewal was written on."""
+    seen = data_version(tx.db)
+    tx.after_commit.append(lambda: desk.renewed_versions.update({worker: seen}))
+
+
+def data_version(db: Database) -> int:
+    """A number that changes when anybody but this connection has committed."""
+    return db.value("pragma data_version")
+
+
+def leave(tx: Transaction, desk: Desk, worker: int) -> None:
+    """Give back, delete the row, and only then let the locks go."""
+    held = tx.db.rows(FIND_HELD, (worker, EVERY_ONE))
+    for job_id, claim_no, _, _ in held:
+        pass_gate(tx, worker, Outcome(job_id, claim_no, Kind.RELEASE))
+    tx.db.rows(DELETE_WORKER, (worker,))
+    tx.after_commit.append(lambda: unequip(desk, worker))
+
+
+def unequip(desk: Desk, worker: int) -> None:
+    """Take down what a worker had beside its row."""
+    desk.renewed_versions.pop(worker, None)
+    desk.bells.remove(worker)
+    if desk.lives is not None:
+        desk.lives.end(worker)

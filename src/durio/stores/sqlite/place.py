@@ -1,0 +1,104 @@
+"""Where a database may lie: what is looked at before SQLite opens the file.
+
+The file itself is never opened here: closing a descriptor of it would drop the locks that
+SQLite holds on it in this process.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from durio.model.errors import StoreUnavailable
+
+# Locks or shared memory do not hold on these.
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
+)
+MOUNTS = Path("/proc/self/mountinfo")
+DESCRIPTORS = Path("/proc/self/fd")
+
+Inode = tuple[int, int]
+# How many stores of ours have each file open.
+_opened: dict[Inode, int] = {}
+
+
+def check_place(path: str) -> None:
+    """Refuse what cannot work, with a hint, before anything is made."""
+    parent = Path(path).resolve().parent
+    if not parent.is_dir():
+        raise StoreUnavailable(
+            f"{path} cannot be opened: there is no folder {parent}",
+            cure=f"Make it first: mkdir -p {parent}",
+            path=path,
+        )
+    kind = file_system(parent)
+    if kind in NETWORK:
+        raise StoreUnavailable(
+            f"{path} lies on a network file system ({kind}), where its locks do not hold",
+            cure="Put the file on a local disk, or use PostgreSQL for several machines.",
+            path=path,
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise StoreUnavailable(
+            f"{path} cannot be opened: this user may not write in {parent}",
+            cure="SQLite keeps files beside the database: make its folder writable.",
+            path=path,
+        )
+    if Path(path).is_dir():
+        raise StoreUnavailable(
+            f"{path} is a folder, not a database", cure="Name a file in it.", path=path
+        )
+    check_strangers(path)
+
+
+def file_system(folder: Path) -> str | None:
+    """The type of the file system that holds a folder; None: nobody can tell."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with suppress(OSError):
+        for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+            fields = line.split(" ")
+            if fields[2] == wanted and "-" in fields:
+                return fields[fields.index("-") + 1]
+    return None
+
+
+def check_strangers(path: str) -> None:
+    """Refuse a file that another library of this process has open: best effort.
+
+    Two copies of SQLite in one process break each other's locks on a file they share.
+    """
+    inode = inode_of(path)
+    if inode is None or _opened.get(inode) or not DESCRIPTORS.is_dir():
+        return
+    for name in os.listdir(DESCRIPTORS):  # noqa: PTH208 - iterdir would stat each twice
+        with suppress(OSError):
+            found = os.stat(f"{DESCRIPTORS}/{name}")  # noqa: PTH116
+            if (found.st_dev, found.st_ino) == inode:
+                raise StoreUnavailable(
+                    f"{path} is open in this process already, through another library",
+                    cure="Close that connection, or keep jobs in a file of their own.",
+                    path=path,
+                )
+
+
+def enter(path: str) -> Inode | None:
+    """Note that a store of ours has opened this file: which one it is."""
+    inode = inode_of(path)
+    if inode is not None:
+        _opened[inode] = _opened.get(inode, 0) + 1
+    return inode
+
+
+def depart(inode: Inode | None) -> None:
+    """Note that it has closed it."""
+    if inode is not None and _opened.get(inode):
+        _opened[inode] -= 1
+
+
+def inode_of(path: str) -> Inode | None:
+    """Which file a path names; None: there is none."""
+    with suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116
+        return found.st_dev, found.st_ino
+    return None

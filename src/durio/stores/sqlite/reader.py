@@ -1,0 +1,109 @@
+"""The reader: questions beside the writer, in a thread of its own, on what is committed."""
+
+import asyncio
+import threading
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from durio.model.errors import StoreUnavailable
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.operation import Answer, Kind, Operation, answer
+from durio.stores.sqlite.schema import connect_reader
+from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, Look, attempt
+
+
+class Reader(Protocol):
+    """Answers questions that write nothing."""
+
+    async def read(self, look: Look[Answer]) -> Answer:
+        """Look at what is committed."""
+        ...
+
+    async def close(self) -> object:
+        """Answer what was asked, then close."""
+        ...
+
+    def before_fork(self) -> None:
+        """Close the connection and hold still."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew."""
+        ...
+
+
+class ReaderThread:
+    """One connection that cannot write, and the thread that owns it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._db: Database | None = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """At first, and in a forked child, which has no such thread."""
+        self._questions: SimpleQueue[Operation[Any]] = SimpleQueue()
+        self._in_use = threading.Lock()  # held while the connection is
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    async def read(self, look: Look[Answer]) -> Answer:
+        """Ask the thread; it is started, and the file opened, by the first question."""
+        if self._closing:
+            raise StoreUnavailable(
+                f"{self._path} is closed", cure="Open the store again.", path=self._path
+            )
+        question = Operation(look, Kind.OUTSIDE)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._read_forever, name="durio-reader", daemon=True
+            )
+            self._thread.start()
+        self._questions.put(question)
+        return await question.future
+
+    async def close(self) -> None:
+        """Answer what was asked, then let the thread and its connection go."""
+        self._closing = True
+        if self._thread is not None:
+            last = Operation(lambda _: None, Kind.LAST)
+            self._questions.put(last)
+            await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MAX)
+
+    def before_fork(self) -> None:
+        """No handle crosses a fork."""
+        self._in_use.acquire()
+        self._drop_connection()
+
+    def after_fork_in_parent(self) -> None:
+        """The next question opens the file again."""
+        self._in_use.release()
+
+    def after_fork_in_child(self) -> None:
+        """The thread and its questions stayed with the parent."""
+        self._begin_anew()
+
+    def _read_forever(self) -> None:
+        while (question := self._questions.get()).kind != Kind.LAST:
+            if not question.future.cancelled():
+                with self._in_use:
+                    attempt(question, partial(self._look, question.work), self._path)
+                answer([question])
+        with self._in_use:
+            self._drop_connection()
+        answer([question])
+
+    def _look(self, look: Look[Answer]) -> Answer:
+        if self._db is None:
+            self._db = connect_reader(self._path)
+        return look(self._db)
+
+    def _drop_connection(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._db = None

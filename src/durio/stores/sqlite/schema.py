@@ -1,0 +1,191 @@
+"""Connections and their settings, and the numbered migrations that make the schema.
+
+Each applied migration is recorded with a checksum of its text: a file that was changed
+after the fact, or a schema from newer code, is refused rather than guessed at.
+"""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Literal, NamedTuple
+
+import apsw
+
+from durio.model.errors import SchemaMismatch, StoreReadOnly, StoreUnavailable
+from durio.ports.clock import Clock
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.folder import WriterLock
+from durio.stores.sqlite.statements import statement
+
+# Before it, a write at one moment of another process's checkpoint could lose pages.
+LIBRARY_MIN = (3, 51, 3)
+BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
+STATEMENTS_CACHED = 128
+# More cache is slower, not faster, and costs memory. The size limit is in bytes.
+SETTINGS = ("cache_size=-16000", "temp_store=memory", "journal_size_limit=67108864")
+
+HAS_MIGRATIONS = statement("has_migrations")
+CREATE_MIGRATION = statement("create_migration")
+READ_MIGRATIONS = statement("read_migrations")
+RECORD_MIGRATION = statement("record_migration")
+
+Synchronous = Literal["full", "normal"]
+
+
+class Migration(NamedTuple):
+    """One numbered step of the schema."""
+
+    number: int
+    name: str
+    checksum: str
+    text: str
+
+
+class MigrationStatus(NamedTuple):
+    """How a database stands to this code, by the names of migrations."""
+
+    applied: list[str]
+    waiting: list[str]
+    newer: list[str]  # applied by newer code: this code must not touch the file
+    changed: list[str]  # applied with another text than this code has
+
+
+def check_library() -> None:
+    """Refuse a SQLite that can lose pages."""
+    found = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in found.split(".")) < LIBRARY_MIN:
+        wanted = ".".join(str(part) for part in LIBRARY_MIN)
+        raise StoreUnavailable(
+            f"SQLite {found} can lose data under several processes",
+            cure=f"Install apsw {wanted} or later: it brings its own SQLite.",
+        )
+
+
+def connect_writer(path: str | None, synchronous: Synchronous) -> Database:
+    """The one connection of a process that writes; nothing is written yet."""
+    db = Database(path or ":memory:", statementcachesize=STATEMENTS_CACHED)
+    db.set_busy_timeout(BUSY_MILLISECONDS)
+    # Checkpoints belong to whoever holds the writers' lock, not to commits or closes.
+    db.wal_autocheckpoint(0)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    for setting in (*SETTINGS, f"synchronous={synchronous}"):
+        db.rows(f"pragma {setting}")
+    return db
+
+
+def connect_reader(path: str) -> Database:
+    """A connection that cannot write, beside the writer's."""
+    db = Database(
+        path,
+        flags=apsw.SQLITE_OPEN_READWRITE,  # WAL readers write to the shared memory
+        statementcachesize=STATEMENTS_CACHED,
+    )
+    db.set_busy_timeout(BUSY_MILLISECONDS)
+    db.wal_autocheckpoint(0)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.rows("pragma query_only=1")
+    return db
+
+
+def bring_up_to_date(
+    db: Database, path: str | None, lock: WriterLock, clock: Clock
+) -> None:
+    """Check the schema and, where it is older than this code, migrate it.
+
+    A database that is up to date is not written to, so that opening it never waits for
+    a stalled writer.
+    """
+    if path is not None and db.readonly("main"):
+        raise StoreReadOnly(
+            f"{path} can be read but not written",
+            cure="Give this user the right to write the file and its folder.",
+            path=path,
+        )
+    status = migration_status(db)
+    check_status(status, path)
+    if not status.waiting:
+        return
+    with lock:
+        if path is not None:
+            use_log(db, path)
+        migrate(db, path, clock.now())
+
+
+def use_log(db: Database, path: str) -> None:
+    """Write-ahead logging, and space that can be given back."""
+    # In this order: after journal_mode=wal, auto_vacuum silently stays off.
+    db.rows("pragma auto_vacuum=incremental")
+    mode = db.value("pragma journal_mode=wal")
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"{path} cannot use a write-ahead log here (it stays {mode!r})",
+            cure="Put the file on a local disk with shared memory.",
+            path=path,
+        )
+
+
+def migrate(db: Database, path: str | None, now: float) -> None:
+    """Apply what is missing, all of it or nothing."""
+    db.rows("begin immediate")
+    try:
+        db.rows(CREATE_MIGRATION)
+        status = migration_status(db)  # somebody may have been quicker
+        check_status(status, path)
+        for step in migrations():
+            if step.name in status.waiting:
+                db.rows(step.text)
+                row = (step.number, step.name, step.checksum, now)
+                db.rows(RECORD_MIGRATION, row)
+        db.rows("commit")
+    finally:
+        if db.in_transaction:
+            db.rows("rollback")
+
+
+def migration_status(db: Database) -> MigrationStatus:
+    """Compare the database with the migrations of this code."""
+    recorded: dict[int, tuple[str, str]] = {}
+    if db.value(HAS_MIGRATIONS) is not None:
+        rows = db.rows(READ_MIGRATIONS)
+        recorded = {number: (name, checksum) for number, name, checksum in rows}
+    ours = {step.number: step for step in migrations()}
+    return MigrationStatus(
+        applied=[name for number, (name, _) in recorded.items() if number in ours],
+        waiting=[step.name for step in migrations() if step.number not in recorded],
+        newer=[name for number, (name, _) in recorded.items() if number not in ours],
+        changed=[
+            name
+            for number, (name, checksum) in recorded.items()
+            if number in ours and ours[number].checksum != checksum
+        ],
+    )
+
+
+def check_status(status: MigrationStatus, path: str | None) -> None:
+    """Refuse a schema that this code does not know."""
+    if status.newer:
+        raise SchemaMismatch(
+            f"{path}: its schema is newer than this code: {', '.join(status.newer)}",
+            cure="Upgrade durio here, or name another file.",
+            path=path,
+        )
+    if status.changed:
+        raise SchemaMismatch(
+            f"{path}: made by another text of {', '.join(status.changed)}",
+            cure="Use the release that made the file, or name another file.",
+            path=path,
+        )
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration of this code, in order."""
+    folder = files("durio.stores.sqlite").joinpath("migrations")
+    found: list[Migration] = []
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            text = file.read_text(encoding="utf-8")
+            checksum = hashlib.sha256(text.encode()).hexdigest()
+            name = file.name.removesuffix(".sql")
+            found.append(Migration(int(name[:4]), name, checksum, text))
+    return tuple(sorted(found))

@@ -1,0 +1,1 @@
+delete from worker where id = ?1 returning id

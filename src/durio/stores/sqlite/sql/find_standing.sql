@@ -1,0 +1,1 @@
+select state, claim_no, reason from job where id = ?1

@@ -1,0 +1,1 @@
+select 1 from sqlite_schema where type = 'table' and name = 'migration'

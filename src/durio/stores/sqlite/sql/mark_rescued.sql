@@ -1,0 +1,1 @@
+update worker set rescued = 1 where id = ?1

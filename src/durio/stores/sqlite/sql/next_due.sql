@@ -1,0 +1,1 @@
+select min(run_at) from job where state = 0 and queue = ?1

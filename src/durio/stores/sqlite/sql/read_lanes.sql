@@ -1,0 +1,1 @@
+select name, paused from queue where name >= ?1 and name < ?2 order by name

@@ -1,0 +1,1 @@
+select id, state from job where id in (select unhex(value) from json_each(?1))

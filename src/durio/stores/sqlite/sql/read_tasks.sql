@@ -1,0 +1,1 @@
+select name, body from doc where kind = ?1 order by name

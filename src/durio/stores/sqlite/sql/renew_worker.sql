@@ -1,0 +1,3 @@
+-- Never inserts: a rescued worker stays dead.
+update worker set expires_at = ?2, boot = ?3 where id = ?1 and not rescued and boot = ?3
+returning 1

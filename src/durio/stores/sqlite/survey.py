@@ -1,0 +1,51 @@
+"""A look at a database from outside: is it there, which migrations has it, their text.
+
+Nothing is made, migrated or locked. The URL is one that `store_at` has taken.
+"""
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import apsw
+
+from durio.stores.sqlite.schema import (
+    MigrationStatus,
+    connect_reader,
+    migration_status,
+    migrations,
+)
+from durio.stores.sqlite.translate import translated
+
+
+def path_of(url: str) -> str | None:
+    """The file that a URL names; None: it is in memory."""
+    path = unquote(url.partition("?")[0].partition(":///")[2])
+    return None if path == ":memory:" else path
+
+
+def is_missing(url: str) -> bool:
+    """Whether there is nothing yet at this place."""
+    path = path_of(url)
+    return path is not None and not Path(path).exists()
+
+
+def status(url: str) -> MigrationStatus:
+    """Which migrations the database has, and which this code would apply."""
+    path, names = path_of(url), [step.name for step in migrations()]
+    if path is None:  # made anew at every open
+        return MigrationStatus(applied=names, waiting=[], newer=[], changed=[])
+    if not Path(path).exists():
+        return MigrationStatus(applied=[], waiting=names, newer=[], changed=[])
+    try:
+        db = connect_reader(path)
+        try:
+            return migration_status(db)
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise translated(error, path, at_commit=False) from None
+
+
+def script() -> str:
+    """Every migration, in order, as SQL."""
+    return "\n".join(f"-- {step.name}.sql\n{step.text}" for step in migrations())

@@ -1,0 +1,49 @@
+"""One write transaction, as an operation sees it: the database, the time, whom to wake.
+
+An operation is a plain function of a Transaction. It may be one of many in the same
+commit, and it may be rolled back alone; what must happen after the commit, or be undone
+without one, it leaves here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from durio.model.settings import RetentionSettings
+from durio.stores.sqlite.database import Database
+
+EVERYBODY = 0  # no worker has this id
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What operations write to, and the hints they leave for after the commit."""
+
+    db: Database
+    now: float  # wall clock: due times, ages
+    ticks: float  # monotonic clock: leases
+    boot: str
+    retention: RetentionSettings
+    known_lanes: frozenset[str] | set[str]
+    # Claimed jobs that came with a key: a hint which way of finishing is quicker.
+    keyed: set[bytes]
+    new_lanes: set[str] = field(default_factory=set[str])
+    # Lane -> the worker that made its jobs ready and need not be told, or EVERYBODY.
+    rung_lanes: dict[str, int] = field(default_factory=dict[str, int])
+    rung_workers: set[int] = field(default_factory=set[int])
+    after_commit: list[Callable[[], None]] = field(
+        default_factory=list[Callable[[], None]]
+    )
+    after_rollback: list[Callable[[], None]] = field(
+        default_factory=list[Callable[[], None]]
+    )
+
+    def ring(self, lane: str, *, but: int = EVERYBODY) -> None:
+        """There is work in this lane: tell whoever serves it, but not this worker."""
+        if self.rung_lanes.setdefault(lane, but) != but:
+            self.rung_lanes[lane] = EVERYBODY
+
+    def undo_since(self, committed: int, rolled_back: int) -> None:
+        """One operation of several failed: undo what it did beside the database."""
+        for undo in self.after_rollback[rolled_back:]:
+            undo()
+        del self.after_commit[committed:], self.after_rollback[rolled_back:]

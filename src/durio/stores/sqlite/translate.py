@@ -1,0 +1,92 @@
+"""SQLite's errors in our words: what happened to which file, and the cure.
+
+No caller ever sees the driver's exceptions. `unknown` is set only where the write may
+have happened: when SQLite could not tell whether a commit reached the disk.
+"""
+
+import apsw
+
+from durio.model.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+IN_MEMORY = "the store in memory"
+
+# What SQLite says -> our error, what happened, what to do.
+MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
+    (
+        apsw.FullError,
+        StoreFull,
+        "{path}: no space left; nothing was written",
+        "Free space on this disk; everything goes on by itself.",
+    ),
+    (
+        apsw.ReadOnlyError,
+        StoreReadOnly,
+        "{path} can be read but not written",
+        "Give this user the right to write the file and its folder.",
+    ),
+    (
+        apsw.CorruptError,
+        StoreCorrupt,
+        "{path} is damaged",
+        "Stop all workers, keep a copy, and restore a backup or use `.recover`.",
+    ),
+    (
+        apsw.NotADBError,
+        StoreCorrupt,
+        "{path} is not a SQLite database",
+        "Name another file: this one belongs to something else.",
+    ),
+    (
+        apsw.BusyError,
+        StoreUnavailable,
+        "{path} is locked by another program",
+        "Find who writes to it without Durio and let it end its transaction.",
+    ),
+    (
+        apsw.LockedError,
+        StoreUnavailable,
+        "{path} is locked within this process",
+        "End the other transaction on this file.",
+    ),
+    (
+        apsw.CantOpenError,
+        StoreUnavailable,
+        "{path} cannot be opened",
+        "Check that its folder exists and that this user may write there.",
+    ),
+    (
+        apsw.PermissionsError,
+        StoreUnavailable,
+        "{path} cannot be opened by this user",
+        "Give this user the right to read and write the file and its folder.",
+    ),
+    (
+        apsw.IOError,
+        StoreUnavailable,
+        "{path}: the disk failed",
+        "See the kernel's log; check the disk and its file system.",
+    ),
+)
+
+
+def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> StoreError:
+    """What the caller is told of a failure of SQLite."""
+    place = IN_MEMORY if path is None else path
+    # A failed sync leaves the commit in the file, unseen until a crash: it may yet count.
+    unknown = at_commit and isinstance(error, apsw.IOError)
+    for driver_error, ours, what, cure in MEANINGS:
+        if isinstance(error, driver_error):
+            told = f"{what.format(path=place)} ({error})"
+            return ours(told, cure=cure, unknown=unknown, path=path)
+    return StoreError(
+        f"{place}: {type(error).__name__}: {error}",
+        cure="This is unexpected: report it.",
+        unknown=unknown,
+        path=path,
+    )

@@ -1,0 +1,231 @@
+"""What keeps the store healthy: promote, rescue, prune, tidy. Idempotent and bounded."""
+
+from collections.abc import Collection, Sequence
+
+from durio.model.errors import InvariantBroken
+from durio.model.failure import Failure, encode_failure
+from durio.model.job import DEAD, attempt_number
+from durio.model.outcome import Kind, Left, Outcome, Reason
+from durio.ports.upkeep import Promoted, Rescued
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.folder import close_quietly
+from durio.stores.sqlite.gate import pass_gate
+from durio.stores.sqlite.lease import unequip
+from durio.stores.sqlite.scribe import shorten_log
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Transaction
+
+NEXT_DUE_ANYWHERE = statement("next_due_anywhere")
+READ_LANES = statement("read_lanes")
+FIND_DUE = statement("find_due")
+PROMOTE_JOB = statement("promote_job")
+FIND_LOST_WORKERS = statement("find_lost_workers")
+FIND_LOCAL_WORKERS = statement("find_local_workers")
+MARK_RESCUED = statement("mark_rescued")
+FIND_HELD = statement("find_held")
+FIND_ORPHANS = statement("find_orphans")
+DELETE_WORKER = statement("delete_worker")
+PRUNE_AGED = statement("prune_aged")
+PRUNE_DEAD = statement("prune_dead")
+NEXT_BUCKET = statement("next_bucket")
+PRUNE_BUCKET = statement("prune_bucket")
+PRUNE_KEYS = statement("prune_keys")
+
+EVERY_LANE = ("", "\U0010ffff")
+FREE_PAGES_MAX = 2000  # given back per tidy
+
+
+class SqliteUpkeep(AtDesk):
+    """Run by whoever leads; two at once do no harm."""
+
+    async def promote(self, limit: int) -> Promoted:
+        """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
+        return await self.desk.writer.write(lambda tx: promote(tx, limit))
+
+    async def rescue(
+        self,
+        limit: int,
+        *,
+        worker: int | None = None,
+        guilty: Sequence[bytes] | None = None,
+    ) -> Rescued:
+        """Take back the jobs of workers whose lease is over, or of this `worker`.
+
+        A lease counts as over if it was when this was asked: one that ended while we
+        waited to write may belong to a worker that waits to renew it.
+        """
+        desk = self.desk
+        blamed = None if guilty is None else frozenset(guilty)
+        asked = desk.clock.monotonic()
+
+        def work(tx: Transaction) -> Rescued:
+            workers = [worker] if worker is not None else lost_workers(tx, asked)
+            return rescue_workers(tx, desk, workers, limit, blamed)
+
+        return await desk.writer.write(work)
+
+    async def rescue_here(self, limit: int) -> Rescued:
+        """The same for workers whose life lock on this host is free."""
+        desk = self.desk
+        lives = desk.lives
+        if lives is None:
+            return Rescued([], [])
+        boot = desk.clock.boot_id()
+        local = await desk.reader.read(
+            lambda db: [row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot,))]
+        )
+        # Held until the rescue is committed: the owner is dead, and stays so.
+        seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
+        if not seized:
+            return Rescued([], [])
+        try:
+            return await desk.writer.write(
+                lambda tx: rescue_workers(tx, desk, list(seized), limit, None)
+            )
+        finally:
+            for lock in seized.values():
+                close_quietly(lock)
+
+    async def rescue_orphans(self, limit: int) -> Rescued:
+        """Running jobs whose worker does not exist: back, uncharged."""
+        return await self.desk.writer.write(lambda tx: rescue_orphans(tx, limit))
+
+    async def prune(self, limit: int, *, dead_count: int) -> int:
+        """Delete final jobs past their retention, and expired keys; how many went."""
+        return await self.desk.writer.write(lambda tx: prune(tx, limit, dead_count))
+
+    async def tidy(self) -> None:
+        """Give free pages back to the disk and shorten the log."""
+
+        def work(db: Database) -> None:
+            db.rows(f"pragma incremental_vacuum({FREE_PAGES_MAX})")
+            shorten_log(db)
+
+        await self.desk.writer.write_outside(work)
+
+
+# --- promote
+
+
+def promote(tx: Transaction, limit: int) -> Promoted:
+    """The oldest due jobs of all lanes; each lane is asked by its index."""
+    due: list[tuple[float, int, str]] = []
+    for lane, _ in tx.db.rows(READ_LANES, EVERY_LANE):
+        due += tx.db.rows(FIND_DUE, (lane, tx.now, limit))
+    due.sort()
+    del due[limit:]
+    tx.db.rows_of_many(PROMOTE_JOB, [(seq,) for _, seq, _ in due])
+    for lane in {lane for _, _, lane in due}:
+        tx.ring(lane)
+    nearest = tx.db.value(NEXT_DUE_ANYWHERE)
+    seconds = None if nearest is None else max(0.0, nearest - tx.now)
+    return Promoted(len(due), seconds)
+
+
+# --- rescue
+
+
+def lost_workers(tx: Transaction, ticks: float) -> list[int]:
+    """Workers whose lease was over at `ticks`, and those whose rescue has begun."""
+    rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, ticks))
+    return [worker for (worker,) in rows]
+
+
+def rescue_workers(
+    tx: Transaction,
+    desk: Desk,
+    workers: Sequence[int],
+    limit: int,
+    guilty: Collection[bytes] | None,
+) -> Rescued:
+    """Take jobs back, `limit` at most; a worker's row goes with its last job."""
+    gone: list[int] = []
+    left: list[Left] = []
+    for worker in workers:
+        room = limit - len(left)
+        held = tx.db.rows(FIND_HELD, (worker, room + 1))
+        # From here on it cannot renew: it may have lost a job already.
+        tx.db.rows(MARK_RESCUED, (worker,))
+        left += [lose(tx, worker, row, guilty) for row in held[:room]]
+        if len(held) > room:
+            return Rescued(gone, left, more=True)
+        gone += [row[0] for row in tx.db.rows(DELETE_WORKER, (worker,))]
+        tx.after_commit.append(lambda worker=worker: unequip(desk, worker))
+    return Rescued(gone, left)
+
+
+def lose(
+    tx: Transaction,
+    worker: int,
+    held: tuple[bytes, int, int, int],
+    guilty: Collection[bytes] | None,
+) -> Left:
+    """Let one job out as lost, or, where others are guilty, as released."""
+    job_id, claim_no, retried, losses = held
+    attempt = attempt_number(retried, losses)
+    if guilty is not None and job_id not in guilty:
+        outcome = Outcome(job_id, claim_no, Kind.RELEASE)
+    else:
+        outcome = Outcome(job_id, claim_no, Kind.LOST, error=loss(tx, worker, attempt))
+    return let_out(tx, worker, outcome, attempt, guilty=guilty is not None)
+
+
+def loss(tx: Transaction, worker: int, attempt: int) -> bytes:
+    """The error entry of an attempt that died with its worker."""
+    return encode_failure(
+        Failure(
+            type="WorkerLost",
+            message=f"worker {worker} was lost while it held this job",
+            attempt=attempt,
+            at=tx.now,
+            worker=str(worker),
+        )
+    )
+
+
+def let_out(
+    tx: Transaction,
+    worker: int,
+    outcome: Outcome,
+    attempt: int,
+    *,
+    guilty: bool = False,
+) -> Left:
+    """Through the gate, and how to tell of it."""
+    passed = pass_gate(tx, worker, outcome, guilty=guilty)
+    if passed is None:
+        raise InvariantBroken("a job found running did not leave by the gate")
+    reason = Reason.WORKER_LOST if passed.state == DEAD else None
+    return Left(
+        outcome.id, passed.task, passed.lane, passed.state, reason, attempt, worker
+    )
+
+
+def rescue_orphans(tx: Transaction, limit: int) -> Rescued:
+    """Nobody knows what became of their workers: nobody is charged."""
+    rows = tx.db.rows(FIND_ORPHANS, (limit + 1,))
+    left: list[Left] = []
+    for job_id, claim_no, retried, losses, worker in rows[:limit]:
+        outcome = Outcome(job_id, claim_no, Kind.RELEASE)
+        left.append(let_out(tx, worker, outcome, attempt_number(retried, losses)))
+    return Rescued([], left, more=len(rows) > limit)
+
+
+# --- prune
+
+
+def prune(tx: Transaction, limit: int, dead_count: int) -> int:
+    """By age, by count, and keys whose window is over: `limit` rows in all."""
+    went = count(tx, PRUNE_AGED, (tx.now, limit))
+    went += count(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
+    bucket = tx.db.value(NEXT_BUCKET, ("",))
+    while bucket is not None and went < limit:
+        went += count(tx, PRUNE_BUCKET, (bucket, limit - went, tx.now))
+        bucket = tx.db.value(NEXT_BUCKET, (bucket,))
+    return went + count(tx, PRUNE_KEYS, (tx.now, limit - went))
+
+
+def count(tx: Transaction, sql: str, values: tuple[object, ...]) -> int:
+    """How many rows a delete took."""
+    return len(tx.db.rows(sql, values))

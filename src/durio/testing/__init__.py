@@ -1,0 +1,1 @@
+"""What tests of jobs need: a jumping clock, a faulty store, conformance."""

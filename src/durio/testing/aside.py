@@ -1,0 +1,40 @@
+"""Beside a simulated worker: tasks of its own loop in place of a thread and a process."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, final
+
+
+@final
+class TaskAside:
+    """Runs heartbeat and watchdog as tasks like any other: they share virtual time."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this coroutine function until `stop`."""
+        self.tasks.append(asyncio.get_running_loop().create_task(work()))
+
+    async def stop(self) -> None:
+        """Cancel what runs, and wait for its end."""
+        tasks, self.tasks = self.tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@final
+class StillMachine:
+    """A process that is never ended: it only remembers that somebody asked."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+
+    def stack(self) -> str:
+        """There is no thread to look at."""
+        return ""
+
+    def end(self, code: int) -> None:
+        """Note what a real process would have ended with."""
+        self.ends.append(code)

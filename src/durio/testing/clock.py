@@ -1,0 +1,255 @@
+"""Virtual time: a loop that jumps to its next timer, and a clock that lives in it.
+
+A test that sleeps for thirty days takes milliseconds, and its times are exact. The rules
+of the loop: real events first; then, when nothing can run, time jumps to the next timer;
+when there is no timer either, the test is stuck and is told so, with every task's stack.
+
+A real thread (a store's writer) knows nothing of virtual time: while it works, time must
+stand still. Whoever waits for one holds the loop: `with clock.held(): await ...`. A sleep
+inside that block is a look at the thread from time to time: it takes real seconds, and no
+virtual ones. Timers of others wait until nobody holds the loop.
+"""
+
+import asyncio
+import random
+import selectors
+import traceback
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeVar, TypeVarTuple, final
+
+from durio.model.ids import uuid7
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+EPOCH = 1_800_000_000.0  # a Friday in January 2027: any fixed moment would do
+STARTED_SECONDS = 1_000.0  # what the machine was up when the test began
+RESOLUTION_SECONDS = 1e-6
+HELD_SECONDS_MAX = 30.0  # real ones
+STACK_FRAMES_MAX = 20
+
+# Set for whoever holds the loop, and for what it calls.
+HOLDING: ContextVar[bool] = ContextVar("HOLDING", default=False)
+
+
+class Stuck(RuntimeError):
+    """Nothing can happen any more, or a real thread does not answer."""
+
+
+@dataclass(slots=True)
+class Nap:
+    """A sleep in real time."""
+
+    seconds: float  # that are left
+    woken: "asyncio.Future[None]"
+
+
+@final
+class JumpingSelector(selectors.DefaultSelector):
+    """Where an event loop waits: here it does not wait, it moves the clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = STARTED_SECONDS
+        self.holders = 0
+        self.naps: list[Nap] = []
+        self.report: Callable[[], str] = str
+
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        """Real events; without any, jump as far as asyncio would have waited."""
+        events = super().select(0)
+        if events or timeout == 0:
+            return events
+        if self.holders:
+            return self.wait_really()
+        if timeout is None:
+            raise Stuck(
+                "simulated deadlock: nothing runnable and no timer left "
+                "(who waits for a real thread must hold the loop)\n" + self.report()
+            )
+        self.seconds += timeout
+        return []
+
+    def wait_really(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for a real thread, with time standing still."""
+        span_seconds = min([HELD_SECONDS_MAX, *(nap.seconds for nap in self.naps)])
+        events = super().select(span_seconds)
+        if events:
+            return events
+        if not self.naps:
+            raise Stuck(
+                f"the loop is held, and no thread answered for {HELD_SECONDS_MAX:g} "
+                "real seconds (timers do not run while it is held)\n" + self.report()
+            )
+        for nap in self.naps:
+            nap.seconds -= span_seconds
+            if nap.seconds <= 0:
+                wake(nap.woken)
+        return events
+
+
+@final
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time."""
+
+    def __init__(self) -> None:
+        self.jumping = JumpingSelector()
+        super().__init__(self.jumping)
+        self.jumping.report = self.report_tasks
+        # asyncio runs timers due within one step of its clock. A step of 1 ns vanishes
+        # beside the seconds of a year, and a timer due exactly now would never run.
+        self._clock_resolution = RESOLUTION_SECONDS
+
+    def time(self) -> float:
+        """Virtual seconds since the virtual boot."""
+        return self.jumping.seconds
+
+    def hold(self) -> None:
+        """Let time stand still, and wait for real threads, until as many releases.
+
+        To be called on the loop; a thread says `loop.call_soon_threadsafe(loop.hold)`.
+        """
+        self.jumping.holders += 1
+
+    def release(self) -> None:
+        """Undo one hold."""
+        self.jumping.holders -= 1
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Hold for the length of a block."""
+        self.hold()
+        holding = HOLDING.set(True)
+        try:
+            yield
+        finally:
+            HOLDING.reset(holding)
+            self.release()
+
+    async def nap(self, seconds: float) -> None:
+        """Sleep in real time, while the loop is held."""
+        nap = Nap(seconds, self.create_future())
+        self.jumping.naps.append(nap)
+        try:
+            await nap.woken
+        finally:
+            self.jumping.naps.remove(nap)
+
+    def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        executor: Any,
+        func: Callable[[*Ts], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        """Run a function in a real thread; time stands still meanwhile."""
+        future = super().run_in_executor(executor, func, *args)
+        self.hold()
+        future.add_done_callback(lambda _: self.release())
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the executor's threads, which are real ones."""
+        del timeout  # since Python 3.12; virtual time has no use for it
+        with self.held():
+            await super().shutdown_default_executor()
+
+    def report_tasks(self) -> str:
+        """Where every task of this loop is."""
+        tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
+        return "\n".join(report_task(task) for task in tasks) or "there are no tasks"
+
+
+def report_task(task: "asyncio.Task[Any]") -> str:
+    """Where one task is: the whole chain of awaits, innermost last."""
+    frames = list(await_frames(task.get_coro()))[-STACK_FRAMES_MAX:]
+    stack = [(frame, frame.f_lineno) for frame in frames]
+    lines = traceback.StackSummary.extract(iter(stack)).format()
+    return f"{task.get_name()}:\n{''.join(lines)}"
+
+
+def await_frames(waiting: object) -> Iterator[FrameType]:
+    """The frames of a suspended coroutine and of what it awaits."""
+    while waiting is not None:
+        for kind in ("cr", "gi", "ag"):  # coroutine, generator, async generator
+            frame = getattr(waiting, f"{kind}_frame", None)
+            if isinstance(frame, FrameType):
+                yield frame
+                break
+        waiting = getattr(waiting, "cr_await", None) or getattr(
+            waiting, "gi_yieldfrom", None
+        )
+
+
+@final
+class VirtualClock:
+    """The clock of a virtual loop, with chance and ids drawn from a seed."""
+
+    def __init__(self, loop: VirtualLoop, seed: int = 0) -> None:
+        self.loop = loop
+        self.generator = random.Random(seed)
+        self.offset_seconds = EPOCH - STARTED_SECONDS
+        self.stamp = 0
+
+    def now(self) -> float:
+        """Wall-clock seconds since the epoch."""
+        return self.loop.time() + self.offset_seconds
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, common to all processes of one boot."""
+        return self.loop.time()
+
+    def boot_id(self) -> str:
+        """Names this boot of this machine: monotonic times compare only within it."""
+        return "virtual-boot"
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others run for so long."""
+        if seconds > 0 and HOLDING.get() and self.loop.jumping.holders:
+            return await self.loop.nap(seconds)
+        woken: asyncio.Future[None] = self.loop.create_future()
+        timer = self.loop.call_later(max(seconds, 0.0), wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+        return None
+
+    def random(self) -> float:
+        """An even share from 0 to below 1, for jitter."""
+        return self.generator.random()
+
+    def new_id(self) -> bytes:
+        """A new job id: grows within a process, unique everywhere."""
+        self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
+        return uuid7(self.stamp >> 12, self.stamp, self.generator.getrandbits(62))
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward, or back: what an operator or NTP may do."""
+        self.offset_seconds += seconds
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Let time stand still while a real thread is waited for."""
+        with self.loop.held():
+            yield
+
+
+def wake(woken: "asyncio.Future[None]") -> None:
+    """End a sleep, unless it was cancelled in this very moment."""
+    if not woken.done():
+        woken.set_result(None)
+
+
+def run_virtual(
+    main: Callable[[VirtualClock], Coroutine[Any, Any, T]], *, seed: int = 0
+) -> T:
+    """Run `main(clock)` to its end in virtual time; return what it returns."""
+    loop = VirtualLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main(VirtualClock(loop, seed)))

@@ -1,0 +1,81 @@
+"""A clock that stands still until it is told to go on: leases and delays are exact."""
+
+import asyncio
+from typing import final
+
+from durio.model.ids import uuid7
+
+START = 1_800_000_000.0
+
+
+@final
+class ManualClock:
+    """Time, chance and ids for a test; `advance` is the only thing that moves it."""
+
+    def __init__(self) -> None:
+        self.wall_seconds = START
+        self.monotonic_seconds = 1_000.0
+        self.boot = "boot-1"
+        self.ids_made = 0
+        self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    # --- what a test does with it
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass, for everybody."""
+        self.wall_seconds += seconds
+        self.monotonic_seconds += seconds
+        due = [s for s in self.sleepers if s[0] <= self.monotonic_seconds]
+        self.sleepers = [s for s in self.sleepers if s not in due]
+        for _, future in due:
+            future.get_loop().call_soon_threadsafe(wake, future)
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward or back; no time passes."""
+        self.wall_seconds += seconds
+
+    def reboot(self) -> None:
+        """Start the machine anew: monotonic times of before mean nothing now."""
+        self.boot = f"{self.boot}+"
+        self.monotonic_seconds = 5.0
+
+    # --- ports.clock.Clock
+
+    def now(self) -> float:
+        """Wall-clock seconds since the epoch."""
+        return self.wall_seconds
+
+    def monotonic(self) -> float:
+        """Seconds that never go back within one boot."""
+        return self.monotonic_seconds
+
+    def boot_id(self) -> str:
+        """The name of this boot."""
+        return self.boot
+
+    async def sleep(self, seconds: float) -> None:
+        """Until somebody has advanced the clock by so much, or so much real time is over.
+
+        A store's threads do not stand still with this clock: who looks for them now
+        and then must get to look again.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self.sleepers.append((self.monotonic_seconds + seconds, future))
+        loop.call_later(seconds, wake, future)
+        await future
+
+    def random(self) -> float:
+        """Always the middle."""
+        return 0.5
+
+    def new_id(self) -> bytes:
+        """An id above every one before it, whatever the time does."""
+        self.ids_made += 1
+        return uuid7(int(START * 1000) + self.ids_made, 0, self.ids_made)
+
+
+def wake(future: "asyncio.Future[None]") -> None:
+    """End a sleep that was not cancelled meanwhile."""
+    if not future.done():
+        future.set_result(None)

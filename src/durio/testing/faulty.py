@@ -1,0 +1,252 @@
+"""A store that fails on demand, round a real one.
+
+    faulty = FaultyStore(store, clock)
+    faulty.fail("enqueue", times=2)            # not executed, and the caller knows
+    faulty.lose_reply("exchange")              # executed, and the caller does not know
+    faulty.slow("renew", seconds=3)            # executed three seconds late
+    faulty.sometimes("*", fail=0.01, lose_reply=0.01)
+    faulty.cut()                               # the store is away, until faulty.heal()
+    assert faulty.count("exchange") == 4
+
+A fault replaces nothing: what is executed is executed by the real store.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any, NamedTuple
+
+from durio.model.errors import StoreError, StoreUnavailable, UsageError
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+from durio.testing.clock import VirtualClock
+
+RECORDED_MAX = 10_000
+ALWAYS = 1_000_000_000  # times
+# Faults for every method ("*") leave these alone: without them there is no test.
+SPARED = {"open", "close", "stall"}
+# Its answer comes when somebody rings or the time is over: it must let time pass.
+LONG = {"wait"}
+
+
+class Fault(NamedTuple):
+    """What goes wrong with one call, in this order: late, not executed, unanswered."""
+
+    seconds: float = 0.0
+    before: StoreError | None = None  # raised instead of the call
+    after: StoreError | None = None  # raised instead of its answer
+
+
+@dataclass(slots=True)
+class Called:
+    """One call as it was made, and what became of it."""
+
+    method: str
+    nth: int  # of this method, from 1
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    answer: Any = None  # the real store's: also when the caller did not hear it
+    error: BaseException | None = None  # what the caller heard instead
+
+
+class Rule:
+    """Faults for some calls of one method, or of any."""
+
+    def __init__(
+        self,
+        method: str,
+        times: int,
+        make: Callable[[str, int], Fault | None],
+    ) -> None:
+        self.method = method
+        self.times = times
+        self.make = make
+
+    def judge(self, method: str, nth: int) -> Fault | None:
+        """The fault for this call, if this rule has one left."""
+        meant = {method} if method in SPARED else {method, "*"}
+        if self.times <= 0 or self.method not in meant:
+            return None
+        fault = self.make(method, nth)
+        self.times -= fault is not None
+        return fault
+
+
+METHODS = [name for name in dir(Store) if not name.startswith("_")]
+
+
+class Script:
+    """Which call goes wrong, and how: the part of a FaultyStore that tests speak to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.rules: list[Rule] = []
+        self.calls: deque[Called] = deque(maxlen=RECORDED_MAX)
+        self.counter: Counter[str] = Counter()
+        self.is_cut = False
+
+    def fail(
+        self, method: str, *, times: int = 1, error: StoreError | None = None
+    ) -> None:
+        """Do not execute the next calls; they raise StoreUnavailable, or `error`."""
+        self.rule(method, times, lambda name, _: Fault(before=error or away(name)))
+
+    def lose_reply(self, method: str, *, times: int = 1) -> None:
+        """Execute the next calls, but answer that the outcome is unknown."""
+        self.rule(method, times, lambda name, _: Fault(after=lost(name)))
+
+    def slow(self, method: str, *, seconds: float, times: int = ALWAYS) -> None:
+        """Execute the next calls so much later."""
+        self.rule(method, times, lambda _name, _nth: Fault(seconds=seconds))
+
+    def on(self, method: str, decide: Callable[[str, int], Fault | None]) -> None:
+        """Let a function decide: called with the method and how often it was called."""
+        self.rule(method, ALWAYS, decide)
+
+    def sometimes(
+        self,
+        method: str = "*",
+        *,
+        fail: float = 0.0,
+        lose_reply: float = 0.0,
+        slow: float = 0.0,
+        seconds: float = 1.0,
+    ) -> None:
+        """Roll the clock's dice for every call: shares from 0 to 1 of each fault."""
+
+        def decide(name: str, _nth: int) -> Fault | None:
+            share = self.clock.random()
+            if share < fail:
+                return Fault(before=away(name))
+            if share < fail + lose_reply:
+                return Fault(after=lost(name))
+            if share < fail + lose_reply + slow:
+                return Fault(seconds=seconds)
+            return None
+
+        self.rule(method, ALWAYS, decide)
+
+    def cut(self) -> None:
+        """The store is away: nothing is executed any more."""
+        self.is_cut = True
+
+    def heal(self) -> None:
+        """The store is back, and everything scripted is forgotten."""
+        self.is_cut = False
+        self.rules.clear()
+
+    def count(self, method: str) -> int:
+        """How often a method was called, executed or not."""
+        return self.counter[method]
+
+    def record(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Called:
+        """Count and keep a call, in the order in which calls are made."""
+        self.counter[method] += 1
+        call = Called(method, self.counter[method], args, options)
+        self.calls.append(call)
+        return call
+
+    def rule(
+        self, method: str, times: int, make: Callable[[str, int], Fault | None]
+    ) -> None:
+        """Add one more; those added first are asked first."""
+        if method not in {"*", *METHODS}:
+            raise UsageError(
+                f"a store has no method {method!r}", cure=f"It has {METHODS}."
+            )
+        self.rules.append(Rule(method, times, make))
+
+    def judge(self, method: str, nth: int) -> Fault:
+        """What goes wrong with this call."""
+        if self.is_cut and method not in SPARED:
+            return Fault(before=away(method))
+        fault = Fault()
+        for rule in self.rules:
+            more = rule.judge(method, nth)
+            if more is not None:
+                fault = Fault(fault.seconds + more.seconds, more.before, more.after)
+            if fault.before or fault.after:
+                break
+        return fault
+
+
+class FaultyStore(Script, Store):
+    """A store with every method of the real one, and whatever its script adds.
+
+    Under a VirtualClock time stands still while the real store works, because that may
+    happen in a real thread; `hold=False` for a store that sleeps by the same clock.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, hold: bool = True) -> None:
+        super().__init__(clock)
+        self.store = store
+        self.hold = hold
+
+    async def pass_on(self, call: Called) -> Any:
+        """Answer one call, and note what its caller hears."""
+        try:
+            await self.meet(call)
+        except BaseException as error:
+            call.error = error
+            raise
+        return call.answer
+
+    async def meet(self, call: Called) -> None:
+        """Put a call through its fault and the real store."""
+        fault = self.judge(call.method, call.nth)
+        if fault.seconds:
+            await self.clock.sleep(fault.seconds)
+        if fault.before:
+            raise fault.before
+        with self.standing_still(call.method):
+            call.answer = await self.ask(call)
+        if fault.after:
+            raise fault.after
+
+    def pass_on_nowait(self, call: Called) -> Any:
+        """The same for a method that does not block: nothing goes wrong with it."""
+        call.answer = self.ask(call)
+        return call.answer
+
+    def ask(self, call: Called) -> Any:
+        """Ask the real store."""
+        return getattr(self.store, call.method)(*call.args, **call.options)
+
+    def standing_still(self, method: str) -> AbstractContextManager[None]:
+        """Hold virtual time, where there is any, while the real store works."""
+        if self.hold and method not in LONG and isinstance(self.clock, VirtualClock):
+            return self.clock.held()
+        return nullcontext()
+
+
+def delegate(method: str) -> Callable[..., Any]:
+    """A method of FaultyStore."""
+
+    async def later(self: FaultyStore, *args: Any, **options: Any) -> Any:
+        return await self.pass_on(self.record(method, args, options))
+
+    def at_once(self: FaultyStore, *args: Any, **options: Any) -> Any:
+        return self.pass_on_nowait(self.record(method, args, options))
+
+    return later if iscoroutinefunction(getattr(Store, method)) else at_once
+
+
+# Made, not written: a method that the port gains can fail from that day on.
+for name in METHODS:
+    setattr(FaultyStore, name, delegate(name))
+
+
+def away(method: str) -> StoreUnavailable:
+    """Nothing was done, and the caller knows it."""
+    return StoreUnavailable(f"scripted fault: {method} was not executed", unknown=False)
+
+
+def lost(method: str) -> StoreUnavailable:
+    """Everything was done, and the caller does not know it."""
+    return StoreUnavailable(
+        f"scripted fault: the reply of {method} is lost", unknown=True
+    )

@@ -1,0 +1,82 @@
+"""SQLite as a subject of the conformance suite: in a file, and in memory."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import pytest
+
+pytest.register_assert_rewrite("durio.testing.conformance")
+
+from durio.ports.clock import Clock  # noqa: E402 - after the line above
+from durio.ports.store import Store  # noqa: E402
+from durio.stores.sqlite.store import SqliteStore  # noqa: E402
+from durio.testing.conformance import Subject  # noqa: E402
+
+
+@dataclass
+class StatementFault:
+    """Fails the nth statement that the writer's connection is given."""
+
+    connection: apsw.Connection
+    left: int = 0
+    met: bool = False
+
+    def arm(self, nth: int) -> None:
+        self.left, self.met = nth, False
+        self.connection.exec_trace = self.look
+
+    def disarm(self) -> bool:
+        self.connection.exec_trace = None
+        return self.met
+
+    def look(self, _cursor: object, statement: str, _bindings: object) -> bool:
+        # What cleans up after the fault works; the machine is well again by then.
+        if not self.met:
+            self.left -= 1
+            if self.left == 0:
+                self.met = True
+                raise apsw.FullError(f"planted at: {statement[:60]}")
+        return True
+
+
+def fault(store: Store) -> StatementFault:
+    assert isinstance(store, SqliteStore)
+    return StatementFault(store.desk.writer._scribe.connection())
+
+
+async def forget_worker(store: Store, worker: int) -> None:
+    assert isinstance(store, SqliteStore)
+    statement = "delete from worker where id = ?"
+    await store.desk.writer.write(lambda tx: tx.db.execute(statement, (worker,)))
+
+
+def opener(path: Path | None) -> Callable[[Clock], object]:
+    """Every call opens one more store on the same file, or one more in memory."""
+
+    @asynccontextmanager
+    async def open_store(clock: Clock) -> AsyncIterator[Store]:
+        store = SqliteStore(None if path is None else str(path), clock)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return open_store
+
+
+@pytest.fixture(params=["file", "memory"])
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    in_file = request.param == "file"
+    open_store = opener(tmp_path / "jobs.db" if in_file else None)
+    return Subject(
+        open_store=open_store,
+        open_second=open_store if in_file else None,
+        fault=fault,
+        forget_worker=forget_worker,
+        sees_deaths_here=in_file,
+        leases_end_with_boot=True,
+    )

@@ -1,0 +1,233 @@
+"""A store in two hundred lines: the specification that real ones are held against.
+
+Plain dicts, no batching, no concurrency. What may happen is decided by the pure rules
+alone: `model.transitions.way_out` for every end and `model.keys.answer` for every key.
+"""
+
+from dataclasses import dataclass, field
+
+from durio.model.job import (
+    CANCELLED,
+    CODE_BY_STATE,
+    DEAD,
+    DONE,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    STATE_BY_CODE,
+    KeyClaim,
+    NewJob,
+)
+from durio.model.keys import WAITING, WINDOW, Answer, Holder, answer
+from durio.model.outcome import Kind
+from durio.model.transitions import way_out
+
+DAY = 86400.0
+DONE_SECONDS = 7 * DAY
+DEAD_SECONDS = 30 * DAY
+
+
+@dataclass
+class Row:
+    """A job."""
+
+    id: bytes
+    place: int  # in line
+    rank: int
+    state: int
+    payload: bytes
+    run_at: float | None
+    created_at: float
+    key: KeyClaim | None
+    retried: int = 0
+    losses: int = 0
+    lost: int = 0
+    snoozed: int = 0
+    claim_no: int = 0
+    worker: int | None = None
+    cancel: bool = False
+    alone: bool = False
+    finished_at: float = 0.0
+    gone_at: float = 0.0
+
+    def shown(self) -> tuple[object, ...]:
+        """What both sides must agree on."""
+        due = self.run_at if self.state == SCHEDULED else None
+        counters = (self.retried, self.losses, self.lost, self.snoozed)
+        return (self.state, self.claim_no, self.worker, self.payload, due, *counters)
+
+
+@dataclass
+class HeldKey:
+    """Who holds a key."""
+
+    id: bytes
+    mode: int
+    digest: bytes
+    until: float | None
+
+
+@dataclass
+class ModelStore:
+    """Jobs, keys and workers; `now` is set from outside."""
+
+    now: float
+    rows: dict[bytes, Row] = field(default_factory=dict)
+    keys: dict[bytes, HeldKey] = field(default_factory=dict)
+    places: int = 0
+
+    # --- enqueue
+
+    def enqueue(self, job: NewJob) -> tuple[bytes, str, int]:
+        """The id that answers, the answer's word, the state."""
+        if job.id in self.rows:
+            return job.id, "existing", self.rows[job.id].state
+        held = None if job.key is None else self.keys.get(job.key.key)
+        if job.key is None or held is None:
+            return self.insert(job)
+        row = self.rows.get(held.id)
+        holder = Holder(
+            state=None if row is None else STATE_BY_CODE[row.state],
+            in_window=held.until is not None and held.until > self.now,
+            same_args=held.digest == job.key.digest,
+        )
+        word = answer(job.key.mode, holder)
+        if row is None or word is Answer.NEW:
+            return self.insert(job)
+        if word is Answer.REWRITE:
+            self.rewrite(row, job)
+        return row.id, word.value, row.state
+
+    def insert(self, job: NewJob) -> tuple[bytes, str, int]:
+        self.places += 1
+        row = Row(
+            job.id, self.places, 0, READY, b"", None, created_at=self.now, key=None
+        )
+        self.rows[job.id] = row
+        self.rewrite(row, job)
+        return job.id, "new", row.state
+
+    def rewrite(self, row: Row, job: NewJob) -> None:
+        key = job.key
+        due = self.now + job.delay_seconds
+        if key is not None and key.delay_seconds:
+            due = self.now + key.delay_seconds
+            if key.ttl_seconds:
+                due = min(due, row.created_at + key.ttl_seconds)
+        row.rank, row.payload, row.key = job.rank, job.payload, key
+        row.state = SCHEDULED if due > self.now else READY
+        row.run_at = due
+        if key is not None:
+            until = self.now + key.ttl_seconds if key.mode == WINDOW else None
+            self.keys[key.key] = HeldKey(row.id, key.mode, key.digest, until)
+
+    # --- claim and end
+
+    def claim(self, worker: int, want: int) -> list[tuple[bytes, int]]:
+        self.promote()
+        ready = [row for row in self.rows.values() if row.state == READY]
+        ready.sort(key=lambda row: (row.rank, row.place))
+        for row in ready[:want]:
+            row.state, row.worker, row.alone = RUNNING, worker, False
+            row.claim_no += 1
+            if row.key is not None and row.key.mode == WAITING:
+                self.free(row)
+        return [(row.id, row.claim_no) for row in ready[:want]]
+
+    def promote(self) -> int:
+        due = [
+            row
+            for row in self.rows.values()
+            if row.state == SCHEDULED and (row.run_at or 0) <= self.now
+        ]
+        for row in due:
+            row.state = READY
+        return len(due)
+
+    def end(
+        self, worker: int, job_id: bytes, claim_no: int, kind: Kind, delay: float = 0.0
+    ) -> bool:
+        """Whether the word was taken."""
+        row = self.rows.get(job_id)
+        if row is None or (row.state, row.worker, row.claim_no) != (
+            RUNNING,
+            worker,
+            claim_no,
+        ):
+            return False
+        if kind is Kind.ALONE:
+            row.alone = True
+        else:
+            self.leave(row, kind, delay=delay)
+        return True
+
+    def leave(
+        self, row: Row, kind: Kind, *, delay: float = 0.0, guilty: bool = False
+    ) -> None:
+        way = way_out(
+            kind,
+            lost=row.lost,
+            delayed=delay > 0,
+            cancel_asked=row.cancel,
+            alone=row.alone,
+            guilty=guilty,
+        )
+        row.retried += way.retried
+        row.snoozed += way.snoozed
+        row.losses += way.losses
+        row.lost = way.lost
+        row.worker, row.alone, row.cancel = None, False, False
+        row.state = CODE_BY_STATE[way.state]
+        if row.state == SCHEDULED:
+            row.run_at = self.now + delay
+        if way.state.is_final:
+            self.settle(row)
+
+    def settle(self, row: Row) -> None:
+        """A final state: its key by its mode, and how long it stays."""
+        row.finished_at = self.now
+        row.gone_at = self.now + (DEAD_SECONDS if row.state == DEAD else DONE_SECONDS)
+        if row.key is not None and (row.key.mode != WINDOW or row.state == CANCELLED):
+            self.free(row)
+        elif row.key is not None and row.state == DONE and self.holds(row):
+            row.gone_at = max(row.gone_at, self.keys[row.key.key].until or 0.0)
+
+    def holds(self, row: Row) -> bool:
+        held = None if row.key is None else self.keys.get(row.key.key)
+        return held is not None and held.id == row.id
+
+    def free(self, row: Row) -> None:
+        if row.key is not None and self.holds(row):
+            del self.keys[row.key.key]
+
+    # --- upkeep and operators
+
+    def rescue(self, worker: int, guilty: set[bytes] | None) -> None:
+        for row in list(self.rows.values()):
+            if row.worker == worker:
+                innocent = guilty is not None and row.id not in guilty
+                kind = Kind.RELEASE if innocent else Kind.LOST
+                self.leave(row, kind, guilty=guilty is not None)
+
+    def cancel(self, job_id: bytes) -> None:
+        row = self.rows[job_id]
+        if row.state == RUNNING:
+            row.cancel = True
+        elif row.state < RUNNING:
+            row.state = CANCELLED
+            self.settle(row)
+
+    def retry(self, job_id: bytes) -> None:
+        row = self.rows[job_id]
+        if row.state in {DEAD, CANCELLED}:
+            row.state = READY
+            row.retried = row.losses = row.lost = row.snoozed = 0
+
+    def prune(self, dead_count: int) -> None:
+        dead = [row for row in self.rows.values() if row.state == DEAD]
+        dead.sort(key=lambda row: -row.finished_at)
+        spared = {row.id for row in dead[:dead_count]}
+        for row in list(self.rows.values()):
+            over = row.state >= DONE and row.gone_at <= self.now
+            if over and row.id not in spared:
+                del self.rows[row.id]

@@ -1,0 +1,191 @@
+"""Random operations on the real store and on the model, compared after every step."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.conformance.model_store import ModelStore
+
+from durio.model.job import NewJob
+from durio.model.keys import debounce, replace, while_active, while_waiting, window
+from durio.model.outcome import Kind, Outcome
+from durio.ports.enqueue import Enqueued
+from durio.ports.exchange import Lane
+from durio.stores.sqlite.store import SqliteStore
+from durio.testing.conformance import ManualClock
+from durio.testing.conformance.scene import LANE, TASK, info, key
+
+POLICIES = [
+    None,
+    while_waiting,
+    while_active,
+    window(3600.0),
+    replace,
+    debounce(5.0),
+    debounce(5.0, 8.0),
+]
+KINDS = [kind for kind in Kind if kind not in {Kind.LOST, Kind.PROGRESS}]
+LONG = 10.0**9
+
+any_one = st.integers(0, 10**6)
+
+
+def told(answer: Enqueued) -> tuple[bytes, str, int]:
+    word = "new" if answer.created else "existing"
+    word = "rewrite" if answer.replaced else "conflict" if answer.conflict else word
+    return answer.id, word, answer.state
+
+
+class Twins(RuleBasedStateMachine):
+    """A store and a model that live the same life."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock()
+        self.store = SqliteStore(None, self.clock)
+        self.model = ModelStore(self.clock.now())
+        self.ask(self.store.open())
+        self.sent: list[NewJob] = []
+        self.workers: list[int] = []  # few, so that one meets the same job again
+        self.claims: list[tuple[int, bytes, int]] = []
+        self.begin_work()
+
+    def ask(self, question: Any) -> Any:
+        """Ask the store; time goes on, and afterwards both must be the same."""
+        return self.loop.run_until_complete(question)
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.ask(self.store.close())
+            self.loop.close()
+
+    def agree(self) -> None:
+        records = self.ask(self.store.get([job.id for job in self.sent]))
+        found = {
+            r.id: (
+                *(r.state, r.claim_no, r.worker, r.payload),
+                r.run_at if r.state == 0 else None,
+                *(r.retried, r.losses, r.lost, r.snoozed),
+            )
+            for r in records
+        }
+        assert found == {row.id: row.shown() for row in self.model.rows.values()}
+        self.clock.advance(1.0)
+        self.model.now = self.clock.now()
+
+    # --- rules
+
+    @precondition(lambda self: len(self.workers) < 3)
+    @rule()
+    def begin_work(self) -> None:
+        self.workers.append(self.ask(self.store.register(info(), LONG)))
+
+    @rule(
+        policy=st.sampled_from(POLICIES),
+        text=st.sampled_from("ab"),
+        payload=st.sampled_from([b"1", b"2"]),
+        rank=st.integers(0, 9),
+        delay=st.sampled_from([0.0, 0.0, 3.0, 60.0]),
+    )
+    def enqueue(self, policy: Any, text: str, payload: bytes, **fields: Any) -> None:
+        claim = None if policy is None else key(policy, payload, text)
+        job = NewJob(
+            id=self.clock.new_id(),
+            lane=LANE,
+            rank=fields["rank"],
+            task=TASK,
+            payload=payload,
+            delay_seconds=fields["delay"],
+            key=claim,
+        )
+        self.send(job)
+
+    @precondition(lambda self: self.sent)
+    @rule(n=any_one)
+    def enqueue_again(self, n: int) -> None:
+        self.send(self.sent[n % len(self.sent)])
+
+    def send(self, job: NewJob) -> None:
+        self.sent.append(job)
+        (answer,) = self.ask(self.store.enqueue([job]))
+        assert told(answer) == self.model.enqueue(job)
+        self.agree()
+
+    @rule(n=any_one, want=st.integers(1, 4))
+    def claim(self, n: int, want: int) -> None:
+        worker = self.workers[n % len(self.workers)]
+        lanes = [Lane(LANE, want)]
+        claims = self.ask(self.store.exchange(worker, [], lanes, want)).claims
+        wanted = self.model.claim(worker, want)
+        assert [(claim.id, claim.claim_no) for claim in claims] == wanted
+        self.claims += [(worker, *claim) for claim in wanted]
+        self.agree()
+
+    @precondition(lambda self: self.claims)
+    @rule(
+        # The newest claims are likely to hold, older ones are likely to be stale.
+        back=st.one_of(st.integers(1, 4), st.integers(1, 20)),
+        kind=st.sampled_from(KINDS),
+        delay=st.sampled_from([0.0, 3.0]),
+    )
+    def end(self, back: int, kind: Kind, delay: float) -> None:
+        worker, job_id, claim_no = self.claims[-back % len(self.claims)]
+        word = Outcome(job_id, claim_no, kind, delay_seconds=delay, reason="x")
+        refused = self.ask(self.store.finish(worker, [word]))
+        taken = self.model.end(worker, job_id, claim_no, kind, delay)
+        assert [r.id for r in refused] == ([] if taken else [job_id])
+        self.agree()
+
+    @precondition(lambda self: len(self.workers) > 1)
+    @rule(n=any_one, guilty=st.sampled_from([None, 1, 2]))
+    def rescue(self, n: int, guilty: int | None) -> None:
+        worker = self.workers.pop(n % len(self.workers))
+        named = None
+        if guilty is not None:
+            held = [job_id for owner, job_id, _ in self.claims if owner == worker]
+            named = set(held[-guilty:])
+        ids = None if named is None else sorted(named)
+        self.ask(self.store.rescue(1000, worker=worker, guilty=ids))
+        self.model.rescue(worker, named)
+        self.agree()
+
+    @precondition(lambda self: self.model.rows)
+    @rule(n=any_one, verb=st.sampled_from(["cancel", "retry"]))
+    def act(self, n: int, verb: Any) -> None:
+        ids = list(self.model.rows)
+        job_id = ids[n % len(ids)]
+        self.ask(self.store.act([job_id], verb))
+        getattr(self.model, verb)(job_id)
+        self.agree()
+
+    @rule()
+    def promote(self) -> None:
+        assert self.ask(self.store.promote(1000)).count == self.model.promote()
+        self.agree()
+
+    @rule(dead_count=st.integers(0, 2))
+    def prune(self, dead_count: int) -> None:
+        self.ask(self.store.prune(1000, dead_count=dead_count))
+        self.model.prune(dead_count)
+        self.agree()
+
+    @rule(seconds=st.sampled_from([2.0, 60.0, 3600.0, 8 * 86400.0, 31 * 86400.0]))
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.model.now = self.clock.now()
+        self.agree()
+
+
+TestTwins = pytest.mark.proves("M33", "M53", "M110", "M112")(Twins.TestCase)
+TestTwins.settings = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)

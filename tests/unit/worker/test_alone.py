@@ -1,0 +1,155 @@
+"""The last chance runs alone; unknown tasks are parked; a stop gives everything back."""
+
+import pytest
+from tests.unit.app.lab import drained, finished, in_state, virtual, working
+
+from durio import App, State
+from durio.model.ids import id_bytes
+from durio.model.names import lane
+from durio.ports.exchange import Lane
+from durio.ports.lease import WorkerInfo
+
+
+async def lose(app: App, job_id: str, times: int, queue: str = "default") -> None:
+    """Workers claim the job and die with it, so many times."""
+    store = await app.store()
+    for _ in range(times):
+        info = WorkerInfo(app.name, "x/1", "x", 1, (), 1, "0", {})
+        worker = await store.register(info, 30)
+        answer = await store.exchange(worker, [], [Lane(lane(app.name, queue), 1)], 1)
+        assert [claim.id for claim in answer.claims] == [id_bytes(job_id)]
+        await store.rescue(10, worker=worker)
+
+
+@virtual
+async def test_a_job_that_lost_two_workers_runs_alone(app: App) -> None:
+    at_once: set[str] = set()
+    seen: dict[str, set[str]] = {}
+
+    @app.task(name="work")
+    async def work(name: str) -> None:
+        at_once.add(name)
+        for other in at_once:
+            seen.setdefault(other, set()).update(at_once)
+        await app.clock.sleep(1)
+        at_once.discard(name)
+
+    suspect = await work.enqueue("suspect")
+    await lose(app, suspect.id, times=2)
+    others = await work.enqueue_many([(f"n{n}",) for n in range(12)])
+    async with working(app):
+        for job in (suspect, *others):
+            assert (await finished(job)).state is State.DONE
+    assert seen["suspect"] == {"suspect"}
+    assert any(len(together) > 1 for together in seen.values()), (
+        "others share the slots"
+    )
+    assert (await suspect.status()).attempt == 3
+
+
+@virtual
+async def test_it_waits_until_what_runs_has_ended(app: App) -> None:
+    order: list[str] = []
+
+    @app.task(name="work")
+    async def work(name: str, seconds: float) -> None:
+        order.append(f"{name} starts")
+        await app.clock.sleep(seconds)
+        order.append(f"{name} ends")
+
+    suspect = await work.options(queue="aside").enqueue("suspect", 1)
+    await lose(app, suspect.id, times=2, queue="aside")
+    store = await app.store()
+    await store.pause(lane(app.name, "aside"), paused=True)
+    async with working(app):
+        slow = await work.enqueue("slow", 10)
+        await in_state(slow, State.RUNNING)
+        await store.pause(lane(app.name, "aside"), paused=False)
+        await in_state(suspect, State.RUNNING)
+        late = await work.enqueue("late", 1)
+        await finished(late)
+    assert order == [
+        *("slow starts", "slow ends", "suspect starts", "suspect ends"),
+        *("late starts", "late ends"),
+    ]
+
+
+@virtual
+async def test_a_third_loss_alone_is_the_end(app: App) -> None:
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    job = await work.enqueue()
+    await lose(app, job.id, times=2)
+    store = await app.store()
+    info = WorkerInfo(app.name, "x/1", "x", 1, (), 1, "0", {})
+    worker = await store.register(info, 30)
+    claims = (await store.exchange(worker, [], [Lane("app:default", 1)], 1)).claims
+    assert claims[0].lost == 2
+    # Claimed, but its mark was never written: it goes back, uncharged.
+    await store.rescue(10, worker=worker)
+    status = await job.status()
+    assert (status.state, status.attempt) == (State.READY, 3)
+
+
+@pytest.mark.proves("M110")
+@virtual
+async def test_an_unknown_task_is_parked_and_later_run(app: App) -> None:
+    @app.task(name="new")
+    async def new() -> str:
+        return "ran"
+
+    job = await new.enqueue()
+    handler = app.registry.handlers.pop("app.new")
+    async with working(app):
+        parked = await in_state(job, State.SCHEDULED)
+        await app.clock.sleep(600)
+        assert not (await job.status()).state.is_final, "it waits for a newer worker"
+    assert parked.attempt == 1
+    app.registry.handlers["app.new"] = handler
+    async with working(app):
+        assert await job.result(600) == "ran"
+    assert (await job.status()).attempt == 1
+
+
+@virtual
+async def test_a_task_unknown_for_a_day_is_dead(app: App) -> None:
+    @app.task(name="gone")
+    async def gone() -> None: ...
+
+    job = await gone.enqueue()
+    later = await gone.options(delay="30h").enqueue()
+    app.registry.handlers.clear()
+    await app.clock.sleep(25 * 3600)
+    await drained(app)
+    status = await job.status()
+    assert (status.state, status.reason) == (State.DEAD, "unknown_task")
+    assert status.error is not None
+    assert "app.gone" in status.error.message
+    # Its day begins when it is due, not when it was asked for.
+    await app.clock.sleep(6 * 3600)
+    await drained(app)
+    assert (await later.status()).state is State.SCHEDULED
+
+
+@pytest.mark.proves("M118")
+@virtual(settings={"worker": {"grace_seconds": 5, "concurrency": 2}})
+async def test_a_stop_gives_back_what_does_not_end_in_time(app: App) -> None:
+    tidied: list[str] = []
+
+    @app.task(name="work")
+    async def work(seconds: float) -> float:
+        try:
+            await app.clock.sleep(seconds)
+        finally:
+            tidied.append(f"{seconds:g}")
+        return seconds
+
+    jobs = await work.enqueue_many([(3,), (60,), (1,), (1,)])
+    async with working(app) as worker:
+        await in_state(jobs[1], State.RUNNING)
+    assert worker.was_cut_short
+    states = [(await job.status()).state for job in jobs]
+    assert states == [State.DONE, State.READY, State.READY, State.READY]
+    assert {(await job.status()).attempt for job in jobs} == {1}, "nothing is charged"
+    assert tidied == ["3", "60"], "the cancelled one cleaned up"

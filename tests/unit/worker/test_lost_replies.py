@@ -1,0 +1,159 @@
+"""A store that fails, loses replies or goes away: nothing lost, nothing counted twice."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from tests.unit.app.lab import finished, in_state, virtual, working
+
+from durio import App, HookEvent, State
+from durio.testing.faulty import FaultyStore
+
+BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}
+
+
+async def faulty_store(app: App) -> FaultyStore:
+    """From now on the App speaks to its store through faults."""
+    faulty = FaultyStore(await app.store(), app.clock)
+    app._store = faulty
+    app._rooms.clear()
+    return faulty
+
+
+class Counted:
+    """A task that counts its runs, and a hook that counts accepted ends."""
+
+    def __init__(self, app: App) -> None:
+        self.runs: Counter[int] = Counter()
+        self.ends: Counter[str] = Counter()
+
+        @app.task(name="count")
+        async def count(n: int) -> int:
+            self.runs[n] += 1
+            await app.clock.sleep(0.1)
+            return n
+
+        @app.hooks.after
+        def after(event: HookEvent) -> None:
+            self.ends[event.job_id] += 1
+
+        self.task = count
+
+
+@pytest.mark.proves("M109")
+@virtual(settings=BRISK)
+async def test_an_exchange_that_failed_keeps_its_outcomes(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app):
+        job = await counted.task.enqueue(1)
+        await in_state(job, State.RUNNING)
+        faulty.fail("exchange", times=3)
+        assert await job.result(60) == 1
+    assert counted.runs == {1: 1}
+    assert counted.ends == {job.id: 1}
+    assert (await job.status()).attempt == 1
+
+
+@virtual(settings=BRISK)
+async def test_an_exchange_whose_reply_is_lost_counts_once(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app):
+        job = await counted.task.enqueue(1)
+        await in_state(job, State.RUNNING)
+        faulty.lose_reply("exchange")
+        assert await job.result(60) == 1
+    assert counted.runs == {1: 1}
+    assert counted.ends == {job.id: 1}, "the repeat landed: told once, not refused"
+
+
+@virtual(settings=BRISK)
+async def test_claims_hidden_by_a_lost_reply_are_found_again(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app):
+        # The reply that carries the claim is lost; the next exchange asks again.
+        faulty.lose_reply("exchange")
+        jobs = await counted.task.enqueue_many([(n,) for n in range(8)])
+        assert [await job.result(60) for job in jobs] == list(range(8))
+    assert set(counted.runs.values()) == {1}
+    assert set(counted.ends.values()) == {1}
+    assert {(await job.status()).attempt for job in jobs} == {1}
+
+
+@virtual(settings=BRISK)
+async def test_an_enqueue_whose_reply_is_lost_makes_one_job(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app):
+        faulty.lose_reply("enqueue", times=2)
+        job = await counted.task.enqueue(1)
+        assert job.created
+        assert await job.result(60) == 1
+    assert counted.runs == {1: 1}
+
+
+@virtual(settings=BRISK)
+async def test_the_repeat_of_an_enqueue_may_find_its_job_finished(app: App) -> None:
+    """The reply is so late that the job is done before it is asked for again."""
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app):
+        faulty.lose_reply("enqueue")
+        faulty.slow("enqueue", seconds=5, times=1)
+        job = await counted.task.enqueue(1)
+        assert await job.result(60) == 1
+        await app.clock.sleep(10)
+    assert counted.runs == {1: 1}
+    assert faulty.count("enqueue") == 2
+
+
+@virtual(settings=BRISK)
+async def test_an_enqueue_that_failed_says_so_and_stores_nothing(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    faulty.cut()
+    with pytest.raises(Exception, match="store"):
+        await counted.task.enqueue(1)
+    faulty.heal()
+    assert not await (await app.store()).counts(app.name)
+
+
+@pytest.mark.proves("M112")
+@virtual(settings=BRISK)
+async def test_a_worker_cut_off_for_longer_than_its_lease_starts_anew(app: App) -> None:
+    """Its running job is given up before the lease ends, and runs again after it."""
+    counted, faulty = Counted(app), await faulty_store(app)
+    started: list[int] = []
+
+    @app.task(name="long")
+    async def long() -> str:
+        started.append(1)
+        await app.clock.sleep(40 if len(started) == 1 else 1)
+        return "done"
+
+    async with working(app) as worker:
+        job = await long.enqueue()
+        await in_state(job, State.RUNNING)
+        first = worker.me.id
+        faulty.cut()
+        await app.clock.sleep(45)
+        faulty.heal()
+        assert await job.result(120) == "done"
+        assert worker.me.id not in (0, first)
+        assert await (await counted.task.enqueue(1)).result(60) == 1
+    assert len(started) == 2
+    status = await job.status()
+    assert status.attempt == 2, "one attempt was lost with its lease"
+    assert counted.ends[job.id] == 1
+
+
+@pytest.mark.proves("M98")
+@virtual(seed=7, settings=BRISK)
+async def test_many_jobs_under_constant_faults_all_end_once(app: App) -> None:
+    counted, faulty = Counted(app), await faulty_store(app)
+    faulty.sometimes("exchange", fail=0.15, lose_reply=0.15)
+    faulty.sometimes("enqueue", fail=0.0, lose_reply=0.2)
+    faulty.sometimes("renew", fail=0.2, lose_reply=0.1)
+    async with working(app), working(app):
+        jobs = await asyncio.gather(*(counted.task.enqueue(n) for n in range(300)))
+        for job in jobs:
+            assert (await finished(job)).state is State.DONE
+    assert len({job.id for job in jobs}) == 300
+    assert set(counted.runs.values()) == {1}, "no lease was lost, so nothing ran twice"
+    assert set(counted.ends.values()) == {1}
