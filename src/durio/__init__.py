@@ -21,3 +21,4 @@ from durio.model.settings import Settings as Settings
 from durio.model.version import __version__ as __version__
 from durio.ports.executor import SoftTimeLimit as SoftTimeLimit
 from durio.worker.context import Context as Context
+from durio.worker.middleware import HookEvent as HookEvent

@@ -8,10 +8,12 @@ a loop is made per loop, what belongs to a process is made per process.
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from durio.app.connect import DEFAULT_URL, connect, masked
+from durio.app.files import settings_file
 from durio.app.lifespan import Lifespan
 from durio.app.registry import Registry, TaskOptions
 from durio.app.tasks import (
@@ -45,11 +47,11 @@ from durio.model.settings import (
 from durio.model.timeout import Timeout
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
+from durio.ports.handler import DepsFactory
 from durio.ports.store import Store
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter
 from durio.worker.middleware import Hooks, Middleware
-from durio.worker.worker import DepsFactory
 
 T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
@@ -65,7 +67,7 @@ class App:
         url: str | None = None,
         *,
         name: str = "app",
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Settings | Mapping[str, Any] | str | Path | None = None,
         retry: Retry | int = UNSET,
         timeout: Timeout = UNSET,
         deps: DepsFactory | None = None,
@@ -260,8 +262,11 @@ class LoopRoom:
         self.waiters = Waiters(store, clock)
 
 
-def _settings(given: Settings | Mapping[str, Any] | None) -> Settings:
+def _settings(given: Settings | Mapping[str, Any] | str | Path | None) -> Settings:
+    """Code beats the environment, which beats a file; a Settings is taken as it is."""
     if isinstance(given, Settings):
         return given
     environment = settings_from_environment(os.environ)
+    if isinstance(given, str | Path):
+        return settings_from(merged(settings_file(Path(given)), environment))
     return settings_from(merged(environment, given or {}))

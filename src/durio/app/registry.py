@@ -70,6 +70,13 @@ class Registry:
             raise UsageError(
                 f"{function!r} is not a function", cure="Decorate a def or async def."
             )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
+            function
+        ):
+            raise UsageError(
+                f"{place_of(function)} is a generator: a job has one result",
+                cure="Return a list, or report on the way with ctx.progress.",
+            )
         task = self._name(function, options)
         self._refuse_duplicate(task, function)
         context = takes_context(function)

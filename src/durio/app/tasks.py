@@ -8,6 +8,7 @@ import inspect
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
+from functools import wraps
 from typing import (
     Any,
     Concatenate,
@@ -26,7 +27,13 @@ from durio.model.errors import InvalidArguments, UsageError
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
-from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.options import (
+    NO_OPTIONS,
+    UNSET,
+    CallOptions,
+    Retention,
+    check_option,
+)
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.model.timeout import Timeout
@@ -38,6 +45,8 @@ from durio.worker.context import Context, local_context
 P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D")
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 
 class Office(Desk, Protocol):
@@ -75,12 +84,12 @@ class Calls(Generic[P, R]):
         """The name that jobs carry: `<app>.<function>`."""
         return self._handler.task
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; returns after the write that survives a power cut."""
         job = self._new_job(args, kwargs)
         return self._handles([job], await self._office.send([job]))[0]
 
-    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for callers without an event loop."""
         return self._office.run_sync(self.enqueue(*args, **kwargs))
 
@@ -91,6 +100,11 @@ class Calls(Generic[P, R]):
         before the first is written.
         """
         refuse_key(self._options)
+        if not isinstance(rows, Iterable):
+            raise InvalidArguments(
+                f"enqueue_many takes rows, not a {type(rows).__name__}",
+                cure="Give an iterable of tuples: [(1,), (2, {'to': 'b'})].",
+            )
         jobs = [self._new_job(*split_row(row)) for row in rows]
         return self._handles(jobs, await self._office.send(jobs))
 
@@ -131,11 +145,24 @@ def handle_of(office: Office, answer: Enqueued) -> Job[Any]:
     )
 
 
+def refuses_unknown(method: Callable[Q, T]) -> Callable[Q, T]:
+    """A misspelt option gets our error with a suggestion, not Python's TypeError."""
+
+    @wraps(method)
+    def checked(*args: Q.args, **kwargs: Q.kwargs) -> T:
+        for name in kwargs:
+            check_option(name)
+        return method(*args, **kwargs)
+
+    return checked
+
+
 class Configured(Calls[P, R]):
     """A task whose calls may be given options."""
 
     __module__ = "durio"
 
+    @refuses_unknown
     def options(  # noqa: PLR0913 - the options of a call, all keywords
         self,
         *,
@@ -150,7 +177,6 @@ class Configured(Calls[P, R]):
         meta: Mapping[str, object] | None = UNSET,
         retention: Retention = UNSET,
         result_ttl: Duration = UNSET,
-        **unknown: Any,
     ) -> "Configured[P, R]":
         """The same task with these options for its calls; itself is not changed."""
         given = {
@@ -165,7 +191,6 @@ class Configured(Calls[P, R]):
             "meta": meta,
             "retention": retention,
             "result_ttl": result_ttl,
-            **unknown,
         }
         changes = {name: value for name, value in given.items() if value is not UNSET}
         changed = self._options.with_changes(changes)
@@ -178,12 +203,14 @@ class Task(Configured[P, R]):
     __module__ = "durio"
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+    def __call__(
+        self, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
     @overload
     def __call__(
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function here and now."""
         return plain_call(self._office, self._handler, args, kwargs)
 
@@ -194,12 +221,12 @@ class SyncTask(Configured[P, R]):
     __module__ = "durio"
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     def __call__(
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> R: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function here and now."""
         return plain_call(self._office, self._handler, args, kwargs)
 
@@ -248,7 +275,7 @@ def takes_context(function: Callable[..., Any]) -> bool:
     if isinstance(hint, str):
         try:
             hint = typing.get_type_hints(function).get(parameters[0].name)
-        except NameError:
+        except (NameError, AttributeError, SyntaxError, TypeError):
             # The codec says which annotation it is; here only the first one counts.
             return hint.split("[")[0].rpartition(".")[2] == "Context"
     return (typing.get_origin(hint) or hint) is Context

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from durio.client.wait import Waiters, not_found
 from durio.model.codec import decode
 from durio.model.duration import Duration, seconds
 from durio.model.errors import (
+    InvalidOption,
     JobCancelled,
     JobDead,
+    OperatingError,
     ResultExpired,
     WrongState,
 )
@@ -131,7 +136,14 @@ class Job(Generic[R_co]):
                 cure="Raise result_ttl on the task or retention.result_seconds.",
             )
         decoder = self._desk.decoder_of(record.task) or decode
-        return decoder(record.result)
+        try:
+            return decoder(record.result)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise OperatingError(
+                f"the result of job {self.id} ({record.task}) is not what its "
+                f"annotation says: {error}",
+                cure="Correct the task's return annotation, or what it returns.",
+            ) from None
 
     async def cancel(self) -> State:
         """Cancel it; the state after that: `running` means it was asked to stop."""
@@ -178,9 +190,10 @@ class Job(Generic[R_co]):
 
 def status_of(record: Record, retries: int) -> JobStatus:
     """A stored record as people see it."""
-    override = row_options(record.opts).retry
-    if override is not None:
-        retries = override["retries"]
+    # Damaged in the store: the rest is still worth a look.
+    with suppress(InvalidOption):
+        override = row_options(record.opts).retry
+        retries = retries if override is None else override["retries"]
     progress = None if record.progress is None else Progress(**decode(record.progress))
     created = moment(record.created_at)
     return JobStatus(

@@ -84,13 +84,17 @@ def _bound(
     ]
     if missing:
         raise _wrong(task, f"misses {', '.join(missing)}", parameters)
-    return args[len(positional) :], named
+    # As the function lists them: the same arguments are the same bytes to a key.
+    order = [p["name"] for p in parameters] + sorted(named.keys() - known)
+    return args[len(positional) :], {n: named[n] for n in order if n in named}
 
 
 def _check_type(task: str, name: str, value: Any, schema: Mapping[str, Any]) -> None:
     wanted = schema.get("type")
-    if not isinstance(wanted, str) or "format" in schema or wanted not in JSON_TYPES:
+    if not isinstance(wanted, str) or wanted not in JSON_TYPES:
         return
+    if "format" in schema or "contentEncoding" in schema:
+        return  # text in JSON, another type here: a moment, bytes
     wrong_bool = isinstance(value, bool) and wanted != "boolean"
     if wrong_bool or not isinstance(value, JSON_TYPES[wanted]):
         raise InvalidArguments(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
+from enum import Enum
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -32,6 +33,8 @@ def _encode_other(value: Any) -> Any:
 
 def decode_other(kind: type[Any], value: Any) -> Any:
     """Build the few types that msgspec does not know from their JSON value."""
+    if kind is object:
+        return value
     if issubclass(kind, PurePath):
         return kind(value)
     validate = getattr(kind, "model_validate", None)
@@ -57,8 +60,8 @@ def encode(value: Any, what: str) -> bytes:
     check_value(value, what)
     try:
         return encoder.encode(value)
-    except NotSerializable:
-        raise
+    except NotSerializable as error:
+        raise NotSerializable(f"{what}: {error.what}", cure=error.cure) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotSerializable(
             f"{what} cannot be stored as JSON: {error}", cure="Pass plain data."
@@ -93,7 +96,7 @@ def check_value(value: Any, what: str, depth: int = 0) -> None:
 def _check_nested(value: Any, what: str, depth: int) -> None:
     for name, part in _parts(value):
         check_value(part, f"{what}{name}", depth + 1)
-    if isinstance(value, datetime) and value.tzinfo is None:
+    if isinstance(value, datetime) and value.utcoffset() is None:
         raise _refused(
             what,
             f"is a naive datetime ({value!r})",
@@ -101,7 +104,7 @@ def _check_nested(value: Any, what: str, depth: int) -> None:
         )
     if isinstance(value, Decimal) and not value.is_finite():
         raise _refused(what, f"is {value!r}", "Use None.")
-    if is_orm_object(value):
+    if is_orm_object(value) or isinstance(value, msgspec.Raw):
         raise not_serializable(value, what)
 
 
@@ -113,12 +116,22 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"[{key!r:.40}]", item
     elif isinstance(value, list | tuple | set | frozenset):
         yield from (("", item) for item in cast("Iterable[Any]", value))
-    elif isinstance(value, msgspec.Struct):
+    else:
+        yield from _fields(value)
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object carries, with the name of each part."""
+    if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield f".{name}", getattr(value, name)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield f".{field.name}", getattr(value, field.name)
+    elif isinstance(value, Enum):
+        yield "", value.value
+    elif isinstance(value, PurePath):
+        yield "", str(value)
 
 
 def _check_text(value: str, what: str) -> None:

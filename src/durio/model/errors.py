@@ -11,7 +11,13 @@ from typing import Any, ClassVar
 class DurioError(Exception):
     """The root of every error of Durio, with a stable `code` and a `cure`."""
 
+    __module__ = "durio.errors"
     code: ClassVar[str] = "durio"
+
+    def __init_subclass__(cls) -> None:
+        """Show the public path of our own errors; users' subclasses keep theirs."""
+        if cls.__module__ == __name__:
+            cls.__module__ = "durio.errors"
 
     def __init__(self, what: str, *, cure: str = "", **values: Any) -> None:
         super().__init__(what)
@@ -222,6 +228,13 @@ class RemoteError(OperatingError):
 
 class Control(Exception):
     """A task's own word on how its attempt ends."""
+
+    __module__ = "durio.errors"
+
+    def __init_subclass__(cls) -> None:
+        """Show the public path."""
+        if cls.__module__.startswith("durio.model"):
+            cls.__module__ = "durio.errors"
 
 
 class RetryAfter(Control):

@@ -48,7 +48,7 @@ def failure_of(
     """Describe `error`; frames of files under `hidden` are ours and left out."""
     return Failure(
         type=storable(type(error).__qualname__, 200),
-        message=message_of(error),
+        message=spoken_error(error),
         traceback=_traceback_text(error, hidden),
         attempt=attempt,
         at=at,
@@ -59,7 +59,7 @@ def failure_of(
     )
 
 
-def message_of(error: BaseException) -> str:
+def spoken_error(error: BaseException) -> str:
     """str(error), whatever it takes."""
     try:
         return storable(str(error), MESSAGE_CHARS_MAX)

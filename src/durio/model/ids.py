@@ -1,10 +1,11 @@
 """Job ids: UUIDv7, shaped from a time and random bits that the clock provides."""
 
 import re
+import struct
 
 from durio.model.errors import JobNotFound
 
-ID_BYTES = 16
+packed = struct.Struct(">QQ").pack
 SHAPE = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII
 )
@@ -13,8 +14,7 @@ SHAPE = re.compile(
 def uuid7(milliseconds: int, counter: int, bits: int) -> bytes:
     """16 bytes that sort by time, then by counter (12 bits), then at random."""
     high = (milliseconds << 16) | 0x7000 | (counter & 0xFFF)
-    low = (2 << 62) | (bits & 0x3FFFFFFFFFFFFFFF)
-    return high.to_bytes(8, "big") + low.to_bytes(8, "big")
+    return packed(high, (2 << 62) | (bits & 0x3FFFFFFFFFFFFFFF))
 
 
 def id_text(raw: bytes) -> str:
@@ -25,10 +25,10 @@ def id_text(raw: bytes) -> str:
 
 def id_bytes(text: str) -> bytes:
     """The stored form of an id; text that is no id can name no job."""
-    if SHAPE.fullmatch(text.lower()) is None:
+    if not isinstance(text, str) or SHAPE.fullmatch(text.lower()) is None:
         raise JobNotFound(
-            f"{text[:60]!r} is not a job id",
+            f"{str(text)[:60]!r} is not a job id",
             cure="Ids look like 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55.",
-            id=text[:60],
+            id=str(text)[:60],
         )
     return bytes.fromhex(text.replace("-", ""))

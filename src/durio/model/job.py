@@ -12,6 +12,8 @@ PRIORITY_DEFAULT = 5
 class State(StrEnum):
     """Where a job is in its life; `done`, `dead` and `cancelled` are final."""
 
+    __module__ = "durio"
+
     SCHEDULED = "scheduled"
     BLOCKED = "blocked"
     READY = "ready"
@@ -36,6 +38,8 @@ SCHEDULED, BLOCKED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
 class Priority(IntEnum):
     """Named priorities; any number from 0 to 9 will do."""
+
+    __module__ = "durio"
 
     BULK = 0
     LOW = 2
@@ -83,12 +87,14 @@ class Claim(NamedTuple):
     lost: int  # ... and in a row
     snoozed: int
     opts: bytes | None
-    created_at: float
+    due_at: float  # since when it could run: from its due time, or its enqueue
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a running attempt says it is."""
+
+    __module__ = "durio"
 
     done: float
     total: float | None = None
@@ -99,6 +105,8 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class JobError:
     """One failed attempt, as data."""
+
+    __module__ = "durio"
 
     type: str
     message: str
@@ -112,6 +120,8 @@ class JobError:
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     """What one read of the store says about a job."""
+
+    __module__ = "durio"
 
     id: str
     task: str

@@ -21,6 +21,8 @@ WINDOW_DEFAULT_SECONDS = 86400.0
 class KeyPolicy:
     """How a key makes two submissions one; made by the functions below."""
 
+    __module__ = "durio.keys"
+
     name: str
     mode: int
     ttl_seconds: float = 0.0

@@ -26,6 +26,7 @@ class Unset:
 
 
 UNSET: Final[Any] = Unset()
+YEAR_MAX = 9000  # beyond it a stored time may no longer be a datetime
 Retention = int | str | timedelta
 
 
@@ -48,13 +49,7 @@ class CallOptions:
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
         """These options, changed; unknown names and bad values are refused here."""
         for name, value in changes.items():
-            check = CHECKS.get(name)
-            if check is None:
-                raise InvalidOption(
-                    f"there is no option {name!r}",
-                    cure=f"Options: {', '.join(CHECKS)}.{did_you_mean(name, CHECKS)}",
-                )
-            check(value)
+            check_option(name)(value)
         if self.meta is not UNSET and changes.get("meta"):
             changes = {**changes, "meta": {**(self.meta or {}), **changes["meta"]}}
         changed = replace(self, **changes)
@@ -83,6 +78,13 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     key: str | None = None  # as the caller wrote it, for people
     headers: dict[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        """A row may come from anywhere: refuse what no enqueue would have stored."""
+        if self.retry is not None:
+            Retry(**self.retry)
+        if isinstance(self.timeout, tuple):
+            time_limits(self.timeout)
+
     def limits(self, default: TimeLimits) -> TimeLimits:
         """The time limits of this job."""
         if self.timeout is msgspec.UNSET:
@@ -98,7 +100,15 @@ _decoder = msgspec.json.Decoder(RowOptions)
 
 def row_options(stored: bytes | None) -> RowOptions:
     """The stored options of a job; nothing stored is nothing overridden."""
-    return NO_ROW_OPTIONS if stored is None else _decoder.decode(stored)
+    if stored is None:
+        return NO_ROW_OPTIONS
+    try:
+        return _decoder.decode(stored)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidOption(
+            f"the stored options of the job are damaged: {error}",
+            cure="Cancel it, and enqueue it anew through Durio.",
+        ) from None
 
 
 def stored_options(
@@ -180,7 +190,7 @@ def check_priority(priority: Any) -> None:
 
 def check_moment(at: Any) -> None:
     """An aware datetime."""
-    if not isinstance(at, datetime) or at.tzinfo is None:
+    if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
         raise InvalidOption(
             f"at cannot be {at!r}",
             cure="Give an aware datetime such as datetime.now(UTC) + timedelta(hours=1).",
@@ -236,6 +246,17 @@ def _check_key(key: Any) -> None:
 
 def _check_retry(retry: Any) -> None:
     retry_fields(as_retry(retry))
+
+
+def check_option(name: str) -> Callable[[Any], object]:
+    """The check of the option of that name, if there is one."""
+    check = CHECKS.get(name)
+    if check is None:
+        raise InvalidOption(
+            f"there is no option {name!r}",
+            cure=f"Options: {', '.join(CHECKS)}.{did_you_mean(name, CHECKS)}",
+        )
+    return check
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {

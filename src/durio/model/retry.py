@@ -39,6 +39,8 @@ class Retry:
     together.
     """
 
+    __module__ = "durio"
+
     retries: int = 5
     _: KW_ONLY
     base: Duration = 60
@@ -60,6 +62,10 @@ class Retry:
         seconds(self.max_delay, "retry max_delay")
         if not isinstance(self.factor, int | float) or not 1 <= self.factor <= 100:  # noqa: PLR2004
             raise _refused("factor", self.factor, "a number from 1 to 100")
+        if not isinstance(self.jitter, bool):
+            raise _refused("jitter", self.jitter, "True or False")
+        if self.delays is not None and not isinstance(self.delays, tuple | list):
+            raise _refused("delays", self.delays, "a tuple of durations")
         for delay in self.delays or ():
             seconds(delay, "retry delays")
         for name, errors in (("on", self.on), ("never", self.never)):

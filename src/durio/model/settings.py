@@ -13,6 +13,7 @@ from durio.model.errors import InvalidOption
 from durio.model.names import did_you_mean
 
 DAY = 86400.0
+INFINITE = float("inf")
 JOBS_MAX = 10_000  # in a worker's hands
 # Variables with the same prefix that are not settings.
 NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
@@ -71,6 +72,8 @@ class LogSettings(
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of an App."""
 
+    __module__ = "durio"
+
     worker: WorkerSettings = WorkerSettings()
     payload: PayloadSettings = PayloadSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -87,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
         for group in (worker, self.payload, self.retention):
             for name in group.__struct_fields__:
-                _check(getattr(group, name) >= 0, name, "0 or more")
+                _check(0 <= getattr(group, name) < INFINITE, name, "0 or more")
 
 
 def _check(holds: bool, name: str, wanted: str) -> None:  # noqa: FBT001
@@ -99,7 +102,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
     """Settings from a value or a nested dict; unknown names are refused."""
     if isinstance(given, Settings):
         return given
-    tree = {} if given is None else dict(given)
+    tree = {} if given is None else merged(given)
     _refuse_unknown("", Settings, tree)
     for group, fields in tree.items():
         if isinstance(fields, Mapping):
@@ -109,8 +112,12 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
     try:
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
+        why, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        variable = f"DURIO_{name.replace('.', '__').upper()}"
         raise InvalidOption(
-            f"settings: {error}", cure="See the settings reference."
+            f"setting {name or '?'}: {why}",
+            cure=f"Correct it in settings=, or in the variable {variable}.",
         ) from None
 
 
@@ -123,13 +130,31 @@ def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str,
         group, double, name = variable[6:].lower().partition("__")
         if double:
             tree.setdefault(group, {})[name] = value
+        else:
+            _refuse_half_named(variable, group)
     return tree
+
+
+def _refuse_half_named(variable: str, name: str) -> None:
+    """A setting without its group would be ignored: say how it is spelt."""
+    for group in Settings.__struct_fields__:
+        for field in getattr(Settings(), group).__struct_fields__:
+            if name in (field, f"{group}_{field}"):
+                raise InvalidOption(
+                    f"there is no environment variable {variable}",
+                    cure=f"The setting is DURIO_{group.upper()}__{field.upper()}.",
+                )
 
 
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Nested dicts, the later ones winning field by field."""
     out: dict[str, Any] = {}
     for tree in trees:
+        if not isinstance(tree, Mapping):
+            raise InvalidOption(
+                f"settings cannot be a {type(tree).__name__}",
+                cure="Give a Settings, or a dict: {'worker': {'concurrency': 20}}.",
+            )
         for group, fields in tree.items():
             if isinstance(fields, Mapping):
                 out[group] = {**out.get(group, {}), **fields}

@@ -10,15 +10,17 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any
+from typing import Any, Never, NoReturn
 
 import msgspec
 
-from durio.model.codec import check_value, decode_other, decoder_of, encoder
+from durio.model.codec import check_value, decode_other, decoder_of, encode, encoder
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 from durio.model.names import did_you_mean
 
 Arguments = tuple[Sequence[Any], dict[str, Any]]
+# What msgspec raises for bytes that it cannot decode to a type.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NAMED = (
     Parameter.POSITIONAL_ONLY,
     Parameter.POSITIONAL_OR_KEYWORD,
@@ -52,7 +54,13 @@ class Signature:
         )
         self._struct = _struct(task, self._named, hints)
         rest = list[self._rest] if self._rest is not None else tuple[()]
+        for what, hint in (("*args", self._rest), ("**kwargs", self._extra)):
+            _check_hint(task, what, Any if hint is None else hint)
         self._result = hints.get("return", Any)
+        if self._result in (NoReturn, Never):
+            self._result = Any
+        _check_hint(task, "return", self._result)
+        self._has_moments = _has_moments(self._struct, rest, self._extra)
         try:
             self._decode = decoder_of(tuple[rest, self._struct])
             self._decode_result = decoder_of(self._result)
@@ -69,6 +77,8 @@ class Signature:
         rest, named = self._bind(args, kwargs)
         for name, value in named.items():
             check_value(value, f"{self.task}: argument {name}")
+        if self._extra is not None:
+            check_value(tuple(named), f"{self.task}: the name of an argument")
         for value in rest:
             check_value(value, f"{self.task}: argument")
         try:
@@ -105,7 +115,7 @@ class Signature:
                 extra = named.pop(name, {})
                 if twice := named.keys() & extra.keys():
                     raise self._wrong(f"{min(twice)!r} is given twice", kwargs)
-                named.update(extra)
+                named.update(sorted(extra.items()))
         return rest, named
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +131,7 @@ class Signature:
             return self._decode_open(payload)
         try:
             rest, struct = self._decode(payload)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return self._decode_positional(payload, error)
         named = msgspec.structs.asdict(struct)
         if self._has_defaults:
@@ -129,15 +139,19 @@ class Signature:
         return self._call(rest, named)
 
     def _call(self, rest: Sequence[Any], named: dict[str, Any]) -> Arguments:
+        if self._has_moments:
+            # A naive one may come as text, which no check of values has seen.
+            try:
+                check_value((rest, named), "arguments")
+            except NotSerializable as error:
+                raise self._wrong(error.what, {}) from None
         if self._is_simple:
             return rest, named
         first = self._only_positional if not rest else self._positional
         args = [named.pop(name) for name in first if name in named]
         return [*args, *rest], named
 
-    def _decode_positional(
-        self, payload: bytes, error: msgspec.DecodeError
-    ) -> Arguments:
+    def _decode_positional(self, payload: bytes, error: Exception) -> Arguments:
         """A producer without our signature sent positionals: bind them, then decode."""
         args, kwargs = self._raw(payload)
         if isinstance(error, msgspec.ValidationError) and self._is_foreign(
@@ -184,7 +198,7 @@ class Signature:
     def _raw(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         try:
             return msgspec.json.decode(payload, type=tuple[list[Any], dict[str, Any]])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise InvalidArguments(
                 f"{self.task}: the payload is not [args, kwargs] as JSON: {error}",
                 cure="Enqueue through Durio, or write this shape.",
@@ -196,14 +210,7 @@ class Signature:
         """The result as JSON bytes, by its own value."""
         if value is None:
             return b"null"
-        check_value(value, f"{self.task}: result")
-        try:
-            return encoder.encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise NotSerializable(
-                f"{self.task}: the result cannot be stored as JSON: {error}",
-                cure="Return plain data, or store it and return its id.",
-            ) from None
+        return encode(value, f"{self.task}: result")
 
     def decode_result(self, data: bytes) -> Any:
         """The result as the annotated type."""
@@ -242,7 +249,7 @@ class Signature:
 def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise UsageError(
             f"task {task}: an annotation cannot be resolved: {error}",
             cure="Import that name at run time, not under TYPE_CHECKING: arguments "
@@ -281,20 +288,26 @@ def _struct(
         ) from None
 
 
+def _has_moments(struct: type[msgspec.Struct], rest: Any, extra: Any) -> bool:
+    """Whether a datetime is among the arguments, however deep in their types."""
+    kinds = (struct, rest, Any if extra is None else extra)
+    return "DateTimeType" in repr(msgspec.inspect.multi_type_info(kinds))
+
+
 def _check_hint(task: str, name: str, hint: Any) -> None:
     """Refuse at declaration a type that no payload could ever be decoded to."""
     try:
         info = msgspec.inspect.type_info(hint)
     except TypeError as error:
         raise UsageError(
-            f"task {task}: parameter {name}: {error}",
+            f"task {task}: annotation of {name}: {error}",
             cure="Annotate it with a type that JSON can carry.",
         ) from None
     if isinstance(info, msgspec.inspect.CustomType):
-        fine = hasattr(info.cls, "model_validate") or hasattr(info.cls, "_flavour")
+        fine = info.cls is object or hasattr(info.cls, "model_validate")
         if not fine and not any(b.__name__ == "PurePath" for b in info.cls.__mro__):
             raise UsageError(
-                f"task {task}: parameter {name} is a {info.cls.__qualname__}, "
+                f"task {task}: annotation of {name} is {info.cls.__qualname__}, "
                 "which cannot be built from JSON",
                 cure="Pass its id, or a dataclass, Struct or pydantic model.",
             )

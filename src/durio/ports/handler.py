@@ -1,13 +1,22 @@
 """What a worker needs to run one kind of job: it does not know what a task is."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from durio.model.outcome import Keep
 from durio.model.retry import Retry
 from durio.model.signature import Signature
 from durio.model.timeout import TimeLimits
+
+
+class DepsFactory(Protocol):
+    """Makes the shared resources of a worker process: an async context manager."""
+
+    def __call__(self) -> AbstractAsyncContextManager[Any]:
+        """Enter it once per worker."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

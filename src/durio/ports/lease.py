@@ -37,10 +37,10 @@ class Lease(Protocol):
         ...
 
     async def is_contested(self, worker: int) -> bool:
-        """Whether anybody else may have written since our last renewal.
+        """Whether anybody else may have written since we last renewed, or asked this.
 
-        A worker that cannot renew because nobody can write (a full disk) need not
-        give up its jobs. A store that cannot tell answers True.
+        A worker that cannot renew because nobody can write (a full disk, a stopped
+        writer) need not give up its jobs. A store that cannot tell answers True.
         """
         ...
 

@@ -8,7 +8,8 @@ else's logging configuration each becomes an ordinary record.
 import logging
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
@@ -20,9 +21,13 @@ from durio.model.ids import id_text
 from durio.model.names import queue_of
 from durio.model.settings import LogSettings
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.names import MEANINGS, Meaning
+from durio.telemetry.names import JOB_DONE, MEANINGS, Meaning
 
 Logger = logging.Logger
+ON_ONE_LINE = {
+    code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)
+}
+LEVEL_NAMES = {10: "DEBUG  ", 20: "INFO   ", 30: "WARNING", 40: "ERROR  "}
 logger = logging.getLogger("durio")
 
 
@@ -69,10 +74,9 @@ def log_lines(records: deque[logging.LogRecord]) -> list[str]:
 
 
 def _line(record: logging.LogRecord) -> str:
-    try:
+    text = "<no message: its arguments cannot be formatted>"
+    with suppress(Exception):  # they are the user's, and may raise anything
         text = record.getMessage()
-    except (TypeError, ValueError):  # the user's arguments do not fit the format
-        text = str(record.msg)
     return storable(f"{record.levelname} {text}", LOG_LINE_CHARS_MAX)
 
 
@@ -95,6 +99,12 @@ def install_job_fields() -> None:
 
     make.knows_jobs = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(make)
+
+
+def structlog_binder() -> Callable[..., object] | None:
+    """Binds fields for structlog, in programs that have loaded it; None elsewhere."""
+    module = sys.modules.get("structlog.contextvars")
+    return None if module is None else module.bind_contextvars
 
 
 def task_logger(task: str) -> logging.Logger:
@@ -145,7 +155,11 @@ class LogWriter:
     def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
         """One record."""
         if logger.isEnabledFor(meaning.level):
-            told = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+            stack = fields.get("stack", "")
+            told = " ".join(
+                f"{k}={_short(v)}" for k, v in fields.items() if k != "stack"
+            )
+            told += f"\n{stack.rstrip()}" if stack else ""
             logger.log(
                 meaning.level,
                 "%s %s",
@@ -207,13 +221,13 @@ def _fields(event: JobEvent) -> dict[str, Any]:
 
 
 def _human_line(event: JobEvent, stamp: str) -> str:
-    level = logging.getLevelName(MEANINGS[event.name].level)
+    level = LEVEL_NAMES[MEANINGS[event.name].level]
     line = (
-        f"{stamp} {level:<7} {event.name:<13} {event.task} {id_text(event.id)} "
+        f"{stamp} {level} {event.name:<13} {event.task} {id_text(event.id)} "
         f"queue={queue_of(event.lane)} attempt={event.attempt} "
         f"duration_ms={event.duration_seconds * 1000:.1f}"
     )
-    if event.name == "job.done":
+    if event.name == JOB_DONE:
         return line
     for name in ("reason", "error_type", "error", "delay_seconds", "meta"):
         value = getattr(event, name)
@@ -228,6 +242,9 @@ def _json_line(event: JobEvent, stamp: str) -> str:
     return msgspec.json.encode(fields, enc_hook=repr).decode()
 
 
+JOB_FIELDS = " job_id={job_id} task={task} queue={queue} attempt={attempt}"
+
+
 class HumanLines(logging.Formatter):
     """Time, level, words; a task's own record ends with its job."""
 
@@ -236,7 +253,7 @@ class HumanLines(logging.Formatter):
         text = record.getMessage()
         told: dict[str, Any] = record.__dict__
         if "job_id" in told:
-            text += " job_id={job_id} task={task} attempt={attempt}".format_map(told)
+            text += JOB_FIELDS.format_map(told)
         line = f"{_stamp(_moment(record))} {record.levelname:<7} {text}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -278,7 +295,8 @@ def _stamp(moment: datetime) -> str:
 
 
 def _short(value: Any) -> str:
+    """Bounded, and on one line: a value must not be able to forge log lines."""
     text = value if isinstance(value, str) else str(value)
-    return (
-        text if len(text) <= LOG_LINE_CHARS_MAX else text[:LOG_LINE_CHARS_MAX] + "..."
-    )
+    if len(text) > LOG_LINE_CHARS_MAX:
+        text = text[:LOG_LINE_CHARS_MAX] + "..."
+    return text if text.isprintable() else text.translate(ON_ONE_LINE)

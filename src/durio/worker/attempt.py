@@ -14,19 +14,19 @@ from typing import Any, cast
 
 from durio.model.errors import (
     Control,
-    DurioError,
     HardTimeLimit,
     NotSerializable,
     PayloadTooLarge,
 )
 from durio.model.failure import encode_failure, failure_of
+from durio.model.ids import id_text
 from durio.model.outcome import Keep, Kind, Outcome, Reason
 from durio.model.retry import Decision, classify
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.executor import Executor, SoftTimeLimit
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.log import in_job
+from durio.telemetry.log import in_job, structlog_binder
 from durio.telemetry.names import (
     JOB_CANCELLED,
     JOB_DEAD,
@@ -72,18 +72,26 @@ class Bench:
         self.worker_name = worker_name
         self.report = report
         self.deps: Any = None
+        self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
 
     async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
         """Run the handler to its end; the outcome, and what to tell when accepted."""
         attempt.has_begun = True
         in_job.set(attempt)
+        if self._bind is not None:
+            self._bind(
+                job_id=id_text(attempt.job_id),
+                task=attempt.task,
+                queue=attempt.queue,
+                attempt=attempt.number,
+            )
         handler = attempt.handler
         if attempt.why is not None:  # interrupted before its first step
             return self._failed(attempt, asyncio.CancelledError())
         try:
             args, kwargs = handler.signature.decode(attempt.claim.payload)
-        except DurioError as error:
+        except BaseException as error:  # ours, or a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
             if handler.is_async and not self.middleware:
@@ -144,12 +152,8 @@ class Bench:
     ) -> tuple[Outcome, JobEvent | None]:
         """The retry policy's word, unless we stopped it ourselves."""
         claim = attempt.claim
-        cancelled = isinstance(error, asyncio.CancelledError)
-        if (
-            cancelled
-            and attempt.why is not None
-            and not isinstance(error, SoftTimeLimit)
-        ):
+        if attempt.why is not None and not isinstance(error, Control):
+            # We stopped it: whatever it raised on the way out, it is not charged.
             kind = Kind.CANCEL if attempt.why is Why.CANCEL else Kind.RELEASE
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
             return outcome, self._event(attempt, outcome)

@@ -70,6 +70,7 @@ class Claims:
         self._loop = asyncio.get_running_loop()
         self._go = asyncio.Event()
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._progress_timer: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._in_flight = False
         self._has_rung = True  # look once at the start
@@ -88,7 +89,7 @@ class Claims:
 
     def nudge(self) -> None:
         """Something ended: flush now, or soon."""
-        if self._in_flight:
+        if self._in_flight or self._go.is_set():
             return
         if self._is_due():
             self._go.set()
@@ -97,8 +98,8 @@ class Claims:
 
     def note_progress(self) -> None:
         """A note of progress waits."""
-        if self._flush_timer is None and not self._in_flight:
-            self._flush_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
+        if self._progress_timer is None and not self._in_flight:
+            self._progress_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
 
     def woken(self, wake: Wake) -> None:
         """A ring, or the safety poll."""
@@ -132,7 +133,7 @@ class Claims:
         while True:
             answer = await self._exchange()
             if answer is None:
-                if self._is_ending and self._failures > LAST_TRIES:
+                if self._is_ending and (not self._me.id or self._failures > LAST_TRIES):
                     return
                 continue
             if self._is_ending and not len(self._outbox):
@@ -142,7 +143,11 @@ class Claims:
             await self._rest(answer)
 
     async def _exchange(self) -> Exchanged | None:
-        outcomes, me = self._outbox.take(), self._me.id
+        me = self._me.id
+        if not me:  # fenced, and not registered anew yet
+            await self._clock.sleep(BACKOFF_FIRST)
+            return None
+        outcomes = self._outbox.take()
         want, began = self._slots.want, self._loop.time()
         self._has_rung = False
         self._stop_timers()
@@ -153,7 +158,7 @@ class Claims:
                 outcomes,
                 self._lanes_for(want),
                 want,
-                known=self._known if self._slots.has_met_unknown else None,
+                known=self._known if self._slots.skips_unknown else None,
                 resync=self._resync,
             )
         except StoreError as error:
@@ -175,7 +180,7 @@ class Claims:
         if self._resync:
             self._resync = False
             claims = [claim for claim in claims if not self._outbox.holds(claim.id)]
-        if self._slots.awaits_mark:
+        if self._outbox.has_sent_mark:
             self._slots.settle_alone({refused.id for refused in answer.rejected})
         self._outbox.settle(answer)
         if claims:
@@ -204,7 +209,7 @@ class Claims:
         if len(self._outbox):
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
         elif self._outbox.has_progress:
-            self._flush_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
+            self.note_progress()
         if answer.next_due_seconds is not None:
             self._due_timer = self._loop.call_later(
                 max(answer.next_due_seconds, 0.0), self._ring
@@ -222,10 +227,10 @@ class Claims:
         return slots.want >= max(1, slots.target // 2)
 
     def _stop_timers(self) -> None:
-        for timer in (self._flush_timer, self._due_timer):
+        for timer in (self._flush_timer, self._progress_timer, self._due_timer):
             if timer is not None:
                 timer.cancel()
-        self._flush_timer = self._due_timer = None
+        self._flush_timer = self._progress_timer = self._due_timer = None
 
     # --- lanes
 
@@ -255,7 +260,7 @@ class Claims:
         while True:
             await self._clock.sleep(every_seconds)
             await self._learn_lanes()
-            self._slots.check_lonely()
+            self._slots.check_waiting()
 
     # --- bursts
 

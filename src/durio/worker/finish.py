@@ -7,7 +7,7 @@ to logs and hooks is said after that: a transition the store refused never happe
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from durio.model.outcome import ENDS, Kind, Outcome
+from durio.model.outcome import Kind, Outcome
 from durio.ports.exchange import Exchanged
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FENCED
@@ -37,7 +37,7 @@ class Outbox:
         self._has_hooks = has_hooks
         self._tells_done = has_hooks or emit.wants(JOB_DONE)
         self._ended: list[Ended] = []
-        self._progress: dict[bytes, Outcome] = {}
+        self._notes: dict[bytes, Ended] = {}
         self.sent: list[Ended] = []
         self.fenced_total = 0
 
@@ -47,7 +47,12 @@ class Outbox:
     @property
     def has_progress(self) -> bool:
         """Whether a note about a running attempt waits."""
-        return bool(self._progress)
+        return bool(self._notes)
+
+    @property
+    def has_sent_mark(self) -> bool:
+        """Whether a job about to run alone was marked by the exchange in flight."""
+        return any(ended.outcome.kind == Kind.ALONE for ended in self.sent)
 
     def holds(self, job_id: bytes) -> bool:
         """Whether an outcome of this job waits to be sent."""
@@ -57,31 +62,34 @@ class Outbox:
         """An attempt ended, or a claim goes back."""
         self._ended.append(ended)
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: Outcome, attempt: Attempt) -> None:
         """Progress of a running attempt: only the newest counts."""
-        self._progress[outcome.id] = outcome
+        self._notes[outcome.id] = Ended(outcome, attempt, None)
 
     def take(self) -> list[Outcome]:
         """Everything there is, for one exchange; `settle` or `keep` must follow."""
         self.sent, self._ended = self._ended, []
-        ends = [ended.outcome for ended in self.sent]
-        if not self._progress:
-            return ends
-        # An attempt that has ended needs no note about its progress.
-        over = {outcome.id for outcome in ends}
-        notes = [note for note in self._progress.values() if note.id not in over]
-        self._progress = {}
-        return notes + ends
+        if self._notes:
+            # An attempt that has ended needs no note about its progress.
+            over = {ended.outcome.id for ended in self.sent}
+            notes = [n for n in self._notes.values() if n.outcome.id not in over]
+            self.sent = notes + self.sent
+            self._notes = {}
+        return [ended.outcome for ended in self.sent]
 
     def keep(self) -> None:
         """The exchange failed: its outcomes stay first in line."""
-        self._ended = self.sent + self._ended
+        for ended in self.sent:
+            if ended.outcome.kind == Kind.PROGRESS:
+                self._notes.setdefault(ended.outcome.id, ended)
+        kept = [e for e in self.sent if e.outcome.kind != Kind.PROGRESS]
+        self._ended = kept + self._ended
         self.sent = []
 
     def drop(self) -> list[Ended]:
         """The lease is lost: nothing of this may be written any more."""
         dropped, self._ended, self.sent = self.sent + self._ended, [], []
-        self._progress = {}
+        self._notes = {}
         return dropped
 
     def settle(self, answer: Exchanged) -> None:
@@ -95,7 +103,7 @@ class Outbox:
             events = [
                 ended.event or done_event(ended.attempt)
                 for ended in sent
-                if ended.event is not None or ended.attempt is not None
+                if ended.event is not None or ended.outcome.kind == Kind.DONE
             ]
         if events:
             self._emit.jobs(events)
@@ -116,7 +124,7 @@ class Outbox:
                 )
             elif refusal.landed:
                 accepted.append(ended)  # the first try was accepted, its reply was lost
-            elif outcome.kind in ENDS and ended.attempt is not None:
+            elif ended.attempt is not None:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
         self.fenced_total += len(late)
         if late:

@@ -4,8 +4,10 @@ It runs beside the worker's loop (see ports/executor.Aside), so that a blocked e
 does not cost a worker its jobs. Its deadline counts from *before* the last good renewal:
 at lease minus a margin it fences the worker itself, before anybody else may take its jobs.
 
-When nobody can write (a full disk) nobody can take them either. A store that can tell
-says so, and the worker keeps its jobs and outcomes until it can.
+When nobody can write (a full disk, a stopped writer) nobody can take them either. A store
+that can tell says so, and the worker keeps its jobs and outcomes until it can. A renewal
+that waits is followed by the next one at once, so that it is the first thing to be written
+when writing is possible again.
 """
 
 import asyncio
@@ -63,21 +65,33 @@ class Heartbeat:
 
     async def run(self) -> None:
         """Renew until cancelled."""
+        took_seconds = 0.0
         while True:
-            await self._clock.sleep(self._interval_seconds)
+            await self._clock.sleep(max(0.0, self._interval_seconds - took_seconds))
+            began = self._clock.monotonic()
             await self.renew()
+            took_seconds = self._clock.monotonic() - began
 
     async def renew(self) -> None:
         """One renewal, and what follows from its answer."""
-        me, began = self._me.id, self._clock.monotonic()
+        me = self._me.id
+        if not me:  # fenced, and not registered anew yet
+            return
+        error = await self._try(me, self._interval_seconds)
+        if error is not None:
+            await self._unrenewed(me, error)
+
+    async def _try(self, me: int, timeout_seconds: float) -> Exception | None:
+        """Ask the store; what went wrong, if anything did."""
+        began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(self._interval_seconds):
+            async with asyncio.timeout(timeout_seconds):
                 renewed = await self._store.renew(me, self._lease_seconds)
         except (StoreError, TimeoutError) as error:
-            await self._unrenewed(me, error)
-            return
+            return error
         if me == self._me.id:
             self._answered(me, began, renewed)
+        return None
 
     def _answered(self, me: int, began: float, renewed: Renewed) -> None:
         if not renewed.alive:
@@ -94,12 +108,17 @@ class Heartbeat:
         stall = self._store.stall()
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
+        # Asked each time: what counts is whether others could write of late.
+        contested = await self._is_contested(me)
         if age < self._lease_seconds - self._margin_seconds or me != self._me.id:
             return
+        # Others write: so may we, perhaps since a moment ago.
+        if contested and await self._try(me, self._margin_seconds / 2) is not None:
+            self._on_lost(me)
+
+    async def _is_contested(self, me: int) -> bool:
         try:
             async with asyncio.timeout(self._interval_seconds):
-                contested = await self._store.is_contested(me)
+                return await self._store.is_contested(me)
         except (StoreError, TimeoutError):
-            contested = True
-        if contested:
-            self._on_lost(me)
+            return True

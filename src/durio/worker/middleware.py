@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from durio.model.failure import spoken_error
 from durio.model.ids import id_text
 from durio.model.names import queue_of
 from durio.telemetry.emit import Emit, JobEvent
@@ -48,6 +49,8 @@ def _layer(layer: Middleware, context: Context[Any], call: CallNext) -> CallNext
 @dataclass(frozen=True, slots=True)
 class HookEvent:
     """What a hook is told."""
+
+    __module__ = "durio"
 
     job_id: str
     task: str
@@ -140,13 +143,22 @@ class HookRunner:
                     answer = hook(event)
                     if inspect.isawaitable(answer):
                         await answer
-            except Exception as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                if _is_ours(error):
+                    raise
                 self._emit(
                     "hook.failed",
-                    hook=getattr(hook, "__qualname__", repr(hook)),
+                    hook=getattr(hook, "__qualname__", type(hook).__qualname__),
                     job_id=event.job_id,
-                    error=f"{type(error).__name__}: {error}",
+                    error=f"{type(error).__name__}: {spoken_error(error)}",
                 )
+
+
+def _is_ours(error: BaseException) -> bool:
+    """A cancel of the runner itself, not one that a hook raised."""
+    task = asyncio.current_task()
+    cancelled = isinstance(error, asyncio.CancelledError)
+    return cancelled and task is not None and task.cancelling() > 0
 
 
 def _hook_event(event: JobEvent) -> HookEvent:

@@ -12,14 +12,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from durio.model.errors import UnknownTask
+from durio.model.errors import DurioError, UnknownTask
 from durio.model.failure import encode_failure, failure_of
 from durio.model.job import Claim, attempt_number
 from durio.model.outcome import Kind, Outcome, Reason
 from durio.model.transitions import LOST_MAX
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit, JobEvent
-from durio.telemetry.names import JOB_DEAD, JOB_PARKED, JOB_STARTED
+from durio.telemetry.names import JOB_ABANDONED, JOB_DEAD, JOB_PARKED, JOB_STARTED
 from durio.worker.attempt import Bench
 from durio.worker.deadline import Deadlines
 from durio.worker.finish import Ended, Outbox
@@ -28,9 +28,12 @@ from durio.worker.inflight import Attempt, Why
 LONELY_WAIT_SECONDS = 30.0
 LONELY_PAUSE_SECONDS = 5.0
 PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
+SKIP_SECONDS = 60.0
+ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is told about
 RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
 # Below this ratio of round trip to job length, holding jobs ahead gains nothing.
 SLOW_JOB_RATIO = 0.01
+HOARD_SECONDS = 1.0  # nothing has ended for so long: hold nothing ahead
 
 
 class Slots:
@@ -65,19 +68,12 @@ class Slots:
         self._abandoned: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
-        self.has_met_unknown = False
+        self._ended_at = float("-inf")  # the last end of an attempt
+        self.target = 0  # how many to hold ahead, see `round_trip`
+        self._skips_until = 0.0
         self.deadlines = Deadlines(self.running, Attempt.warn, self._give_up)
 
     # --- how many more
-
-    @property
-    def target(self) -> int:
-        """How many to hold ahead: enough for two round trips, none for slow jobs."""
-        duration = max(self._duration_seconds, 1e-6)
-        if self._rtt_seconds < duration * SLOW_JOB_RATIO:
-            return 0
-        ahead = -(-2 * self._rtt_seconds * self.concurrency // duration)
-        return min(self._prefetch, int(ahead))
 
     @property
     def want(self) -> int:
@@ -95,14 +91,26 @@ class Slots:
         return not self.running and not self.buffer and not self._lonely
 
     def round_trip(self, seconds: float) -> None:
-        """How long the last exchange took."""
+        """How long the last exchange took; so much is held ahead from now on.
+
+        Enough for two round trips, and nothing for slow jobs, or while nobody knows
+        how slow they are: who hoards them takes them from others and blurs priorities.
+        """
         self._rtt_seconds += RTT_WEIGHT * (seconds - self._rtt_seconds)
+        duration = max(self._duration_seconds, 1e-6)
+        if self._rtt_seconds < duration * SLOW_JOB_RATIO or self._is_stuck():
+            self.target = 0
+        else:
+            ahead = -(-2 * self._rtt_seconds * self.concurrency // duration)
+            self.target = min(self._prefetch, int(ahead))
 
     # --- starting
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Claims from an exchange; those already in our hands are known (a resync)."""
         held = {claim.id for claim in self.buffer} | {c.id for _, c in self._lonely}
+        if self._alone is not None:
+            held.add(self._alone.id)
         for claim in claims:
             if claim.id in self.running or claim.id in held:
                 continue
@@ -129,7 +137,11 @@ class Slots:
         if handler is None:
             self._park(claim)
             return
-        attempt = Attempt(claim, handler, self._loop.time(), self._bench)
+        try:
+            attempt = Attempt(claim, handler, self._loop.time(), self._bench)
+        except DurioError as error:
+            self._bury(claim, error, Reason.BAD_PAYLOAD)
+            return
         self.running[claim.id] = attempt
         self.deadlines.watch(attempt)
         attempt.task_of_loop = asyncio.Task(self._run(attempt), loop=self._loop)
@@ -153,7 +165,7 @@ class Slots:
 
     def _over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
         attempt.is_over = True
-        attempt.ended = now = self._loop.time()
+        attempt.ended = self._ended_at = now = self._loop.time()
         self._duration_seconds += DURATION_WEIGHT * (
             now - attempt.started - self._duration_seconds
         )
@@ -170,44 +182,56 @@ class Slots:
 
     # --- jobs that this worker does not know
 
+    @property
+    def skips_unknown(self) -> bool:
+        """For a while after meeting one it claims known tasks only.
+
+        Then it looks at all of them again: somebody must find those that nobody knew
+        for too long.
+        """
+        return self._loop.time() < self._skips_until
+
     def _park(self, claim: Claim) -> None:
         """Put aside, uncharged, for a worker that knows it; dead after a day."""
-        self.has_met_unknown = True
-        age = self._bench.clock.now() - claim.created_at
-        event = JobEvent(
-            JOB_PARKED,
-            claim.id,
-            claim.task,
-            claim.lane,
-            attempt_number(claim.retried, claim.losses),
-        )
-        if age < self._bench.settings.worker.unknown_task_seconds:
-            delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
-            outcome = Outcome(
-                claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay
-            )
-            event = event._replace(delay_seconds=delay)
-        else:
+        self._skips_until = self._loop.time() + SKIP_SECONDS
+        age = self._bench.clock.now() - claim.due_at
+        if age >= self._bench.settings.worker.unknown_task_seconds:
             error = UnknownTask(
                 f"no worker knew a task {claim.task!r} for {age / 3600:.1f} h",
                 cure="Deploy the code that has it, then retry the job.",
             )
-            failure = failure_of(
-                error, attempt=event.attempt, at=self._bench.clock.now()
-            )
-            outcome = Outcome(
-                claim.id,
-                claim.claim_no,
-                Kind.DEAD,
-                error=encode_failure(failure),
-                reason=Reason.UNKNOWN_TASK,
-            )
-            event = event._replace(
-                name=JOB_DEAD,
-                reason=Reason.UNKNOWN_TASK,
-                error_type=failure.type,
-                error=failure.message,
-            )
+            self._bury(claim, error, Reason.UNKNOWN_TASK)
+            return
+        delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
+        outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay)
+        number = attempt_number(claim.retried, claim.losses)
+        event = JobEvent(
+            JOB_PARKED, claim.id, claim.task, claim.lane, number, delay_seconds=delay
+        )
+        self._outbox.add(Ended(outcome, None, event))
+        self._nudge()
+
+    def _bury(self, claim: Claim, error: DurioError, reason: str) -> None:
+        """Dead without an attempt: nobody could ever run it as it is stored."""
+        number = attempt_number(claim.retried, claim.losses)
+        failure = failure_of(error, attempt=number, at=self._bench.clock.now())
+        outcome = Outcome(
+            claim.id,
+            claim.claim_no,
+            Kind.DEAD,
+            error=encode_failure(failure),
+            reason=reason,
+        )
+        event = JobEvent(
+            JOB_DEAD,
+            claim.id,
+            claim.task,
+            claim.lane,
+            number,
+            reason=reason,
+            error_type=failure.type,
+            error=failure.message,
+        )
         self._outbox.add(Ended(outcome, None, event))
         self._nudge()
 
@@ -247,10 +271,17 @@ class Slots:
         """Whether an `alone` mark is on its way to the store."""
         return self._alone is not None and self._alone.id not in self.running
 
-    def check_lonely(self) -> None:
-        """Let go of a lonely job that has waited too long; called now and then."""
+    def check_waiting(self) -> None:
+        """Let go of what waits too long behind slow jobs; called now and then."""
         if self._lonely:
             self._isolate()
+        elif self.buffer and self._is_stuck():
+            self.target = 0
+            while self.buffer:
+                self.give_back(self.buffer.popleft())
+
+    def _is_stuck(self) -> bool:
+        return self._loop.time() - self._ended_at > HOARD_SECONDS
 
     # --- ending early
 
@@ -266,6 +297,17 @@ class Slots:
         self._over(attempt, outcome, event)
         if task is not None:
             task.cancel()
+            self._loop.call_later(ABANDON_SECONDS, self._tell_abandoned, task, attempt)
+
+    def _tell_abandoned(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
+        """Its code ignores the cancel and hangs on: nobody waits for it any more."""
+        if task.done() and (attempt.call is None or attempt.call.future.done()):
+            return
+        claim = attempt.claim
+        event = JobEvent(
+            JOB_ABANDONED, claim.id, claim.task, claim.lane, attempt.number
+        )
+        self._emit.jobs([event])
 
     def cancel(self, job_id: bytes, claim_no: int) -> None:
         """Somebody asked to cancel this running job."""

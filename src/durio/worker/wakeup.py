@@ -8,6 +8,7 @@ from durio.ports.clock import Clock
 from durio.ports.store import Store, Wake
 
 PAUSE_SECONDS = 1.0
+ANEW_SECONDS = 0.05
 
 
 class Registered(Protocol):
@@ -41,6 +42,9 @@ class Wakeup:
         while True:
             # Jitter keeps many idle workers from polling in step.
             seconds = self._poll_seconds * (0.75 + self._clock.random() / 2)
+            if not self._me.id:  # fenced, and not registered anew yet
+                await self._clock.sleep(ANEW_SECONDS)
+                continue
             try:
                 wake = await self._store.wait(self._me.id, seconds)
             except StoreError:

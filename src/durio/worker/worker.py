@@ -8,16 +8,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from durio.model.errors import StoreError
 from durio.model.outcome import Keep, Kind, Outcome
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.executor import Aside, Executor
-from durio.ports.handler import Handler
+from durio.ports.handler import DepsFactory, Handler
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit, JobEvent
@@ -38,17 +38,9 @@ DRAIN_LOOK_SECONDS = 0.02
 Loops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
 
 
-class DepsFactory(Protocol):
-    """Makes the shared resources of a worker process: an async context manager."""
-
-    def __call__(self) -> AbstractAsyncContextManager[Any]:
-        """Enter it once per worker."""
-        ...
-
-
 @dataclass(slots=True)
 class Me:
-    """The identity of a worker: a fenced one registers anew and gets another id."""
+    """The identity of a worker: a fenced one registers anew; id 0 is nobody yet."""
 
     id: int = 0
     renewed_at: float = 0.0
@@ -103,6 +95,7 @@ class Worker:
         self._stop_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._refreshing: asyncio.Task[None] | None = None
+        self._registering: asyncio.Task[None] | None = None
 
     # --- from outside
 
@@ -244,6 +237,8 @@ class Worker:
     async def _drain(self, claims: "asyncio.Task[None]") -> None:
         """Let running jobs end, then cancel, then give back: all within the grace."""
         grace = self.plan.settings.worker.grace_seconds
+        if self._registering is not None:
+            self._registering.cancel()
         self.emit(
             "worker.stopping", worker=self.me.id, running=len(self._slots.running)
         )
@@ -285,7 +280,7 @@ class Worker:
             return
         claim = attempt.claim
         self._outbox.note(
-            Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told)
+            Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told), attempt
         )
         self._claims.note_progress()
 
@@ -313,14 +308,13 @@ class Worker:
 
     def _lost(self, worker: int) -> None:
         """Fenced: nothing of ours may be written any more; start anew."""
-        if worker != self.me.id or self._refreshing is not None:
+        if worker != self.me.id or not worker:
             return
         self.emit("worker.fenced", worker=worker, running=len(self._slots.running))
         self._slots.lose_all()
         self._outbox.drop()
         self.me.id = 0
-        self._refreshing = self._loop.create_task(self._register_anew())
-        self._refreshing.add_done_callback(self._refreshed)
+        self._registering = self._loop.create_task(self._register_anew())
 
     async def _register_anew(self) -> None:
         pause = 0.1

@@ -1,0 +1,124 @@
+"""The App of the benchmarks, and what they share: folders, workers, states."""
+
+import asyncio
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from durio import App
+from durio.cli.ledger import Event, Ledger
+from durio.host.processes import Child, Children, this_program
+from durio.model.ids import id_text as id_text
+from durio.model.job import STATE_BY_CODE
+from durio.model.job import Record as Record
+from durio.ports.browse import Query
+
+TARGET = "jobs:app"
+LEDGER_VARIABLE = "BENCHMARK_LEDGER"
+PAGE = 200
+
+app = App(name="benchmarks")
+ledger = Ledger(Path(os.environ.get(LEDGER_VARIABLE, ".")))
+
+
+@app.task
+async def sleep(number: int, seconds: float) -> int:
+    """Sleep, and give back what came."""
+    ledger.note(Event.STARTED, job=str(number))
+    await asyncio.sleep(seconds)
+    return number
+
+
+@app.task
+async def note(number: int) -> int:
+    """Leave a line in the ledger."""
+    ledger.note(Event.EFFECT, job=str(number))
+    return number
+
+
+@app.task
+async def nothing(number: int) -> int:
+    """Give back what came."""
+    return number
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A temporary folder on the disk of the current directory, with a ledger in it."""
+    with tempfile.TemporaryDirectory(prefix="durio-bench-", dir=Path.cwd()) as name:
+        folder = Path(name)
+        (folder / "ledger").mkdir()
+        yield folder
+
+
+def url_in(folder: Path, options: str = "") -> str:
+    """The store of a benchmark."""
+    return f"sqlite:///{folder / 'jobs.db'}{options}"
+
+
+def start(children: Children, folder: Path, url: str, *command: str) -> Child:
+    """A program with this App at hand."""
+    environ = {
+        "DURIO_URL": url,
+        LEDGER_VARIABLE: str(folder / "ledger"),
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        ),
+    }
+    number = len(children.started)
+    return children.start(command, log=folder / f"{number}.log", environ=environ)
+
+
+def start_worker(children: Children, folder: Path, url: str, *flags: str) -> Child:
+    """A real worker process."""
+    command = (*this_program(), "worker", TARGET, *flags)
+    return start(children, folder, url, *command)
+
+
+def wait(child: Child, seconds: float) -> None:
+    """Until it has ended well."""
+    code = child.wait(seconds)
+    if code != 0:
+        raise SystemExit(f"process {child.pid} ended with {code}:\n{child.tail()}")
+
+
+async def drained(seconds: float) -> None:
+    """Until nothing waits or runs; for at most so long."""
+    store, clock = await app.store(), app.clock
+    deadline = clock.monotonic() + seconds
+    while any((await store.counts(app.name)).values()):
+        check(clock.monotonic() < deadline, f"all jobs are final after {seconds:g} s")
+        await clock.sleep(0.1)
+
+
+async def records() -> list[Record]:
+    """Every job of the store."""
+    store = await app.store()
+    found: list[Record] = []
+    cursor: str | None = None
+    while True:
+        page = await store.find(Query(), limit=PAGE, cursor=cursor)
+        found += page.records
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def states(found: list[Record]) -> dict[str, int]:
+    """How many jobs are where."""
+    return dict(Counter(STATE_BY_CODE[record.state].value for record in found))
+
+
+def span_seconds(found: list[Record]) -> float:
+    """From the first claim to the last finish, by the times that the store keeps."""
+    first = min(record.started_at or 0.0 for record in found)
+    return max(record.finished_at or 0.0 for record in found) - first
+
+
+def check(holds: object, claim: str) -> None:
+    """Stop with exit code 1 when it does not hold."""
+    if not holds:
+        raise SystemExit(f"BROKEN: {claim}")

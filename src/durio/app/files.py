@@ -1,0 +1,21 @@
+"""Settings from a TOML file: `durio.toml`, or `[tool.durio]` of a pyproject.toml."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from durio.model.errors import InvalidOption
+
+
+def settings_file(path: Path) -> dict[str, Any]:
+    """The settings in a file, as a tree; unknown names are refused with the rest."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption(
+            f"the settings file {str(path)!r} cannot be read: {error}",
+            cure="Give the path of a TOML file with tables such as [worker].",
+        ) from None
+    if path.name == "pyproject.toml":
+        return tree.get("tool", {}).get("durio", {})
+    return tree

@@ -1,0 +1,258 @@
+"""Which App and which store a command is about: from user code, or made on the fly."""
+
+import asyncio
+import functools
+import importlib
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import click
+
+from durio.app.app import App
+from durio.app.connect import connect, masked, survey_of
+from durio.cli.main import AppImportFailed
+from durio.model.errors import DurioError, StoreUnavailable, UsageError
+from durio.model.failure import spoken_error
+from durio.model.names import did_you_mean
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.names import WARNING, Meaning
+
+T = TypeVar("T")
+DEFAULT_ATTRIBUTE = "app"
+DEFAULT_NAME = "app"
+OURS = str(Path(__file__).parents[1]) + os.sep
+IMPORT_MACHINERY = ("<frozen importlib", importlib.__file__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a command line says about the App and the store."""
+
+    app_path: str | None
+    store: str | None
+    name: str | None
+    is_json: bool
+
+    def app(self) -> App:
+        """The App from user code, or one that knows only its name and store."""
+        if self.app_path is not None:
+            if self.name is not None:
+                raise UsageError(
+                    "--app and --name are both given",
+                    cure="An App has a name: give one.",
+                )
+            return load_app(self.app_path, self.store)
+        app = App(self.store, name=self.namespace() or DEFAULT_NAME)
+        app.emit.subscribers[:] = [Warnings()]
+        return app
+
+    def namespace(self) -> str | None:
+        """The namespace that was asked for; None: nobody named one."""
+        return self.name or os.environ.get("DURIO_NAME") or None
+
+    def ask(self, question: Callable[[App], Awaitable[T]]) -> T:
+        """Put a question to a store that is there already; none is made for it."""
+        app = self.app()
+        connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
+        if survey_of(app.url).is_missing(app.url):
+            raise StoreUnavailable(
+                f"there is no store at {masked(app.url)}",
+                cure="Name it with --store or DURIO_URL; a worker or an enqueue makes it.",
+            )
+        return run(app, question)
+
+
+def run(app: App, work: Callable[[App], Awaitable[T]]) -> T:
+    """Open the App, do the work, close it."""
+
+    async def opened() -> T:
+        async with app:
+            return await work(app)
+
+    return asyncio.run(opened())
+
+
+class Warnings:
+    """What a person at the terminal should know: warnings, in words."""
+
+    def wants(self, meaning: Meaning) -> bool:
+        """Only what is worth a line here."""
+        return meaning.level >= WARNING
+
+    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+        """One line on standard error."""
+        if self.wants(meaning):
+            told = " ".join(f"{field}={value}" for field, value in fields.items())
+            click.echo(f"warning: {meaning.text} ({told}) [{name}]", err=True)
+
+    def on_jobs(self, events: Sequence[JobEvent]) -> None:
+        """No jobs run here."""
+
+
+# --- options that commands share
+
+JSON_OPTION = click.option(
+    "--json", "is_json", is_flag=True, help="Answer with one JSON object."
+)
+STORE_OPTION = click.option(
+    "--store", metavar="URL", help="The store; beats the App's own URL and DURIO_URL."
+)
+PLACE_OPTIONS = (
+    click.option(
+        "--app",
+        "app_path",
+        metavar="MODULE:APP",
+        help="Take name and store from this App.",
+    ),
+    STORE_OPTION,
+    click.option(
+        "--name",
+        metavar="NAME",
+        help="The App's name, without its code; or DURIO_NAME.",
+    ),
+    JSON_OPTION,
+)
+
+
+def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--app, --store, --name and --json, handed over as one `place`."""
+
+    @functools.wraps(function)
+    def called(
+        *,
+        app_path: str | None,
+        store: str | None,
+        name: str | None,
+        is_json: bool,
+        **given: Any,
+    ) -> Any:
+        place = Place(app_path=app_path, store=store, name=name, is_json=is_json)
+        return function(place=place, **given)
+
+    for option in reversed(PLACE_OPTIONS):
+        called = option(called)
+    return called
+
+
+# --- loading
+
+
+def load_app(path: str, store: str | None = None) -> App:
+    """`module:object`, an App or a function that makes one; its imports too."""
+    module_name, _, attribute = path.partition(":")
+    check_path(path, module_name, attribute)
+    if sys.path[:1] != [str(Path.cwd())]:
+        sys.path.insert(0, str(Path.cwd()))
+    app = find_app(load_module(module_name), attribute or DEFAULT_ATTRIBUTE, path)
+    if store is not None:
+        app.url = store
+    for name in app.imports:
+        load_module(name)
+    return app
+
+
+def check_path(path: str, module: str, attribute: str) -> None:
+    """Refuse what can name no module, with the spelling that was probably meant."""
+    name = attribute or DEFAULT_ATTRIBUTE
+    if "/" in module or module.endswith(".py"):
+        meant = module.removesuffix(".py").strip("./").replace("/", ".")
+        cure = f"Give a module, not a file: {meant}:{name}"
+    elif all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+        return
+    else:
+        cure = "Write MODULE:APP, such as app:app or shop.jobs:app."
+    raise AppImportFailed(f"{path!r} names no App", cure=cure)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module of the user's; what it raises is shown with their lines only."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name != missing and not name.startswith(f"{missing}."):
+            raise import_failed(error, f"{name} cannot be imported") from error
+        known = [module.name for module in pkgutil.iter_modules([str(Path.cwd())])]
+        raise AppImportFailed(
+            f"there is no module {missing!r}",
+            cure=f"Looked in {Path.cwd()} and the installed packages."
+            f"{did_you_mean(name, known)}",
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise import_failed(error, f"{name} cannot be imported") from error
+
+
+def find_app(module: ModuleType, attribute: str, path: str) -> App:
+    """The App that an attribute is, or makes."""
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise AppImportFailed(
+                f"{module.__name__} has no {attribute!r}",
+                cure=apps_in(module, attribute),
+            )
+        found = getattr(found, part)
+    if isinstance(found, App):
+        return found
+    if not callable(found):
+        raise AppImportFailed(
+            f"{path} is a {type(found).__name__}, not an App",
+            cure=apps_in(module, attribute),
+        )
+    try:
+        made = found()
+    except (Exception, SystemExit) as error:
+        raise import_failed(error, f"{path} made no App") from error
+    if not isinstance(made, App):
+        raise AppImportFailed(
+            f"{path} gave a {type(made).__name__}, not an App",
+            cure="Name an App, or a function without arguments that returns one.",
+        )
+    return made
+
+
+def apps_in(module: ModuleType, attribute: str) -> str:
+    """The cure for a wrong attribute: the Apps that there are."""
+    names = [name for name, value in vars(module).items() if isinstance(value, App)]
+    if names:
+        return f"Its Apps: {', '.join(f'{module.__name__}:{name}' for name in names)}."
+    told = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
+    return f"There is no App in {module.__file__}.{told}"
+
+
+def import_failed(error: BaseException, what: str) -> AppImportFailed:
+    """The user's own error, with its traceback, without our frames."""
+    told, cure = (
+        f"{type(error).__name__}: {spoken_error(error)}",
+        "Correct it, and try again.",
+    )
+    if isinstance(error, DurioError):
+        told, cure = f"{error.what} [{error.code}]", error.cure or cure
+    elif isinstance(error, SystemExit):
+        cure = "Guard what runs as a program: if __name__ == '__main__': ..."
+    shown = user_traceback(error)
+    return AppImportFailed(f"{what}: {told}", cure=cure, traceback_text=shown)
+
+
+def user_traceback(error: BaseException) -> str:
+    """A traceback without the frames of this package and of the import machinery."""
+    told = traceback.TracebackException.from_exception(error, compact=True)
+    trim(told)
+    return "".join(told.format())
+
+
+def trim(told: traceback.TracebackException) -> None:
+    """Take those frames out, in every exception of the chain."""
+    hidden = (OURS, *IMPORT_MACHINERY)
+    kept = [frame for frame in told.stack if not frame.filename.startswith(hidden)]
+    told.stack[:] = kept
+    for other in (told.__cause__, told.__context__):
+        if other is not None:
+            trim(other)

@@ -1,0 +1,222 @@
+"""`durio demo`: a small shop at work, one of its workers killed, and a verdict.
+
+The verdict is computed from a ledger that shares nothing with the store (see ledger.py and
+verdict.py). The exit code is 1 when a promise was broken, and also when too little
+happened to prove anything.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+
+from durio.cli.apps import JSON_OPTION
+from durio.cli.output import is_terminal, show_json, show_table
+from durio.cli.stage import Stage
+from durio.cli.verdict import Row, Verdict, enough_happened, judge
+from durio.host.clock import HostClock
+from durio.host.signals import Signals
+from durio.model.errors import InvalidURL
+
+SECONDS_DEFAULT = 15.0
+SECONDS_MIN, SECONDS_MAX = 3.0, 600.0
+WORKERS_DEFAULT, WORKERS_MAX = 3, 32
+REFRESHES_PER_SECOND = 4
+BROKEN = 1
+EXIT_BY_SIGNAL = {"SIGINT": 130, "SIGTERM": 143}
+COLUMNS = (
+    "task",
+    "enqueued",
+    "done",
+    "dead",
+    "cancelled",
+    "retried",
+    "re-run after the kill",
+)
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(SECONDS_MIN, SECONDS_MAX),
+    default=SECONDS_DEFAULT,
+    show_default=True,
+    help="How long the shop is busy; then what is under way comes to its end.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(2, WORKERS_MAX),
+    default=WORKERS_DEFAULT,
+    show_default=True,
+    help="Worker processes; one of them is killed.",
+)
+@click.option(
+    "--store", "url", help="A store to use; default: a temporary SQLite file."
+)
+@click.option(
+    "--keep", is_flag=True, help="Keep the temporary folder: store, ledger, logs."
+)
+@click.option(
+    "--no-browser", is_flag=True, help="Open no browser; there is nothing to open yet."
+)
+@JSON_OPTION
+def command(
+    *,
+    seconds: float,
+    workers: int,
+    url: str | None,
+    keep: bool,
+    no_browser: bool,
+    is_json: bool,
+) -> int:
+    """Run a small shop and kill one of its workers in the middle of jobs.
+
+    Mails, a bank that is away now and then, images in threads, an order that nobody can
+    deliver, a customer who clicks twice, two cancels. Ends with a table and the line
+    "N jobs: D done, X dead, 0 lost, 0 doubled". The jobs that were cancelled on request
+    are counted apart. Exit code 1: it is not so, or too little happened.
+    """
+    del no_browser
+    if url is not None and ":memory:" in url:
+        raise InvalidURL(
+            f"{url} lives in one process; the demo starts several",
+            cure="Name a file: sqlite:///demo.db.",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="durio-demo-"))
+    narrator = Narrator(quiet=is_json)
+    stage = Stage(
+        folder=folder,
+        url=url or f"sqlite:///{folder / 'shop.db'}",
+        seconds=seconds,
+        workers=workers,
+        tell=narrator.tell,
+    )
+    try:
+        verdict = asyncio.run(watched(stage, narrator))
+    finally:
+        if keep:
+            narrator.tell(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    if isinstance(verdict, int):
+        return verdict
+    missing = enough_happened(verdict)
+    if is_json:
+        show_json(as_fields(verdict, missing))
+    else:
+        show(verdict, missing)
+    return BROKEN if verdict.problems or missing else 0
+
+
+async def watched(stage: Stage, narrator: "Narrator") -> Verdict | int:
+    """Play to the end, or until a signal; then the exit code that it asks for."""
+    playing = asyncio.current_task()
+    received: list[str] = []
+
+    def stop(name: str, _count: int) -> None:
+        received.append(name)
+        if playing is not None:
+            playing.cancel()
+
+    try:
+        async with Signals(stop):
+            with narrator.watching(stage):
+                return await stage.play()
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return EXIT_BY_SIGNAL[received[0]]
+
+
+class Narrator:
+    """Tells the story line by line, with a live table below it on a terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._clock = HostClock()
+        self._quiet = quiet
+        self._began = self._clock.monotonic()
+        self._console = Console()
+
+    def tell(self, line: str) -> None:
+        """One more line, with the seconds since the beginning."""
+        if not self._quiet:
+            passed = self._clock.monotonic() - self._began
+            self._console.print(
+                f"{passed:5.1f} s  {line}", highlight=False, soft_wrap=True
+            )
+
+    def watching(self, stage: Stage) -> Any:
+        """The live table while the block runs; on a terminal only."""
+        if self._quiet or not is_terminal():
+            return nullcontext()
+        return Live(
+            get_renderable=lambda: live_table(stage),
+            console=self._console,
+            refresh_per_second=REFRESHES_PER_SECOND,
+            transient=True,
+        )
+
+
+def live_table(stage: Stage) -> RenderableType:
+    """How it stands, by the ledger alone."""
+    if not stage.tasks:
+        return Spinner("dots", "the shop opens ...")
+    return table_of(judge(stage.entries(), {}).rows)
+
+
+def table_of(rows: dict[str, Row]) -> Table:
+    """The same as at the end, while it grows."""
+    table = Table(box=None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "task" else "right")
+    for line in lines_of(rows):
+        table.add_row(*line)
+    return table
+
+
+def lines_of(rows: dict[str, Row]) -> list[list[str]]:
+    """One line per task."""
+    return [
+        [task, *(str(count) if count else "-" for count in asdict(row).values())]
+        for task, row in sorted(rows.items())
+    ]
+
+
+def show(verdict: Verdict, missing: list[str]) -> None:
+    """The table, what is wrong, and the last line."""
+    show_table(COLUMNS, lines_of(verdict.rows), "no jobs")
+    again = f"{verdict.rerun} jobs ran again after the kill"
+    notes = [
+        "",
+        f"{verdict.cancelled} jobs were cancelled on request and are not counted below",
+        f"{verdict.repeated} customers clicked twice: one job each charged the card",
+        f"{verdict.kills} worker was killed: {again}",
+        *(f"BROKEN: {problem}" for problem in verdict.problems),
+        *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),
+    ]
+    for line in notes:
+        click.echo(line)
+    click.echo(verdict.line)
+
+
+def as_fields(verdict: Verdict, missing: list[str]) -> dict[str, Any]:
+    """The verdict as JSON."""
+    fields = asdict(verdict)
+    tasks = fields.pop("rows")
+    held = not verdict.problems and not missing
+    return {
+        "held": held,
+        **fields,
+        "missing": missing,
+        "tasks": tasks,
+        "line": verdict.line,
+    }

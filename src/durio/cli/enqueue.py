@@ -1,0 +1,241 @@
+"""`durio enqueue`: ask for a job by name, and wait for its result if you like."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, cast
+
+import click
+
+from durio.app.app import App
+from durio.cli.apps import Place, place_options, run
+from durio.cli.main import error_fields, exit_code_of, keep_lines
+from durio.cli.output import safe, show_json, show_text, to_json
+from durio.client.handle import Job
+from durio.model.codec import encode
+from durio.model.duration import seconds, spoken
+from durio.model.errors import (
+    InvalidArguments,
+    JobCancelled,
+    JobDead,
+    ResultExpired,
+    UsageError,
+)
+from durio.model.job import JobStatus
+from durio.model.options import NO_OPTIONS, CallOptions
+
+WAIT_SECONDS_MAX = 86400.0
+EXAMPLE = """durio enqueue resize '{"path": "cat.png"}'"""
+OPTIONS = ("queue", "priority", "delay", "at", "key", "meta")
+
+
+@click.command("enqueue", short_help="Ask for a job by name; wait for its result.")
+@click.argument("task", metavar="NAME")
+@click.argument("arguments", metavar="[JSON]", default="", required=False)
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@click.option(
+    "--timeout", metavar="DURATION", help="With --wait: how long, such as 30s (24h)."
+)
+@click.option(
+    "--delay", metavar="DURATION", help="Not before so long: 90s, 5m, 2h, 3d."
+)
+@click.option(
+    "--at", metavar="TIME", help="Not before: 2030-01-31T09:00:00Z, with zone."
+)
+@click.option(
+    "--key", metavar="KEY", help="Idempotency key: same key, same job, for 24h."
+)
+@click.option(
+    "--priority", type=int, metavar="N", help="0 to 9; 9 is most urgent, 5 the default."
+)
+@click.option("--queue", metavar="QUEUE", help="Another queue than the task's own.")
+@click.option("--meta", metavar="JSON", help="An object that travels with the job.")
+@place_options
+@keep_lines
+def command(
+    *,
+    place: Place,
+    task: str,
+    arguments: str,
+    wait: bool,
+    timeout: str | None,
+    **given: Any,
+) -> int:
+    r"""Ask for a job by name; this needs no task code.
+
+    A name without a dot belongs to the App at hand (--name, DURIO_NAME, default app).
+    JSON is an object of keywords or an array of positionals; `-` reads it from standard
+    input. Names and arguments are checked against what --app declares, or else against
+    what workers have published. The command returns after the write that survives a
+    power cut.
+
+    \b
+    Examples:
+      durio enqueue resize '{"path": "cat.png"}' --wait --timeout 30s
+      durio enqueue shop.send_receipt '[42]' --delay 5m --key r:42
+      durio enqueue resize --app app:app '{"path": "cat.png"}' --priority 9
+
+    With --json: {"id", "task", "queue", "created", "same_args", "replaced"}; with
+    --wait also {"state", "result", "attempts", "seconds", "reason", "error"}.
+
+    \b
+    Exit codes: 2 wrong name, arguments or options; 3 store; with --wait
+      6  the job is dead: its reason and last error are printed
+      7  the time is over; the job goes on
+      1  the job was cancelled
+    """
+    args, kwargs = parse_arguments(arguments)
+    options = parse_options(given)
+    limit = parse_timeout(timeout, wait=wait)
+    app = place.app()
+
+    async def ask(app: App) -> int:
+        job = await app.enqueue_named(task, args, kwargs, options)
+        if limit is None:
+            show_enqueued(place, job, await job.status())
+            return 0
+        return await show_end(place, job, limit)
+
+    return run(app, ask)
+
+
+# --- what was asked
+
+
+def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """An object is keywords, an array positionals, nothing no arguments."""
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    if not text.strip():
+        return [], {}
+    value = parse_json(text, "the arguments", f"Quote them for the shell: {EXAMPLE}")
+    kind = type(cast("object", value)).__name__
+    if kind == "dict":
+        return [], value
+    if kind == "list":
+        return value, {}
+    raise InvalidArguments(
+        f"the arguments are a JSON {kind}, not an object or an array",
+        cure=f"Give keywords or positionals: {EXAMPLE}",
+    )
+
+
+def parse_json(text: str, what: str, cure: str) -> Any:
+    """JSON from the command line, whose bytes may be no text at all."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{what} are not valid UTF-8", cure="Check the terminal's encoding."
+        ) from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{what} are not JSON: {error}", cure=cure) from None
+
+
+def parse_options(given: dict[str, Any]) -> CallOptions:
+    """The options of the call, checked as `.options()` checks them."""
+    parsers: dict[str, Callable[[str], Any]] = {"at": parse_moment, "meta": parse_meta}
+    changes = {
+        name: parsers[name](given[name]) if name in parsers else given[name]
+        for name in OPTIONS
+        if given[name] is not None
+    }
+    return NO_OPTIONS.with_changes(changes)
+
+
+def parse_moment(text: str) -> datetime:
+    """An ISO time; one without a zone is refused by the option's own check."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--at cannot be {text!r}", cure="Write 2030-01-31T09:00:00Z, with a zone."
+        ) from None
+
+
+def parse_meta(text: str) -> Any:
+    """A JSON object."""
+    return parse_json(text, "--meta: its contents", """Write '{"tenant": 7}'.""")
+
+
+def parse_timeout(text: str | None, *, wait: bool) -> float | None:
+    """How long to wait; None: not at all."""
+    if not wait:
+        if text is not None:
+            raise UsageError("--timeout needs --wait", cure="Add --wait.")
+        return None
+    return WAIT_SECONDS_MAX if text is None else seconds(text, "--timeout")
+
+
+# --- what came of it
+
+
+def show_enqueued(place: Place, job: Job[Any], status: JobStatus) -> None:
+    """Which job answers."""
+    if place.is_json:
+        show_json(job_fields(job, status))
+        return
+    word = "enqueued" if job.created else "replaced" if job.replaced else "exists"
+    other = "" if job.same_args else "  with other arguments"
+    show_text(f"{word}  {job.id}  {status.task}  queue {status.queue}{other}")
+
+
+async def show_end(place: Place, job: Job[Any], limit: float) -> int:
+    """Wait, then tell how it ended; the exit code."""
+    told: dict[str, Any] = {"result": None, "error": None}
+    failure: Exception | None = None
+    value = "(result not kept)"
+    try:
+        told["result"] = json.loads(encode(await job.result(limit), "the result"))
+        value = to_json(told["result"])
+    except ResultExpired:
+        pass
+    except (JobDead, JobCancelled, TimeoutError) as error:
+        failure = error
+        told["error"] = error_fields(error)
+    status = await job.status()
+    if place.is_json:
+        show_json({**job_fields(job, status), **end_fields(status), **told})
+        return 0 if failure is None else exit_code_of(failure)
+    if failure is not None:
+        raise failure
+    show_text(f"{status.state.value}  {safe(value)}   {effort(status)}")
+    return 0
+
+
+def job_fields(job: Job[Any], status: JobStatus) -> dict[str, Any]:
+    """Which job answers, as data."""
+    return {
+        "id": job.id,
+        "task": status.task,
+        "queue": status.queue,
+        "created": job.created,
+        "same_args": job.same_args,
+        "replaced": job.replaced,
+    }
+
+
+def end_fields(status: JobStatus) -> dict[str, Any]:
+    """How it stands after the wait, as data."""
+    return {
+        "state": status.state.value,
+        "attempts": status.attempt,
+        "seconds": elapsed(status),
+        "reason": status.reason,
+    }
+
+
+def elapsed(status: JobStatus) -> float | None:
+    """From the enqueue to the end; None before that."""
+    if status.finished_at is None:
+        return None
+    return round((status.finished_at - status.created_at).total_seconds(), 3)
+
+
+def effort(status: JobStatus) -> str:
+    """`1 attempt, 1.2 s`."""
+    plural = "" if status.attempt == 1 else "s"
+    return f"{status.attempt} attempt{plural}, {spoken(elapsed(status) or 0.0)}"

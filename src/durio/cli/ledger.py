@@ -1,0 +1,86 @@
+"""A ledger that shares nothing with the store: what each process saw, in its own file.
+
+One append-only file per process, one write per line, so a process that is killed loses no
+line that it wrote. Times are of the monotonic clock, which all processes of a machine
+share: lines of different files can be put in order.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+LINE_BYTES_MAX = 4096  # a short append is never torn
+
+
+class Event:
+    """What a line may say."""
+
+    ENQUEUED = "enq.ok"  # the store has answered for this job
+    REPEATED = "enq.same"  # the answer was an older job with the same key
+    CANCELLED = "cancel.ok"  # a cancel was accepted
+    STARTED = "start"
+    EFFECT = "effect"  # the task did what it is for: the last thing it does
+    FAILED = "fail"  # the task raised
+    RETRIED = "retry"  # the store took the failure: it will be tried again
+    FINISHED = "end.ok"  # the store took the end; `state` says which
+    KILLING = "nemesis.begin"  # written before it is done: the victim cannot
+    KILLED = "nemesis.end"
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line."""
+
+    n: int  # the number of the line in its file
+    pid: int
+    mono_ns: int
+    ev: str
+    job: str = ""
+    task: str = ""
+    state: str = ""
+    attempt: int = 0
+    victim: int = 0
+
+
+class Ledger:
+    """The file of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._pid = 0
+        self._lines = 0
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Write a line, whole, before anything else happens."""
+        pid = os.getpid()
+        if pid != self._pid:  # the first line, or the first in a forked child
+            self._pid, self._lines = pid, 0
+            flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+            path = self._folder / f"{pid}.jsonl"
+            self._descriptor = os.open(path, flags, 0o600)
+        self._lines += 1
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        entry = Entry(n=self._lines, pid=pid, mono_ns=now, ev=event, **fields)
+        os.write(self._descriptor, msgspec.json.encode(entry)[:LINE_BYTES_MAX] + b"\n")
+
+    def close(self) -> None:
+        """Close the file; another note opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._pid = -1, 0
+
+
+def read_ledger(folder: Path) -> list[Entry]:
+    """Every line of every process, in the order of time."""
+    entries = [entry for path in folder.glob("*.jsonl") for entry in read_file(path)]
+    return sorted(entries, key=lambda entry: entry.mono_ns)
+
+
+def read_file(path: Path) -> Iterable[Entry]:
+    """The whole lines of one process; the last may still be on its way."""
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [msgspec.json.decode(line, type=Entry) for line in lines]

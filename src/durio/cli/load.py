@@ -1,0 +1,73 @@
+"""The bench's App: jobs that do nothing, and a worker that says what it cost.
+
+Workers load it as `durio.cli.load:app`. With a file named by environment, a worker notes
+its CPU time from ready to drained, and its memory after that; the jobs themselves carry
+nothing that an ordinary job would not.
+"""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from durio import App
+from durio.host.clock import HostClock
+from durio.host.processes import own_cpu_seconds, own_rss_bytes
+
+REPORT_VARIABLE = "DURIO_BENCH_REPORT"
+TARGET = "durio.cli.load:app"
+NAMESPACE = "bench"
+
+clock = HostClock()
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a worker says about itself when it has drained."""
+
+    cpu_seconds: float  # user and system, all threads, from ready to drained
+    rss_bytes: int
+
+
+class Vitals(msgspec.Struct, frozen=True):
+    """A running worker at one moment."""
+
+    at: float  # monotonic, common to all processes
+    cpu_seconds: float
+
+
+@asynccontextmanager
+async def reporting() -> AsyncGenerator[None]:
+    """The worker's resources: none, but entered when ready and left when drained."""
+    before = own_cpu_seconds()
+    yield
+    path = os.environ.get(REPORT_VARIABLE)
+    if path is not None:
+        write_report(path, Report(own_cpu_seconds() - before, own_rss_bytes()))
+
+
+def write_report(path: str, report: Report) -> None:
+    """For whoever started this worker."""
+    Path(path).write_bytes(msgspec.json.encode(report))
+
+
+app = App(name=NAMESPACE, deps=reporting)
+
+
+@app.task
+async def nothing(number: int) -> int:
+    """Give back what came."""
+    return number
+
+
+@app.task
+async def now() -> float:
+    """When the task began, by the clock that all processes share."""
+    return clock.monotonic()
+
+
+@app.task
+async def vitals() -> Vitals:
+    """How this worker is."""
+    return Vitals(clock.monotonic(), own_cpu_seconds())

@@ -1,0 +1,266 @@
+"""The command line's front: a table of commands, and an exit code for every error.
+
+A command's module is imported by name when the command runs, so that `durio --help` loads
+none of them. Each module has one click command named `command`; what it returns is the
+exit code, nothing is 0. Whatever it raises is told here, in one place and one shape: what
+happened, the error's code, the cure; with `--json` as an object on standard output, where
+the answer would have been, so that a script reads one stream.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+import msgspec
+
+from durio.model.errors import (
+    DurioError,
+    JobDead,
+    SchemaMismatch,
+    StoreError,
+    UsageError,
+)
+from durio.model.names import did_you_mean
+from durio.model.version import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "worker": ("durio.cli.worker", "Run the jobs of an App until told to stop."),
+    "enqueue": ("durio.cli.enqueue", "Ask for a job by name; wait for its result."),
+    "jobs": ("durio.cli.jobs", "List, show, retry and cancel jobs."),
+    "workers": ("durio.cli.workers", "List the workers of a store."),
+    "migrate": ("durio.cli.schema", "Make or upgrade a store's schema, or look at it."),
+    "bench": ("durio.cli.bench", "Measure this machine against the bare driver."),
+    "demo": ("durio.cli.demo", "Run a small shop and kill one of its workers."),
+}
+
+EXIT_CODES = """\b
+Exit codes:
+  0  ok, also a worker that drained     6    the awaited job is dead
+  1  the command failed                 7    the time to wait is over
+  2  usage                              130  interrupted
+  3  the store is out of reach          143  terminated before the drain ended
+  4  the App cannot be imported
+  5  the schema is missing, older or newer
+"""
+INTERRUPTED = 130
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class AppImportFailed(DurioError):
+    """The user's module, or the App in it, cannot be loaded."""
+
+    code = "app_import_failed"
+
+    def __init__(self, what: str, *, cure: str = "", traceback_text: str = "") -> None:
+        super().__init__(what, cure=cure)
+        self.traceback_text = traceback_text
+
+
+# The first that fits.
+EXITS: tuple[tuple[type[BaseException], int], ...] = (
+    (AppImportFailed, 4),
+    (SchemaMismatch, 5),
+    (StoreError, 3),
+    (JobDead, 6),
+    (UsageError, 2),
+    (click.UsageError, 2),
+    (TimeoutError, 7),
+    (click.Abort, INTERRUPTED),
+    (KeyboardInterrupt, INTERRUPTED),
+)
+
+
+class Commands(click.Group):
+    """The group whose commands are loaded when they are run."""
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run a command; always ends in SystemExit, with the code of what happened."""
+        given = list(sys.argv[1:] if args is None else args)
+        extra = {**extra, "prog_name": "durio", "standalone_mode": False}
+        try:
+            code = super().main(args=given, **extra)
+        except (Exception, KeyboardInterrupt) as error:
+            code = tell(leaf(error), as_json=wants_json(given))
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table, which is the order in which people need them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the module of one command."""
+        if cmd_name.startswith("-"):
+            return None
+        if cmd_name not in COMMANDS:
+            ctx.fail(
+                f"there is no command {cmd_name!r}.{did_you_mean(cmd_name, COMMANDS)}"
+            )
+        return importlib.import_module(COMMANDS[cmd_name][0]).command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """The table, without loading what it names."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told) for name, (_, told) in COMMANDS.items()])
+
+
+def keep_lines(function: Function) -> Function:
+    r"""Help is its docstring; a paragraph that begins with \b keeps its lines."""
+    function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
+    return function
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+)
+@click.version_option(__version__, prog_name="durio", message="%(prog)s %(version)s")
+@keep_lines
+def commands() -> None:
+    r"""Durable jobs: typed tasks, one store, nothing lost.
+
+    One URL says which store: --store, else the App's own, else DURIO_URL, else
+    sqlite:///durio.db. A file named .env in the current directory may hold such
+    variables as KEY=VALUE lines; variables that are already set win.
+
+    \b
+    Start here:
+      durio worker app:app
+      durio enqueue resize '{"path": "cat.png"}' --wait
+      durio jobs ls --state dead
+
+    Every command takes --json. Then the answer is one JSON object on standard output,
+    also when it is an error: {"error": {"code", "what", "cure"}}.
+    """
+    read_env_file(Path(".env"), os.environ)
+
+
+def main() -> None:
+    """What `durio` and `python -m durio` run."""
+    commands.main()
+
+
+# --- .env
+
+
+def read_env_file(path: Path, environ: MutableMapping[str, str]) -> None:
+    """Take KEY=VALUE lines into the environment; what is set already stays."""
+    if not path.is_file():
+        return
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            cure="Make it readable, or move it.",
+        ) from None
+    for name, value in env_lines(text):
+        environ.setdefault(name, value)
+
+
+def env_lines(text: str) -> list[tuple[str, str]]:
+    """The variables of a .env file; lines that are none are passed over."""
+    found: list[tuple[str, str]] = []
+    for line in text.removeprefix("\ufeff").splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name.isidentifier() or "\0" in value:
+            continue
+        if value[:1] in {"'", '"'}:
+            value = value[1:].partition(value[0])[0]
+        else:
+            value = value.partition(" #")[0].rstrip()
+        found.append((name, value))
+    return found
+
+
+# --- errors
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether --json was given, also on a line that cannot be parsed."""
+    before = args[: args.index("--")] if "--" in args else args
+    return "--json" in before
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first real error in a group of them."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    return leaf(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of an error; 1 for those without one of their own."""
+    return next((code for kind, code in EXITS if isinstance(error, kind)), 1)
+
+
+def tell(error: BaseException, *, as_json: bool) -> int:
+    """Print an error, to whoever reads it, and give its exit code."""
+    if isinstance(error, BrokenPipeError):
+        # The reader has gone, as `head` does; Python must not flush to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    fields = error_fields(error)
+    if as_json:
+        click.echo(msgspec.json.encode({"error": fields}))
+    elif isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        click.echo(error_text(fields), err=True)
+    return exit_code_of(error)
+
+
+def error_fields(error: BaseException) -> dict[str, str]:
+    """An error as data: what, code, cure, and the traceback where it is the user's."""
+    if isinstance(error, DurioError):
+        told = {"code": error.code, "what": error.what, "cure": error.cure}
+    elif isinstance(error, click.Abort | KeyboardInterrupt):
+        told = {"code": "interrupted", "what": "interrupted", "cure": ""}
+    elif isinstance(error, TimeoutError):
+        told = {
+            "code": "timeout",
+            "what": str(error) or "the time is over",
+            "cure": "Give a longer --timeout, or look later: durio jobs show.",
+        }
+    elif isinstance(error, click.ClickException):
+        told = {"code": "usage", "what": error.format_message(), "cure": cure_of(error)}
+    else:
+        told = {
+            "code": "unexpected",
+            "what": f"{type(error).__name__}: {error}",
+            "cure": "This was not foreseen: please report it with the lines above.",
+            "traceback": "".join(traceback.format_exception(error)),
+        }
+    if isinstance(error, AppImportFailed) and error.traceback_text:
+        told["traceback"] = error.traceback_text
+    return {name: storable_text(text) for name, text in told.items()}
+
+
+def cure_of(error: click.ClickException) -> str:
+    """Where a usage error is explained."""
+    ctx = getattr(error, "ctx", None)
+    return f"See: {ctx.command_path} --help" if ctx is not None else "See: durio --help"
+
+
+def error_text(fields: dict[str, str]) -> str:
+    """An error for people: one block, the cure last."""
+    lines = [fields["traceback"].rstrip()] if "traceback" in fields else []
+    head = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red")
+    lines.append(f"{head} {fields['what']} [{fields['code']}]")
+    lines += [f"  {line}" for line in fields["cure"].splitlines()]
+    return "\n".join(lines)
+
+
+def storable_text(text: str) -> str:
+    """Text that any stream can take: an argument may hold bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode()

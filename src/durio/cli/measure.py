@@ -1,0 +1,278 @@
+"""The bench's measurements: real worker processes, every default on, best of three.
+
+The worker is what anybody starts: `python -m durio worker`, ten slots, results stored,
+its log at INFO written to a file. Rates of a drain come from the times that the store
+keeps, first claim to last finish, so that the start of an interpreter is not in them.
+"""
+
+import asyncio
+import os
+import platform
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from durio.cli import load
+from durio.cli.bare import Bare, measure_bare
+from durio.cli.worker import loop_factory
+from durio.client.handle import Job
+from durio.host.clock import HostClock
+from durio.host.processes import Child, Children, this_program
+from durio.model.errors import OperatingError
+from durio.model.job import DONE, FINAL, STATE_BY_CODE, Record
+from durio.ports.browse import Query
+
+PASSES = 3
+SINGLE_MAX, TOGETHER_MAX = 2_000, 10_000  # jobs, of the slower ways to enqueue
+CALLERS = 100
+WAKEUPS = 300
+PAUSE_SECONDS = 0.02  # between two wake-ups: long enough to be idle again
+IDLE_SECONDS = 5.0
+READY_SECONDS_MAX = 30.0
+DRAIN_SECONDS_MAX = 600.0
+LOOK_SECONDS = 0.02
+PAGE = 200
+MIB = 1024 * 1024
+
+Tell = Callable[[str], None]
+
+
+class WorkerFailed(OperatingError):
+    """The worker under measurement did not do its work."""
+
+    code = "worker_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """One worker, one full queue."""
+
+    per_s: float
+    cpu_us_per_job: float
+    rss_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass over all jobs gave."""
+
+    bare: Bare
+    many_per_s: float
+    drain: Drain
+
+
+@dataclass(slots=True)
+class Measure:
+    """All measurements of one run, in `folder`; on `url`, or on fresh files there."""
+
+    folder: Path
+    url: str | None
+    jobs: int
+    wakeups: int
+    idle_seconds: float
+    tell: Tell
+    clock: HostClock = field(default_factory=HostClock)
+    children: Children = field(default_factory=Children)
+    files: int = 0
+
+    async def run(self) -> dict[str, Any]:
+        """Everything, one after another; the figures by name."""
+        with self.children:
+            passes = [await self.rates(number) for number in range(1, PASSES + 1)]
+            one, together = await self.singles()
+            idle = await self.idle()
+        bare = max(one.bare for one in passes)
+        drains = [one.drain for one in passes]
+        drain = max(drains, key=lambda one: one.per_s)
+        return {
+            "jobs": self.jobs,
+            "enqueue_one_per_s": round(one),
+            "enqueue_many_per_s": round(max(one.many_per_s for one in passes)),
+            "enqueue_concurrent_per_s": round(together),
+            "drain_per_s": round(drain.per_s),
+            "raw_cycle_per_s": round(bare.cycle),
+            "drain_vs_raw": round(drain.per_s / bare.cycle, 3),
+            "raw_drain_per_s": round(bare.drain),
+            **idle,
+            "cpu_us_per_job": round(min(d.cpu_us_per_job for d in drains), 1),
+            "worker_rss_mb": round(max(d.rss_mb for d in drains), 1),
+            "passes": PASSES,
+            "python": platform.python_version(),
+            "loop": "asyncio" if loop_factory() is None else "uvloop",
+            "sqlite": apsw.sqlite_lib_version(),
+            "cores": os.cpu_count(),
+        }
+
+    # --- where
+
+    async def fresh_url(self) -> str:
+        """The store that was named, or another new file."""
+        await load.app.close()
+        self.files += 1
+        path = self.folder / f"bench-{self.files}.db"
+        load.app.url = self.url or f"sqlite:///{path}"
+        await load.app.store()
+        return load.app.url
+
+    @property
+    def synchronous(self) -> str:
+        """The durability of the store under measurement."""
+        return "normal" if "synchronous=normal" in (self.url or "") else "full"
+
+    # --- how fast
+
+    async def rates(self, number: int) -> Pass:
+        """One pass; driver and engine take turns, so that both meet the same weather."""
+        self.tell(f"pass {number}: the bare driver")
+        path = self.folder / f"bare-{number}.db"
+        bare = measure_bare(path, self.jobs, self.synchronous)
+        self.tell(f"pass {number}: enqueue {self.jobs} at once")
+        url = await self.fresh_url()
+        rows = [(n,) for n in range(self.jobs)]
+        many = await self.rate(self.jobs, load.nothing.enqueue_many(rows))
+        self.tell(f"pass {number}: one worker drains them")
+        return Pass(bare, many, await self.drain(url))
+
+    async def drain(self, url: str) -> Drain:
+        """A worker in a burst: it ends when nothing is left."""
+        path = self.folder / "report.json"
+        path.unlink(missing_ok=True)
+        worker = self.start_worker(url, "--burst", report=path)
+        code = await self.ended(worker)
+        if code != 0 or not path.exists():
+            raise WorkerFailed(f"the worker ended with {code}:\n{worker.tail()}")
+        report = msgspec.json.decode(path.read_bytes(), type=load.Report)
+        records = await self.newest(self.jobs)
+        unfinished = sum(record.state != DONE for record in records)
+        if unfinished or len(records) != self.jobs:
+            raise WorkerFailed(f"{unfinished} of {len(records)} jobs are not done")
+        first = min(record.started_at or 0.0 for record in records)
+        last = max(record.finished_at or 0.0 for record in records)
+        return Drain(
+            per_s=self.jobs / (last - first),
+            cpu_us_per_job=report.cpu_seconds / self.jobs * 1e6,
+            rss_mb=report.rss_bytes / MIB,
+        )
+
+    async def newest(self, count: int) -> list[Record]:
+        """The jobs of this pass: the last ones that were enqueued."""
+        store = await load.app.store()
+        records: list[Record] = []
+        cursor: str | None = None
+        query = Query(namespace=load.NAMESPACE)
+        while len(records) < count:
+            limit = min(PAGE, count - len(records))
+            page = await store.find(query, limit=limit, cursor=cursor)
+            records += page.records
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return records
+
+    async def singles(self) -> tuple[float, float]:
+        """One caller who waits for each, then a hundred who do so side by side."""
+        self.tell("enqueue one by one")
+        await self.fresh_url()
+        count = min(self.jobs, SINGLE_MAX)
+        one = await self.rate(count, self.enqueue_each(count))
+        self.tell(f"enqueue one by one, {CALLERS} callers")
+        share = max(1, min(self.jobs, TOGETHER_MAX) // CALLERS)
+        callers = (self.enqueue_each(share) for _ in range(CALLERS))
+        together = await self.rate(share * CALLERS, asyncio.gather(*callers))
+        return one, together
+
+    async def enqueue_each(self, count: int) -> None:
+        """Enqueue, wait for the durable answer, enqueue the next."""
+        for number in range(count):
+            await load.nothing.enqueue(number)
+
+    async def rate(self, count: int, work: Awaitable[Any]) -> float:
+        """How many per second."""
+        began = self.clock.monotonic()
+        await work
+        return count / (self.clock.monotonic() - began)
+
+    # --- how soon, and at what cost when there is nothing to do
+
+    async def idle(self) -> dict[str, Any]:
+        """Wake an idle worker again and again, and see what its idleness costs."""
+        worker = self.start_worker(load.app.url)
+        await self.drained(worker)
+        self.tell(f"one worker idles for {self.idle_seconds:g} s")
+        before = await load.vitals.enqueue()
+        at_first = await before.result(READY_SECONDS_MAX)
+        await self.clock.sleep(self.idle_seconds)
+        after = await load.vitals.enqueue()
+        at_last = await after.result(READY_SECONDS_MAX)
+        spent = at_last.cpu_seconds - at_first.cpu_seconds
+        percent = 100 * spent / (at_last.at - at_first.at)
+        latency = await self.wake_up()
+        worker.terminate()
+        if await self.ended(worker) != 0:
+            raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
+        return {**latency, "idle_cpu_percent": round(percent, 2)}
+
+    async def wake_up(self) -> dict[str, Any]:
+        """From an enqueue in this process to the task's first line in the other one."""
+        self.tell(f"one worker is woken {self.wakeups} times")
+        called: list[float] = []
+        returned: list[float] = []
+        jobs: list[Job[float]] = []
+        for _ in range(self.wakeups):
+            called.append(self.clock.monotonic())
+            jobs.append(await load.now.enqueue())
+            returned.append(self.clock.monotonic())
+            await self.clock.sleep(PAUSE_SECONDS)
+        began = [await job.result(READY_SECONDS_MAX) for job in jobs]
+        return {
+            "latency_ms": percentiles(returned, began),
+            "latency_from": "the return of enqueue to the start of the task",
+            "latency_from_call_ms": percentiles(called, began),
+        }
+
+    # --- the worker
+
+    def start_worker(self, url: str, *flags: str, report: Path | None = None) -> Child:
+        """A worker with every default on."""
+        environ = {"DURIO_URL": url}
+        if report is not None:
+            environ[load.REPORT_VARIABLE] = str(report)
+        return self.children.start(
+            [*this_program(), "worker", load.TARGET, *flags],
+            log=self.folder / "worker.log",
+            environ=environ,
+        )
+
+    async def ended(self, worker: Child) -> int:
+        """Its exit code; the loop is free meanwhile."""
+        deadline = self.clock.monotonic() + DRAIN_SECONDS_MAX
+        while worker.is_running:
+            if self.clock.monotonic() > deadline:
+                raise WorkerFailed(f"the worker does not end:\n{worker.tail()}")
+            await self.clock.sleep(LOOK_SECONDS)
+        return worker.wait(0) or 0
+
+    async def drained(self, worker: Child) -> None:
+        """Until the worker has nothing more to do."""
+        store = await load.app.store()
+        final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
+        while True:
+            lanes = await store.counts(load.NAMESPACE)
+            live = [s for counts in lanes.values() for s in counts if s not in final]
+            if not live:
+                return
+            if not worker.is_running:
+                raise WorkerFailed(f"the worker ended:\n{worker.tail()}")
+            await self.clock.sleep(LOOK_SECONDS)
+
+
+def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, float]:
+    """The usual three, in milliseconds."""
+    taken = [1000 * (end - begin) for begin, end in zip(begun, ended, strict=True)]
+    cuts = statistics.quantiles(taken, n=100, method="inclusive")
+    return {f"p{share}": round(cuts[share - 1], 3) for share in (50, 95, 99)}

@@ -1,0 +1,123 @@
+"""What commands print: JSON, plain text, or tables on a terminal. Only here is rich."""
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from durio.cli.main import storable_text
+from durio.model.duration import spoken
+
+STATE_COLOURS = {
+    "scheduled": "blue",
+    "blocked": "magenta",
+    "ready": "cyan",
+    "running": "yellow",
+    "done": "green",
+    "dead": "red",
+    "cancelled": "bright_black",
+}
+GAP = "  "
+
+
+def is_terminal() -> bool:
+    """Whether a person looks at standard output and wants colours."""
+    return (
+        sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
+
+
+def show_json(value: object) -> None:
+    """One JSON object on one line."""
+    click.echo(msgspec.json.encode(value, enc_hook=repr))
+
+
+def show_text(text: str) -> None:
+    """Plain text; what is stored may not steer the terminal."""
+    click.echo(safe(text))
+
+
+def show_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], none: str
+) -> None:
+    """A table on a terminal, aligned columns elsewhere; `none` when it is empty."""
+    shown = [[safe(cell(value), is_line=True) for value in row] for row in rows]
+    if not shown:
+        click.echo(none)
+    elif is_terminal():
+        show_rich_table(columns, shown)
+    else:
+        for line in plain_lines([list(columns), *shown]):
+            click.echo(line)
+
+
+def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Cells are Text, never markup: a task's error may hold brackets."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value, STATE_COLOURS.get(value, "")) for value in row))
+    Console().print(table)
+
+
+def plain_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their widest cell, two blanks between them."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [
+        GAP.join(
+            value.ljust(width) for value, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def cell(value: Any) -> str:
+    """A value in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return moment_text(value)
+    return str(value)
+
+
+def moment_text(moment: datetime | None) -> str:
+    """A time for people, in UTC, to the second."""
+    return "-" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def ago(moment: datetime | None, now: float) -> str:
+    """How long ago, or how soon."""
+    if moment is None:
+        return "-"
+    seconds = now - moment.timestamp()
+    return f"{spoken(seconds)} ago" if seconds >= 0 else f"in {spoken(-seconds)}"
+
+
+def safe(text: str, *, is_line: bool = False) -> str:
+    """Text without control characters: an error's text is not ours to trust."""
+    kept = "" if is_line else "\n\t"
+    told = "".join(
+        char if char in kept or char.isprintable() else escaped(char) for char in text
+    )
+    return storable_text(told)
+
+
+def escaped(char: str) -> str:
+    """A character that does not print, as Python writes it."""
+    return " " if char == "\n" else char.encode("unicode_escape").decode()
+
+
+def to_json(value: object) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(value, enc_hook=repr).decode()

@@ -1,0 +1,155 @@
+"""A stored job as data for `--json`, and as text for people."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from durio.app.app import App
+from durio.cli.output import cell, to_json
+from durio.client.handle import job_errors, status_of
+from durio.model.codec import decode
+from durio.model.ids import id_text
+from durio.model.job import DEAD, JobError, Progress, Record, moment
+from durio.model.options import row_options
+
+# What `jobs show` prints first, in this order, where there is anything to print.
+HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
+TIMES = ("created_at", "run_at", "started_at", "finished_at")
+REST = ("args", "kwargs", "meta", "options", "progress", "result")
+WIDTH = 12
+
+
+def row_fields(record: Record, app: App) -> dict[str, Any]:
+    """A job in a list."""
+    status = status_of(record, app.retries_of(record.task))
+    is_known = record.task in app.registry.handlers or row_options(record.opts).retry
+    error = status.error
+    return {
+        "id": status.id,
+        "namespace": record.lane.partition(":")[0],
+        "task": status.task,
+        "queue": status.queue,
+        "priority": status.priority,
+        "state": status.state.value,
+        "attempt": status.attempt,
+        "max_attempts": status.max_attempts if is_known else None,
+        "created_at": status.created_at,
+        "run_at": status.run_at,
+        "started_at": status.started_at,
+        "finished_at": status.finished_at,
+        "reason": status.reason,
+        "worker": status.worker,
+        "error_type": error.type if error else None,
+        "error": error.message if error else None,
+    }
+
+
+def job_fields(record: Record, app: App) -> dict[str, Any]:
+    """Everything about a job."""
+    status = status_of(record, app.retries_of(record.task))
+    args, kwargs = decode(record.payload)
+    options = row_options(record.opts)
+    errors = job_errors(record)
+    fields = {
+        **row_fields(record, app),
+        "args": args,
+        "kwargs": kwargs,
+        "meta": options.meta or {},
+        "options": overrides(record),
+        "key": options.key,
+        "progress": progress_fields(status.progress),
+        "result": None if record.result is None else decode(record.result),
+        "result_until": moment(record.result_until),
+        "cancel_asked": record.cancel_asked,
+        "retried": record.retried,
+        "losses": record.losses,
+        "snoozed": record.snoozed,
+        "attempts": [attempt_fields(error) for error in errors],
+    }
+    if record.state == DEAD:
+        fields |= dead_fields(record, errors)
+    return fields
+
+
+def overrides(record: Record) -> dict[str, Any]:
+    """The options that were given with the call, but meta and key."""
+    stored: dict[str, Any] = {} if record.opts is None else decode(record.opts)
+    return {
+        name: value for name, value in stored.items() if name not in {"meta", "key"}
+    }
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
+    """How far the attempt says it is."""
+    if progress is None:
+        return None
+    names = ("done", "total", "message", "state")
+    return {name: getattr(progress, name) for name in names}
+
+
+def attempt_fields(error: JobError) -> dict[str, Any]:
+    """One failed attempt."""
+    return {
+        "attempt": error.attempt,
+        "at": error.at,
+        "worker": error.worker,
+        "type": error.type,
+        "message": error.message,
+        "traceback": error.traceback,
+        "logs": list(error.logs),
+    }
+
+
+def dead_fields(record: Record, errors: list[JobError]) -> dict[str, Any]:
+    """What a dead letter says beside the fields that every job has."""
+    args, kwargs = decode(record.payload)
+    return {
+        "job": id_text(record.id),
+        "original": {"args": args, "kwargs": kwargs},
+        "failed_at": moment(record.finished_at),
+        "source_queue": record.lane.partition(":")[2],
+        "worker": errors[-1].worker if errors else None,
+        "traceback": errors[-1].traceback if errors else None,
+    }
+
+
+# --- for people
+
+
+def job_text(fields: dict[str, Any]) -> str:
+    """A job as a page of text."""
+    of = f" of {fields['max_attempts']}" if fields["max_attempts"] else ""
+    shown = {**fields, "attempt": f"{fields['attempt']}{of}"}
+    shown["state"] += " (asked to cancel)" if is_asked(fields) else ""
+    lines = [f"job {fields['id']}"]
+    lines += named_lines(shown, (*HEAD, *TIMES))
+    lines += named_lines(
+        {name: to_json(shown[name]) for name in REST if shown[name]}, REST
+    )
+    for attempt in fields["attempts"]:
+        lines += ["", *attempt_lines(attempt)]
+    return "\n".join(lines)
+
+
+def is_asked(fields: dict[str, Any]) -> bool:
+    """Whether it runs and was asked to stop."""
+    return fields["cancel_asked"] and fields["finished_at"] is None
+
+
+def named_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """`name  value`, for those that have a value."""
+    return [
+        f"  {name.removesuffix('_at'):<{WIDTH}}{cell(fields[name])}"
+        for name in names
+        if fields.get(name) is not None
+    ]
+
+
+def attempt_lines(attempt: dict[str, Any]) -> list[str]:
+    """A failed attempt: what, when, where, its traceback and last log lines."""
+    by = f" by {attempt['worker']}" if attempt["worker"] else ""
+    head = f"attempt {attempt['attempt']} failed {cell(attempt['at'])}{by}"
+    lines = [head, f"  {attempt['type']}: {attempt['message']}"]
+    lines += [f"  {line}" for line in attempt["traceback"].splitlines()]
+    if attempt["logs"]:
+        lines += ["  log:", *(f"    {line}" for line in attempt["logs"])]
+    return lines

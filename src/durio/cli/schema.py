@@ -1,0 +1,123 @@
+"""`durio migrate`: make or upgrade a store's schema, or look at it without writing."""
+
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.app.connect import connect, masked, survey_of
+from durio.cli.apps import Place, place_options, run
+from durio.cli.main import error_fields, exit_code_of, keep_lines
+from durio.cli.output import show_json, show_text
+from durio.model.errors import SchemaMismatch, UsageError
+
+
+@click.command("migrate", short_help="Make or upgrade a store's schema, or look at it.")
+@click.option(
+    "--check", is_flag=True, help="Only tell, write nothing; 5: not up to date."
+)
+@click.option("--sql", is_flag=True, help="Print the migrations as SQL, do nothing.")
+@place_options
+@keep_lines
+def command(*, place: Place, check: bool, sql: bool) -> int:
+    r"""Make a store's schema, or bring it up to date with this release.
+
+    A SQLite file does this by itself whenever it is opened, so there the command is for
+    deployments that want it done, or known, beforehand. A schema that is newer than this
+    release, or made by another text of a migration, is never touched.
+
+    \b
+    Examples:
+      durio migrate --store sqlite:///jobs.db
+      durio migrate --check && durio worker app:app
+      durio migrate --sql > schema.sql
+
+    With --json: {"store", "up_to_date", "applied", "waiting", "newer", "changed"}: names
+    of migrations; with --sql: {"sql"}.
+
+    \b
+    Exit codes: 0 up to date; 3 store; 5 missing, older (with --check) or newer.
+    """
+    if check and sql:
+        raise UsageError("--check and --sql are both given", cure="Give one.")
+    app = place.app()
+    connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
+    survey = survey_of(app.url)
+    if sql:
+        show_script(place, survey.script())
+        return 0
+    before = survey.status(app.url)
+    if check:
+        return show_check(place, app, before)
+    run(app, opened)
+    show_status(place, app, survey.status(app.url), done=before.waiting)
+    return 0
+
+
+async def opened(app: App) -> None:
+    """Opening is all that it takes; a schema that is not ours is refused there."""
+    await app.store()
+
+
+def show_script(place: Place, text: str) -> None:
+    """The migrations, for whoever wants to read or run them by hand."""
+    if place.is_json:
+        show_json({"sql": text})
+    else:
+        click.echo(text.rstrip())
+
+
+def show_check(place: Place, app: App, status: Any) -> int:
+    """Tell how a schema stands; 5 when this release would have to change it, or cannot."""
+    error = mismatch(app, status)
+    if error is None:
+        show_status(place, app, status, done=[])
+        return 0
+    if not place.is_json:
+        raise error
+    show_json({**status_fields(app, status), "error": error_fields(error)})
+    return exit_code_of(error)
+
+
+def show_status(place: Place, app: App, status: Any, done: list[str]) -> None:
+    """An up-to-date schema, and what was done for it."""
+    if place.is_json:
+        show_json(status_fields(app, status))
+    elif done:
+        show_text(f"{masked(app.url)}: applied {', '.join(done)}")
+    else:
+        show_text(f"{masked(app.url)}: up to date, with {', '.join(status.applied)}")
+
+
+def mismatch(app: App, status: Any) -> SchemaMismatch | None:
+    """What is wrong with a schema, if anything is."""
+    url = masked(app.url)
+    if status.newer:
+        return SchemaMismatch(
+            f"{url}: its schema is newer than this code: {', '.join(status.newer)}",
+            cure="Upgrade durio here.",
+        )
+    if status.changed:
+        return SchemaMismatch(
+            f"{url}: made by another text of {', '.join(status.changed)}",
+            cure="Use the release that made it.",
+        )
+    if status.waiting:
+        word = "is older than this code" if status.applied else "is missing"
+        return SchemaMismatch(
+            f"{url}: its schema {word}; not applied: {', '.join(status.waiting)}",
+            cure="Run: durio migrate",
+        )
+    return None
+
+
+def status_fields(app: App, status: Any) -> dict[str, Any]:
+    """How a schema stands, as data."""
+    return {
+        "store": masked(app.url),
+        "up_to_date": not (status.waiting or status.newer or status.changed),
+        "applied": status.applied,
+        "waiting": status.waiting,
+        "newer": status.newer,
+        "changed": status.changed,
+    }

@@ -1,0 +1,171 @@
+"""A small shop, for the demo: its tasks, and a ledger of what really happened to each job.
+
+Workers load it as `durio.cli.shop:app`. The folder of the ledger comes by environment;
+without one nothing is noted.
+"""
+
+import asyncio
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from durio import App, Context, Retry
+from durio.cli.ledger import Event, Ledger
+from durio.host.clock import HostClock
+from durio.host.processes import pause
+from durio.worker.middleware import CallNext, HookEvent
+
+LEDGER_VARIABLE = "DURIO_DEMO_LEDGER"
+TARGET = "durio.cli.shop:app"
+NAMESPACE = "demo"
+
+IMAGE_STEPS = 8
+STEP_SECONDS = 0.1
+MAIL_SECONDS = 0.15
+BANK_SECONDS = 0.1
+BANK_FAILS_EVERY = 4  # orders
+LETTER_SECONDS = 3600.0
+
+QUICKLY = Retry(4, base=0.2, factor=2, max_delay=1)
+ONCE_OR_TWICE = Retry(2, delays=(0.2, 0.4), jitter=False)
+
+clock = HostClock()
+
+
+@cache
+def own_ledger() -> Ledger | None:
+    """The ledger of this process, if somebody keeps one."""
+    folder = os.environ.get(LEDGER_VARIABLE)
+    return None if folder is None else Ledger(Path(folder))
+
+
+def note(event: str, **fields: Any) -> None:
+    """Write a line to the ledger."""
+    ledger = own_ledger()
+    if ledger is not None:
+        ledger.note(event, **fields)
+
+
+async def witness(ctx: Context[Any], call_next: CallNext) -> Any:
+    """Middleware: an attempt begins, and fails or has had its effect."""
+    facts: dict[str, Any] = {
+        "job": ctx.job_id,
+        "task": short(ctx.task),
+        "attempt": ctx.attempt,
+    }
+    note(Event.STARTED, **facts)
+    try:
+        value = await call_next()
+    except (Exception, asyncio.CancelledError):
+        note(Event.FAILED, **facts)
+        raise
+    note(Event.EFFECT, **facts)
+    return value
+
+
+app = App(name=NAMESPACE, middleware=[witness])
+
+
+def short(task: str) -> str:
+    """A task's name without its App."""
+    return task.partition(".")[2]
+
+
+# --- what the store has accepted
+
+
+def accepted(event: HookEvent, state: str) -> None:
+    """The store took an end of this job."""
+    note(
+        Event.FINISHED,
+        job=event.job_id,
+        task=short(event.task),
+        state=state,
+        attempt=event.attempt,
+    )
+
+
+@app.hooks.after
+def see_done(event: HookEvent) -> None:
+    """A job is done."""
+    accepted(event, "done")
+
+
+@app.hooks.dead
+def see_dead(event: HookEvent) -> None:
+    """A job is dead."""
+    accepted(event, "dead")
+
+
+@app.hooks.cancelled
+def see_cancelled(event: HookEvent) -> None:
+    """A job is cancelled."""
+    accepted(event, "cancelled")
+
+
+@app.hooks.retry
+def see_retry(event: HookEvent) -> None:
+    """A failed attempt will be made again."""
+    note(
+        Event.RETRIED,
+        job=event.job_id,
+        task=short(event.task),
+        attempt=event.attempt,
+    )
+
+
+# --- the work of a shop
+
+
+class BankUnreachable(Exception):
+    """The bank does not answer now and then."""
+
+
+class NoAddress(Exception):
+    """Nobody knows where to send this parcel."""
+
+
+@app.task
+async def send_mail(order: int) -> str:
+    """Confirm an order."""
+    await clock.sleep(MAIL_SECONDS)
+    return f"order {order} confirmed"
+
+
+@app.task(retry=QUICKLY)
+async def charge_card(ctx: Context[Any], order: int) -> str:
+    """Take the money; the bank is away for the first try of every fourth order."""
+    await clock.sleep(BANK_SECONDS)
+    if order % BANK_FAILS_EVERY == 0 and ctx.attempt == 1:
+        raise BankUnreachable(f"no answer for order {order}")
+    return f"order {order} paid"
+
+
+@app.task(retry=QUICKLY)
+def resize_image(ctx: Context[Any], order: int) -> str:
+    """Make a small picture: a plain function in a thread, with progress."""
+    for step in range(IMAGE_STEPS):
+        pause(STEP_SECONDS)
+        ctx.progress_sync(step + 1, IMAGE_STEPS, message="resizing")
+    return f"order-{order}.webp"
+
+
+@app.task(retry=ONCE_OR_TWICE)
+async def print_label(order: int) -> str:
+    """Print where the parcel goes: for one order nobody knows, however often."""
+    raise NoAddress(f"order {order} has no address")
+
+
+@app.task
+async def remind(order: int) -> str:
+    """Ask how it was, some time later."""
+    await clock.sleep(MAIL_SECONDS)
+    return f"order {order} reminded"
+
+
+@app.task(timeout=2 * LETTER_SECONDS)
+async def write_letter(order: int) -> str:
+    """Write to every customer: so long that somebody cancels it."""
+    await clock.sleep(LETTER_SECONDS)
+    return f"letter about order {order}"

@@ -1,0 +1,181 @@
+"""The verdict: what the ledger says must have happened, held against what the store says.
+
+Pure: entries and states in, findings out. The store is never asked what happened, only
+where each job stands now; the ledger alone says what was promised, begun and accepted.
+
+  lost        acknowledged, but not final in the store, or done without an effect
+  doubled     its end was accepted more than once
+  phantom     in the store, but nobody was told so
+  unexplained ran again without a failure or a kill before, or its end was never seen
+  disagreed   ledger and store name different ends
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from durio.cli.ledger import Entry, Event
+
+FINAL = frozenset({"done", "dead", "cancelled"})
+
+
+@dataclass(slots=True)
+class Row:
+    """One task's line in the table."""
+
+    enqueued: int = 0
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    rerun: int = 0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What became of all jobs; `problems` is empty when every promise was kept."""
+
+    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    jobs: int = 0  # acknowledged, without those that were cancelled on request
+    done: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    doubled: int = 0
+    rerun: int = 0
+    kills: int = 0
+    repeated: int = 0
+    problems: list[str] = field(default_factory=list[str])
+
+    @property
+    def line(self) -> str:
+        """The last line of the demo."""
+        return (
+            f"{self.jobs} jobs: {self.done} done, {self.dead} dead, "
+            f"{self.lost} lost, {self.doubled} doubled"
+        )
+
+    def blame(self, what: str, jobs: Iterable[str]) -> int:
+        """Note a broken promise, if there is one; how often."""
+        named = sorted(jobs)
+        if named:
+            self.problems.append(f"{len(named)} {what}: {', '.join(named[:3])}")
+        return len(named)
+
+
+class Evidence:
+    """The ledger, sorted by job."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        by_event: dict[str, list[Entry]] = defaultdict(list)
+        self.steps: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            by_event[entry.ev].append(entry)
+            if entry.ev in (Event.STARTED, Event.EFFECT, Event.FAILED):
+                self.steps[entry.job].append(entry)
+        self.tasks = {entry.job: entry.task for entry in by_event[Event.ENQUEUED]}
+        self.repeated = {entry.job for entry in by_event[Event.REPEATED]}
+        self.asked = {entry.job for entry in by_event[Event.CANCELLED]}
+        self.victims = {entry.victim for entry in by_event[Event.KILLED]}
+        self.announced = {entry.victim for entry in by_event[Event.KILLING]}
+        self.retried = Counter(entry.task for entry in by_event[Event.RETRIED])
+        self.ends: dict[str, list[str]] = defaultdict(list)
+        for entry in by_event[Event.FINISHED]:
+            self.ends[entry.job].append(entry.state)
+
+    def end_of(self, job: str) -> str:
+        """Which end the ledger knows of; empty: none."""
+        if self.ends[job]:
+            return self.ends[job][-1]
+        last = self.steps[job][-1] if self.steps[job] else None
+        if last and last.ev == Event.EFFECT and last.pid in self.announced:
+            return (
+                "done"  # the effect is there; who should have seen the end was killed
+            )
+        return "cancelled" if job in self.asked else ""
+
+    def has_effect(self, job: str) -> bool:
+        """Whether any attempt did what the task is for."""
+        return any(step.ev == Event.EFFECT for step in self.steps[job])
+
+    def was_rerun(self, job: str) -> bool:
+        """Whether an attempt died with a killed worker and another was made."""
+        return any(
+            before.pid in self.announced and before.ev != Event.FAILED
+            for before, _ in self.restarts(job)
+        )
+
+    def is_unexplained(self, job: str) -> bool:
+        """Whether an attempt began though the one before neither failed nor died."""
+        return any(
+            before.pid not in self.announced and before.ev != Event.FAILED
+            for before, _ in self.restarts(job)
+        )
+
+    def restarts(self, job: str) -> Iterable[tuple[Entry, Entry]]:
+        """Each start but the first, with what was last seen of the job before it."""
+        steps = self.steps[job]
+        for before, step in pairwise(steps):
+            if step.ev == Event.STARTED:
+                yield before, step
+
+
+def judge(entries: Sequence[Entry], stored: Mapping[str, str]) -> Verdict:
+    """Hold the ledger against the states that the store gives, by job id."""
+    seen = Evidence(entries)
+    verdict = Verdict(kills=len(seen.victims), repeated=len(seen.repeated))
+    find_faults(verdict, seen, stored)
+    for job, task in seen.tasks.items():
+        row = verdict.rows.setdefault(task, Row())
+        row.enqueued += 1
+        end = seen.end_of(job)
+        row.done += end == "done"
+        row.dead += end == "dead"
+        row.cancelled += end == "cancelled"
+        row.rerun += seen.was_rerun(job)
+    for task, row in verdict.rows.items():
+        row.retried = seen.retried[task]
+        verdict.done += row.done
+        verdict.dead += row.dead
+        verdict.cancelled += row.cancelled
+        verdict.rerun += row.rerun
+    verdict.jobs = len(seen.tasks) - verdict.cancelled
+    return verdict
+
+
+def find_faults(verdict: Verdict, seen: Evidence, stored: Mapping[str, str]) -> None:
+    """Every promise that was not kept."""
+    jobs = seen.tasks
+    ended = {job: seen.end_of(job) for job in jobs}
+    lost = {job for job in jobs if stored.get(job) not in FINAL}
+    lost |= {j for j in jobs if stored.get(j) == "done" and not seen.has_effect(j)}
+    verdict.lost = verdict.blame("lost", lost)
+    doubled = {job for job, ends in seen.ends.items() if len(ends) > 1}
+    verdict.doubled = verdict.blame("doubled", doubled)
+    verdict.blame("stored but never acknowledged", set(stored) - set(jobs))
+    verdict.blame("seen but never acknowledged", set(seen.steps) - set(jobs))
+    verdict.blame("repeated but never acknowledged", seen.repeated - set(jobs))
+    others = {j for j in jobs if j not in lost and ended[j] and ended[j] != stored[j]}
+    verdict.blame("ended otherwise than the store says", others)
+    unseen = {j for j in jobs if j not in lost and not ended[j]}
+    verdict.blame("ended though nobody saw it", unseen)
+    verdict.blame("ran again for no reason", filter(seen.is_unexplained, jobs))
+    cancelled = {job for job, end in ended.items() if end == "cancelled"}
+    verdict.blame("cancelled though nobody asked", cancelled - seen.asked)
+    verdict.blame("not cancelled though asked", seen.asked - cancelled)
+
+
+def enough_happened(verdict: Verdict) -> list[str]:
+    """What a run must have seen to prove anything; the missing parts."""
+    retried = sum(row.retried for row in verdict.rows.values())
+    wanted = {
+        "no job was done": verdict.done,
+        "no job died": verdict.dead,
+        "no job was retried": retried,
+        "no job was cancelled": verdict.cancelled,
+        "no order came twice": verdict.repeated,
+        "no worker was killed": verdict.kills,
+        "no job ran again after the kill": verdict.rerun,
+    }
+    return [complaint for complaint, count in wanted.items() if not count]
