@@ -8,12 +8,10 @@ a loop is made per loop, what belongs to a process is made per process.
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from durio.app.connect import DEFAULT_URL, connect, masked
-from durio.app.files import settings_file
+from durio.app.connect import DEFAULT_URL, connect, masked, settings_file
 from durio.app.lifespan import Lifespan
 from durio.app.registry import Registry, TaskOptions
 from durio.app.tasks import (
@@ -29,10 +27,11 @@ from durio.app.tasks import (
 )
 from durio.client.enqueue import Enqueuer, new_job
 from durio.client.handle import Job
-from durio.client.named import named_payload, named_recipe
+from durio.client.named import named_arguments, named_recipe
 from durio.client.wait import Waiters, not_found
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread, Portal
+from durio.model.codec import canonical, encode
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.names import check_app, check_name, task_name
@@ -67,7 +66,7 @@ class App:
         url: str | None = None,
         *,
         name: str = "app",
-        settings: Settings | Mapping[str, Any] | str | Path | None = None,
+        settings: Settings | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         retry: Retry | int = UNSET,
         timeout: Timeout = UNSET,
         deps: DepsFactory | None = None,
@@ -165,10 +164,14 @@ class App:
         if published is None and namespace == self.name and self.registry.handlers:
             published = self.registry.published()
         recipe = named_recipe(task, published, self.emit)
+        told = (published or {}).get(task)
+        arguments = named_arguments(task, args, kwargs, told)
+        payload = encode(arguments, f"{task}: arguments")
         job = new_job(
             recipe,
             options,
-            named_payload(task, args, kwargs, (published or {}).get(task)),
+            payload,
+            same=canonical(arguments, payload),
             namespace=namespace,
             clock=self.clock,
             bounds=self.settings.payload,
@@ -262,11 +265,13 @@ class LoopRoom:
         self.waiters = Waiters(store, clock)
 
 
-def _settings(given: Settings | Mapping[str, Any] | str | Path | None) -> Settings:
+def _settings(
+    given: Settings | Mapping[str, Any] | str | os.PathLike[str] | None,
+) -> Settings:
     """Code beats the environment, which beats a file; a Settings is taken as it is."""
     if isinstance(given, Settings):
         return given
     environment = settings_from_environment(os.environ)
-    if isinstance(given, str | Path):
-        return settings_from(merged(settings_file(Path(given)), environment))
+    if isinstance(given, str | os.PathLike):
+        return settings_from(merged(settings_file(given), environment))
     return settings_from(merged(environment, given or {}))

@@ -4,8 +4,10 @@ Stores are loaded by name on first use, so that `import durio` loads no driver.
 """
 
 import importlib
+import os
+import re
 from types import ModuleType
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 from durio.model.errors import InvalidURL
 from durio.model.names import did_you_mean
@@ -14,6 +16,8 @@ from durio.ports.clock import Clock
 from durio.ports.store import Store
 
 DEFAULT_URL = "sqlite:///durio.db"
+# Up to the last @ before the path: a password may hold anything, also an @.
+PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
 STORES = {"sqlite": "durio.stores.sqlite.url"}
 
 
@@ -43,8 +47,9 @@ def module_of(url: str) -> str:
 def check_text(url: str) -> None:
     """No file and no server has a name with a NUL, or with half a character."""
     try:
-        fine = isinstance(url, str) and "\0" not in unquote(url) and url.encode()
-    except UnicodeEncodeError:
+        holds_nul = "\0" in url or "%00" in url
+        fine = isinstance(url, str) and not holds_nul and url.encode()
+    except (UnicodeEncodeError, TypeError):
         fine = False
     if not fine:
         raise InvalidURL(
@@ -60,11 +65,9 @@ def scheme_of(url: str) -> str:
 
 def masked(url: str) -> str:
     """A URL without its password, for people and logs."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is None:
-            return url
-    except ValueError:
-        return url.partition("://")[0] + "://..."
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username}:***@{host}").geturl()
+    return PASSWORD.sub(r"\1:***@", url)
+
+
+def settings_file(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings in a TOML file; its parser is loaded when somebody has one."""
+    return importlib.import_module("durio.app.files").settings_file(path)

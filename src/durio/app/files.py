@@ -1,5 +1,6 @@
 """Settings from a TOML file: `durio.toml`, or `[tool.durio]` of a pyproject.toml."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 from durio.model.errors import InvalidOption
 
 
-def settings_file(path: Path) -> dict[str, Any]:
+def settings_file(given: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings in a file, as a tree; unknown names are refused with the rest."""
+    path = Path(given)
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

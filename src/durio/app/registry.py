@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
+
+import msgspec
 
 from durio.app.tasks import function_name, place_of, takes_context
 from durio.model.duration import seconds
@@ -22,8 +23,7 @@ from durio.telemetry.emit import Emit
 DEFAULT_QUEUE = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `@app.task(...)` may say."""
 
     name: str = UNSET
@@ -37,7 +37,7 @@ class TaskOptions:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Checked at declaration, with a suggestion for a misspelt one."""
-        known = list(cls.__dataclass_fields__)
+        known = list(cls.__struct_fields__)
         for name in given:
             if name not in known:
                 raise InvalidOption(

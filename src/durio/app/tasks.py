@@ -20,7 +20,7 @@ from typing import (
     overload,
 )
 
-from durio.client.enqueue import Recipe, new_job, refuse_key
+from durio.client.enqueue import Recipe, has_key, new_job, refuse_key
 from durio.client.handle import Desk, Job
 from durio.model.duration import Duration
 from durio.model.errors import InvalidArguments, UsageError
@@ -118,10 +118,15 @@ class Calls(Generic[P, R]):
 
     def _new_job(self, args: Any, kwargs: Any) -> NewJob:
         handler, office = self._handler, self._office
+        signature, same = handler.signature, None
+        payload = signature.encode(args, kwargs)
+        if has_key(self._options):
+            same = signature.canonical(args, kwargs, payload)
         return new_job(
             Recipe(handler.task, handler.queue, handler.priority),
             self._options,
-            handler.signature.encode(args, kwargs),
+            payload,
+            same=same,
             namespace=handler.task.partition(".")[0],
             clock=office.clock,
             bounds=office.settings.payload,

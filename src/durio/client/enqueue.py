@@ -54,6 +54,7 @@ def new_job(
     namespace: str,
     clock: Clock,
     bounds: PayloadSettings,
+    same: bytes | None = None,
 ) -> NewJob:
     """Settle queue, priority, due time, key and bounds: all that a job is."""
     if len(payload) > bounds.bytes_max:
@@ -66,9 +67,9 @@ def new_job(
     priority = recipe.priority if options.priority is UNSET else options.priority
     queue = recipe.queue if options.queue is UNSET else options.queue
     key = None
-    if options.key is not UNSET and options.key is not None:
+    if has_key(options) and options.key is not None:
         policy = window() if options.unique is UNSET else options.unique
-        key = key_claim(policy, recipe.task, options.key, payload)
+        key = key_claim(policy, recipe.task, options.key, same or payload)
     return NewJob(
         id=clock.new_id(),
         lane=lane(namespace, queue),
@@ -84,9 +85,14 @@ def new_job(
     )
 
 
+def has_key(options: CallOptions) -> bool:
+    """Whether these options carry an idempotency key."""
+    return options.key is not UNSET and options.key is not None
+
+
 def refuse_key(options: CallOptions) -> None:
     """Many rows under one key would be one job."""
-    if options.key is not UNSET and options.key is not None:
+    if has_key(options):
         raise InvalidOption(
             "enqueue_many with one key would make one job of all rows",
             cure="Enqueue them one by one, each with its own key.",

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from durio.client.enqueue import Recipe
-from durio.model.codec import encode
 from durio.model.errors import InvalidArguments, UnknownTask
 from durio.model.job import PRIORITY_DEFAULT
 from durio.model.names import did_you_mean
@@ -42,21 +41,21 @@ def named_recipe(
     return Recipe(task, told["queue"], told["priority"])
 
 
-def named_payload(
+def named_arguments(
     task: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     told: Mapping[str, Any] | None,
-) -> bytes:
-    """Arguments as [args, kwargs], normalised and checked as far as is published."""
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as (args, kwargs), normalised and checked as far as is published."""
     if told is None:
-        return encode((list(args), dict(kwargs)), f"{task}: arguments")
+        return list(args), dict(kwargs)
     rest, named = _bound(task, args, kwargs, told["parameters"])
     for parameter in told["parameters"]:
         name = parameter["name"]
         if name in named:
             _check_type(task, name, named[name], parameter["schema"])
-    return encode((list(rest), named), f"{task}: arguments")
+    return list(rest), named
 
 
 def _bound(

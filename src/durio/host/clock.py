@@ -1,21 +1,19 @@
 """The machine's own time, sleep, randomness and ids."""
 
 import asyncio
-import ctypes
 import os
 import platform
 import random
+import sys
 import threading
 import time
 from functools import cache
-from pathlib import Path
 from typing import final
 
 from durio.model.ids import uuid7
 
-BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-BOOT_ID_NAMES = (b"kern.bootsessionuuid", b"kern.boottime")  # macOS, then any BSD
-BOOT_ID_BYTES_MAX = 64
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+BOOT_ID_CHARS_MAX = 64
 COUNTER_BITS = 12  # what an id has room for beside its milliseconds
 
 
@@ -88,25 +86,21 @@ class HostClock:
 @cache
 def boot_id() -> str:
     """The kernel's name for this boot, from whichever source this system has."""
-    try:
-        return BOOT_ID_FILE.read_text(encoding="ascii")[:BOOT_ID_BYTES_MAX].strip()
-    except OSError:
-        # Where no source answers, all boots share a name: leases of before a restart
-        # last too long, but no live worker is taken for a dead one.
-        return sysctl_boot_id() or f"host-{platform.node()}"[:BOOT_ID_BYTES_MAX]
+    # Where no source answers, all boots share a name: leases of before a restart last
+    # too long, but no live worker is taken for a dead one.
+    found = kernel_boot_id() or f"host-{platform.node()}"
+    return found[:BOOT_ID_CHARS_MAX]
 
 
-def sysctl_boot_id() -> str | None:
-    """The same from macOS and the BSDs; None on other systems."""
-    try:
-        sysctl = ctypes.CDLL(None).sysctlbyname
-    except (AttributeError, OSError):
-        return None
-    for name in BOOT_ID_NAMES:
-        text = ctypes.create_string_buffer(BOOT_ID_BYTES_MAX)
-        size = ctypes.c_size_t(BOOT_ID_BYTES_MAX)
-        if sysctl(name, text, ctypes.byref(size), None, ctypes.c_size_t(0)) == 0:
-            # kern.boottime is two machine words, not text: their digits will do.
-            raw = text.raw[: size.value].rstrip(b"\0")
-            return raw.decode() if name == BOOT_ID_NAMES[0] else raw.hex()
-    return None
+if sys.platform == "linux":
+
+    def kernel_boot_id() -> str | None:
+        """From /proc."""
+        try:
+            with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123 - pathlib costs an import
+                return file.read().strip()
+        except OSError:
+            return None
+
+else:
+    from durio.host.sysctl import sysctl_boot_id as kernel_boot_id

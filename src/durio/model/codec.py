@@ -10,7 +10,6 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
 from typing import Any, cast
 
 import msgspec
@@ -21,8 +20,14 @@ DEPTH_MAX = 64
 PLAIN = frozenset({int, bool, type(None), bytes})
 
 
+def is_path(kind: Any) -> bool:
+    """Whether that is a kind of pathlib's paths, which not every program loads."""
+    mro: tuple[type[Any], ...] = kind.__mro__
+    return any(each.__module__.startswith("pathlib") for each in mro)
+
+
 def _encode_other(value: Any) -> Any:
-    if isinstance(value, PurePath):
+    if is_path(cast("Any", type(value))):
         return str(value)
     dump = getattr(value, "model_dump", None)  # pydantic, when installed
     if callable(dump):
@@ -35,7 +40,7 @@ def decode_other(kind: type[Any], value: Any) -> Any:
     """Build the few types that msgspec does not know from their JSON value."""
     if kind is object:
         return value
-    if issubclass(kind, PurePath):
+    if is_path(kind):
         return kind(value)
     validate = getattr(kind, "model_validate", None)
     if callable(validate):
@@ -47,6 +52,7 @@ def decode_other(kind: type[Any], value: Any) -> Any:
 
 
 encoder = msgspec.json.Encoder(enc_hook=_encode_other)
+_sorting = msgspec.json.Encoder(enc_hook=_encode_other, order="sorted")
 _decoder = msgspec.json.Decoder()
 
 
@@ -66,6 +72,17 @@ def encode(value: Any, what: str) -> bytes:
         raise NotSerializable(
             f"{what} cannot be stored as JSON: {error}", cure="Pass plain data."
         ) from None
+
+
+def canonical(value: Any, encoded: bytes) -> bytes:
+    """The same bytes for equal values: sets and dicts have no order, not even by chance.
+
+    A set of what cannot be sorted (of enums, of mixed types) keeps the order it has.
+    """
+    try:
+        return _sorting.encode(value)
+    except TypeError:
+        return encoded
 
 
 def decode(data: bytes) -> Any:
@@ -130,7 +147,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
             yield f".{field.name}", getattr(value, field.name)
     elif isinstance(value, Enum):
         yield "", value.value
-    elif isinstance(value, PurePath):
+    elif is_path(cast("Any", type(value))):
         yield "", str(value)
 
 

@@ -1,9 +1,10 @@
 """What a job is: its states, how it is asked for, claimed and shown."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
+
+import msgspec
 
 PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 5
@@ -90,8 +91,7 @@ class Claim(NamedTuple):
     due_at: float  # since when it could run: from its due time, or its enqueue
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a running attempt says it is."""
 
     __module__ = "durio"
@@ -102,8 +102,7 @@ class Progress:
     state: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JobError:
+class JobError(msgspec.Struct, frozen=True):
     """One failed attempt, as data."""
 
     __module__ = "durio"
@@ -117,8 +116,7 @@ class JobError:
     logs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(msgspec.Struct, frozen=True):
     """What one read of the store says about a job."""
 
     __module__ = "durio"

@@ -6,9 +6,10 @@ what is stored is a hash. `while_waiting` lets go at the first claim, `while_act
 """
 
 import hashlib
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+import msgspec
 
 from durio.model.duration import Duration, seconds
 from durio.model.job import KeyClaim, State
@@ -17,8 +18,7 @@ WAITING, ACTIVE, WINDOW, REPLACE = range(4)
 WINDOW_DEFAULT_SECONDS = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPolicy:
+class KeyPolicy(msgspec.Struct, frozen=True):
     """How a key makes two submissions one; made by the functions below."""
 
     __module__ = "durio.keys"

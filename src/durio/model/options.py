@@ -1,7 +1,6 @@
 """Options of a task and of one call: app < task < each `.options()`, field by field."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
@@ -30,8 +29,7 @@ YEAR_MAX = 9000  # beyond it a stored time may no longer be a datetime
 Retention = int | str | timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOptions:
+class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `.options()` may say about one enqueue. Immutable and reusable."""
 
     queue: str = UNSET
@@ -52,7 +50,7 @@ class CallOptions:
             check_option(name)(value)
         if self.meta is not UNSET and changes.get("meta"):
             changes = {**changes, "meta": {**(self.meta or {}), **changes["meta"]}}
-        changed = replace(self, **changes)
+        changed = msgspec.structs.replace(self, **changes)
         if changed.delay is not UNSET and changed.at is not UNSET:
             raise InvalidOption(
                 "delay and at are both given", cure="Give one: after, or when."

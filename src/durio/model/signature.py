@@ -14,7 +14,15 @@ from typing import Any, Never, NoReturn
 
 import msgspec
 
-from durio.model.codec import check_value, decode_other, decoder_of, encode, encoder
+from durio.model.codec import (
+    canonical,
+    check_value,
+    decode_other,
+    decoder_of,
+    encode,
+    encoder,
+    is_path,
+)
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 from durio.model.names import did_you_mean
 
@@ -94,6 +102,12 @@ class Signature:
             ) from None
         self.decode(payload)
         return payload
+
+    def canonical(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
+    ) -> bytes:
+        """The same bytes for the same arguments: what an idempotency key compares."""
+        return canonical(self._bind(args, kwargs), payload)
 
     def _bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -305,7 +319,7 @@ def _check_hint(task: str, name: str, hint: Any) -> None:
         ) from None
     if isinstance(info, msgspec.inspect.CustomType):
         fine = info.cls is object or hasattr(info.cls, "model_validate")
-        if not fine and not any(b.__name__ == "PurePath" for b in info.cls.__mro__):
+        if not fine and not is_path(info.cls):
             raise UsageError(
                 f"task {task}: annotation of {name} is {info.cls.__qualname__}, "
                 "which cannot be built from JSON",

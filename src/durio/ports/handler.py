@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from durio.model.outcome import Keep
 from durio.model.retry import Retry
@@ -19,8 +20,7 @@ class DepsFactory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A function with its codec and policies, under the name that jobs carry."""
 
     task: str

@@ -7,9 +7,9 @@ for control flow: Retry.after, Snooze, Permanent, DeadLetter and Cancel become o
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 from durio.model.errors import (
@@ -38,7 +38,7 @@ from durio.telemetry.names import (
 from durio.worker.inflight import Attempt, Driven, Why
 from durio.worker.middleware import Middleware, wrapped
 
-OUR_FRAMES = str(Path(__file__).parent)
+OUR_FRAMES = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs an import
 
 NAME_BY_KIND = {
     Kind.DONE: JOB_DONE,

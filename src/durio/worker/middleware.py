@@ -4,8 +4,9 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from durio.model.failure import spoken_error
 from durio.model.ids import id_text
@@ -46,8 +47,7 @@ def _layer(layer: Middleware, context: Context[Any], call: CallNext) -> CallNext
     return wrapper
 
 
-@dataclass(frozen=True, slots=True)
-class HookEvent:
+class HookEvent(msgspec.Struct, frozen=True):
     """What a hook is told."""
 
     __module__ = "durio"
@@ -74,11 +74,10 @@ KIND_BY_NAME: dict[str, HookKind] = {
 }
 
 
-@dataclass(slots=True)
-class Hooks:
+class Hooks(msgspec.Struct):
     """`@app.hooks.dead` and its siblings: told once, bounded, never in the way."""
 
-    by_kind: dict[HookKind, list[Hook]] = field(default_factory=dict)
+    by_kind: dict[HookKind, list[Hook]] = msgspec.field(default_factory=dict)
 
     def _add(self, kind: HookKind, hook: Hook) -> Hook:
         self.by_kind.setdefault(kind, []).append(hook)

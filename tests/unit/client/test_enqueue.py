@@ -1,0 +1,146 @@
+"""Enqueueing many at once, and what becomes of callers when the store is in trouble."""
+
+import asyncio
+
+import pytest
+
+from durio import App, Job
+from durio.client.enqueue import BATCH_MAX, TRIES_MAX
+from durio.errors import PayloadTooLarge, StoreUnavailable
+from durio.testing.faulty import FaultyStore
+from tests.unit.app.lab import drained, records, virtual
+
+
+async def echo(value: int = 0, *, to: str = "") -> str:
+    return f"{value}{to}"
+
+
+def faulty(app: App) -> FaultyStore:
+    """The App's own store, and what a test adds to it."""
+    store = FaultyStore(app._store, app.clock)
+    app._store = store
+    return store
+
+
+def sizes(store: FaultyStore) -> list[int]:
+    """How many jobs each write had."""
+    return [len(call.args[0]) for call in store.calls if call.method == "enqueue"]
+
+
+@virtual
+async def test_rows_are_positionals_with_keywords_in_a_trailing_dict(app: App):
+    task = app.task(echo)
+    jobs = await task.enqueue_many(
+        [(1,), (2, {"to": "x"}), ({"value": 3, "to": "y"},), (), [4, {"to": "z"}]]
+    )
+    await drained(app)
+    assert [await job.result() for job in jobs] == ["1", "2x", "3y", "0", "4z"]
+
+
+@virtual
+async def test_rows_may_come_from_a_generator_and_may_be_none(app: App):
+    task = app.task(echo)
+    assert await task.enqueue_many([]) == []
+    jobs = await task.enqueue_many((n,) for n in range(3))
+    assert len(jobs) == len(await records(app)) == 3
+
+
+@virtual
+async def test_many_rows_go_in_chunks_of_a_thousand(app: App):
+    task = app.task(echo)
+    store = faulty(app)
+    jobs = await task.enqueue_many([(n,) for n in range(2 * BATCH_MAX + 5)])
+    assert sizes(store) == [BATCH_MAX, BATCH_MAX, 5]
+    assert len({job.id for job in jobs}) == 2 * BATCH_MAX + 5
+
+
+@virtual
+async def test_callers_of_one_loop_share_a_write(app: App):
+    task = app.task(echo)
+    store = faulty(app)
+    jobs: list[Job[str]] = await asyncio.gather(*(task.enqueue(n) for n in range(100)))
+    assert sum(sizes(store)) == 100
+    assert len(sizes(store)) <= 2
+    await drained(app)
+    assert [await job.result() for job in jobs] == [str(n) for n in range(100)]
+
+
+@virtual
+async def test_a_caller_alone_does_not_wait_for_company(app: App):
+    task, start = app.task(echo), app.clock.now()
+    store = faulty(app)
+    for n in range(3):
+        await task.enqueue(n)
+    assert sizes(store) == [1, 1, 1]
+    assert app.clock.now() == start
+
+
+@virtual
+async def test_a_bad_neighbour_spoils_nobodys_write(app: App):
+    task = app.task(echo)
+    faulty(app)
+    answers = await asyncio.gather(
+        task.enqueue(1),
+        task.enqueue("x" * 2_000_000),
+        task.enqueue(2),
+        return_exceptions=True,
+    )
+    kinds = [type(answer).__name__ for answer in answers]
+    assert kinds[0] == kinds[2] == "Job"
+    assert kinds[1] in {"InvalidArguments", PayloadTooLarge.__name__}
+    assert len(await records(app)) == 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@virtual
+async def test_a_lost_reply_is_asked_for_again_and_makes_no_second_job(
+    app: App, when: str
+):
+    task = app.task(echo)
+    store = faulty(app)
+    if when == "before":
+        unknown = StoreUnavailable("lost on the way", unknown=True)
+        store.fail("enqueue", times=2, error=unknown)
+    else:
+        store.lose_reply("enqueue", times=2)
+    job = await task.enqueue(5)
+    assert job.created
+    assert sizes(store) == [1, 1, 1]
+    assert len(await records(app)) == 1
+    keyed = await task.options(key="k").enqueue(6)
+    assert keyed.created
+
+
+@virtual
+async def test_a_store_that_stays_away_is_told_as_unknown(app: App):
+    task = app.task(echo)
+    store = faulty(app)
+    store.lose_reply("enqueue", times=100)
+    with pytest.raises(StoreUnavailable) as caught:
+        await task.enqueue(5)
+    assert caught.value.unknown
+    assert len(sizes(store)) == TRIES_MAX  # bounded
+    assert len(await records(app)) == 1  # it was stored, once
+
+
+@virtual
+async def test_a_store_that_is_away_is_told_at_once(app: App):
+    task, store = app.task(echo), faulty(app)
+    store.fail("enqueue")
+    with pytest.raises(StoreUnavailable) as caught:
+        await task.enqueue(5)
+    assert not caught.value.unknown
+    assert (sizes(store), await records(app)) == ([1], [])
+    assert (await task.enqueue(5)).created
+
+
+@virtual
+async def test_a_cancelled_caller_does_not_take_others_with_it(app: App):
+    task = app.task(echo)
+    faulty(app)
+    async with asyncio.TaskGroup() as group:
+        doomed = group.create_task(task.enqueue(1))
+        fine = group.create_task(task.enqueue(2))
+        await asyncio.sleep(0)  # noqa: TID251 - until both wait for the write
+        doomed.cancel()
+    assert fine.result().created

@@ -1,0 +1,59 @@
+"""Every error says what, with which values, and what to do, under a code of its own."""
+
+import inspect
+
+import pytest
+
+from durio.model import errors
+from durio.model.errors import (
+    DurioError,
+    InvariantBroken,
+    JobDead,
+    RemoteError,
+    RetryAfter,
+    StoreError,
+    StoreFull,
+    invariant,
+)
+
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, DurioError)
+]
+
+
+def test_codes_are_unique_and_stable_words() -> None:
+    codes = [kind.code for kind in CLASSES]
+    assert len(set(codes)) == len(codes)
+    assert all(code.islower() for code in codes)
+
+
+def test_every_error_belongs_to_a_family() -> None:
+    families = (errors.UsageError, errors.OperatingError, InvariantBroken)
+    for kind in set(CLASSES) - {DurioError}:
+        assert issubclass(kind, families), kind
+
+
+def test_text_has_code_and_cure() -> None:
+    assert str(DurioError("it broke")) == "it broke [durio]"
+    told = DurioError("it broke", cure="Mend it.", job=1)
+    assert str(told) == "it broke [durio]\n  Mend it."
+    assert told.values == {"job": 1}
+
+
+def test_an_invariant_holds_or_stops() -> None:
+    invariant(holds=True, claim="all is well")
+    with pytest.raises(InvariantBroken, match="all is well"):
+        invariant(holds=False, claim="all is well")
+
+
+def test_some_carry_values_of_their_own() -> None:
+    assert JobDead("dead", reason="exhausted", error=None).reason == "exhausted"
+    assert StoreError("?", unknown=True).unknown
+    assert not StoreFull("full", path="x").unknown
+    remote = RemoteError("ValueError", "no", "Traceback ...")
+    assert (remote.type_name, remote.message) == ("ValueError", "no")
+    assert str(remote) == "ValueError: no [remote_error]"
+    cause = OSError()
+    assert RetryAfter(2.0, cause).__cause__ is cause

@@ -1,0 +1,87 @@
+"""Any exception becomes bounded, storable text; nothing here may fail."""
+
+import pytest
+
+from durio.model.failure import (
+    LOG_LINES_MAX,
+    MESSAGE_CHARS_MAX,
+    TRACEBACK_CHARS_MAX,
+    encode_failure,
+    failure_of,
+    failures,
+    spoken_error,
+    storable,
+)
+
+
+def raised(error: BaseException) -> BaseException:
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+@pytest.mark.proves("M81", "M89")
+def test_a_failure_has_type_text_traceback_attempt_time_worker_and_logs() -> None:
+    error = raised(ValueError("no such order"))
+    error.__cause__ = raised(OSError("disk"))
+    told = failure_of(error, attempt=2, at=5.0, worker="host/1", logs=["a", "b"])
+    assert (told.type, told.message) == ("ValueError", "no such order")
+    assert (told.attempt, told.at, told.worker) == (2, 5.0, "host/1")
+    assert told.logs == ("a", "b")
+    assert "OSError: disk" in told.traceback
+    assert "in raised" in told.traceback
+
+
+def test_it_is_stored_and_read_back() -> None:
+    told = failure_of(raised(ValueError("x")))
+    assert failures(b"[" + encode_failure(told) + b"]") == [told]
+    assert failures(None) == []
+
+
+def test_a_str_that_raises_anything_is_no_harm() -> None:
+    assert spoken_error(Hostile()) == "<no message: __str__ raised SystemExit>"
+    assert failure_of(raised(Hostile())).traceback
+
+
+def test_a_traceback_that_cannot_be_made_is_told() -> None:
+    class Broken(Exception):
+        @property
+        def __cause__(self) -> BaseException:
+            raise MemoryError
+
+    told = failure_of(Broken("x"))
+    assert told.traceback == "<no traceback: MemoryError while formatting it>"
+
+
+def test_all_text_is_bounded_and_storable() -> None:
+    told = failure_of(
+        raised(ValueError("\0\ud800" + "x" * 10**6)), logs=["y" * 9999] * 99
+    )
+    assert len(told.message) <= MESSAGE_CHARS_MAX
+    assert told.message.startswith("\\0?x")
+    assert told.message.endswith("...")
+    assert "... cut ..." in told.traceback
+    assert len(told.traceback) <= TRACEBACK_CHARS_MAX + 20
+    assert len(told.logs) == LOG_LINES_MAX
+    assert storable("abc", 3) == "abc"
+
+
+def test_our_own_frames_are_left_out_but_never_all_of_them() -> None:
+    ours = compile("raise KeyError('k')", "/ours/attempt.py", "exec")
+
+    def inner() -> None:
+        exec(ours)  # noqa: S102 - a frame in another file
+
+    with pytest.raises(KeyError) as caught:
+        inner()
+    error = raised(ValueError("outer"))
+    error.__context__ = caught.value
+    told = failure_of(error, hidden="/ours/").traceback
+    assert "attempt.py" not in told
+    assert "in inner" in told
+    assert "in raised" in failure_of(error, hidden=__file__).traceback

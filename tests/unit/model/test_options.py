@@ -1,0 +1,156 @@
+"""Options merge field by field; bad ones are refused where they are written."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+
+import pytest
+
+from durio.model.errors import InvalidName, InvalidOption
+from durio.model.job import Priority
+from durio.model.keys import debounce, window
+from durio.model.options import (
+    CHECKS,
+    NO_OPTIONS,
+    NO_ROW_OPTIONS,
+    UNSET,
+    CallOptions,
+    keep_of,
+    row_options,
+    stored_options,
+)
+from durio.model.outcome import Keep
+from durio.model.retry import Retry
+from durio.model.timeout import DEFAULT_LIMITS, TimeLimits
+
+
+def options(**changes: object) -> CallOptions:
+    return NO_OPTIONS.with_changes(changes)
+
+
+def stored(**changes: object) -> bytes | None:
+    return stored_options(options(**changes), "shop.pay", 1000)
+
+
+def test_every_option_has_a_check() -> None:
+    assert tuple(CHECKS) == CallOptions.__struct_fields__
+
+
+@pytest.mark.proves("M32", "M48", "M52")
+def test_good_ones_are_taken_and_later_ones_win() -> None:
+    first = options(
+        queue="high",
+        priority=Priority.HIGH,
+        retry=3,
+        timeout=(1, 2),
+        delay="5m",
+        key="k",
+        unique=window("1h"),
+        retention="48h",
+        result_ttl=60,
+    )
+    second = first.with_changes({"queue": "low", "key": "l"})
+    assert (second.queue, second.priority, second.key) == ("low", 7, "l")
+    assert first.queue == "high"
+    assert options(at=datetime(2026, 1, 1, tzinfo=UTC)).delay is UNSET
+    assert repr(UNSET) == "..."
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"priority": 10},
+        {"priority": -1},
+        {"priority": True},
+        {"priority": "9"},
+        {"delay": -1},
+        {"delay": None},
+        {"at": datetime(2026, 1, 1)},  # noqa: DTZ001 - naive on purpose
+        {"at": 5},
+        {"timeout": (2, 1)},
+        {"retry": -1},
+        {"retry": Retry(on=(OSError,))},
+        {"retry": Retry(never=(OSError,))},
+        {"retention": -1},
+        {"retention": True},
+        {"retention": 1.5},
+        {"retention": "soon"},
+        {"meta": {1: 2}},
+        {"meta": [1]},
+        {"unique": "window", "key": "k"},
+        {"unique": debounce(5)},
+        {"unique": window(), "key": None},
+        {"delay": 5, "at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"result_ttl": "never"},
+    ],
+    ids=str,
+)
+def test_bad_ones_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        options(**bad)
+    assert caught.value.cure
+
+
+@pytest.mark.parametrize("bad", [{"queue": "a b"}, {"key": ""}])
+def test_bad_names_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(InvalidName):
+        options(**bad)
+
+
+def test_an_unknown_one_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        options(prioritty=3)
+    assert "Did you mean 'priority'?" in caught.value.cure
+
+
+@pytest.mark.proves("M31")
+def test_meta_merges() -> None:
+    first = options(meta={"a": 1, "b": 1})
+    assert first.with_changes({"meta": {"b": 2}}).meta == {"a": 1, "b": 2}
+    assert first.with_changes({"meta": None}).meta is None
+    assert options(meta=None).with_changes({"meta": {"b": 2}}).meta == {"b": 2}
+
+
+def test_a_call_without_options_stores_nothing() -> None:
+    assert stored() is None
+    assert stored(meta={}, key=None, queue="x", priority=3, delay=5) is None
+    assert row_options(None) is NO_ROW_OPTIONS
+
+
+def test_overrides_are_stored_and_read_back() -> None:
+    row = row_options(
+        stored(
+            retry=Retry(2, base="1s", delays=(1, "2s")),
+            timeout=10,
+            meta={"file": PurePosixPath("/a")},
+            retention=100,
+            result_ttl="1m",
+            key="k",
+        )
+    )
+    assert row.retry is not None
+    policy = Retry(9, never=(KeyError,)).overridden(row.retry)
+    assert (policy.retries, policy.never) == (2, (KeyError,))
+    assert policy.delay_seconds(5, 1.0) == 2.0
+    assert row.limits(DEFAULT_LIMITS) == TimeLimits(9.0, 10.0)
+    assert row.meta == {"file": "/a"}
+    assert row.keep == (365 * 86400.0, 100, "shop.pay")
+    assert (row.result_seconds, row.key) == (60.0, "k")
+
+
+def test_no_limit_differs_from_no_word_about_it() -> None:
+    assert row_options(stored(timeout=None)).limits(DEFAULT_LIMITS) == (None, None)
+    assert row_options(stored(key="k")).limits(DEFAULT_LIMITS) == DEFAULT_LIMITS
+    assert row_options(stored(retry=0)).retry is not None
+
+
+def test_huge_meta_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="over the bound of 1000"):
+        stored(meta={"a": "x" * 1000})
+
+
+@pytest.mark.proves("M39", "M41")
+def test_retention_is_a_count_or_an_age() -> None:
+    assert keep_of("48h", "b") == Keep(172800.0)
+    assert keep_of(timedelta(hours=1), "b") == Keep(3600.0)
+    assert keep_of(100, "b", longest=5.0) == Keep(5.0, 100, "b")
+    assert keep_of(0, "b") == Keep(0.0)

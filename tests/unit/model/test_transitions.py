@@ -1,0 +1,80 @@
+"""The one gate out of running, as a table, and what may follow what."""
+
+from itertools import product
+
+import pytest
+
+from durio.model.errors import WrongState
+from durio.model.job import State
+from durio.model.outcome import ENDS, Kind
+from durio.model.transitions import LOST_MAX, Way, check_retry, is_legal, way_out
+
+DONE, DEAD, CANCELLED = State.DONE, State.DEAD, State.CANCELLED
+READY, SCHEDULED = State.READY, State.SCHEDULED
+
+
+@pytest.mark.proves("M110")
+@pytest.mark.parametrize(
+    ("kind", "lost", "flags", "wanted"),
+    [
+        (Kind.DONE, 1, {}, Way(DONE, lost=1)),
+        (Kind.DONE, 1, {"cancel_asked": True}, Way(DONE, lost=1)),
+        (Kind.CANCEL, 0, {}, Way(CANCELLED)),
+        (Kind.DEAD, 2, {}, Way(DEAD, lost=2)),
+        (Kind.RETRY, 2, {}, Way(READY, retried=1)),
+        (Kind.RETRY, 2, {"delayed": True}, Way(SCHEDULED, retried=1)),
+        (Kind.SNOOZE, 2, {"delayed": True}, Way(SCHEDULED, snoozed=1)),
+        (Kind.RELEASE, 2, {}, Way(READY, lost=2)),
+        (Kind.RELEASE, 2, {"delayed": True}, Way(SCHEDULED, lost=2)),
+        (Kind.LOST, 0, {}, Way(READY, losses=1, lost=1)),
+        (Kind.LOST, 1, {"alone": True}, Way(READY, losses=1, lost=2)),
+        (Kind.LOST, 2, {}, Way(READY, lost=2)),
+        (Kind.LOST, 2, {"alone": True}, Way(DEAD, lost=2)),
+        (Kind.LOST, 2, {"guilty": True}, Way(DEAD, lost=2)),
+    ],
+)
+def test_way_out(kind: Kind, lost: int, flags: dict[str, bool], wanted: Way) -> None:
+    assert way_out(kind, lost=lost, **{"delayed": False, **flags}) == wanted
+
+
+@pytest.mark.parametrize("kind", sorted((ENDS | {Kind.LOST}) - {Kind.DONE}))
+@pytest.mark.parametrize("lost", range(LOST_MAX))
+def test_an_asked_cancel_beats_everything_but_done(kind: Kind, lost: int) -> None:
+    for alone, guilty in product((True, False), repeat=2):
+        flags = {"alone": alone, "guilty": guilty, "delayed": True}
+        way = way_out(kind, lost=lost, cancel_asked=True, **flags)
+        assert way == Way(CANCELLED, lost=lost)
+
+
+def test_every_way_out_is_legal_and_charges_at_most_one_thing() -> None:
+    bools = (True, False)
+    for kind in ENDS | {Kind.LOST}:
+        for lost, *flags in product(range(LOST_MAX), bools, bools, bools, bools):
+            delayed, asked, alone, guilty = flags
+            way = way_out(
+                kind,
+                lost=lost,
+                delayed=delayed,
+                cancel_asked=asked,
+                alone=alone,
+                guilty=guilty,
+            )
+            assert is_legal(State.RUNNING, way.state)
+            assert way.retried + way.snoozed + way.losses <= 1
+            assert 0 <= way.lost < LOST_MAX
+
+
+def test_final_states_are_left_only_by_an_operator() -> None:
+    for old, new in product(State, State):
+        if old.is_final and is_legal(old, new):
+            assert (old, new) in {(DEAD, READY), (CANCELLED, READY)}
+        assert not (old is new and is_legal(old, new))
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_operator_retries_dead_and_cancelled_only(state: State) -> None:
+    if state in {DEAD, CANCELLED}:
+        check_retry(state, "1")
+        return
+    with pytest.raises(WrongState, match=f"is {state.value} and cannot be retried"):
+        check_retry(state, "1")
