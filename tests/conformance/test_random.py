@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.conformance.model_store import ModelStore
 
 from durio.model.job import NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
@@ -17,6 +16,7 @@ from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
 from durio.testing.conformance import ManualClock
 from durio.testing.conformance.scene import LANE, TASK, info, key
+from tests.conformance.model_store import ModelStore
 
 POLICIES = [
     None,

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tests.tidy.house import ROOT, SRC
 
 DOCS = ROOT / "docs"

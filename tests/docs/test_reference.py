@@ -17,7 +17,6 @@ from typing import Any
 import click
 import msgspec
 import pytest
-from tests.tidy.house import MODULES, ROOT, dotted, text_of, tree_of
 
 import durio.errors
 from durio.cli.main import COMMANDS, commands, exit_code_of
@@ -27,6 +26,7 @@ from durio.model.transitions import LEGAL
 from durio.stores.sqlite.schema import migrations
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import MEANINGS
+from tests.tidy.house import MODULES, ROOT, dotted, text_of, tree_of
 
 REFERENCE = ROOT / "docs/reference"
 MADE = re.compile(r"<!-- made: (?P<what>\w+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)

@@ -6,7 +6,6 @@ import signal  # noqa: TID251 - a process is killed and another stopped
 from pathlib import Path
 
 import pytest
-from tests.unit.stores.stage import CLOCK, INFO, LANE, lines_of, new_job, start, tell
 
 from durio.model.errors import StoreStalled, StoreUnavailable
 from durio.model.job import DONE
@@ -14,6 +13,7 @@ from durio.model.outcome import Outcome
 from durio.ports.browse import Query
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
+from tests.unit.stores.stage import CLOCK, INFO, LANE, lines_of, new_job, start, tell
 
 CLAIM_ALL = """
 async def story(store):

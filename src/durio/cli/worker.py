@@ -16,13 +16,14 @@ from durio.app.connect import masked
 from durio.app.work import make_worker
 from durio.cli.apps import JSON_OPTION, STORE_OPTION, load_app
 from durio.cli.main import INTERRUPTED, keep_lines
-from durio.host.signals import Signals
+from durio.host.signals import Signals, end_process
 from durio.model.duration import seconds, spoken
 from durio.model.errors import UsageError
 from durio.model.names import check_name
 from durio.model.settings import Settings
 from durio.model.version import __version__
 from durio.telemetry.log import configure
+from durio.worker.worker import Worker
 
 TERMINATED = 143
 TASKS_SHOWN = 8
@@ -105,10 +106,13 @@ def command(
     configure(app.settings.log)
     greet(app, served)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code, signal = runner.run(work(app, served, is_burst=burst))
-    if is_json:
-        told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
-        click.echo(msgspec.json.encode(told))
+        code, signal, hangs = runner.run(work(app, served, is_burst=burst))
+        if is_json:
+            told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
+            click.echo(msgspec.json.encode(told))
+        if hangs:
+            # Code that ignores its cancel would keep this process for ever.
+            end_process(code)
     return code
 
 
@@ -175,19 +179,25 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def work(
     app: App, queues: Sequence[str] | None, *, is_burst: bool
-) -> tuple[int, str | None]:
-    """Run a worker to its end: the exit code, and the signal that ended it."""
+) -> tuple[int, str | None, bool]:
+    """Run a worker to its end: exit code, the signal that ended it, what hangs on."""
     heard: list[str] = []
-    async with app:
-        worker = await make_worker(app, queues=queues, is_burst=is_burst)
+    workers: list[Worker] = []
 
-        def hear(signal: str, _count: int) -> None:
-            heard.append(signal)
+    def hear(signal: str, _count: int) -> None:
+        heard.append(signal)
+        for worker in workers:
             worker.stop()
 
-        async with Signals(hear):
-            await worker.run()
+    # Signals first: one that comes while the store is being opened is not lost.
+    async with Signals(hear), app:
+        worker = await make_worker(app, queues=queues, is_burst=is_burst)
+        workers.append(worker)
+        if heard:
+            worker.stop()
+        await worker.run()
     signal = heard[0] if heard else None
     if not worker.was_cut_short:
-        return 0, signal
-    return (INTERRUPTED if signal == "SIGINT" else TERMINATED), signal
+        return 0, signal, worker.hangs
+    code = INTERRUPTED if signal == "SIGINT" else TERMINATED
+    return code, signal, worker.hangs

@@ -275,10 +275,10 @@ class Claims:
             counts = await self._store.counts(self._namespace)
         except StoreError:
             return False
+        # Jobs that this worker does not know are for others.
+        states = (RUNNING,) if self._slots.skips_unknown else (READY, RUNNING)
         return not any(
-            counts.get(name, {}).get(state)
-            for name in self._lanes
-            for state in (READY, RUNNING)
+            counts.get(name, {}).get(state) for name in self._lanes for state in states
         )
 
 

@@ -288,13 +288,9 @@ class Slots:
     def _give_up(self, attempt: Attempt) -> None:
         """The hard limit: record it, cancel, abandon."""
         outcome, event = self._bench.timed_out(attempt)
-        task = attempt.task_of_loop
-        if task is not None:
-            self._abandoned.add(task)
-            task.add_done_callback(self._abandoned.discard)
-        if attempt.call is not None:
-            attempt.call.abandon()
+        self._abandon(attempt)
         self._over(attempt, outcome, event)
+        task = attempt.task_of_loop
         if task is not None:
             task.cancel()
             self._loop.call_later(ABANDON_SECONDS, self._tell_abandoned, task, attempt)
@@ -308,6 +304,20 @@ class Slots:
             JOB_ABANDONED, claim.id, claim.task, claim.lane, attempt.number
         )
         self._emit.jobs([event])
+
+    def _abandon(self, attempt: Attempt) -> None:
+        """Nobody waits for it any more; it is counted until it really ends."""
+        task = attempt.task_of_loop
+        if task is not None:
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
+        if attempt.call is not None:
+            attempt.call.abandon()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether abandoned code still runs: a process must not wait for it."""
+        return bool(self._abandoned)
 
     def cancel(self, job_id: bytes, claim_no: int) -> None:
         """Somebody asked to cancel this running job."""
@@ -344,8 +354,7 @@ class Slots:
         for attempt in list(self.running.values()):
             claim = attempt.claim
             outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE)
-            if attempt.call is not None:
-                attempt.call.abandon()
+            self._abandon(attempt)
             self._over(attempt, outcome, None)
 
     def lose_all(self) -> None:
@@ -353,8 +362,7 @@ class Slots:
         for attempt in list(self.running.values()):
             attempt.interrupt(Why.FENCED)
             attempt.is_over = True
-            if attempt.call is not None:
-                attempt.call.abandon()
+            self._abandon(attempt)
         self.running.clear()
         self.buffer.clear()
         self._lonely.clear()

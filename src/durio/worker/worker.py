@@ -99,6 +99,11 @@ class Worker:
 
     # --- from outside
 
+    @property
+    def hangs(self) -> bool:
+        """Whether code of an abandoned attempt still runs after the end."""
+        return self._slots.hangs
+
     def stop(self) -> None:
         """Drain; asked twice, give back at once what still runs."""
         if self._stop.is_set():

@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-from tests.unit.stores.stage import INFO, LANE, new_job, tell
 
 from durio.model.job import CODE_BY_STATE, State
 from durio.model.outcome import Kind, Outcome
@@ -12,6 +11,7 @@ from durio.ports.exchange import Lane
 from durio.stores.sqlite.gate import pass_gate
 from durio.stores.sqlite.store import SqliteStore
 from durio.stores.sqlite.transaction import Transaction
+from tests.unit.stores.stage import INFO, LANE, new_job, tell
 
 KINDS = [kind for kind in Kind if kind not in (Kind.DONE, Kind.PROGRESS, Kind.ALONE)]
 FLAGS = [False, True]

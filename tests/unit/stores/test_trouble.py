@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.stores.stage import CLOCK, INFO, LANE, new_job, tell
 
 from durio.model.errors import (
     SchemaMismatch,
@@ -21,6 +20,7 @@ from durio.model.keys import key_claim, while_active
 from durio.model.outcome import Keep, Outcome
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
+from tests.unit.stores.stage import CLOCK, INFO, LANE, new_job, tell
 
 
 async def nothing(store: SqliteStore) -> None:

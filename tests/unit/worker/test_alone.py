@@ -1,13 +1,13 @@
 """The last chance runs alone; unknown tasks are parked; a stop gives everything back."""
 
 import pytest
-from tests.unit.app.lab import drained, finished, in_state, virtual, working
 
 from durio import App, State
 from durio.model.ids import id_bytes
 from durio.model.names import lane
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
+from tests.unit.app.lab import drained, finished, in_state, virtual, working
 
 
 async def lose(app: App, job_id: str, times: int, queue: str = "default") -> None:

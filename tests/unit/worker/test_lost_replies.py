@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.unit.app.lab import finished, in_state, virtual, working
 
 from durio import App, HookEvent, State
 from durio.testing.faulty import FaultyStore
+from tests.unit.app.lab import finished, in_state, virtual, working
 
 BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}
 

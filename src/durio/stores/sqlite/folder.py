@@ -12,13 +12,14 @@ owner is dead, whatever its lease says. Never judge by pid: pids are used again.
 or a dead parent's locks would live on in it.
 """
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from durio.model.errors import StoreUnavailable
+from durio.model.errors import StoreError, StoreFull, StoreUnavailable
 from durio.ports.clock import Clock
 from durio.ports.store import Stall
 
@@ -83,11 +84,22 @@ def make_folder(path: str) -> None:
     except FileExistsError:
         raise
     except OSError as error:
-        raise StoreUnavailable(
+        raise no_room(error, path) from None
+
+
+def no_room(error: OSError, path: str) -> StoreError:
+    """Why a file or folder beside the database cannot be made."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(
             f"{path} cannot be made: {error.strerror}",
-            cure="Give this user the right to write in the database's folder.",
+            cure="Make room on its file system; nothing was written.",
             path=path,
-        ) from None
+        )
+    return StoreUnavailable(
+        f"{path} cannot be made: {error.strerror}",
+        cure="Give this user the right to write in the database's folder.",
+        path=path,
+    )
 
 
 def owner(path: str) -> int:
@@ -136,11 +148,17 @@ class WriterLock:
         if self._folder is None:
             return True
         if self._descriptor < 0:
-            self._descriptor = open_lock(self._folder, "writer.lock")
+            self._descriptor = self._open(self._folder)
         if not try_lock(self._descriptor):
             return False
         self._sign()
         return True
+
+    def _open(self, folder: Folder) -> int:
+        try:
+            return open_lock(folder, "writer.lock")
+        except OSError as error:
+            raise no_room(error, f"{folder.path}/writer.lock") from None
 
     def release(self) -> None:
         """End the turn."""
@@ -148,7 +166,9 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def _sign(self) -> None:
-        os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
+        # The name is for people whom we keep waiting; a full disk has no room for it.
+        with suppress(OSError):
+            os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
 
     def stall(self) -> Stall | None:
         """Who keeps us waiting, and for how long already."""

@@ -58,7 +58,7 @@ def file_system(folder: Path) -> str | None:
     with suppress(OSError):
         for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
             fields = line.split(" ")
-            if fields[2] == wanted and "-" in fields:
+            if fields[2:3] == [wanted] and "-" in fields[:-1]:
                 return fields[fields.index("-") + 1]
     return None
 

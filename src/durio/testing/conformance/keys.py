@@ -21,6 +21,7 @@ from durio.testing.conformance.scene import (
     PAYLOAD,
     Scene,
     key,
+    outcome,
 )
 
 chapter = Chapter("keys")
@@ -164,14 +165,19 @@ async def cell_with_other_arguments(scene: Scene, cell: Cell) -> None:
     assert await scene.everything() == before
 
 
-@chapter.promise("M34", "M165")
-async def a_done_job_answers_with_its_result_for_the_whole_window(scene: Scene) -> None:
-    """Also when results are kept for less."""
+KEPT: dict[str, Keep | None] = {"as usual": None, "for a minute": Keep(60.0)}
+
+
+@chapter.table(KEPT, "M34", "M165")
+async def a_done_job_answers_with_its_result_for_the_whole_window(
+    scene: Scene, keep: Keep | None
+) -> None:
+    """Also when records or results are kept for less, and whichever process ends it."""
     policy = window(WINDOW_SECONDS)
     worker, claim = await scene.running(key=key(policy))
     ends = scene.clock.now() + WINDOW_SECONDS
-    keep = Keep(60.0)
-    await scene.finish(worker, claim, result=b'"paid"', result_seconds=60.0, keep=keep)
+    word = outcome(claim, result=b'"paid"', result_seconds=60.0, keep=keep)
+    assert await (await scene.other()).finish(worker, [word]) == []
     scene.clock.advance(WINDOW_SECONDS - 1)
     await scene.store.prune(MANY, dead_count=0)
     answer = await scene.send(key=key(policy))

@@ -1,0 +1,341 @@
+"""Mistakes in how an App, its tasks and its settings are declared."""
+
+import math
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from durio import App, Context, Retry, Settings
+from durio.errors import (
+    DuplicateTask,
+    InvalidName,
+    InvalidOption,
+    UsageError,
+)
+from tests.bad_input.door import declined
+from tests.unit.app.lab import MEMORY
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+@pytest.fixture
+def app() -> App:
+    return App(MEMORY, name="shop")
+
+
+def plain() -> None: ...
+
+
+def other() -> None: ...
+
+
+# --- names
+
+
+@pytest.mark.proves("M17")
+def test_a_duplicate_name_tells_both_places(app: App):
+    app.task(plain)
+    first = f"{__file__}:{plain.__code__.co_firstlineno}"
+    second = f"{__file__}:{other.__code__.co_firstlineno}"
+    with declined(DuplicateTask, "'shop.plain'", first, second, "Rename one"):
+        app.task(name="plain")(other)
+    assert app.registry.handlers["shop.plain"].function is plain
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Shop", "my shop", "7up", "a.b", "a:b", "x" * 64, "a\0b", "ü", "\ud800", None],
+    ids=repr,
+)
+def test_a_bad_name_of_an_app(name: Any):
+    with declined(InvalidName, "an app cannot be named"):
+        App(MEMORY, name=name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a/b", "x" * 129, "a\0b", "größe", "\ud800", 5], ids=repr
+)
+@pytest.mark.parametrize("kind", ["task", "queue", "call"])
+def test_a_bad_name_of_a_task_or_queue(app: App, kind: str, name: Any):
+    with declined(InvalidName, "cannot be named"):
+        if kind == "task":
+            app.task(name=name)(plain)
+        elif kind == "queue":
+            app.task(queue=name)(plain)
+        else:
+            app.task(name="fine")(plain).options(queue=name)
+
+
+def test_a_task_named_for_another_app(app: App):
+    with declined(InvalidName, "'bank.pay'", "leave the dot out"):
+        app.task(name="bank.pay")(plain)
+
+
+def test_a_lambda_needs_a_name(app: App):
+    with declined(UsageError, "<lambda>", "@app.task(name='...')"):
+        app.task(lambda: None)
+    assert app.task(name="named")(lambda: None).name == "shop.named"
+
+
+def test_a_nested_function_needs_a_name(app: App):
+    async def nested() -> None: ...
+
+    with declined(UsageError, "nested", "@app.task(name='...')"):
+        app.task(nested)
+    assert app.task(name="nested")(nested).name == "shop.nested"
+
+
+# --- functions
+
+
+def test_something_that_is_no_function(app: App):
+    with declined(UsageError, "is not a function"):
+        app.task(name="x")(5)
+
+
+async def stream() -> Any:
+    yield 1
+
+
+def numbers() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [stream, numbers])
+def test_a_generator_has_no_one_result(app: App, function: Callable[..., Any]):
+    with declined(UsageError, "generator", "ctx.progress"):
+        app.task(function)
+
+
+def checks_only(price: "Decimal") -> None: ...
+
+
+def misspelt(price: "socket.sockett") -> None: ...
+
+
+def nonsense(price: "not a type") -> None: ...  # noqa: F722
+
+
+def context_too(ctx: Context, price: "Decimal") -> None: ...
+
+
+@pytest.mark.parametrize("function", [checks_only, misspelt, nonsense, context_too])
+def test_an_annotation_that_cannot_be_resolved(app: App, function: Callable[..., Any]):
+    with declined(UsageError, "cannot be resolved", "TYPE_CHECKING"):
+        app.task(function)
+
+
+def takes_socket(connection: socket.socket) -> None: ...
+
+
+def any_sockets(*connections: socket.socket) -> None: ...
+
+
+def named_sockets(**connections: socket.socket) -> None: ...
+
+
+def gives_socket() -> socket.socket: ...
+
+
+def two_shapes(value: list[int] | set[int]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function", [takes_socket, any_sockets, named_sockets, gives_socket, two_shapes]
+)
+def test_an_annotation_that_json_cannot_carry(app: App, function: Callable[..., Any]):
+    with declined(UsageError, f"task shop.{function.__name__}", "JSON"):
+        app.task(function)
+
+
+# --- options of tasks
+
+
+@pytest.mark.parametrize("priority", [10, -1, True, "5", 5.0, None], ids=repr)
+@pytest.mark.proves("M52")
+def test_a_priority_that_is_none(app: App, priority: Any):
+    with declined(InvalidOption, f"priority cannot be {priority!r}", "0 to 9"):
+        app.task(priority=priority)(plain)
+
+
+@pytest.mark.proves("M104")
+@pytest.mark.parametrize(
+    "timeout",
+    [
+        (300, 270),
+        (300, 300),
+        (0, 10),
+        0,
+        -1,
+        (1,),
+        (1, 2, 3),
+        "soon",
+        math.nan,
+        math.inf,
+        True,
+        (None, 5),
+        timedelta(seconds=-1),
+    ],
+    ids=repr,
+)
+def test_limits_that_are_none(app: App, timeout: Any):
+    with declined(InvalidOption, "timeout cannot be"):
+        app.task(timeout=timeout)(plain)
+    with declined(InvalidOption, "timeout cannot be"):
+        App(MEMORY, timeout=timeout)
+
+
+def test_an_option_that_a_task_does_not_have(app: App):
+    with declined(InvalidOption, "'prioritty'", "Did you mean 'priority'?"):
+        app.task(prioritty=9)
+    with declined(InvalidOption, "'delay'"):  # that of a call
+        app.task(delay=5)
+
+
+BAD_RETRIES: dict[str, Callable[[], Any]] = {
+    "-1": lambda: Retry(-1),
+    "True": lambda: Retry(True),
+    "1.5": lambda: Retry(1.5),
+    "text": lambda: Retry("5"),
+    "more than the bound": lambda: Retry(10_001),
+    "base of x": lambda: Retry(5, base="x"),
+    "base below zero": lambda: Retry(5, base=-1),
+    "factor below one": lambda: Retry(5, factor=0.5),
+    "factor of NaN": lambda: Retry(5, factor=math.nan),
+    "max_delay of NaN": lambda: Retry(5, max_delay=math.nan),
+    "delays that are one": lambda: Retry(5, delays=5),
+    "delays of text": lambda: Retry(5, delays="55"),
+    "delays below zero": lambda: Retry(5, delays=(1, -1)),
+    "jitter of text": lambda: Retry(5, jitter="no"),
+    "on, one class": lambda: Retry(5, on=ConnectionError),
+    "on, a name": lambda: Retry(5, on=("ConnectionError",)),
+    "never, an instance": lambda: Retry(5, never=(ValueError("x"),)),
+    "after, below zero": lambda: Retry.after(-1),
+}
+
+
+@pytest.mark.parametrize("what", BAD_RETRIES)
+def test_a_retry_policy_that_is_none(what: str):
+    with declined(InvalidOption, "retry", "cannot be"):
+        BAD_RETRIES[what]()
+
+
+@pytest.mark.parametrize("retry", [-1, True, "5", None, 1.5], ids=repr)
+def test_a_number_of_retries_that_is_none(app: App, retry: Any):
+    with declined(InvalidOption, "retry"):
+        app.task(retry=retry)(plain)
+    with declined(InvalidOption, "retry"):
+        App(MEMORY, retry=retry)
+
+
+@pytest.mark.parametrize("retention", [-1, True, 1.5, "soon", None], ids=repr)
+def test_a_retention_that_is_none(app: App, retention: Any):
+    with declined(InvalidOption, "retention cannot be"):
+        app.task(retention=retention)(plain)
+    with declined(InvalidOption, "retention cannot be"):
+        app.queue("mail", retention=retention)
+
+
+@pytest.mark.parametrize("ttl", [-1, "soon", math.nan, None], ids=repr)
+def test_a_time_to_live_that_is_none(app: App, ttl: Any):
+    with declined(InvalidOption, "result_ttl cannot be"):
+        app.task(result_ttl=ttl)(plain)
+
+
+# --- settings
+
+
+@pytest.mark.proves("M16")
+def test_a_setting_that_does_not_exist():
+    with declined(InvalidOption, "wroker", "Did you mean 'worker'?"):
+        App(MEMORY, settings={"wroker": {}})
+    with declined(InvalidOption, "worker.concurency", "Did you mean 'concurrency'?"):
+        App(MEMORY, settings={"worker": {"concurency": 5}})
+
+
+@pytest.mark.proves("M16")
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("worker", "concurrency", 0),
+        ("worker", "concurrency", 10_001),
+        ("worker", "concurrency", "many"),
+        ("worker", "concurrency", 1.5),
+        ("worker", "prefetch", -1),
+        ("worker", "heartbeat_seconds", 20),  # over half of the lease
+        ("worker", "heartbeat_seconds", 0),
+        ("worker", "grace_seconds", -1),
+        ("worker", "poll_seconds", math.nan),
+        ("worker", "poll_seconds", math.inf),
+        ("payload", "bytes_max", -1),
+        ("retention", "result_seconds", "an hour"),
+        ("log", "level", "LOUD"),
+        ("log", "format", "xml"),
+    ],
+)
+def test_a_setting_out_of_range(group: str, name: str, value: Any):
+    with declined(InvalidOption, f"{name}"):
+        App(MEMORY, settings={group: {name: value}})
+
+
+@pytest.mark.parametrize(
+    "settings", [[1], 5, {"worker": 5}, {"worker": None}], ids=repr
+)
+def test_settings_of_another_shape(settings: Any):
+    with declined(InvalidOption, "setting"):
+        App(MEMORY, settings=settings)
+
+
+@pytest.mark.proves("M16")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, ["cannot be read"]),
+        (b"[worker", ["cannot be read"]),
+        (b"\xff\xfe", ["cannot be read"]),
+        (b"[wroker]", ["Did you mean 'worker'?"]),
+        (b"[worker]\nconcurency = 5", ["Did you mean 'concurrency'?"]),
+        (b"[worker]\nconcurrency = 'many'", ["worker.concurrency"]),
+        (b"worker = 5", ["setting worker"]),
+    ],
+    ids=repr,
+)
+def test_a_bad_settings_file(tmp_path: Path, text: bytes | None, words: list[str]):
+    path = tmp_path / "durio.toml"
+    if text is not None:
+        path.write_bytes(text)
+    with declined(InvalidOption, *words):
+        App(MEMORY, settings=path)
+    with declined(InvalidOption, *words):
+        App(MEMORY, settings=str(path))
+
+
+@pytest.mark.proves("M15", "M16")
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("DURIO_WORKER__CONCURRENCY", "many", ["worker.concurrency"]),
+        ("DURIO_WORKER__CONCURRENCY", "0", ["worker.concurrency"]),
+        ("DURIO_WORKER__GRACE_SECONDS", "", ["worker.grace_seconds"]),
+        ("DURIO_WORKER__POLL_SECONDS", "nan", ["poll_seconds"]),
+        ("DURIO_WORKER__CONCURENCY", "5", ["Did you mean 'concurrency'?"]),
+        ("DURIO_WROKER__CONCURRENCY", "5", ["Did you mean 'worker'?"]),
+        ("DURIO_LOG__FORMAT", "xml", ["log.format", "DURIO_LOG__FORMAT"]),
+    ],
+)
+def test_a_bad_environment_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: list[str]
+):
+    monkeypatch.setenv(variable, value)
+    with declined(InvalidOption, *words):
+        App(MEMORY)
+
+
+def test_settings_in_code_do_not_read_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DURIO_WORKER__CONCURRENCY", "many")
+    assert App(MEMORY, settings=Settings()).settings.worker.concurrency == 10

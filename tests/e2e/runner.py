@@ -1,0 +1,90 @@
+"""A worker that kills itself at a named point; the product knows nothing of it.
+
+claimed         the claims are committed, nothing has started
+unsent          tasks have had their effect, their outcomes are on their way
+uncommitted     the finish is written, its transaction not committed
+committed       the finish is committed, its answer not delivered
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from durio.app.work import make_worker
+from durio.model.outcome import Kind, Outcome
+from durio.ports.lease import Renewed
+from durio.ports.store import Store
+from durio.stores.sqlite import exchange
+from durio.stores.sqlite.finish import record
+from durio.stores.sqlite.scribe import Scribe
+from durio.stores.sqlite.transaction import Transaction
+from durio.telemetry.log import configure
+from tests.e2e.jobs import app
+
+commit = Scribe.commit
+
+
+class Deadly:
+    """A store whose owner dies at one point of an exchange."""
+
+    def __init__(self, store: Store, point: str) -> None:
+        self._store = store
+        self._point = point
+        self._finishing: Transaction | None = None
+        exchange.record = self.record
+        # A bound method would not be given the scribe.
+        Scribe.commit = lambda scribe, tx: self.commit(scribe, tx)  # noqa: PLW0108
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def exchange(
+        self, worker: int, outcomes: Sequence[Outcome], *rest: Any, **options: Any
+    ) -> Any:
+        if brings_results(outcomes):
+            self.die_at("unsent")
+        answer = await self._store.exchange(worker, outcomes, *rest, **options)
+        if answer.claims:
+            self.die_at("claimed")
+        return answer
+
+    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+        if self._point == "deaf":
+            return Renewed(alive=True, cancels=[])
+        return await self._store.renew(worker, lease_seconds)
+
+    # --- in the writer's thread
+
+    def record(self, tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Any:
+        if brings_results(outcomes):
+            self._finishing = tx
+        return record(tx, worker, outcomes)
+
+    def commit(self, scribe: Scribe, tx: Transaction) -> None:
+        if tx is self._finishing:
+            self.die_at("uncommitted")
+        commit(scribe, tx)
+        if tx is self._finishing:
+            self.die_at("committed")
+
+    def die_at(self, point: str) -> None:
+        if point == self._point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def brings_results(outcomes: Sequence[Outcome]) -> bool:
+    return any(outcome.kind == Kind.DONE for outcome in outcomes)
+
+
+async def main(point: str) -> None:
+    configure(app.settings.log)
+    worker = await make_worker(app)
+    worker.store = Deadly(worker.store, point)
+    await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

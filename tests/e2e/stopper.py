@@ -1,0 +1,25 @@
+"""A process that stops itself inside a write transaction, and ends when it may go on."""
+
+import asyncio
+import signal
+import threading
+from typing import Any
+
+from tests.e2e.jobs import app
+
+
+async def main() -> None:
+    async with app:
+        store: Any = await app.store()
+        await store.desk.writer.write(stop)
+
+
+def stop(tx: Any) -> None:
+    assert tx.db.in_transaction
+    # To this very thread: sent to the process, another thread may take the signal, and
+    # this one would run on for a moment and commit.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

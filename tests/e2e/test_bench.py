@@ -1,0 +1,76 @@
+"""`durio bench`: every figure is there, a store in use is left alone, files are removed.
+
+How fast it is on this machine is nobody's business here: no test looks at a figure's size.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from durio.cli.bare import BATCH, measure_bare
+
+SECONDS_MAX = 100
+SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]
+FIGURES = {
+    "enqueue_one_per_s",
+    "enqueue_many_per_s",
+    "drain_per_s",
+    "raw_cycle_per_s",
+    "drain_vs_raw",
+    "cpu_us_per_job",
+    "worker_rss_mb",
+    "idle_cpu_percent",
+}
+
+
+def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "durio", "bench", *SMALL, *flags],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+
+
+def test_every_figure_is_there(tmp_path: Path) -> None:
+    answer = run(tmp_path, "--json")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    told = json.loads(answer.stdout)
+    assert told["jobs"] == 300
+    assert told["store"]
+    assert all(told[name] > 0 for name in FIGURES), told
+    assert set(told["latency_ms"]) == {"p50", "p95", "p99"}
+    assert told["latency_from"]
+    assert not list(tmp_path.iterdir()), "the bench leaves files behind"
+
+
+def test_a_store_with_jobs_is_left_alone(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'mine.db'}"
+    first = run(tmp_path, "--store", store)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "drain_vs_raw" in first.stdout
+    again = run(tmp_path, "--store", store)
+    assert again.returncode == 2
+    assert "already holds jobs" in again.stderr
+    told = run(tmp_path, "--store", store, "--yes", "--json")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert json.loads(told.stdout)["store"] == store
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
+    answer = run(tmp_path, "--store", "sqlite:///:memory:")
+    assert answer.returncode == 2
+    assert "lives in one process" in answer.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, BATCH, 2 * BATCH + 50])
+def test_bare_driver_finishes_every_job(tmp_path: Path, jobs: int) -> None:
+    cycle, drain = measure_bare(tmp_path / "bare.db", jobs, "full")
+    assert 0 < cycle < drain

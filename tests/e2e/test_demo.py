@@ -1,0 +1,113 @@
+"""`durio demo`: its last line is true, its exit code is honest, it leaves nothing behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from durio.cli.ledger import Event, Ledger, read_ledger
+
+SECONDS_MAX = 60
+LAST_LINE = re.compile(r"\d+ jobs: \d+ done, \d+ dead, 0 lost, 0 doubled")
+COMMAND = [sys.executable, "-m", "durio", "demo", "--seconds", "3", "--no-browser"]
+
+
+def run(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo with its temporary folders in `folder`."""
+    return subprocess.run(
+        [*COMMAND, *flags],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+
+
+def test_nothing_is_lost_when_a_worker_is_killed(tmp_path: Path) -> None:
+    answer = run(tmp_path)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    lines = answer.stdout.splitlines()
+    assert LAST_LINE.fullmatch(lines[-1])
+    assert any("kill -9 of worker" in line for line in lines)
+    assert any("run again" in line for line in lines)
+    assert not list(tmp_path.iterdir()), "the temporary folder stays"
+
+
+def test_json_on_a_named_store(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'shop.db'}"
+    answer = run(tmp_path, "--json", "--keep", "--workers", "2", "--store", store)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    told = json.loads(answer.stdout)
+    assert told["held"] is True
+    assert (told["lost"], told["doubled"], told["kills"]) == (0, 0, 1)
+    assert told["jobs"] == told["done"] + told["dead"]
+    assert told["rerun"] >= 1
+    assert sum(task["cancelled"] for task in told["tasks"].values()) == 2
+    assert told["tasks"]["print_label"]["dead"] == 1
+    assert told["tasks"]["charge_card"]["retried"] >= 1
+    assert LAST_LINE.fullmatch(told["line"])
+    (kept,) = tmp_path.glob("durio-demo-*")
+    entries = read_ledger(kept / "ledger")
+    assert {entry.ev for entry in entries} >= {Event.ENQUEUED, Event.KILLED}
+
+
+@pytest.mark.parametrize(("which", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_signals_leave_nothing_behind(tmp_path: Path, which: str, code: int) -> None:
+    demo = subprocess.Popen(
+        COMMAND,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert demo.stdout is not None
+    with demo.stdout as stream:
+        opened = stream.readline()
+        workers = [int(pid) for pid in opened.partition("workers: ")[2].split(",")]
+        demo.send_signal(signal.Signals[which])
+        rest = stream.read()
+    assert demo.wait(SECONDS_MAX) == code, opened + rest
+    assert len(workers) == 3
+    assert not [pid for pid in workers if is_running(pid)]
+    assert not list(tmp_path.iterdir())
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
+    answer = run(tmp_path, "--store", "sqlite:///:memory:")
+    assert answer.returncode == 2
+    assert "lives in one process" in answer.stderr
+
+
+def test_ledger_survives_a_torn_line(tmp_path: Path) -> None:
+    """A line that is still on its way is not read; whole ones are, in order of time."""
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    ledger = Ledger(tmp_path)
+    ledger.note(Event.STARTED, job="a", attempt=1)
+    ledger.note(Event.EFFECT, job="a", attempt=1)
+    ledger.close()
+    (path,) = tmp_path.iterdir()
+    with path.open("ab") as stream:
+        stream.write(b'{"n":3,"pid":')
+    entries = read_ledger(tmp_path)
+    assert [(entry.n, entry.ev, entry.job) for entry in entries] == [
+        (1, Event.STARTED, "a"),
+        (2, Event.EFFECT, "a"),
+    ]
+    assert all(
+        entry.mono_ns >= before and entry.pid == os.getpid() for entry in entries
+    )

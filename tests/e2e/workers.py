@@ -1,0 +1,365 @@
+"""Real processes on one file: started, signalled, watched and, in the end, cleared away.
+
+Tests wait for conditions (`wait_until`), never for time. Only processes that a Place has
+started are ever signalled, each by its own pid.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from durio import App
+from durio.model.ids import id_text
+from durio.model.job import CANCELLED, DEAD, DONE
+from tests.e2e.jobs import make_app
+from tests.e2e.ledger import VARIABLE, Ledger
+
+ROOT = Path(__file__).parents[2]
+LOOK_SECONDS = 0.02
+START_SECONDS = 30.0
+FINAL = {DONE, DEAD, CANCELLED}
+
+T = TypeVar("T")
+
+# How a test looks like several hosts, and a crash like one: no life locks, short leases.
+ELSEWHERE = {
+    "worker": {
+        "lease_seconds": 3,
+        "heartbeat_seconds": 1,
+        "rescue_seconds": 1,
+        "leader_seconds": 1,
+    }
+}
+
+
+def wait_until(condition: Callable[[], T], seconds: float, what: str) -> T:
+    """Look again and again until it holds; what it answered then."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(LOOK_SECONDS)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job as it lies in the file."""
+
+    state: int
+    retried: int
+    lost: int
+    losses: int
+    claim_no: int
+    reason: str | None
+    result: Any
+    progress: Any
+    errors: Any
+
+
+class Process:
+    """One process of a test."""
+
+    def __init__(self, command: list[str], log: Path, environ: dict[str, str]) -> None:
+        self.log_path = log
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=environ,
+                process_group=0,
+            )
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log's records of this name."""
+        rows = [json.loads(line) for line in self.log.splitlines() if line[:1] == "{"]
+        return [row for row in rows if row.get("event") == name]
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def send(self, which: signal.Signals) -> None:
+        self._process.send_signal(which)
+
+    def kill(self) -> None:
+        """SIGKILL, and reaped."""
+        self._process.kill()
+        self._process.wait(START_SECONDS)
+
+    def stop(self) -> None:
+        """SIGSTOP; every thread of it stands still when this returns."""
+        self.send(signal.SIGSTOP)
+        wait_until(self.is_stopped, START_SECONDS, f"process {self.pid} stands still")
+
+    def maps(self) -> str:
+        """The files that it has mapped: which libraries are loaded."""
+        return Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8")
+
+    def is_stopped(self) -> bool:
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks]
+        return all(state.split()[0] == "T" for state in states)
+
+    def go_on(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def ended(self, seconds: float = START_SECONDS) -> int:
+        """Its exit code, once it has ended by itself."""
+        wait_until(
+            lambda: self.exit_code is not None,
+            seconds,
+            f"process {self.pid} ends; see {self.log_path}",
+        )
+        return self._process.returncode
+
+    def clear_away(self) -> None:
+        if self.exit_code is None:
+            self.kill()
+
+
+class Place:
+    """A database in a folder of its own, its ledger, and the processes of one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "jobs.db"
+        self.ledger_folder = folder / "ledger"
+        self.ledger_folder.mkdir()
+        self.url = f"sqlite:///{self.path}"
+        self.settings: dict[str, dict[str, Any]] = {}
+        self._processes: list[Process] = []
+
+    def look_like_several_hosts(self) -> None:
+        """Nobody sees a death but by the lease, which is short."""
+        self.url += "?life=off"
+        self.settings = ELSEWHERE
+
+    # --- processes
+
+    def worker(self, *options: str, **settings: Any) -> Process:
+        """`durio worker`; returns when it claims."""
+        worker = self.begin_worker(*options, **settings)
+        self.started(worker)
+        return worker
+
+    def begin_worker(self, *options: str, **settings: Any) -> Process:
+        """`durio worker`, without waiting for it."""
+        return self.run("durio", "worker", "tests.e2e.jobs:app", *options, **settings)
+
+    def worker_that_dies(self, point: str, **settings: Any) -> Process:
+        """A worker that kills itself at a named point: see runner.py."""
+        return self.run("tests.e2e.runner", point, **settings)
+
+    def run(self, module: str, *args: str, **settings: Any) -> Process:
+        """A Python program of its own; `settings` are the worker's."""
+        return self._start(["-m", module, *args], settings)
+
+    def run_script(self, text: str) -> Process:
+        """A plain script, as a user would write it."""
+        script = self.folder / "script.py"
+        script.write_text(text)
+        return self._start([str(script)], {})
+
+    def _start(self, args: list[str], settings: dict[str, Any]) -> Process:
+        log = self.folder / f"{len(self._processes)}.log"
+        process = Process([sys.executable, *args], log, self.environ(settings))
+        self._processes.append(process)
+        return process
+
+    def environ(self, settings: dict[str, Any]) -> dict[str, str]:
+        chosen = {**self.settings.get("worker", {}), **settings}
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "DURIO_URL": self.url,
+            "DURIO_LOG__FORMAT": "json",
+            **{f"DURIO_WORKER__{k.upper()}": str(v) for k, v in chosen.items()},
+            VARIABLE: str(self.ledger_folder),
+        }
+
+    def started(self, worker: Process) -> None:
+        def has_started() -> bool:
+            assert worker.exit_code is None, worker.log
+            return "worker.started" in worker.log
+
+        wait_until(has_started, START_SECONDS, f"worker {worker.pid} has started")
+
+    def open_gate(self, only: Process | None = None) -> None:
+        """Let the tasks that are held do what they are for, everywhere or in one process."""
+        name = "gate" if only is None else f"gate-{only.pid}"
+        (self.ledger_folder / name).touch()
+
+    def clear_away(self) -> None:
+        (self.ledger_folder / "over").touch()  # children that a task forked go by this
+        for process in self._processes:
+            process.clear_away()
+
+    def logs(self) -> str:
+        return "\n".join(process.log for process in self._processes)
+
+    # --- the store, from outside
+
+    def app(self) -> App:
+        return make_app(self.url, self.settings)
+
+    def enqueue(self, task: str, *rows: tuple[Any, ...]) -> list[str]:
+        """One job per row; their ids."""
+
+        async def ask() -> list[str]:
+            async with self.app() as app:
+                return [(await app.enqueue(task, *row)).id for row in rows]
+
+        return asyncio.run(ask())
+
+    def enqueue_many(self, task: str, jobs: int) -> list[str]:
+        """So many jobs of a task without arguments; their ids."""
+
+        async def ask() -> list[str]:
+            async with self.app() as app, asyncio.TaskGroup() as group:
+                asked = [group.create_task(app.enqueue(task)) for _ in range(jobs)]
+            return [task.result().id for task in asked]
+
+        return asyncio.run(ask())
+
+    def rows(self) -> dict[str, Row]:
+        """Every job, read by the bare driver."""
+        found = self.select(
+            "select id, state, retried, lost, losses, claim_no, reason, result,"
+            " progress, errors from job"
+        )
+        return {
+            id_text(row[0]): Row(
+                *row[1:7], *(value and json.loads(value) for value in row[7:])
+            )
+            for row in found
+        }
+
+    def count(self, state: int) -> int:
+        sql = "select count(*) from job where state = ?"
+        return self.select(sql, state)[0][0]
+
+    def check(self, pragma: str) -> list[str]:
+        return [row[0] for row in self.select(f"pragma {pragma}")]
+
+    def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self.connected() as db:
+            return db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def connected(self) -> Iterator[apsw.Connection]:
+        db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(5000)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.execute("pragma query_only=1")
+        try:
+            yield db
+        finally:
+            db.close()
+
+    @contextmanager
+    def writer_lock(self) -> Iterator[None]:
+        """While this is held, nobody is inside a transaction."""
+        path = Path(f"{self.path}-durio") / "writer.lock"
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # --- waiting and judging
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.ledger_folder)
+
+    def wait_for(self, ev: str, jobs: int, seconds: float = START_SECONDS) -> None:
+        """Until the ledger has this event of so many jobs."""
+        wait_until(
+            lambda: len(self.ledger.jobs(ev)) >= jobs,
+            seconds,
+            f"{jobs} jobs with {ev!r}",
+        )
+
+    def wait_for_attempt(self, number: int, jobs: int) -> None:
+        """Until so many jobs have begun this attempt."""
+        wait_until(
+            lambda: (
+                sum(line.attempt == number for line in self.ledger.of("start")) >= jobs
+            ),
+            START_SECONDS,
+            f"{jobs} jobs at attempt {number}",
+        )
+
+    def wait_final(self, ids: list[str], seconds: float) -> dict[str, Row]:
+        """Until every one of these jobs has come to an end."""
+
+        def finals() -> dict[str, Row]:
+            rows = self.rows()
+            there = all(job in rows and rows[job].state in FINAL for job in ids)
+            return rows if there else {}
+
+        return wait_until(finals, seconds, f"{len(ids)} jobs are final")
+
+    def check_all_done(
+        self, ids: list[str], seconds: float, *, killed: tuple[Process, ...] = ()
+    ) -> dict[str, Row]:
+        """Every job done, each finish accepted once, every re-run explained by a kill."""
+        rows = self.wait_final(ids, seconds)
+        assert set(rows) == set(ids), "as many jobs as were enqueued"
+        assert {row.state for row in rows.values()} == {DONE}
+        ledger, guilty = self.ledger, {process.pid for process in killed}
+        for job, ends in ledger.by_job("accepted").items():
+            assert len(ends) == 1, f"{job} was accepted twice: {ends}"
+        for job, starts in ledger.by_job("start").items():
+            again = [line for line in starts[:-1] if line.pid not in guilty]
+            assert not again, f"{job} ran again without a reason: {starts}"
+            assert len(starts) <= rows[job].claim_no
+        effects = ledger.by_job("effect")
+        assert set(effects) == set(ids), "a job is done without its effect"
+        assert self.check("quick_check") == ["ok"]
+        return rows
+
+    def seconds_to_run_again(self, victim: Process, killed_ns: int) -> float:
+        """From the kill to the last first start, elsewhere, of what the victim held."""
+        ledger = self.ledger
+        held = ledger.jobs("start", pid=victim.pid) - ledger.jobs(
+            "accepted", pid=victim.pid
+        )
+        again = {
+            line.job: line.mono_ns
+            for line in reversed(ledger.of("start"))
+            if line.job in held and line.pid != victim.pid
+        }
+        return max((at - killed_ns for at in again.values()), default=0) / 1e9
+
+
+def seeded() -> random.Random:
+    """Chance that can be replayed: its seed is printed."""
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)  # noqa: S311 - no secret
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -1,0 +1,221 @@
+"""`durio jobs`, `durio workers` and `durio migrate` on a store in a folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from durio.cli import output
+from tests.unit.cli.terminal import Terminal
+
+UNKNOWN = "0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55"
+PLACE = ("--app", "shop")
+Ended = Callable[..., str]
+
+
+def test_list_is_newest_first_and_narrowed(shop: Terminal) -> None:
+    first = shop.json("enqueue", "resize", '["a"]', *PLACE)["id"]
+    second = shop.json("enqueue", "refuse", *PLACE, "--delay", "1h")["id"]
+
+    def listed(*options: str) -> list[str]:
+        return [job["id"] for job in shop.json("jobs", "ls", *PLACE, *options)["jobs"]]
+
+    assert listed() == [second, first]
+    assert listed("--state", "ready") == [first]
+    assert listed("--state", "ready", "--state", "scheduled") == [second, first]
+    assert listed("--queue", "mail") == [second]
+    assert listed("--task", "resize") == [first]
+    assert listed("--task", "shop.resize") == [first]
+    assert listed("--state", "dead") == []
+    assert shop.ok("jobs", "ls", *PLACE, "--state", "dead") == "no jobs\n"
+
+
+def test_list_goes_on_at_the_cursor(shop: Terminal) -> None:
+    jobs = [shop.json("enqueue", "resize", '["a"]', *PLACE)["id"] for _ in range(3)]
+    page = shop.json("jobs", "ls", *PLACE, "--limit", "2")
+    assert [job["id"] for job in page["jobs"]] == [jobs[2], jobs[1]]
+    rest = shop.json("jobs", "ls", *PLACE, "--cursor", page["cursor"])
+    assert ([job["id"] for job in rest["jobs"]], rest["cursor"]) == ([jobs[0]], None)
+    shown = shop.ok("jobs", "ls", *PLACE, "--limit", "2")
+    assert shown.endswith(f"more: --cursor {page['cursor']}\n")
+
+
+def test_without_a_name_every_app_is_listed(shop: Terminal) -> None:
+    store = ("--store", "sqlite:///jobs.db")
+    shop.json("enqueue", "resize", '["a"]', *PLACE)
+    shop.json("enqueue", "other.work", *store)
+    assert len(shop.json("jobs", "ls", *store)["jobs"]) == 2
+    assert len(shop.json("jobs", "ls", *store, "--name", "shop")["jobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--cursor", "x"], ["--limit", "0"], ["--state", "lost"], ["--queue", "a b"]],
+)
+def test_bad_questions_are_usage_errors(shop: Terminal, options: list[str]) -> None:
+    shop.json("enqueue", "resize", '["a"]', *PLACE)
+    assert shop.error("jobs", "ls", *PLACE, *options, code=2)["what"]
+
+
+def test_asking_makes_no_store(terminal: Terminal) -> None:
+    for args in (["jobs", "ls"], ["jobs", "show", UNKNOWN], ["workers", "ls"]):
+        assert terminal.error(*args, code=3)["code"] == "store_unavailable"
+    assert not list(terminal.folder.iterdir())
+
+
+def test_file_that_is_no_database(terminal: Terminal) -> None:
+    terminal.write("durio.db", "no database at all, but long enough to look like" * 40)
+    assert terminal.error("jobs", "ls", code=3)["code"] == "store_corrupt"
+    assert terminal.error("migrate", "--check", code=3)["code"] == "store_corrupt"
+
+
+@pytest.mark.proves("M81", "M82")
+def test_dead_record_is_whole(shop: Terminal, ended: Ended) -> None:
+    job = ended("refuse", '{"text": "no such order"}', "--meta", '{"t": 1}')
+    record = shop.json("jobs", "show", job, *PLACE)
+    assert (record["job"], record["error"]) == (job, "no such order")
+    assert (record["error_type"], record["source_queue"]) == ("Permanent", "mail")
+    assert record["failed_at"] == record["finished_at"]
+    original = record["original"]
+    assert original == {"args": record["args"], "kwargs": record["kwargs"]}
+    assert "no such order" in str(original)
+    assert (record["state"], record["reason"]) == ("dead", "permanent")
+    assert "shop.py" in record["traceback"]
+    (attempt,) = record["attempts"]
+    assert attempt["type"] == "Permanent"
+    assert attempt["worker"] == record["worker"]
+    assert record["meta"] == {"t": 1}
+
+
+def test_job_is_shown_to_people(shop: Terminal, ended: Ended) -> None:
+    shown = shop.ok(
+        "jobs", "show", ended("refuse", '{"text": "\\u001b[31mred"}'), *PLACE
+    )
+    assert "state       dead" in shown
+    assert "attempt 1 failed" in shown
+    assert "Traceback" in shown
+    assert "\x1b" not in shown
+    assert "\\x1b[31mred" in shown
+
+
+def test_done_job_has_its_result(shop: Terminal, ended: Ended) -> None:
+    job = ended("resize", '["a.png"]')
+    shown = shop.json("jobs", "show", job, *PLACE)
+    assert (shown["state"], shown["result"]) == ("done", "a.png.webp")
+    assert shown["max_attempts"] == 3
+    assert "original" not in shown
+    assert '"a.png.webp"' in shop.ok("jobs", "show", job, *PLACE)
+    place = ("--store", "sqlite:///jobs.db")
+    assert shop.json("jobs", "show", job, *place)["max_attempts"] is None
+
+
+def test_wait_finds_a_job_that_is_done_already(shop: Terminal, ended: Ended) -> None:
+    asked = ("resize", '["a.png"]', "--key", "k")
+    job = ended(*asked)
+    shown = shop.ok("enqueue", *asked, *PLACE, "--wait")
+    assert shown.startswith('done  "a.png.webp"   1 attempt, ')
+    answer = shop.json("enqueue", *asked, *PLACE, "--wait")
+    assert (answer["id"], answer["state"]) == (job, "done")
+    assert (answer["result"], answer["attempts"]) == ("a.png.webp", 1)
+    assert answer["error"] is None
+
+
+def test_unknown_job(shop: Terminal) -> None:
+    shop.json("enqueue", "resize", '["a"]', *PLACE)
+    for name in (UNKNOWN, "nonsense", "caf\udce9"):
+        error = shop.error("jobs", "show", name, *PLACE, code=1)
+        assert error["code"] == "job_not_found"
+
+
+def test_retry_and_cancel_answer_for_each(shop: Terminal, ended: Ended) -> None:
+    dead, done = ended("refuse"), ended("resize", '["a"]')
+    answers = shop.json("jobs", "retry", dead, done, "x", UNKNOWN, *PLACE, code=1)
+    told = {answer["id"]: answer for answer in answers["jobs"]}
+    assert list(told) == [dead, done, "x", UNKNOWN]
+    assert (told[dead]["ok"], told[dead]["before"]) == (True, "dead")
+    assert told[dead]["state"] == "ready"
+    assert told[done]["error"]["code"] == "wrong_state"
+    assert told["x"]["error"]["code"] == "job_not_found"
+    assert told[UNKNOWN]["error"]["code"] == "job_not_found"
+
+    assert shop.ok("jobs", "cancel", dead, *PLACE) == f"{dead}  ready -> cancelled\n"
+    assert shop.ok("jobs", "cancel", dead, *PLACE)  # it is: nothing to complain about
+    result = shop.run("jobs", "cancel", done, *PLACE)
+    assert result.exit_code == 1
+    assert "not done: " in result.stdout
+    assert shop.ok("jobs", "retry", dead, *PLACE) == f"{dead}  cancelled -> ready\n"
+
+
+def test_no_workers(shop: Terminal) -> None:
+    shop.json("enqueue", "resize", '["a"]', *PLACE)
+    assert shop.json("workers", "ls", *PLACE) == {"workers": []}
+    assert shop.ok("workers", "ls", *PLACE) == "no workers\n"
+
+
+# --- migrate
+
+
+def test_migrate_makes_the_schema_and_check_only_looks(terminal: Terminal) -> None:
+    missing = terminal.json("migrate", "--check", code=5)
+    assert (missing["up_to_date"], missing["applied"]) == (False, [])
+    assert missing["error"]["code"] == "schema_mismatch"
+    assert terminal.run("migrate", "--check").exit_code == 5
+    assert not list(terminal.folder.iterdir())
+
+    assert terminal.ok("migrate").startswith("sqlite:///durio.db: applied 0001_jobs")
+    there = terminal.json("migrate", "--check")
+    assert (there["up_to_date"], there["waiting"]) == (True, [])
+    assert there["applied"] == missing["waiting"]
+    assert "up to date" in terminal.ok("migrate")
+
+
+def test_migrate_prints_sql(terminal: Terminal) -> None:
+    text = terminal.ok("migrate", "--sql")
+    assert "-- 0001_jobs.sql" in text
+    assert "create table job" in text
+    assert "create table job" in terminal.json("migrate", "--sql")["sql"]
+    assert terminal.error("migrate", "--sql", "--check", code=2)["what"]
+    assert not list(terminal.folder.iterdir())
+
+
+def test_password_of_a_store_is_not_shown(terminal: Terminal) -> None:
+    error = terminal.error("jobs", "ls", "--store", "mysql://u:secret@h/x", code=2)
+    assert "secret" not in str(error)
+
+
+# --- tables
+
+
+def test_table_on_a_terminal_is_drawn_and_never_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    output.show_table(["state", "error"], [["dead", "[red]x[/red]"]], "none")
+    shown = capsys.readouterr().out
+    assert "[red]x[/red]" in shown
+    assert "dead" in shown
+
+
+def test_plain_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show_table(["a", "bb"], [["long", None], ["x\ny", 3]], "none")
+    assert capsys.readouterr().out == "a     bb\nlong  -\nx y   3\n"
+
+
+def test_pipes_and_no_color_mean_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen:
+        def isatty(self) -> bool:
+            return True
+
+    assert not output.is_terminal()
+    monkeypatch.setattr("sys.stdout", Screen())
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert output.is_terminal()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.is_terminal()
+
+
+def test_unwritable_folder(terminal: Terminal, tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    error = terminal.error("migrate", "--store", f"sqlite:///{missing}/x.db", code=3)
+    assert error["code"] == "store_unavailable"

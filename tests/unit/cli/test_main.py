@@ -1,0 +1,191 @@
+"""The table of commands, .env, and an exit code and a shape for every error."""
+
+import importlib
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from durio.cli.main import (
+    COMMANDS,
+    AppImportFailed,
+    env_lines,
+    error_fields,
+    error_text,
+    exit_code_of,
+    leaf,
+    read_env_file,
+    tell,
+    wants_json,
+)
+from durio.errors import (
+    DurioError,
+    JobCancelled,
+    JobDead,
+    JobNotFound,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreStalled,
+    StoreUnavailable,
+    UnknownTask,
+    UsageError,
+)
+from tests.unit.cli.terminal import Terminal
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_is_there(name: str) -> None:
+    module, told = COMMANDS[name]
+    command = importlib.import_module(module).command
+    assert isinstance(command, click.Command)
+    assert told.endswith(".")
+
+
+def test_help_lists_every_command_with_its_line(terminal: Terminal) -> None:
+    shown = terminal.ok("--help")
+    for name, (_, told) in COMMANDS.items():
+        assert f"  {name}" in shown
+        assert told in shown
+    assert "Exit codes:" in shown
+    assert "\\b" not in shown
+
+
+@pytest.mark.parametrize(
+    "args", [["worker"], ["enqueue"], ["migrate"], ["jobs", "show"]]
+)
+def test_help_of_a_command_has_its_own_page(
+    terminal: Terminal, args: list[str]
+) -> None:
+    shown = terminal.ok(*args, "--help")
+    assert "--json" in shown
+    assert "\\b" not in shown
+
+
+def test_version(terminal: Terminal) -> None:
+    assert terminal.ok("--version").startswith("durio ")
+
+
+def test_no_command_shows_the_help(terminal: Terminal) -> None:
+    assert "Commands:" in terminal.run().output
+
+
+def test_unknown_command_has_a_suggestion(terminal: Terminal) -> None:
+    error = terminal.error("wroker", code=2)
+    assert error["code"] == "usage"
+    assert "Did you mean 'worker'?" in error["what"]
+
+
+def test_unknown_option_points_to_the_help_of_its_command(terminal: Terminal) -> None:
+    error = terminal.error("jobs", "ls", "--stat", "dead", code=2)
+    assert error["cure"] == "See: durio jobs ls --help"
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2),
+        (UnknownTask("x"), 2),
+        (click.UsageError("x"), 2),
+        (StoreUnavailable("x"), 3),
+        (StoreFull("x"), 3),
+        (StoreReadOnly("x"), 3),
+        (StoreCorrupt("x"), 3),
+        (StoreStalled("x"), 3),
+        (AppImportFailed("x"), 4),
+        (SchemaMismatch("x"), 5),
+        (JobDead("x", reason="permanent"), 6),
+        (TimeoutError("x"), 7),
+        (JobNotFound("x"), 1),
+        (JobCancelled("x"), 1),
+        (DurioError("x"), 1),
+        (RuntimeError("x"), 1),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+    ],
+)
+def test_every_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert exit_code_of(error) == code
+    assert {"code", "what", "cure"} <= error_fields(error).keys()
+
+
+def test_error_says_what_code_and_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    fields = error_fields(UnknownTask("no task 'x'", cure="Known: a.\nOr b."))
+    assert (
+        error_text(fields) == "error: no task 'x' [unknown_task]\n  Known: a.\n  Or b."
+    )
+
+
+def test_expected_errors_show_no_traceback_and_unexpected_ones_do() -> None:
+    assert "traceback" not in error_fields(StoreFull("x"))
+    assert "ZeroDivisionError" in error_fields(ZeroDivisionError("x"))["traceback"]
+
+
+def test_a_group_of_errors_is_told_by_its_first() -> None:
+    inner = StoreFull("x")
+    assert leaf(ExceptionGroup("g", [ExceptionGroup("h", [inner])])) is inner
+
+
+def test_error_with_bytes_that_are_no_text_can_be_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tell(UsageError("bad \udcff"), as_json=False) == 2
+    assert tell(UsageError("bad \udcff"), as_json=True) == 2
+    assert "bad \\udcff" in capsys.readouterr().err
+
+
+def test_json_is_seen_on_a_line_that_cannot_be_parsed() -> None:
+    assert wants_json(["worker", "--nonsense", "--json"])
+    assert not wants_json(["enqueue", "x", "--", "--json"])
+
+
+# --- .env
+
+
+def test_env_file_lines() -> None:
+    text = """\ufeff# a comment
+DURIO_URL=sqlite:///a.db
+export DURIO_NAME = shop   # spoken
+QUOTED="a # b" # c
+SINGLE='x=y'
+EMPTY=
+no line
+1BAD=x
+NUL=a\0b
+"""
+    assert env_lines(text) == [
+        ("DURIO_URL", "sqlite:///a.db"),
+        ("DURIO_NAME", "shop"),
+        ("QUOTED", "a # b"),
+        ("SINGLE", "x=y"),
+        ("EMPTY", ""),
+    ]
+
+
+def test_env_file_never_overrides(tmp_path: Path) -> None:
+    environ = {"A": "set"}
+    (tmp_path / ".env").write_text("A=file\nB=file\n")
+    read_env_file(tmp_path / ".env", environ)
+    assert environ == {"A": "set", "B": "file"}
+
+
+def test_env_file_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    environ: dict[str, str] = {}
+    read_env_file(tmp_path, environ)
+    read_env_file(tmp_path / "none", environ)
+    assert not environ
+
+
+def test_command_line_reads_the_env_file(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    terminal.write(".env", "DURIO_URL=sqlite:///from-env.db\n")
+    error = terminal.error("jobs", "ls", code=3)
+    assert "from-env.db" in error["what"]

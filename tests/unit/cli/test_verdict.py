@@ -1,0 +1,148 @@
+"""The demo's checker finds every fault that is planted in an otherwise good ledger."""
+
+from collections.abc import Callable
+
+import pytest
+
+from durio.cli.ledger import Entry, Event
+from durio.cli.verdict import Verdict, enough_happened, judge
+
+WORKER, VICTIM, OTHER = 11, 12, 13
+
+
+class Book:
+    """A ledger in the making, and the store beside it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.stored: dict[str, str] = {}
+
+    def add(self, event: str, job: str = "", pid: int = 1, **fields: object) -> None:
+        number = len(self.entries) + 1
+        self.entries.append(
+            Entry(n=number, pid=pid, mono_ns=number, ev=event, job=job, **fields)  # type: ignore[arg-type]
+        )
+
+    def attempt(self, job: str, pid: int, end: str) -> None:
+        self.add(Event.STARTED, job, pid)
+        self.add(end, job, pid)
+
+    def end(self, job: str, state: str, pid: int = WORKER) -> None:
+        self.add(Event.FINISHED, job, pid, state=state)
+        self.stored[job] = state
+
+    def judged(self) -> Verdict:
+        return judge(self.entries, self.stored)
+
+
+@pytest.fixture
+def book() -> Book:
+    """One of everything that a demo must see, all promises kept."""
+    book = Book()
+    for job in ("plain", "flaky", "poison", "rerun", "unseen", "waiting"):
+        book.add(Event.ENQUEUED, job, task="any")
+    book.add(Event.REPEATED, "plain", task="any")
+    book.attempt("plain", WORKER, Event.EFFECT)
+    book.end("plain", "done")
+    book.attempt("flaky", WORKER, Event.FAILED)
+    book.add(Event.RETRIED, "flaky", WORKER, task="any")
+    book.attempt("flaky", OTHER, Event.EFFECT)
+    book.end("flaky", "done", OTHER)
+    book.attempt("poison", WORKER, Event.FAILED)
+    book.end("poison", "dead")
+    book.add(Event.CANCELLED, "waiting", task="any")
+    book.stored["waiting"] = "cancelled"
+    book.add(Event.STARTED, "rerun", VICTIM)
+    # Accepted by the store, but its worker was killed before it could say so.
+    book.attempt("unseen", VICTIM, Event.EFFECT)
+    book.stored["unseen"] = "done"
+    book.add(Event.KILLING, victim=VICTIM)
+    book.add(Event.KILLED, victim=VICTIM)
+    book.attempt("rerun", OTHER, Event.EFFECT)
+    book.end("rerun", "done", OTHER)
+    return book
+
+
+def test_promises_kept(book: Book) -> None:
+    verdict = book.judged()
+    assert not verdict.problems
+    assert not enough_happened(verdict)
+    assert verdict.line == "5 jobs: 4 done, 1 dead, 0 lost, 0 doubled"
+    assert (verdict.cancelled, verdict.rerun, verdict.kills) == (1, 1, 1)
+    assert verdict.rows["any"].enqueued == 6
+    assert verdict.rows["any"].retried == 1
+
+
+def lose(book: Book) -> None:
+    del book.stored["plain"]
+
+
+def leave_unfinished(book: Book) -> None:
+    book.stored["plain"] = "running"
+
+
+def finish_twice(book: Book) -> None:
+    book.end("plain", "done", OTHER)
+
+
+def finish_without_effect(book: Book) -> None:
+    book.add(Event.ENQUEUED, "hollow", task="any")
+    book.add(Event.STARTED, "hollow", WORKER)
+    book.end("hollow", "done")
+
+
+def store_unasked(book: Book) -> None:
+    book.stored["stranger"] = "done"
+
+
+def run_unasked(book: Book) -> None:
+    book.add(Event.STARTED, "stranger", WORKER)
+
+
+def run_again(book: Book) -> None:
+    book.attempt("plain", OTHER, Event.EFFECT)
+
+
+def disagree(book: Book) -> None:
+    book.stored["poison"] = "done"
+    book.add(Event.EFFECT, "poison", WORKER)
+
+
+def end_unseen(book: Book) -> None:
+    book.add(Event.ENQUEUED, "quiet", task="any")
+    book.attempt("quiet", WORKER, Event.EFFECT)
+    book.stored["quiet"] = "done"
+
+
+def cancel_unasked(book: Book) -> None:
+    book.add(Event.ENQUEUED, "wanted", task="any")
+    book.end("wanted", "cancelled")
+
+
+def ignore_cancel(book: Book) -> None:
+    book.add(Event.CANCELLED, "plain", task="any")
+
+
+FAULTS: dict[Callable[[Book], None], str] = {
+    lose: "1 lost: plain",
+    leave_unfinished: "1 lost: plain",
+    finish_twice: "1 doubled: plain",
+    finish_without_effect: "1 lost: hollow",
+    store_unasked: "1 stored but never acknowledged: stranger",
+    run_unasked: "1 seen but never acknowledged: stranger",
+    run_again: "1 ran again for no reason: plain",
+    disagree: "1 ended otherwise than the store says: poison",
+    end_unseen: "1 ended though nobody saw it: quiet",
+    cancel_unasked: "1 cancelled though nobody asked: wanted",
+    ignore_cancel: "1 not cancelled though asked: plain",
+}
+
+
+@pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
+def test_every_fault_is_found(book: Book, plant: Callable[[Book], None]) -> None:
+    plant(book)
+    assert FAULTS[plant] in book.judged().problems
+
+
+def test_a_quiet_run_proves_nothing() -> None:
+    assert len(enough_happened(Book().judged())) == 7
