@@ -53,6 +53,7 @@ class Twins(RuleBasedStateMachine):
         self.workers: list[int] = []  # few, so that one meets the same job again
         self.claims: list[tuple[int, bytes, int]] = []
         self.begin_work()
+        self.enqueue_plain(3)
 
     def ask(self, question: Any) -> Any:
         """Ask the store; time goes on, and afterwards both must be the same."""
@@ -104,6 +105,11 @@ class Twins(RuleBasedStateMachine):
         )
         self.send(job)
 
+    @rule(count=st.integers(1, 3))
+    def enqueue_plain(self, count: int) -> None:
+        for _ in range(count):
+            self.enqueue(None, "a", b"1", rank=4, delay=0.0)
+
     @precondition(lambda self: self.sent)
     @rule(n=any_one)
     def enqueue_again(self, n: int) -> None:
@@ -140,6 +146,14 @@ class Twins(RuleBasedStateMachine):
         assert [r.id for r in refused] == ([] if taken else [job_id])
         self.agree()
 
+    @rule(kind=st.sampled_from(KINDS), want=st.integers(1, 3), n=any_one)
+    def attempt(self, kind: Kind, want: int, n: int) -> None:
+        """Claimed and ended, all but the last of them."""
+        self.claim(n, want)
+        for back in range(2, want + 1):
+            if back <= len(self.claims):
+                self.end(back, kind, 0.0)
+
     @precondition(lambda self: len(self.workers) > 1)
     @rule(n=any_one, guilty=st.sampled_from([None, 1, 2]))
     def rescue(self, n: int, guilty: int | None) -> None:
@@ -152,6 +166,30 @@ class Twins(RuleBasedStateMachine):
         self.ask(self.store.rescue(1000, worker=worker, guilty=ids))
         self.model.rescue(worker, named)
         self.agree()
+
+    @rule(
+        want=st.integers(1, 3),
+        alone=st.booleans(),
+        guilty=st.sampled_from([None, None, 1, 2]),
+    )
+    def crash(self, want: int, alone: bool, guilty: int | None) -> None:  # noqa: FBT001
+        """Claimed, perhaps marked, and lost: often enough to come to a third loss."""
+        self.begin_work()
+        self.claim(len(self.workers) - 1, want)
+        if alone and self.claims:
+            self.end(1, Kind.ALONE, 0.0)
+        self.rescue(len(self.workers) - 1, guilty)
+
+    @precondition(lambda self: self.claims)
+    @rule(kind=st.sampled_from(KINDS))
+    def reclaim(self, kind: Kind) -> None:
+        """Released, claimed again by the same worker, and a late word about the first."""
+        worker, job_id, _ = self.claims[-1]
+        if worker in self.workers:
+            self.end(1, Kind.RELEASE, 0.0)
+            self.claim(self.workers.index(worker), 4)
+            late = next(c for c in self.claims if c[:2] == (worker, job_id))
+            self.end(len(self.claims) - self.claims.index(late), kind, 0.0)
 
     @precondition(lambda self: self.model.rows)
     @rule(n=any_one, verb=st.sampled_from(["cancel", "retry"]))
@@ -182,8 +220,8 @@ class Twins(RuleBasedStateMachine):
 
 TestTwins = pytest.mark.proves("M33", "M53", "M110", "M112")(Twins.TestCase)
 TestTwins.settings = settings(
-    max_examples=100,
-    stateful_step_count=40,
+    max_examples=120,
+    stateful_step_count=50,
     deadline=None,
     derandomize=True,
     database=None,
