@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-import signal  # noqa: TID251 - a process is killed and another stopped
+import signal
 from pathlib import Path
 
 import pytest
@@ -106,9 +106,9 @@ def test_a_death_on_this_host_is_seen_long_before_the_lease_ends(
         await store.enqueue([job])
         process = start(HOLD_A_JOB, path)
         assert process.stdout is not None
-        worker = int(await asyncio.to_thread(process.stdout.readline))  # noqa: TID251
+        worker = int(await asyncio.to_thread(process.stdout.readline))
         assert (await store.rescue_here(10)).workers == []
-        os.kill(process.pid, signal.SIGSTOP)  # noqa: TID251
+        os.kill(process.pid, signal.SIGSTOP)
         assert (await store.rescue_here(10)).workers == []
         process.kill()
         process.wait()
@@ -140,7 +140,7 @@ def test_a_stall_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
         process = start(HOLD_THE_LOCK, path)
         assert process.stdout is not None
         assert process.stdin is not None
-        await asyncio.to_thread(process.stdout.readline)  # noqa: TID251
+        await asyncio.to_thread(process.stdout.readline)
         async with asyncio.TaskGroup() as group:
             write = group.create_task(store.enqueue([new_job()]))
             while (stall := store.stall()) is None:
@@ -165,7 +165,7 @@ def test_closing_while_stalled_answers_whoever_waits(tmp_path: Path) -> None:
         await store.open()
         process = start(HOLD_THE_LOCK, path)
         assert process.stdout is not None
-        await asyncio.to_thread(process.stdout.readline)  # noqa: TID251
+        await asyncio.to_thread(process.stdout.readline)
         async with asyncio.TaskGroup() as group:
             write = group.create_task(refused(store))
             while store.stall() is None:
