@@ -7,9 +7,12 @@ released. Three things are hard, and they are all here.
 instruction, but it cannot say in which function that will be. So an interrupt is sent
 under the call's lock and only while the call is RUNNING. The thread leaves that state
 by a plain store, which nothing can interrupt; then it waits until the lock is free and
-clears what was sent but not raised. After that no interrupt of this call can exist. In
-between at most two may still be raised: one sent before the store, and one by a sender
-that was already past its check. `ThreadCall.run` has a place for each.
+lets what was sent but not raised be raised. After that no interrupt of this call can
+exist. In between at most two may still be raised: one sent before the store, and one by a
+sender that was already past its check. `ThreadCall.run` has a place for each.
+CPython could also take back what was sent, by sending nothing; but 3.11 then believes for
+ever that something waits: every loop and call of the process takes a slow path, and under
+a tracer it never ends. So nothing is sent but real errors, and they are raised.
 
 *Completions.* A thread wakes the loop only if no wakeup is on its way already: what
 ends meanwhile is delivered with it.
@@ -35,6 +38,7 @@ from durio.ports.executor import Ended
 WAITING: Final = 0
 RUNNING: Final = 1
 OVER: Final = 2
+RAISING_TURNS: Final = 3  # one would do
 
 send_error = ctypes.pythonapi.PyThreadState_SetAsyncExc
 send_error.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -211,6 +215,7 @@ class ThreadCall:
         "state",
         "thread_id",
         "value",
+        "was_sent",
     )
 
     def __init__(
@@ -231,6 +236,7 @@ class ThreadCall:
         self.error: BaseException | None = None
         self.held = False  # by a thread: the executor's, under its lock
         self.is_abandoned = False  # the same
+        self.was_sent = False  # an interrupt: it may not have been raised yet
 
     # --- the caller's side
 
@@ -241,6 +247,7 @@ class ThreadCall:
         """
         with self.lock:
             if self.state == RUNNING:
+                self.was_sent = True
                 return send_error(self.thread_id, error) == 1
             is_refused = self.refuse(error)
         if is_refused:
@@ -294,11 +301,14 @@ class ThreadCall:
         self.state = OVER
 
     def settle(self) -> None:
-        """Wait for a sender that is past its check, then clear what it sent."""
+        """Wait for a sender that is past its check, then let what it sent be raised."""
         self.state = OVER  # once more: a debugger makes every line interruptible
         while self.lock.locked():
             time.sleep(0)
-        send_error(threading.get_ident(), ctypes.py_object())
+        if self.was_sent:
+            # What waits is raised at the next jump back, which is here.
+            for _ in range(RAISING_TURNS):
+                time.sleep(0)
 
     # --- the loop's side
 
