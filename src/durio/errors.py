@@ -25,6 +25,7 @@ from durio.model.errors import StoreCorrupt as StoreCorrupt
 from durio.model.errors import StoreError as StoreError
 from durio.model.errors import StoreFull as StoreFull
 from durio.model.errors import StoreReadOnly as StoreReadOnly
+from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
 from durio.model.errors import StoreUnavailable as StoreUnavailable
 from durio.model.errors import UnknownTask as UnknownTask

@@ -85,8 +85,9 @@ class App:
         self.middleware = tuple(middleware)
         self.imports = tuple(imports)
         self.registry = Registry(self.name, self.settings, self.emit, retry, timeout)
-        self._store: Store | None = None
-        self._store_pid = 0
+        # By process: a forked child makes its own.
+        self._stores: dict[int, Store] = {}
+        self._folder = _current_folder()
         self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRoom]
         self._rooms = WeakKeyDictionary()
         self._portal = Portal(LoopThread(f"durio-{name}"))
@@ -200,9 +201,9 @@ class App:
 
     async def close(self) -> None:
         """Close the store; the next use opens it again."""
-        store, self._store = self._store, None
+        store = self._stores.pop(os.getpid(), None)
         self._rooms.clear()
-        if store is not None and self._store_pid == os.getpid():
+        if store is not None:
             await store.close()
 
     @property
@@ -215,11 +216,12 @@ class App:
     async def store(self) -> Store:
         """The open store of this process."""
         pid = os.getpid()
-        if self._store is None or self._store_pid != pid:
-            self._store = connect(self.url, self.clock, self.settings)
-            self._store_pid = pid
-        await self._store.open()
-        return self._store
+        store = self._stores.get(pid)
+        if store is None:
+            made = connect(self.url, self.clock, self.settings, self._folder)
+            store = self._stores.setdefault(pid, made)  # another thread may be quicker
+        await store.open()
+        return store
 
     async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
         """Store jobs, combined with what others of this loop are sending."""
@@ -275,3 +277,11 @@ def _settings(
     if isinstance(given, str | os.PathLike):
         return settings_from(merged(settings_file(given), environment))
     return settings_from(merged(environment, given or {}))
+
+
+def _current_folder() -> str:
+    """Where a relative path begins, also after the process has gone elsewhere."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - pathlib costs an import
+    except OSError:  # it was deleted: only absolute paths mean anything
+        return ""

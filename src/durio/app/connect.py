@@ -21,9 +21,11 @@ PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
 STORES = {"sqlite": "durio.stores.sqlite.url"}
 
 
-def connect(url: str, clock: Clock, settings: Settings) -> Store:
-    """The store behind a URL, not opened yet."""
-    return importlib.import_module(module_of(url)).store_at(url, clock, settings)
+def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Store:
+    """The store behind a URL, not opened yet; its paths are relative to `folder`."""
+    return importlib.import_module(module_of(url)).store_at(
+        url, clock, settings, folder
+    )
 
 
 def survey_of(url: str) -> ModuleType:

@@ -12,15 +12,17 @@ from durio.maintenance.loop import keep_going
 from durio.maintenance.promoter import Promoter
 from durio.maintenance.pruner import Pruner
 from durio.maintenance.rescuer import Rescuer
-from durio.model.job import DEAD
+from durio.model.job import CANCELLED, DEAD
 from durio.model.names import check_name
 from durio.model.outcome import Left
 from durio.model.version import __version__
 from durio.ports.executor import Aside, Executor
 from durio.telemetry.log import install_job_fields
-from durio.telemetry.names import JOB_DEAD, JOB_RESCUED
+from durio.telemetry.names import JOB_CANCELLED, JOB_DEAD, JOB_RESCUED
 from durio.worker.watchdog import Machine
 from durio.worker.worker import Plan, Worker, dead_event
+
+RESCUED_NAMES = {DEAD: JOB_DEAD, CANCELLED: JOB_CANCELLED}
 
 
 async def make_worker(
@@ -75,12 +77,15 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         clock,
         emit,
         lambda: worker.me.id,
+        # One for each App: jobs that a rescue makes dead need that App's hooks.
+        name=f"upkeep:{worker.plan.namespace}",
         lease_seconds=settings.worker.leader_seconds,
     )
     rescuer = Rescuer(
         store,
         emit,
         lambda left: tell_rescued(worker, left),
+        worker.plan.namespace,
         interval_seconds=settings.worker.rescue_seconds,
         here_seconds=settings.worker.life_seconds,
     )
@@ -99,7 +104,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
 def tell_rescued(worker: Worker, left: Sequence[Left]) -> None:
     """Logs and hooks of jobs that a rescue moved."""
     events = [
-        dead_event(one, JOB_DEAD if one.state == DEAD else JOB_RESCUED) for one in left
+        dead_event(one, RESCUED_NAMES.get(one.state, JOB_RESCUED)) for one in left
     ]
     worker.emit.jobs(events)
     worker.hooks.tell(events)

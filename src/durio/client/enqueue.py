@@ -19,6 +19,7 @@ from durio.model.errors import (
     KeyConflict,
     PayloadTooLarge,
     StoreError,
+    StoreStalled,
     StoreUnavailable,
 )
 from durio.model.ids import id_text
@@ -36,6 +37,7 @@ BATCH_MAX = 1000
 TRIES_MAX = 5
 PAUSE_SECONDS = 0.05
 STALL_SECONDS = 5.0
+WAIT_SECONDS_MAX = 60.0
 
 
 class Recipe(NamedTuple):
@@ -183,7 +185,8 @@ class Enqueuer:
             try:
                 answers = await self._watched(jobs)
             except StoreError as error:
-                if not error.unknown or tries == TRIES_MAX - 1:
+                is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
+                if not error.unknown or is_final:
                     raise
                 repeated = True
                 self._emit("store.failed", call="enqueue", error=str(error))
@@ -197,9 +200,22 @@ class Enqueuer:
         loop = asyncio.get_running_loop()
         watch = loop.call_later(STALL_SECONDS, self._tell_stall)
         try:
-            return await self._store.enqueue(jobs)
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                return await self._store.enqueue(jobs)
+        except TimeoutError:
+            raise self._stalled() from None
         finally:
             watch.cancel()
+
+    def _stalled(self) -> StoreStalled:
+        stall = self._store.stall()
+        holder = "" if stall is None else f": process {stall.pid} keeps it locked"
+        return StoreStalled(
+            f"the store has not answered for {WAIT_SECONDS_MAX:g} s{holder}",
+            cure="See what that process does. The job may be stored or not: with an "
+            "idempotency key a repeat is harmless.",
+            unknown=True,
+        )
 
     def _tell_stall(self) -> None:
         stall = self._store.stall()

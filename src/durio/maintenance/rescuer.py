@@ -22,6 +22,7 @@ class Rescuer:
     store: Upkeep
     emit: Emit
     tell: Callable[[Sequence[Left]], None]
+    namespace: str  # a job that dies by loss needs the hooks of its own App
     interval_seconds: float = 5.0
     here_seconds: float = 2.0
     batch_max: int = 500
@@ -29,7 +30,9 @@ class Rescuer:
 
     async def turn(self) -> float:
         """The leader's turn: ended leases, and now and then orphans."""
-        rescued = await self._all(lambda: self.store.rescue(self.batch_max))
+        rescued = await self._all(
+            lambda: self.store.rescue(self.batch_max, namespace=self.namespace)
+        )
         self.turns += 1
         if self.turns % ORPHAN_EVERY == 0:
             rescued += await self._all(
@@ -39,7 +42,9 @@ class Rescuer:
 
     async def turn_here(self) -> float:
         """Everybody's turn: deaths on this host."""
-        await self._all(lambda: self.store.rescue_here(self.batch_max))
+        await self._all(
+            lambda: self.store.rescue_here(self.batch_max, namespace=self.namespace)
+        )
         return self.here_seconds
 
     async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> int:

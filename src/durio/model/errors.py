@@ -169,6 +169,12 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+class StoreReplaced(StoreError):
+    """The file was deleted or replaced while it was in use."""
+
+    code = "store_replaced"
+
+
 class StoreFull(StoreError):
     """No space left: nothing was written."""
 

@@ -88,7 +88,7 @@ class Claim(NamedTuple):
     lost: int  # ... and in a row
     snoozed: int
     opts: bytes | None
-    due_at: float  # since when it could run: from its due time, or its enqueue
+    parked_at: float | None  # since when nobody knew its task
 
 
 class Progress(msgspec.Struct, frozen=True):

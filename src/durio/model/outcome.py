@@ -60,6 +60,7 @@ class Outcome(NamedTuple):
     error: bytes | None = None  # retry, dead, cancel: one JSON object
     reason: str | None = None  # dead
     progress: bytes | None = None
+    parks: bool = False  # release: this worker does not know the task
 
 
 class Left(NamedTuple):

@@ -69,14 +69,8 @@ class Signature:
             self._result = Any
         _check_hint(task, "return", self._result)
         self._has_moments = _has_moments(self._struct, rest, self._extra)
-        try:
-            self._decode = decoder_of(tuple[rest, self._struct])
-            self._decode_result = decoder_of(self._result)
-        except TypeError as error:
-            raise UsageError(
-                f"task {task}: a type cannot be carried: {error}",
-                cure="Annotate with types that JSON can carry.",
-            ) from None
+        self._decode = decoder_of(tuple[rest, self._struct])
+        self._decode_result = decoder_of(self._result)
 
     # --- the caller's side
 

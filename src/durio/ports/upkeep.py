@@ -34,19 +34,23 @@ class Upkeep(Protocol):
         *,
         worker: int | None = None,
         guilty: Sequence[bytes] | None = None,
+        namespace: str | None = None,
     ) -> Rescued:
         """Take back the jobs of workers whose lease is over, or of this `worker`.
 
         Each goes through the gate as lost; with `guilty` named, only those are charged
-        and the others are released. A worker's row goes with its last job.
+        and the others are released. A worker's row goes with its last job. `namespace`
+        leaves the workers of other Apps to these: their hooks are not ours.
         """
         ...
 
-    async def rescue_here(self, limit: int) -> Rescued:
+    async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
         """The same for workers whose death can be seen on this very host."""
         ...
 
-    async def rescue_orphans(self, limit: int) -> Rescued:
+    async def rescue_orphans(
+        self, limit: int, *, namespace: str | None = None
+    ) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
         ...
 

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from durio.model.errors import StoreError
+from durio.model.errors import StoreError, StoreReplaced
 from durio.model.job import READY, RUNNING
 from durio.model.names import lane
 from durio.ports.clock import Clock
@@ -187,6 +187,8 @@ class Claims:
             self._slots.add(claims)
 
     async def _failed(self, error: StoreError, me: int) -> None:
+        if isinstance(error, StoreReplaced):
+            raise error  # this file will never come back: end, and say why
         if me == self._me.id:
             self._outbox.keep()
             self._resync = True

@@ -142,7 +142,7 @@ class HookRunner:
                     answer = hook(event)
                     if inspect.isawaitable(answer):
                         await answer
-            except (Exception, SystemExit, asyncio.CancelledError) as error:
+            except BaseException as error:
                 if _is_ours(error):
                     raise
                 self._emit(

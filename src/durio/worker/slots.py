@@ -194,7 +194,8 @@ class Slots:
     def _park(self, claim: Claim) -> None:
         """Put aside, uncharged, for a worker that knows it; dead after a day."""
         self._skips_until = self._loop.time() + SKIP_SECONDS
-        age = self._bench.clock.now() - claim.due_at
+        now = self._bench.clock.now()
+        age = 0.0 if claim.parked_at is None else now - claim.parked_at
         if age >= self._bench.settings.worker.unknown_task_seconds:
             error = UnknownTask(
                 f"no worker knew a task {claim.task!r} for {age / 3600:.1f} h",
@@ -203,7 +204,9 @@ class Slots:
             self._bury(claim, error, Reason.UNKNOWN_TASK)
             return
         delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
-        outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay)
+        outcome = Outcome(
+            claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay, parks=True
+        )
         number = attempt_number(claim.retried, claim.losses)
         event = JobEvent(
             JOB_PARKED, claim.id, claim.task, claim.lane, number, delay_seconds=delay

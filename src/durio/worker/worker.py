@@ -34,6 +34,7 @@ from durio.worker.watchdog import Machine, Watchdog
 CANCEL_SECONDS = 2.0  # for cancelled attempts to clean up
 FLUSH_SECONDS = 10.0  # for the last outcomes to reach the store
 DRAIN_LOOK_SECONDS = 0.02
+LEAVE_SECONDS = 5.0
 
 Loops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
 
@@ -114,7 +115,8 @@ class Worker:
         """Work until `stop`, or, in a burst, until nothing is left."""
         self._build()
         async with self._deps():
-            await self._register()
+            if not await self._register_unless_stopped():
+                return
             self._start_aside()
             self.emit(
                 "worker.started",
@@ -184,6 +186,18 @@ class Worker:
         async with self.plan.deps() as deps:
             self._bench.deps = deps
             yield
+
+    async def _register_unless_stopped(self) -> bool:
+        """A stop need not wait for a store that is held up."""
+        register = self._loop.create_task(self._register())
+        stop = self._loop.create_task(self._stop.wait())
+        await asyncio.wait((register, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not register.done():
+            register.cancel()
+            return False
+        register.result()
+        return True
 
     async def _register(self) -> None:
         plan, began = self.plan, self.clock.monotonic()
@@ -274,9 +288,13 @@ class Worker:
                 "hook.failed", error="hooks were still waiting at the end: dropped"
             )
         try:
-            await self.store.leave(self.me.id)
-        except StoreError as error:
-            self.emit("store.failed", call="leave", error=str(error))
+            # Bounded: a writer that is held up must not hold up a stop. Without our
+            # word the lease ends by itself, and on this host our death is seen.
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self.store.leave(self.me.id)
+        except (StoreError, TimeoutError) as error:
+            told = str(error) or "no answer in time"
+            self.emit("store.failed", call="leave", error=told)
 
     # --- what comes in from the sides
 

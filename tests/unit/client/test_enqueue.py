@@ -1,6 +1,7 @@
 """Enqueueing many at once, and what becomes of callers when the store is in trouble."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -17,8 +18,8 @@ async def echo(value: int = 0, *, to: str = "") -> str:
 
 def faulty(app: App) -> FaultyStore:
     """The App's own store, and what a test adds to it."""
-    store = FaultyStore(app._store, app.clock)
-    app._store = store
+    store = FaultyStore(app._stores[os.getpid()], app.clock)
+    app._stores[os.getpid()] = store
     return store
 
 

@@ -75,7 +75,7 @@ async def test_a_result_has_the_type_of_its_task_where_that_is_known(app: App):
     assert await task.job(job.id).result() == Receipt(5)
     assert await (await app.job(job.id)).result() == Receipt(5)
     stranger = App("sqlite:///:memory:", clock=app.clock)
-    stranger._store, stranger._store_pid = app._store, app._store_pid
+    stranger._stores = app._stores
     assert await (await stranger.job(job.id)).result() == {"number": 5}
 
 

@@ -45,7 +45,7 @@ async def plain(order_id: int, *, to: str = "", share: float = 0.5) -> int:
 def producer(app: App, name: str = "web") -> App:
     """An App without any task code, on the same store."""
     other = App(MEMORY, name=name, clock=app.clock)
-    other._store, other._store_pid = app._store, app._store_pid
+    other._stores = app._stores
     return other
 
 

@@ -12,7 +12,14 @@ import msgspec
 import pydantic
 import pytest
 
-from durio.model.codec import check_value, decode, decode_other, decoder_of, encode
+from durio.model.codec import (
+    canonical,
+    check_value,
+    decode,
+    decode_other,
+    decoder_of,
+    encode,
+)
 from durio.model.errors import NotSerializable
 
 
@@ -113,6 +120,12 @@ def test_what_the_check_cannot_see_is_refused_by_the_encoder() -> None:
 
     with pytest.raises(NotSerializable, match="it cannot be stored as JSON"):
         encode(Deep(), "it")
+
+
+def test_equal_values_have_the_same_canonical_bytes() -> None:
+    one, two = {"b": {3, 1, 2}, "a": 1}, {"a": 1, "b": {2, 3, 1}}
+    assert canonical(one, b"") == canonical(two, b"") == b'{"a":1,"b":[1,2,3]}'
+    assert canonical({1, "a"}, b"as it came") == b"as it came"
 
 
 def test_foreign_types_are_built_from_their_json() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from durio.model import errors
 from durio.model.errors import (
+    Cancel,
     DurioError,
     InvariantBroken,
     JobDead,
@@ -33,6 +34,17 @@ def test_every_error_belongs_to_a_family() -> None:
     families = (errors.UsageError, errors.OperatingError, InvariantBroken)
     for kind in set(CLASSES) - {DurioError}:
         assert issubclass(kind, families), kind
+
+
+def test_ours_are_shown_under_their_public_path_and_users_keep_theirs() -> None:
+    class Mine(DurioError):
+        code = "mine"
+
+    class Stop(Cancel):
+        pass
+
+    assert {kind.__module__ for kind in (*CLASSES, Cancel)} == {"durio.errors"}
+    assert {Mine.__module__, Stop.__module__} == {__name__}
 
 
 def test_text_has_code_and_cure() -> None:

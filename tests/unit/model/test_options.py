@@ -143,6 +143,12 @@ def test_no_limit_differs_from_no_word_about_it() -> None:
     assert row_options(stored(retry=0)).retry is not None
 
 
+@pytest.mark.parametrize("damaged", [b"{", b"[]", b"\xff", b'{"retry":5}'])
+def test_damaged_stored_options_are_told(damaged: bytes) -> None:
+    with pytest.raises(InvalidOption, match="are damaged"):
+        row_options(damaged)
+
+
 def test_huge_meta_is_refused() -> None:
     with pytest.raises(InvalidOption, match="over the bound of 1000"):
         stored(meta={"a": "x" * 1000})

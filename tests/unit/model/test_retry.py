@@ -62,6 +62,8 @@ def test_jitter_is_an_even_share_of_the_whole() -> None:
         {"factor": 101},
         {"factor": "2"},
         {"delays": (-1,)},
+        {"delays": 5},
+        {"jitter": 0.5},
         {"on": OSError},
         {"on": ("OSError",)},
         {"never": (int,)},

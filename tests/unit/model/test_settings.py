@@ -44,6 +44,18 @@ def test_the_later_tree_wins_field_by_field() -> None:
     assert merged(*trees) == {"a": {"x": 1, "y": 2}, "b": 2}
 
 
+@pytest.mark.parametrize("name", ["DURIO_CONCURRENCY", "DURIO_WORKER_CONCURRENCY"])
+def test_a_variable_without_its_group_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        settings_from_environment({name: "20"})
+    assert "DURIO_WORKER__CONCURRENCY" in caught.value.cure
+
+
+def test_only_trees_are_merged() -> None:
+    with pytest.raises(InvalidOption, match="cannot be a list"):
+        merged({}, [1])  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     ("bad", "told"),
     [

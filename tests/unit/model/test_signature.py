@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NoReturn, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -221,6 +221,27 @@ def test_results_come_back_as_the_annotated_type() -> None:
     )
     with pytest.raises(NotSerializable, match=r"shop\.result: result is nan"):
         codec.encode_result(float("nan"))
+
+
+def test_a_naive_moment_in_text_is_refused_too() -> None:
+    codec = signature(typed)
+    args = (datetime(2026, 1, 1, tzinfo=UTC), UUID(int=5), Decimal(1), Colour.RED)
+    payload = codec.encode(args, {})
+    codec.decode(payload)
+    with pytest.raises(InvalidArguments, match="naive"):
+        codec.decode(payload.replace(b"00Z", b"00"))
+
+
+def test_the_same_arguments_are_the_same_canonical_bytes() -> None:
+    codec = signature(unannotated)
+    told = [codec.canonical((value,), {}, b"") for value in ({2, 1}, {1, 2})]
+    assert told[0] == told[1] == codec.canonical((), {"a": {1, 2}}, b"")
+
+
+def test_a_task_that_never_returns_has_a_result_all_the_same() -> None:
+    def endless() -> NoReturn: ...
+
+    assert signature(endless).decode_result(b"1") == 1
 
 
 def test_published_parameters_are_plain_data() -> None:

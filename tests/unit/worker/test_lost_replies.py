@@ -1,6 +1,7 @@
 """A store that fails, loses replies or goes away: nothing lost, nothing counted twice."""
 
 import asyncio
+import os
 from collections import Counter
 
 import pytest
@@ -15,7 +16,7 @@ BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds":
 async def faulty_store(app: App) -> FaultyStore:
     """From now on the App speaks to its store through faults."""
     faulty = FaultyStore(await app.store(), app.clock)
-    app._store = faulty
+    app._stores[os.getpid()] = faulty
     app._rooms.clear()
     return faulty
 

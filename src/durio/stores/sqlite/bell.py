@@ -94,6 +94,8 @@ class SocketBells:
         bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             bell.setblocking(False)
+            # Left over from a worker of that number in a database that is gone.
+            self._folder.unlink(bell_name(worker))
             bell.bind(path)
         except OSError:  # a file system without sockets, or a path too long for them
             bell.close()

@@ -11,6 +11,8 @@ import os
 import weakref
 from typing import Protocol
 
+from durio.stores.sqlite.writer import opening
+
 
 class Forks(Protocol):
     """Somebody with handles that must not cross a fork."""
@@ -43,6 +45,7 @@ def forget_forks(who: Forks) -> None:
 
 
 def _before() -> None:
+    opening.acquire()
     for who in list(_watched):
         who.before_fork()
         _holding.append(who)
@@ -51,11 +54,13 @@ def _before() -> None:
 def _in_parent() -> None:
     while _holding:
         _holding.pop().after_fork_in_parent()
+    opening.release()
 
 
 def _in_child() -> None:
     while _holding:
         _holding.pop().after_fork_in_child()
+    opening.release()
 
 
 os.register_at_fork(

@@ -49,6 +49,7 @@ def pass_gate(
         tx.now + tx.retention.dead_seconds,
         keep.bucket if keep.count is not None else None,
         keep.count,
+        outcome.parks,
     )
     rows = tx.db.rows(PASS_GATE, values)
     if not rows:

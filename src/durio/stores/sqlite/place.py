@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from durio.model.errors import StoreUnavailable
+from durio.model.errors import StoreReplaced, StoreUnavailable
 
 # Locks or shared memory do not hold on these.
 NETWORK = frozenset(
@@ -48,7 +48,19 @@ def check_place(path: str) -> None:
         raise StoreUnavailable(
             f"{path} is a folder, not a database", cure="Name a file in it.", path=path
         )
+    check_links(path)
     check_strangers(path)
+
+
+def check_links(path: str) -> None:
+    """Refuse a file with two names: each would get a log of its own, over one file."""
+    with suppress(OSError):
+        if os.stat(path).st_nlink > 1:  # noqa: PTH116
+            raise StoreUnavailable(
+                f"{path} has another name (a hard link), under which its log is not seen",
+                cure="Remove the other name, or copy the file.",
+                path=path,
+            )
 
 
 def file_system(folder: Path) -> str | None:
@@ -83,11 +95,25 @@ def check_strangers(path: str) -> None:
 
 
 def enter(path: str) -> Inode | None:
-    """Note that a store of ours has opened this file: which one it is."""
+    """Note that a store of ours opens this file, made if it is missing: which one."""
+    if inode_of(path) is None:
+        # Nobody has it open, so closing it drops no locks.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
     inode = inode_of(path)
     if inode is not None:
         _opened[inode] = _opened.get(inode, 0) + 1
     return inode
+
+
+def check_same(path: str, inode: Inode | None) -> None:
+    """Refuse to go on with a file that was deleted or replaced under its name."""
+    if inode is not None and inode_of(path) != inode:
+        raise StoreReplaced(
+            f"{path} was deleted or replaced while it was in use",
+            cure="Start this process again: what it has open is no longer that file.",
+            path=path,
+        )
 
 
 def depart(inode: Inode | None) -> None:

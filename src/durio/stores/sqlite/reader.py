@@ -48,6 +48,7 @@ class ReaderThread:
     def _begin_anew(self) -> None:
         """At first, and in a forked child, which has no such thread."""
         self._questions: SimpleQueue[Operation[Any]] = SimpleQueue()
+        self._starting = threading.Lock()
         self._in_use = threading.Lock()  # held while the connection is
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -60,12 +61,18 @@ class ReaderThread:
             )
         question = Operation(look, Kind.OUTSIDE)
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._read_forever, name="durio-reader", daemon=True
-            )
-            self._thread.start()
+            self._start_thread()
         self._questions.put(question)
         return await question.future
+
+    def _start_thread(self) -> None:
+        with self._starting:  # two threads may have come here at once
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=self._read_forever, name="durio-reader", daemon=True
+                )
+                thread.start()
+                self._thread = thread
 
     async def close(self) -> None:
         """Answer what was asked, then let the thread and its connection go."""

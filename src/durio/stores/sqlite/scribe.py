@@ -10,6 +10,7 @@ from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import CONTROL, Bells, ring_for
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.folder import WriterLock
+from durio.stores.sqlite.place import Inode, check_same
 from durio.stores.sqlite.schema import (
     BUSY_MILLISECONDS,
     Synchronous,
@@ -21,6 +22,7 @@ from durio.stores.sqlite.transaction import Transaction
 
 CHECKPOINT_PAGES = 4000
 KEYED_MAX = 100_000
+LOOK_SECONDS = 1.0
 RINGS_MAX = 32  # per lane and commit: a herd would find nothing
 
 FIND_BELLS = statement("find_bells")
@@ -51,6 +53,8 @@ class Scribe:
         self._keyed: set[bytes] = set()
         self._log_pages = 0
         self._commits = 0
+        self.inode: Inode | None = None
+        self._looked_at = float("-inf")
 
     def connection(self) -> Database:
         """The connection, made when it is not there: at first, and after a fork."""
@@ -67,6 +71,7 @@ class Scribe:
 
     def begin(self) -> Transaction:
         """A new transaction; the clock is read once, after we have the right to write."""
+        self._check_same()
         db = self.connection()
         db.rows("begin immediate")
         return Transaction(
@@ -79,6 +84,13 @@ class Scribe:
             keyed=self._keyed,
         )
 
+    def _check_same(self) -> None:
+        """Now and then: is the file still the one that its name leads to?"""
+        ticks = self.clock.monotonic()
+        if self.path is not None and ticks - self._looked_at > LOOK_SECONDS:
+            check_same(self.path, self.inode)
+            self._looked_at = ticks
+
     def commit(self, tx: Transaction) -> None:
         """Commit, then do and ring what the operations left for now."""
         rings = self._rings(tx)
@@ -87,10 +99,13 @@ class Scribe:
         self._known_lanes |= tx.new_lanes
         if len(self._keyed) > KEYED_MAX:
             self._keyed.clear()  # a hint only
+        # It is written: nothing from here on may make anybody believe that it is not.
         for act in tx.after_commit:
-            act()
+            with suppress(OSError):
+                act()
         for worker, ring in rings:
-            self._bells.ring(worker, ring)
+            with suppress(OSError):
+                self._bells.ring(worker, ring)
 
     def roll_back(self, tx: Transaction | None) -> None:
         """Leave nothing of it; SQLite itself may have been quicker."""

@@ -1,5 +1,7 @@
 """The SQLite store: one file on one host, or memory, as the sum of its capabilities."""
 
+import os
+
 from durio.model.errors import StoreUnavailable
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
@@ -25,7 +27,7 @@ from durio.stores.sqlite.schema import (
 from durio.stores.sqlite.scribe import Scribe
 from durio.stores.sqlite.translate import IN_MEMORY
 from durio.stores.sqlite.upkeep import SqliteUpkeep
-from durio.stores.sqlite.writer import InlineWriter, WriterThread
+from durio.stores.sqlite.writer import InlineWriter, WriterThread, opening
 
 # Without a bell a worker looks whether anything changed, so often.
 LOOK_SECONDS = 0.05
@@ -56,7 +58,9 @@ class SqliteStore(
         `synchronous="normal"` may lose the last commits at a power cut; `life=False` does
         without the locks that show deaths on this host.
         """
-        self._path = path
+        # Once and for all: a process may go to another folder, and a link to the file
+        # must lead to the same locks.
+        self._path = None if path is None else os.path.realpath(path)
         self._clock = clock
         self._synchronous: Synchronous = synchronous
         self._life = life
@@ -64,6 +68,7 @@ class SqliteStore(
         self._folder: Folder | None = None
         self._inode: Inode | None = None
         self._desk: Desk | None = None
+        self._is_open = False
 
     @property
     def desk(self) -> Desk:
@@ -78,18 +83,24 @@ class SqliteStore(
 
     async def open(self) -> None:
         """Open, check and, where the schema is older than this code, upgrade it."""
-        if self._desk is not None:
+        if self._desk is not None and self._is_open:
             return
-        check_library()
-        desk = self._desk_in_memory() if self._path is None else self._desk_on_disk()
+        # Whoever comes first makes the desk; all wait until its writer is open.
+        with opening:
+            desk = self._desk
+            if desk is None:
+                check_library()
+                desk = self._new_desk()
+                self._desk = desk
         try:
             await desk.writer.open()
         except BaseException:
-            await self._clear(desk)
+            if self._desk is desk:
+                self._desk = None
+                await self._clear(desk)
+                depart(self._inode)
             raise
-        if self._path is not None:
-            self._inode = enter(self._path)
-        self._desk = desk
+        self._is_open = True
         watch_forks(self)
 
     async def close(self) -> None:
@@ -97,6 +108,7 @@ class SqliteStore(
         desk, self._desk = self._desk, None
         if desk is None:
             return
+        self._is_open = False
         forget_forks(self)
         if await self._clear(desk):
             depart(self._inode)
@@ -117,6 +129,9 @@ class SqliteStore(
 
     # --- parts
 
+    def _new_desk(self) -> Desk:
+        return self._desk_in_memory() if self._path is None else self._desk_on_disk()
+
     def _desk_in_memory(self) -> Desk:
         bells = LocalBells()
         lock = WriterLock(None, self._clock)
@@ -127,6 +142,7 @@ class SqliteStore(
         path = self._path or ""
         check_place(path)
         folder = self._folder = open_folder(path)
+        self._inode = enter(path)
         bells: Bells = NoBells() if folder is None else SocketBells(folder)
         lives = Lives(folder) if self._life and folder is not None else None
         lock = WriterLock(folder, self._clock)
@@ -134,9 +150,11 @@ class SqliteStore(
         return Desk(self._clock, writer, ReaderThread(path), bells, lock, lives)
 
     def _scribe(self, bells: Bells, lock: WriterLock) -> Scribe:
-        return Scribe(
+        scribe = Scribe(
             self._path, self._clock, self._retention, self._synchronous, bells, lock
         )
+        scribe.inode = self._inode
+        return scribe
 
     async def _clear(self, desk: Desk) -> bool:
         """The reader first, then the writer, then what lies beside the file."""
@@ -179,6 +197,7 @@ class SqliteStore(
             desk.lives.close()
         if self._path is None:
             self._desk = None
+            self._is_open = False
 
 
 async def look_for_change(desk: Desk, timeout_seconds: float) -> Wake:

@@ -49,6 +49,7 @@ class SqliteUpkeep(AtDesk):
         *,
         worker: int | None = None,
         guilty: Sequence[bytes] | None = None,
+        namespace: str | None = None,
     ) -> Rescued:
         """Take back the jobs of workers whose lease is over, or of this `worker`.
 
@@ -60,12 +61,14 @@ class SqliteUpkeep(AtDesk):
         asked = desk.clock.monotonic()
 
         def work(tx: Transaction) -> Rescued:
-            workers = [worker] if worker is not None else lost_workers(tx, asked)
+            workers = (
+                [worker] if worker is not None else lost_workers(tx, asked, namespace)
+            )
             return rescue_workers(tx, desk, workers, limit, blamed)
 
         return await desk.writer.write(work)
 
-    async def rescue_here(self, limit: int) -> Rescued:
+    async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
         """The same for workers whose life lock on this host is free."""
         desk = self.desk
         lives = desk.lives
@@ -73,7 +76,9 @@ class SqliteUpkeep(AtDesk):
             return Rescued([], [])
         boot = desk.clock.boot_id()
         local = await desk.reader.read(
-            lambda db: [row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot,))]
+            lambda db: [
+                row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot, namespace))
+            ]
         )
         # Held until the rescue is committed: the owner is dead, and stays so.
         seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
@@ -87,9 +92,13 @@ class SqliteUpkeep(AtDesk):
             for lock in seized.values():
                 close_quietly(lock)
 
-    async def rescue_orphans(self, limit: int) -> Rescued:
+    async def rescue_orphans(
+        self, limit: int, *, namespace: str | None = None
+    ) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
-        return await self.desk.writer.write(lambda tx: rescue_orphans(tx, limit))
+        return await self.desk.writer.write(
+            lambda tx: rescue_orphans(tx, limit, namespace)
+        )
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
@@ -126,9 +135,9 @@ def promote(tx: Transaction, limit: int) -> Promoted:
 # --- rescue
 
 
-def lost_workers(tx: Transaction, ticks: float) -> list[int]:
+def lost_workers(tx: Transaction, ticks: float, namespace: str | None) -> list[int]:
     """Workers whose lease was over at `ticks`, and those whose rescue has begun."""
-    rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, ticks))
+    rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, ticks, namespace))
     return [worker for (worker,) in rows]
 
 
@@ -202,9 +211,9 @@ def let_out(
     )
 
 
-def rescue_orphans(tx: Transaction, limit: int) -> Rescued:
+def rescue_orphans(tx: Transaction, limit: int, namespace: str | None) -> Rescued:
     """Nobody knows what became of their workers: nobody is charged."""
-    rows = tx.db.rows(FIND_ORPHANS, (limit + 1,))
+    rows = tx.db.rows(FIND_ORPHANS, (limit + 1, namespace))
     left: list[Left] = []
     for job_id, claim_no, retried, losses, worker in rows[:limit]:
         outcome = Outcome(job_id, claim_no, Kind.RELEASE)

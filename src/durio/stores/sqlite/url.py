@@ -1,5 +1,6 @@
 """`sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, `?options`."""
 
+import os
 from urllib.parse import parse_qsl, unquote
 
 from durio.model.errors import InvalidURL
@@ -11,8 +12,10 @@ from durio.stores.sqlite.store import SqliteStore
 OPTIONS = {"synchronous": ("full", "normal"), "life": ("on", "off")}
 
 
-def store_at(url: str, clock: Clock, settings: Settings) -> SqliteStore:
-    """The SQLite store that the URL names, not opened yet."""
+def store_at(
+    url: str, clock: Clock, settings: Settings, folder: str = ""
+) -> SqliteStore:
+    """The SQLite store that the URL names, not opened yet; a path is from `folder`."""
     where, _, query = url.partition("?")
     prefix = "sqlite:///"
     if not where.lower().startswith(prefix) or len(where) == len(prefix):
@@ -24,7 +27,7 @@ def store_at(url: str, clock: Clock, settings: Settings) -> SqliteStore:
     path = unquote(where[len(prefix) :])
     options = _options(url, query)
     return SqliteStore(
-        None if path == ":memory:" else path,
+        None if path == ":memory:" else os.path.join(folder, path),  # noqa: PTH118
         clock,
         synchronous="normal" if options.get("synchronous") == "normal" else "full",
         life=options.get("life") != "off",

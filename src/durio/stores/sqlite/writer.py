@@ -36,6 +36,9 @@ ROWS_MAX = 1000
 BATCH_SECONDS_MAX = 0.05
 CLOSE_SECONDS_MAX = 5.0
 
+# Held while a store of this process is being made, never across an await.
+opening = threading.RLock()
+
 Work = Callable[[Transaction], Answer]
 Look = Callable[[Database], Answer]
 
@@ -184,12 +187,18 @@ class WriterThread:
                 f"{self._scribe.path} is closed", cure="Open the store again."
             )
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._write_forever, name="durio-writer", daemon=True
-            )
-            self._thread.start()
+            self._start_thread()
         self._arrivals.put(operation)
         return await operation.future
+
+    def _start_thread(self) -> None:
+        with opening:  # two threads may have come here at once
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=self._write_forever, name="durio-writer", daemon=True
+                )
+                thread.start()
+                self._thread = thread
 
     def peek(self, look: Look[Answer]) -> Answer | None:
         """From any thread; a writer that waits for its turn does not use the connection."""

@@ -67,11 +67,10 @@ async def order_is_priority_then_first_in_first_out(scene: Scene) -> None:
 async def a_claim_carries_the_job_and_its_fence(scene: Scene) -> None:
     """All that a worker needs to run it, without another question."""
     job_id = await scene.add(priority=9, opts=b'{"key":"k"}')
-    created = scene.clock.now()
     scene.clock.advance(3.0)
     worker, claim = await scene.claim_one()
     opts = b'{"key":"k"}'
-    wanted = Claim(job_id, 1, LANE, 0, TASK, PAYLOAD, 0, 0, 0, 0, opts, created)
+    wanted = Claim(job_id, 1, LANE, 0, TASK, PAYLOAD, 0, 0, 0, 0, opts, None)
     assert claim == wanted
     record = await scene.record(job_id)
     assert (record.state, record.worker, record.claim_no) == (RUNNING, worker, 1)

@@ -19,7 +19,7 @@ create table job (
   claim_no integer not null default 0,  -- the fence: it only grows
   worker integer,                       -- set while running, and only then
   run_at real,
-  due_at real,                          -- when it could first run, unless at once
+  parked_at real,                       -- since when nobody knew its task
   started_at real,
   ukey blob,                            -- the idempotency key it came with
   umode integer,

@@ -3,6 +3,7 @@
 --
 -- ?1 id  ?2 claim_no  ?3 worker  ?4 kind  ?5 run_at or null  ?6 error or null  ?7 reason
 -- ?8 guilty  ?9 now  ?10 and ?11 when it may go if cancelled, if dead  ?12 bucket  ?13 count
+-- ?14 nobody here knows its task
 --
 -- A loss is recorded as an error only where it charges or convicts.
 update job
@@ -12,6 +13,7 @@ set
   alone = 0,
   cancel = 0,
   run_at = iif(gate.way = 0, ?5, run_at),
+  parked_at = iif(?14, coalesce(parked_at, ?9), null),
   reason = iif(gate.way = 5, ?7, null),
   retried = retried + (gate.way < 5 and ?4 = 1),
   snoozed = snoozed + (gate.way < 5 and ?4 = 2),
@@ -24,7 +26,11 @@ set
   errors = case
     when ?6 is null or (?4 = 6 and not gate.charged and gate.way <> 5) then errors
     else json_insert(
-      iif(json_array_length(errors) >= 50, json_remove(errors, '$[0]'), coalesce(errors, '[]')),
+      case
+        when not json_valid(coalesce(errors, '?')) or json_type(errors) <> 'array' then '[]'
+        when json_array_length(errors) >= 50 then json_remove(errors, '$[0]')
+        else errors
+      end,
       '$[#]', json(?6)
     )
   end,
