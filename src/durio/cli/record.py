@@ -1,27 +1,31 @@
 """A stored job as data for `--json`, and as text for people."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from durio.app.app import App
 from durio.cli.output import cell, to_json
 from durio.client.handle import job_errors, status_of
 from durio.model.codec import decode
+from durio.model.errors import InvalidOption
 from durio.model.ids import id_text
 from durio.model.job import DEAD, JobError, Progress, Record, moment
-from durio.model.options import row_options
+from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
 # What `jobs show` prints first, in this order, where there is anything to print.
 HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
 TIMES = ("created_at", "run_at", "started_at", "finished_at")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
+RAW_BYTES_MAX = 200
 
 
 def row_fields(record: Record, app: App) -> dict[str, Any]:
     """A job in a list."""
     status = status_of(record, app.retries_of(record.task))
-    is_known = record.task in app.registry.handlers or row_options(record.opts).retry
+    is_known = record.task in app.registry.handlers or options_of(record).retry
     error = status.error
     return {
         "id": status.id,
@@ -46,8 +50,8 @@ def row_fields(record: Record, app: App) -> dict[str, Any]:
 def job_fields(record: Record, app: App) -> dict[str, Any]:
     """Everything about a job."""
     status = status_of(record, app.retries_of(record.task))
-    args, kwargs = decode(record.payload)
-    options = row_options(record.opts)
+    args, kwargs = arguments_of(record)
+    options = options_of(record)
     errors = job_errors(record)
     fields = {
         **row_fields(record, app),
@@ -57,7 +61,7 @@ def job_fields(record: Record, app: App) -> dict[str, Any]:
         "options": overrides(record),
         "key": options.key,
         "progress": progress_fields(status.progress),
-        "result": None if record.result is None else decode(record.result),
+        "result": None if record.result is None else readable(record.result),
         "result_until": moment(record.result_until),
         "cancel_asked": record.cancel_asked,
         "retried": record.retried,
@@ -72,10 +76,39 @@ def job_fields(record: Record, app: App) -> dict[str, Any]:
 
 def overrides(record: Record) -> dict[str, Any]:
     """The options that were given with the call, but meta and key."""
-    stored: dict[str, Any] = {} if record.opts is None else decode(record.opts)
-    return {
-        name: value for name, value in stored.items() if name not in {"meta", "key"}
-    }
+    stored: Any = {} if record.opts is None else readable(record.opts)
+    if not isinstance(stored, dict):
+        return {"damaged": stored}
+    known = cast("dict[str, Any]", stored)
+    return {name: value for name, value in known.items() if name not in {"meta", "key"}}
+
+
+# --- a damaged row is shown as far as it can be read
+
+
+def readable(stored: bytes) -> Any:
+    """A stored value, or its raw beginning when it is not JSON."""
+    try:
+        return decode(stored)
+    except msgspec.DecodeError:
+        return {"damaged": repr(stored[:RAW_BYTES_MAX])}
+
+
+def arguments_of(record: Record) -> tuple[Any, Any]:
+    """The arguments as stored."""
+    match readable(record.payload):
+        case [args, kwargs]:
+            return args, kwargs
+        case damaged:
+            return damaged, {}
+
+
+def options_of(record: Record) -> RowOptions:
+    """The options as stored."""
+    try:
+        return row_options(record.opts)
+    except InvalidOption:
+        return NO_ROW_OPTIONS
 
 
 def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
@@ -101,7 +134,7 @@ def attempt_fields(error: JobError) -> dict[str, Any]:
 
 def dead_fields(record: Record, errors: list[JobError]) -> dict[str, Any]:
     """What a dead letter says beside the fields that every job has."""
-    args, kwargs = decode(record.payload)
+    args, kwargs = arguments_of(record)
     return {
         "job": id_text(record.id),
         "original": {"args": args, "kwargs": kwargs},

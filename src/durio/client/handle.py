@@ -194,7 +194,11 @@ def status_of(record: Record, retries: int) -> JobStatus:
     with suppress(InvalidOption):
         override = row_options(record.opts).retry
         retries = retries if override is None else override["retries"]
-    progress = None if record.progress is None else Progress(**decode(record.progress))
+    progress = None
+    with suppress(msgspec.DecodeError, TypeError):
+        progress = (
+            None if record.progress is None else Progress(**decode(record.progress))
+        )
     created = moment(record.created_at)
     return JobStatus(
         id=id_text(record.id),

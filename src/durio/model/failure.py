@@ -33,7 +33,13 @@ _decoder = msgspec.json.Decoder(list[Failure])
 
 def failures(stored: bytes | None) -> list[Failure]:
     """A job's failed attempts, oldest first."""
-    return [] if stored is None else _decoder.decode(stored)
+    if stored is None:
+        return []
+    try:
+        return _decoder.decode(stored)
+    except msgspec.DecodeError as error:
+        # A damaged row must not hide the others.
+        return [Failure(type="Damaged", message=f"the stored errors: {error}")]
 
 
 def failure_of(

@@ -169,7 +169,10 @@ class Record(NamedTuple):
 
 def moment(seconds: float | None) -> datetime | None:
     """Stored seconds as an aware datetime."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None  # a damaged row must not hide the others
 
 
 def attempt_number(retried: int, losses: int) -> int:

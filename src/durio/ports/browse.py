@@ -53,8 +53,11 @@ class Browse(Protocol):
         """Newest first, by keyset, at most 200 a page."""
         ...
 
-    async def lanes(self, namespace: str) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used."""
+    async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
+        """Every queue of a namespace that was ever used, or those with jobs that wait.
+
+        The busy ones cost what they are, however many others there ever were.
+        """
         ...
 
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:

@@ -32,6 +32,8 @@ FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
+NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
+LANES_MAX = 64  # per exchange; more take turns
 
 
 class Registered(Protocol):
@@ -65,6 +67,7 @@ class Claims:
         self._namespace = namespace
         self._serves_all = queues is None
         self._lanes = [lane(namespace, queue) for queue in queues or ()]
+        self._heard: set[str] = set()  # lanes that rang since we last asked
         self._known = known
         self._is_burst = is_burst
         self._loop = asyncio.get_running_loop()
@@ -105,8 +108,10 @@ class Claims:
         """A ring, or the safety poll."""
         if self._serves_all:
             for name in wake.lanes:
-                if name not in self._lanes and name.startswith(f"{self._namespace}:"):
-                    self._lanes.append(name)
+                if name.startswith(f"{self._namespace}:"):
+                    self._heard.add(name)
+                    if name not in self._lanes:
+                        self._lanes.append(name)
         self._ring()
 
     def _ring(self) -> None:
@@ -149,14 +154,17 @@ class Claims:
             return None
         outcomes = self._outbox.take()
         want, began = self._slots.want, self._loop.time()
+        lanes = self._lanes_for(want)
         self._has_rung = False
         self._stop_timers()
+        if not outcomes and not lanes and not self._resync:
+            return NOTHING  # to say or to ask: an idle worker writes nothing
         self._in_flight = True
         try:
             answer = await self._store.exchange(
                 me,
                 outcomes,
-                self._lanes_for(want),
+                lanes,
                 want,
                 known=self._known if self._slots.skips_unknown else None,
                 resync=self._resync,
@@ -244,18 +252,24 @@ class Claims:
         if len(names) > 1:
             self._turn = (self._turn + 1) % len(names)
             names = names[self._turn :] + names[: self._turn]
-        return [Lane(name, want) for name in names]
+        return [Lane(name, want) for name in names[:LANES_MAX]]
 
     async def _learn_lanes(self) -> None:
-        """Queues that exist already; new ones are heard of by their rings and polls."""
+        """The queues with jobs that wait, when we serve all; others ring when they have.
+
+        Queues that are used no more, however many, cost nothing.
+        """
         if not self._serves_all:
             return
+        heard, self._heard = self._heard, set()
         try:
-            for row in await self._store.lanes(self._namespace):
-                if row.name not in self._lanes:
-                    self._lanes.append(row.name)
+            rows = await self._store.lanes(self._namespace, busy=True)
         except StoreError as error:
             self._emit("store.failed", call="lanes", error=str(error))
+            return
+        # A lane that rang while we asked may be missing from the answer.
+        names = {row.name for row in rows} | heard | self._heard
+        self._lanes = sorted(names)
 
     async def keep_learning(self, every_seconds: float) -> None:
         """The safety net of `_learn_lanes`, until cancelled."""
@@ -279,8 +293,9 @@ class Claims:
             return False
         # Jobs that this worker does not know are for others.
         states = (RUNNING,) if self._slots.skips_unknown else (READY, RUNNING)
+        lanes = list(counts) if self._serves_all else self._lanes
         return not any(
-            counts.get(name, {}).get(state) for name in self._lanes for state in states
+            counts.get(name, {}).get(state) for name in lanes for state in states
         )
 
 

@@ -337,12 +337,14 @@ class Worker:
         self._slots.lose_all()
         self._outbox.drop()
         self.me.id = 0
-        self._registering = self._loop.create_task(self._register_anew())
+        self._registering = self._loop.create_task(self._register_anew(worker))
 
-    async def _register_anew(self) -> None:
+    async def _register_anew(self, old: int) -> None:
         pause = 0.1
         while True:
             try:
+                # What the old name still holds, here or in the store, is given back.
+                await self.store.leave(old)
                 await self._register()
                 break
             except StoreError as error:

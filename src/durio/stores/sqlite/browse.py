@@ -21,6 +21,7 @@ from durio.stores.sqlite.statements import statement
 READ_JOBS = statement("read_jobs")
 READ_STATES = statement("read_states")
 READ_LANES = statement("read_lanes")
+READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_LIVE = statement("count_live")
 READ_WORKERS = statement("read_workers")
 READ_TASKS = statement("read_tasks")
@@ -62,10 +63,11 @@ class SqliteBrowse(AtDesk):
         before = before_cursor(cursor)
         return await self.desk.reader.read(lambda db: find(db, query, size, before))
 
-    async def lanes(self, namespace: str) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used."""
+    async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
+        """Every queue of a namespace that was ever used, or those with jobs that wait."""
         span = prefix_span(f"{namespace}:")
-        rows = await self.desk.reader.read(lambda db: db.rows(READ_LANES, span))
+        sql = READ_BUSY_LANES if busy else READ_LANES
+        rows = await self.desk.reader.read(lambda db: db.rows(sql, span))
         return [LaneRow(name, bool(paused)) for name, paused in rows]
 
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:

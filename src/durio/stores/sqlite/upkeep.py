@@ -17,7 +17,7 @@ from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.transaction import Transaction
 
 NEXT_DUE_ANYWHERE = statement("next_due_anywhere")
-READ_LANES = statement("read_lanes")
+READ_BUSY_LANES = statement("read_busy_lanes")
 FIND_DUE = statement("find_due")
 PROMOTE_JOB = statement("promote_job")
 FIND_LOST_WORKERS = statement("find_lost_workers")
@@ -120,7 +120,7 @@ class SqliteUpkeep(AtDesk):
 def promote(tx: Transaction, limit: int) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
     due: list[tuple[float, int, str]] = []
-    for lane, _ in tx.db.rows(READ_LANES, EVERY_LANE):
+    for lane, _ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
         due += tx.db.rows(FIND_DUE, (lane, tx.now, limit))
     due.sort()
     del due[limit:]
