@@ -22,3 +22,28 @@ from durio.model.version import __version__ as __version__
 from durio.ports.executor import SoftTimeLimit as SoftTimeLimit
 from durio.worker.context import Context as Context
 from durio.worker.middleware import HookEvent as HookEvent
+
+# So that `import *` brings these names and no module of ours.
+__all__ = [
+    "App",
+    "Cancel",
+    "Context",
+    "DeadLetter",
+    "DurioError",
+    "HookEvent",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobError",
+    "JobNotFound",
+    "JobStatus",
+    "KeyConflict",
+    "Permanent",
+    "Priority",
+    "Progress",
+    "Retry",
+    "Settings",
+    "Snooze",
+    "SoftTimeLimit",
+    "State",
+]

@@ -252,7 +252,11 @@ def made_cli() -> Iterator[str]:
 
 
 def help_of(called: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=called, terminal_width=HELP_COLUMNS)
+    # As a person sees it: click keeps a command's help option from its first use.
+    names = commands.context_settings["help_option_names"]
+    context = click.Context(
+        command, info_name=called, terminal_width=HELP_COLUMNS, help_option_names=names
+    )
     lines = [line.rstrip() for line in command.get_help(context).splitlines()]
     yield from (f"## {called}", "", "```text", *lines, "```", "")
 

@@ -30,15 +30,15 @@ async def count(app: App) -> int:
 
 
 def test_many_first_calls_at_once_open_one_store(tmp_path: Path) -> None:
-    app = shop(f"sqlite:///{tmp_path}/a.db")
+    app, before = shop(f"sqlite:///{tmp_path}/a.db"), set(threading.enumerate())
 
     async def main() -> int:
         await asyncio.gather(*(app.enqueue("echo", n) for n in range(20)))
         return await count(app)
 
     assert asyncio.run(main()) == 20
-    names = [t.name for t in threading.enumerate() if t.name == "durio-writer"]
-    assert len(names) == 1
+    names = [each.name for each in set(threading.enumerate()) - before]
+    assert sorted(names) == ["durio-reader", "durio-writer"]
     asyncio.run(app.close())
 
 

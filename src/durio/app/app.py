@@ -88,6 +88,7 @@ class App:
         # By process: a forked child makes its own.
         self._stores: dict[int, Store] = {}
         self._folder = _current_folder()
+        self._entered = 0
         self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRoom]
         self._rooms = WeakKeyDictionary()
         self._portal = Portal(LoopThread(f"durio-{name}"))
@@ -194,10 +195,14 @@ class App:
 
     async def __aenter__(self) -> Self:
         await self.store()
+        self._entered += 1
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.close()
+        # Blocks may be nested: a helper's must not close what the lifespan opened.
+        self._entered -= 1
+        if self._entered == 0:
+            await self.close()
 
     async def close(self) -> None:
         """Close the store; the next use opens it again."""

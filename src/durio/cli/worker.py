@@ -23,6 +23,7 @@ from durio.model.names import check_name
 from durio.model.settings import Settings
 from durio.model.version import __version__
 from durio.telemetry.log import configure
+from durio.worker.watchdog import EXIT_BLOCKED
 from durio.worker.worker import Worker
 
 TERMINATED = 143
@@ -197,6 +198,8 @@ async def work(
             worker.stop()
         await worker.run()
     signal = heard[0] if heard else None
+    if worker.is_overwhelmed:
+        return EXIT_BLOCKED, signal, worker.hangs
     if not worker.was_cut_short:
         return 0, signal, worker.hangs
     code = INTERRUPTED if signal == "SIGINT" else TERMINATED

@@ -159,7 +159,7 @@ class LogWriter:
             told = " ".join(
                 f"{k}={_short(v)}" for k, v in fields.items() if k != "stack"
             )
-            told += f"\n{stack.rstrip()}" if stack else ""
+            told += f"\n{_indented(stack)}" if stack else ""
             logger.log(
                 meaning.level,
                 "%s %s",
@@ -233,7 +233,7 @@ def _human_line(event: JobEvent, stamp: str) -> str:
         value = getattr(event, name)
         if value:
             line += f" {name}={_short(value)}"
-    return f"{line}\n{event.traceback.rstrip()}" if event.traceback else line
+    return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
 
 
 def _json_line(event: JobEvent, stamp: str) -> str:
@@ -256,7 +256,7 @@ class HumanLines(logging.Formatter):
             text += JOB_FIELDS.format_map(told)
         line = f"{_stamp(_moment(record))} {record.levelname:<7} {text}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + _indented(self.formatException(record.exc_info))
         return line
 
 
@@ -292,6 +292,11 @@ def _moment(record: logging.LogRecord) -> datetime:
 
 def _stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _indented(text: str) -> str:
+    """Lines that nobody can take for log lines of their own."""
+    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 
 def _short(value: Any) -> str:

@@ -40,6 +40,9 @@ MEANINGS: dict[str, Meaning] = {
     "worker.stopping": Meaning(INFO, "no more claims; running jobs may finish"),
     "worker.stopped": Meaning(INFO, "the worker gave everything back and left"),
     "worker.fenced": Meaning(ERROR, "the lease was lost: running jobs are given up"),
+    "worker.overwhelmed": Meaning(
+        ERROR, "too many abandoned attempts hang on: the worker ends"
+    ),
     "worker.rescued": Meaning(WARNING, "a dead worker's jobs were taken back"),
     "loop.blocked": Meaning(WARNING, "a call blocks the event loop; its stack"),
     "lease.unrenewed": Meaning(WARNING, "a heartbeat failed; the next one tries again"),

@@ -25,8 +25,9 @@ from durio.worker.deadline import Deadlines
 from durio.worker.finish import Ended, Outbox
 from durio.worker.inflight import Attempt, Why
 
-LONELY_WAIT_SECONDS = 30.0
-LONELY_PAUSE_SECONDS = 5.0
+# A job that must run alone may hold its neighbours up for so long, and so rarely.
+LONELY_WAIT_SECONDS = 10.0
+LONELY_PAUSE_SECONDS = 60.0
 PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 SKIP_SECONDS = 60.0
 ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is told about
@@ -39,7 +40,7 @@ HOARD_SECONDS = 1.0  # nothing has ended for so long: hold nothing ahead
 class Slots:
     """Runs claims, at most `concurrency` at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
         self,
         *,
         bench: Bench,
@@ -49,6 +50,7 @@ class Slots:
         nudge: Callable[[], None],
         tell_hooks: Callable[[list[JobEvent]], None],
         has_before: bool,
+        overwhelmed: Callable[[], None],
     ) -> None:
         settings = bench.settings.worker
         self._bench = bench
@@ -57,6 +59,7 @@ class Slots:
         self._emit = emit
         self._nudge = nudge
         self._tell_hooks = tell_hooks
+        self._overwhelmed = overwhelmed
         self._tells_started = has_before or emit.wants(JOB_STARTED)
         self._loop = asyncio.get_running_loop()
         self.concurrency = settings.concurrency
@@ -314,6 +317,8 @@ class Slots:
         if task is not None:
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
+            if len(self._abandoned) == self._bench.settings.worker.abandoned_max:
+                self._overwhelmed()
         if attempt.call is not None:
             attempt.call.abandon()
 

@@ -92,6 +92,7 @@ class Worker:
         self._loops = loops
         self.me = Me()
         self.was_cut_short = False
+        self.is_overwhelmed = False
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -165,6 +166,7 @@ class Worker:
             nudge=self._claims.nudge,
             tell_hooks=self.hooks.tell,
             has_before="before" in plan.hooks.by_kind,
+            overwhelmed=self._overwhelm,
         )
         self._claims.join(self._slots, self._outbox)
         self._heartbeat = Heartbeat(
@@ -295,6 +297,13 @@ class Worker:
         except (StoreError, TimeoutError) as error:
             told = str(error) or "no answer in time"
             self.emit("store.failed", call="leave", error=told)
+
+    def _overwhelm(self) -> None:
+        """Too much abandoned code hangs on here: end, and let a new process begin."""
+        self.is_overwhelmed = True
+        count = self.plan.settings.worker.abandoned_max
+        self.emit("worker.overwhelmed", worker=self.me.id, abandoned=count)
+        self.stop()
 
     # --- what comes in from the sides
 

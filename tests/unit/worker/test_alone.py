@@ -1,12 +1,17 @@
 """The last chance runs alone; unknown tasks are parked; a stop gives everything back."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from durio import App, State
+from durio.app.work import make_worker
 from durio.model.ids import id_bytes
 from durio.model.names import lane
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
+from durio.testing.aside import StillMachine, TaskAside
 from tests.unit.app.lab import drained, finished, in_state, virtual, working
 
 
@@ -62,7 +67,7 @@ async def test_it_waits_until_what_runs_has_ended(app: App) -> None:
     store = await app.store()
     await store.pause(lane(app.name, "aside"), paused=True)
     async with working(app):
-        slow = await work.enqueue("slow", 10)
+        slow = await work.enqueue("slow", 8)
         await in_state(slow, State.RUNNING)
         await store.pause(lane(app.name, "aside"), paused=False)
         await in_state(suspect, State.RUNNING)
@@ -154,3 +159,34 @@ async def test_a_stop_gives_back_what_does_not_end_in_time(app: App) -> None:
     assert states == [State.DONE, State.READY, State.READY, State.READY]
     assert {(await job.status()).attempt for job in jobs} == {1}, "nothing is charged"
     assert tidied == ["3", "60"], "the cancelled one cleaned up"
+
+
+@virtual(settings={"worker": {"abandoned_max": 2}})
+async def test_too_much_hanging_code_ends_the_worker(app: App) -> None:
+    """Whoever starts it anew gets a process without it; nobody waits for nothing."""
+    rope: list[bool] = []
+
+    @app.task(name="hang", timeout=(1, 2), retry=0)
+    async def hang() -> None:
+        while not rope:
+            with suppress(asyncio.CancelledError):
+                await app.clock.sleep(1)
+
+    await hang.enqueue_many([(), ()])
+    waits = await hang.options(delay="10s").enqueue()
+    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    await worker.run()
+    assert worker.is_overwhelmed
+    assert worker.hangs
+    assert (await waits.status()).state is State.SCHEDULED
+    rope.append(True)
+
+
+@virtual
+async def test_blocks_may_be_nested(app: App) -> None:
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    async with app:
+        job = await work.enqueue()
+    assert (await job.status()).state is State.READY, "the outer block keeps it open"

@@ -48,6 +48,10 @@ def check_place(path: str) -> None:
         raise StoreUnavailable(
             f"{path} is a folder, not a database", cure="Name a file in it.", path=path
         )
+    if Path(path).exists() and not Path(path).is_file():
+        raise StoreUnavailable(
+            f"{path} is not a regular file", cure="Name another file.", path=path
+        )
     check_links(path)
     check_strangers(path)
 
