@@ -68,15 +68,23 @@ def opener(path: Path | None) -> Callable[[Clock], object]:
     return open_store
 
 
-@pytest.fixture(params=["file", "memory"])
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
-    in_file = request.param == "file"
-    open_store = opener(tmp_path / "jobs.db" if in_file else None)
+def subject_at(path: Path | None) -> Subject:
+    """SQLite in that file, or in memory."""
+    open_store = opener(path)
     return Subject(
         open_store=open_store,
-        open_second=open_store if in_file else None,
+        open_second=None if path is None else open_store,
         fault=fault,
         forget_worker=forget_worker,
-        sees_deaths_here=in_file,
+        sees_deaths_here=path is not None,
         leases_end_with_boot=True,
     )
+
+
+# By name, to see what each can show; a test gets its own, in a folder of its own.
+SUBJECTS = {"file": subject_at(Path("jobs.db")), "memory": subject_at(None)}
+
+
+@pytest.fixture(params=list(SUBJECTS))
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    return subject_at(tmp_path / "jobs.db" if request.param == "file" else None)

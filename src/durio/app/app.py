@@ -25,7 +25,7 @@ from durio.app.tasks import (
     WithContext,
     handle_of,
 )
-from durio.client.enqueue import Enqueuer, new_job
+from durio.client.enqueue import Enqueuer, Mould
 from durio.client.handle import Job
 from durio.client.named import named_arguments, named_recipe
 from durio.client.wait import Waiters, not_found
@@ -169,15 +169,14 @@ class App:
         told = (published or {}).get(task)
         arguments = named_arguments(task, args, kwargs, told)
         payload = encode(arguments, f"{task}: arguments")
-        job = new_job(
+        mould = Mould(
             recipe,
             options,
-            payload,
-            same=canonical(arguments, payload),
             namespace=namespace,
             clock=self.clock,
             bounds=self.settings.payload,
         )
+        job = mould.job(payload, canonical(arguments, payload))
         return handle_of(self, (await self.send([job]))[0])
 
     async def job(self, job_id: str) -> Job[Any]:

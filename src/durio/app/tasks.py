@@ -20,10 +20,10 @@ from typing import (
     overload,
 )
 
-from durio.client.enqueue import Recipe, has_key, new_job, refuse_key
+from durio.client.enqueue import Mould, Recipe, refuse_key
 from durio.client.handle import Desk, Job
 from durio.model.duration import Duration
-from durio.model.errors import InvalidArguments, UsageError
+from durio.model.errors import InvalidArguments, UsageError, invariant
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
@@ -86,7 +86,7 @@ class Calls(Generic[P, R]):
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; returns after the write that survives a power cut."""
-        job = self._new_job(args, kwargs)
+        job = self._new_job(self._mould(), args, kwargs)
         return self._handles([job], await self._office.send([job]))[0]
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -105,7 +105,8 @@ class Calls(Generic[P, R]):
                 f"enqueue_many takes rows, not a {type(rows).__name__}",
                 cure="Give an iterable of tuples: [(1,), (2, {'to': 'b'})].",
             )
-        jobs = [self._new_job(*split_row(row)) for row in rows]
+        mould = self._mould()
+        jobs = [self._new_job(mould, *split_row(row)) for row in rows]
         return self._handles(jobs, await self._office.send(jobs))
 
     def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
@@ -116,27 +117,26 @@ class Calls(Generic[P, R]):
         """A handle with this task's result type; nothing is looked up yet."""
         return Job(self._office, id_bytes(job_id))
 
-    def _new_job(self, args: Any, kwargs: Any) -> NewJob:
+    def _mould(self) -> Mould:
         handler, office = self._handler, self._office
-        signature, same = handler.signature, None
-        payload = signature.encode(args, kwargs)
-        if has_key(self._options):
-            same = signature.canonical(args, kwargs, payload)
-        return new_job(
+        return Mould(
             Recipe(handler.task, handler.queue, handler.priority),
             self._options,
-            payload,
-            same=same,
             namespace=handler.task.partition(".")[0],
             clock=office.clock,
             bounds=office.settings.payload,
         )
 
+    def _new_job(self, mould: Mould, args: Any, kwargs: Any) -> NewJob:
+        signature = self._handler.signature
+        payload = signature.encode(args, kwargs)
+        if not mould.has_key:
+            return mould.job(payload)
+        return mould.job(payload, signature.canonical(args, kwargs, payload))
+
     def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
-        return [
-            handle_of(self._office, answer)
-            for answer, _ in zip(answers, jobs, strict=True)
-        ]
+        invariant(len(answers) == len(jobs), "a store answers for every job")
+        return [handle_of(self._office, answer) for answer in answers]
 
 
 def handle_of(office: Office, answer: Enqueued) -> Job[Any]:
@@ -304,8 +304,15 @@ def place_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
+NO_KEYWORDS: dict[str, Any] = {}
+
+
 def split_row(row: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A row of enqueue_many: positionals, then keywords in a trailing dict."""
+    if type(row) is tuple:
+        positionals = cast("tuple[Any, ...]", row)
+        if not (positionals and isinstance(positionals[-1], dict)):
+            return positionals, NO_KEYWORDS
     if not isinstance(row, tuple | list):
         raise InvalidArguments(
             f"a row of enqueue_many must be a tuple, not {type(row).__name__}",

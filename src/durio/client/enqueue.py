@@ -23,7 +23,7 @@ from durio.model.errors import (
     StoreUnavailable,
 )
 from durio.model.ids import id_text
-from durio.model.job import PRIORITY_MAX, NewJob
+from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
 from durio.model.keys import key_claim, window
 from durio.model.names import lane
 from durio.model.options import UNSET, CallOptions, stored_options
@@ -48,43 +48,59 @@ class Recipe(NamedTuple):
     priority: int
 
 
-def new_job(
-    recipe: Recipe,
-    options: CallOptions,
-    payload: bytes,
-    *,
-    namespace: str,
-    clock: Clock,
-    bounds: PayloadSettings,
-    same: bytes | None = None,
-) -> NewJob:
-    """Settle queue, priority, due time, key and bounds: all that a job is."""
-    if len(payload) > bounds.bytes_max:
-        raise PayloadTooLarge(
-            f"{recipe.task}: the arguments are {len(payload)} bytes, over the bound of "
-            f"{bounds.bytes_max}",
-            cure="Store the data and pass its id, or raise payload.bytes_max.",
-            bytes=len(payload),
+class Mould:
+    """What all jobs of one call have in common: settled once, however many rows."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        options: CallOptions,
+        *,
+        namespace: str,
+        clock: Clock,
+        bounds: PayloadSettings,
+    ) -> None:
+        priority = recipe.priority if options.priority is UNSET else options.priority
+        queue = recipe.queue if options.queue is UNSET else options.queue
+        delay = 0.0 if options.delay is UNSET else seconds(options.delay, "delay")
+        self._options = options
+        self._new_id = clock.new_id
+        self._task = recipe.task
+        self._bytes_max = bounds.bytes_max
+        self._lane = lane(namespace, queue)
+        self._rank = PRIORITY_MAX - priority
+        self._run_at = None if options.at is UNSET else options.at.timestamp()
+        self._delay_seconds = delay
+        self._opts = stored_options(options, recipe.task, bounds.meta_bytes_max)
+        self.has_key = has_key(options)
+
+    def job(self, payload: bytes, same: bytes | None = None) -> NewJob:
+        """One job; `same` is what its key compares, in place of the payload."""
+        if len(payload) > self._bytes_max:
+            raise PayloadTooLarge(
+                f"{self._task}: the arguments are {len(payload)} bytes, over the bound "
+                f"of {self._bytes_max}",
+                cure="Store the data and pass its id, or raise payload.bytes_max.",
+                bytes=len(payload),
+            )
+        return NewJob(
+            self._new_id(),
+            self._lane,
+            self._rank,
+            self._task,
+            payload,
+            self._run_at,
+            self._delay_seconds,
+            self._opts,
+            self._key(same or payload) if self.has_key else None,
         )
-    priority = recipe.priority if options.priority is UNSET else options.priority
-    queue = recipe.queue if options.queue is UNSET else options.queue
-    key = None
-    if has_key(options) and options.key is not None:
+
+    def _key(self, same: bytes) -> KeyClaim | None:
+        options = self._options
+        if options.key is None:
+            return None
         policy = window() if options.unique is UNSET else options.unique
-        key = key_claim(policy, recipe.task, options.key, same or payload)
-    return NewJob(
-        id=clock.new_id(),
-        lane=lane(namespace, queue),
-        rank=PRIORITY_MAX - priority,
-        task=recipe.task,
-        payload=payload,
-        run_at=None if options.at is UNSET else options.at.timestamp(),
-        delay_seconds=0.0
-        if options.delay is UNSET
-        else seconds(options.delay, "delay"),
-        opts=stored_options(options, recipe.task, bounds.meta_bytes_max),
-        key=key,
-    )
+        return key_claim(policy, self._task, options.key, same)
 
 
 def has_key(options: CallOptions) -> bool:

@@ -19,7 +19,7 @@ from durio.model.errors import (
     WrongState,
 )
 from durio.model.failure import failures
-from durio.model.ids import id_bytes, id_text
+from durio.model.ids import id_text
 from durio.model.job import (
     CANCELLED,
     DONE,
@@ -74,7 +74,7 @@ class Job(Generic[R_co]):
     """One job: ask for its status or result, cancel it, retry it."""
 
     __module__ = "durio"
-    __slots__ = ("_desk", "created", "id", "replaced", "same_args")
+    __slots__ = ("_desk", "_raw_id", "created", "replaced", "same_args")
 
     def __init__(
         self,
@@ -86,10 +86,15 @@ class Job(Generic[R_co]):
         replaced: bool = False,
     ) -> None:
         self._desk = desk
-        self.id = id_text(job_id)
+        self._raw_id = job_id
         self.created = created  # False: an older job with this key answers
         self.same_args = same_args
         self.replaced = replaced
+
+    @property
+    def id(self) -> str:
+        """The id of the job, as people see it."""
+        return id_text(self._raw_id)
 
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
@@ -98,7 +103,7 @@ class Job(Generic[R_co]):
         return isinstance(other, Job) and other.id == self.id
 
     def __hash__(self) -> int:
-        return hash(self.id)
+        return hash(self._raw_id)
 
     async def status(self) -> JobStatus:
         """What the store knows now; JobNotFound when there is no such job."""
@@ -111,7 +116,7 @@ class Job(Generic[R_co]):
         limit = None if timeout is None else seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
-                await waiters.wait_final(id_bytes(self.id))
+                await waiters.wait_final(self._raw_id)
         except TimeoutError:
             raise TimeoutError(
                 f"job {self.id} has not ended within {limit:g} s; it goes on"
@@ -148,7 +153,7 @@ class Job(Generic[R_co]):
     async def cancel(self) -> State:
         """Cancel it; the state after that: `running` means it was asked to stop."""
         store = await self._desk.store()
-        acted = (await store.act([id_bytes(self.id)], "cancel"))[0]
+        acted = (await store.act([self._raw_id], "cancel"))[0]
         if acted.after is None:
             raise not_found(acted.id)
         return STATE_BY_CODE[acted.after]
@@ -156,7 +161,7 @@ class Job(Generic[R_co]):
     async def retry(self) -> None:
         """A dead or cancelled job runs again, with the same id and a full budget."""
         store = await self._desk.store()
-        acted = (await store.act([id_bytes(self.id)], "retry"))[0]
+        acted = (await store.act([self._raw_id], "retry"))[0]
         if acted.before is None:
             raise not_found(acted.id)
         check_retry(STATE_BY_CODE[acted.before], self.id)
@@ -165,7 +170,7 @@ class Job(Generic[R_co]):
 
     async def _record(self) -> Record:
         store = await self._desk.store()
-        job_id = id_bytes(self.id)
+        job_id = self._raw_id
         records = await store.get([job_id])
         if not records:
             raise not_found(job_id)

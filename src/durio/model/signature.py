@@ -15,6 +15,7 @@ from typing import Any, Never, NoReturn
 import msgspec
 
 from durio.model.codec import (
+    PLAIN,
     canonical,
     check_value,
     decode_other,
@@ -78,7 +79,8 @@ class Signature:
         """Arguments as a payload; refuses what the worker could not decode."""
         rest, named = self._bind(args, kwargs)
         for name, value in named.items():
-            check_value(value, f"{self.task}: argument {name}")
+            if type(value) not in PLAIN:
+                check_value(value, f"{self.task}: argument {name}")
         if self._extra is not None:
             check_value(tuple(named), f"{self.task}: the name of an argument")
         for value in rest:
