@@ -85,3 +85,8 @@ def test_our_own_frames_are_left_out_but_never_all_of_them() -> None:
     assert "attempt.py" not in told
     assert "in inner" in told
     assert "in raised" in failure_of(error, hidden=__file__).traceback
+
+
+def test_damaged_errors_are_told_and_hide_nothing_else() -> None:
+    (damaged,) = failures(b"{broken")
+    assert damaged.type == "Damaged"

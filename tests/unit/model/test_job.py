@@ -42,3 +42,8 @@ def test_the_attempt_counts_retries_and_losses() -> None:
     assert State("done") is State.DONE
     assert attempt_number(0, 0) == 1
     assert attempt_number(2, 1) == 4
+
+
+def test_a_time_that_cannot_be_is_no_time() -> None:
+    assert moment(float("inf")) is None
+    assert moment(1e300) is None
