@@ -24,6 +24,7 @@ from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import JOB_DONE, MEANINGS, Meaning
 
 Logger = logging.Logger
+JOB_NAMES = [name for name in MEANINGS if name.startswith("job.")]
 ON_ONE_LINE = {
     code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)
 }
@@ -171,7 +172,8 @@ class LogWriter:
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
         """One write for the batch when the handler is ours, else a record each."""
         handler = _own_handler()
-        seen = [e for e in events if logger.isEnabledFor(MEANINGS[e.name].level)]
+        is_on = {name: logger.isEnabledFor(MEANINGS[name].level) for name in JOB_NAMES}
+        seen = [event for event in events if is_on[event.name]]
         if not seen:
             return
         if handler is None:
@@ -221,14 +223,18 @@ def _fields(event: JobEvent) -> dict[str, Any]:
 
 
 def _human_line(event: JobEvent, stamp: str) -> str:
+    if event.name == JOB_DONE:  # by far the most
+        return (
+            f"{stamp} INFO    job.done      {event.task} {id_text(event.id)} "
+            f"queue={queue_of(event.lane)} attempt={event.attempt} "
+            f"duration_ms={event.duration_seconds * 1000:.1f}"
+        )
     level = LEVEL_NAMES[MEANINGS[event.name].level]
     line = (
         f"{stamp} {level} {event.name:<13} {event.task} {id_text(event.id)} "
         f"queue={queue_of(event.lane)} attempt={event.attempt} "
         f"duration_ms={event.duration_seconds * 1000:.1f}"
     )
-    if event.name == JOB_DONE:
-        return line
     for name in ("reason", "error_type", "error", "delay_seconds", "meta"):
         value = getattr(event, name)
         if value:
