@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +166,29 @@ def test_forked_child_hides_no_death(place: Place) -> None:
     seen = place.seconds_to_run_again(victim, killed_ns)
     print(f"run again {seen:.1f} s after the kill, a forked child alive (bound 15 s)")
     assert [row.losses for row in rows.values()] == [1]
+
+
+@pytest.mark.proves("M118")
+@pytest.mark.parametrize("when", ["at work", "at the start"])
+def test_sigterm_is_heard_while_somebody_keeps_the_writers_lock(
+    place: Place, when: str
+) -> None:
+    """A stopped process or a debugger may keep it for ever: a stop does not wait."""
+    place.enqueue("nothing", ())
+    if when == "at work":
+        worker = place.worker()
+        place.wait_for("effect", 1)
+        with place.writer_lock():
+            worker.send(signal.SIGTERM)
+            assert worker.ended(60) in (0, CUT_SHORT)
+    else:
+        with place.writer_lock():
+            worker = place.begin_worker()
+            wait_until(lambda: has_threads(worker), SECONDS, "it opens its store")
+            worker.send(signal.SIGTERM)
+            assert worker.ended(60) in (0, CUT_SHORT)
+
+
+def has_threads(process: Process) -> bool:
+    """Whether it has begun to write: the writer is its first thread."""
+    return len(list(Path(f"/proc/{process.pid}/task").glob("*"))) > 1

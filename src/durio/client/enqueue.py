@@ -11,7 +11,7 @@ cancelled meanwhile leaves an enqueue whose outcome it does not know, as with an
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from durio.model.duration import seconds
 from durio.model.errors import (
@@ -254,6 +254,3 @@ def _own(error: BaseException) -> BaseException:
             "the App was closed while the job was being stored", unknown=True
         )
     return error
-
-
-Rows = Sequence[tuple[Any, ...]]

@@ -74,7 +74,6 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     keep: tuple[float, int | None, str | None] | None = None
     result_seconds: float | None = None
     key: str | None = None  # as the caller wrote it, for people
-    headers: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         """A row may come from anywhere: refuse what no enqueue would have stored."""

@@ -14,7 +14,7 @@ claims, so the next one asks for everything that runs in our name (`resync`).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from durio.model.errors import StoreError, StoreReplaced
@@ -297,6 +297,3 @@ class Claims:
         return not any(
             counts.get(name, {}).get(state) for name in lanes for state in states
         )
-
-
-Nudge = Callable[[], None]

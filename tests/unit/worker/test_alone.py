@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from durio import App, State
+from durio import App, HookEvent, State
 from durio.app.work import make_worker
 from durio.model.ids import id_bytes
 from durio.model.names import lane
@@ -190,3 +190,29 @@ async def test_blocks_may_be_nested(app: App) -> None:
     async with app:
         job = await work.enqueue()
     assert (await job.status()).state is State.READY, "the outer block keeps it open"
+
+
+class Odd(BaseException):
+    """Neither an Exception nor anything of Python's own."""
+
+
+@virtual
+async def test_a_hook_may_raise_anything(app: App) -> None:
+    told: list[str] = []
+
+    @app.task(name="work")
+    async def work() -> str:
+        return "done"
+
+    @app.hooks.after
+    def fails(event: HookEvent) -> None:
+        raise Odd(event.job_id)
+
+    @app.hooks.after
+    def hears(event: HookEvent) -> None:
+        told.append(event.job_id)
+
+    async with working(app):
+        jobs = [await work.enqueue(), await work.enqueue()]
+        assert [await job.result(60) for job in jobs] == ["done", "done"]
+    assert sorted(told) == sorted(job.id for job in jobs)
