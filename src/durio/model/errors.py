@@ -151,6 +151,52 @@ class ResultExpired(OperatingError):
     code = "result_expired"
 
 
+class SpawnFull(OperatingError):
+    """As many spawned calls run as may run at once on one event loop."""
+
+    code = "spawn_full"
+
+
+class QueueFull(OperatingError):
+    """There was no room in the queue for as long as the enqueue waited.
+
+    `stored` jobs of the call were stored before; the rest was not, and may be sent again.
+    """
+
+    code = "queue_full"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        cure: str = "",
+        queue: str,
+        depth: int,
+        limit: int,
+        retry_after: float,
+        stored: int = 0,
+    ) -> None:
+        super().__init__(what, cure=cure)
+        self.queue = queue
+        self.depth = depth
+        self.limit = limit
+        self.retry_after = retry_after
+        self.stored = stored
+
+
+class QueueClosed(OperatingError):
+    """Somebody closed the queue by hand: it takes no new jobs."""
+
+    code = "queue_closed"
+
+    def __init__(
+        self, what: str, *, cure: str = "", queue: str, stored: int = 0
+    ) -> None:
+        super().__init__(what, cure=cure)
+        self.queue = queue
+        self.stored = stored
+
+
 class StoreError(OperatingError):
     """The store could not answer. `unknown` means the write may have happened."""
 
@@ -215,6 +261,16 @@ class HardTimeLimit(OperatingError):
     """The attempt ran past its hard time limit and was given up."""
 
     code = "hard_time_limit"
+
+
+class ChildFailed(OperatingError):
+    """A child process for tasks with `process=True` did not become ready."""
+
+    code = "child_failed"
+
+    def __init__(self, what: str, *, cure: str = "", traceback_text: str = "") -> None:
+        super().__init__(what, cure=cure)
+        self.traceback_text = traceback_text
 
 
 class RemoteError(OperatingError):

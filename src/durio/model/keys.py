@@ -53,9 +53,14 @@ def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClai
         mode=policy.mode,
         ttl_seconds=policy.ttl_seconds,
         delay_seconds=policy.delay_seconds,
-        digest=hashlib.blake2b(payload, digest_size=16).digest(),
+        digest=digest_of(payload),
         replaces=policy.mode == REPLACE,
     )
+
+
+def digest_of(payload: bytes) -> bytes:
+    """By which same arguments are known."""
+    return hashlib.blake2b(payload, digest_size=16).digest()
 
 
 class Holder(NamedTuple):

@@ -13,7 +13,7 @@ class Kind(IntEnum):
     RELEASE = 3  # given back unrun: costs nothing
     DEAD = 4
     CANCEL = 5
-    LOST = 6  # died with its worker: only a rescuer says so
+    LOST = 6  # died with its worker (a rescuer says so) or with its child process
     PROGRESS = 7  # still running, and this far
     ALONE = 8  # about to run alone: the last chance of a job that lost two workers
 
@@ -61,6 +61,7 @@ class Outcome(NamedTuple):
     reason: str | None = None  # dead
     progress: bytes | None = None
     parks: bool = False  # release: this worker does not know the task
+    guilty: bool = False  # lost: it is known to have killed its own process
 
 
 class Left(NamedTuple):

@@ -15,6 +15,7 @@ from durio.model.names import did_you_mean
 DAY = 86400.0
 INFINITE = float("inf")
 JOBS_MAX = 10_000  # in a worker's hands
+PROCESSES_MAX = 256
 # Variables with the same prefix that are not settings.
 NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
 
@@ -26,6 +27,7 @@ class WorkerSettings(
 
     concurrency: int = 10  # slots
     prefetch: int = 256  # claimed but unstarted, at most; adaptive below that
+    strict: bool = False  # queues in the written order, not by weight
     grace_seconds: float = 25.0  # between SIGTERM and giving back what still runs
     poll_seconds: float = 1.0  # the safety poll beside wakeups
     lease_seconds: float = 30.0
@@ -36,6 +38,23 @@ class WorkerSettings(
     block_seconds: float = 1.0  # a loop blocked for longer logs its stack
     unknown_task_seconds: float = DAY  # parked for so long, then dead
     abandoned_max: int = 100  # attempts past their hard limit that still hang
+    spawned_max: int = 1000  # calls of app.spawn at once, on one event loop
+    processes: int = 0  # worker processes under a supervisor; 0: none, no supervisor
+    recycle_jobs: int = 0  # a supervised worker is replaced after so many; 0: never
+    recycle_rss_bytes: int = 0  # ... or above this resident memory; 0: never
+    children: int = 0  # for tasks with process=True; 0: one for each core
+    child_jobs: int = 1000  # a child is replaced after so many jobs; 0: never
+    child_rss_bytes: int = 0  # ... or above this resident memory; 0: never
+
+
+class QueueSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """How queues are bounded."""
+
+    full_seconds: float = 5.0  # an enqueue waits so long for room, then QueueFull
+    soft_max: int = 1_000_000  # waiting jobs of a queue without a bound of its own
+    embedded_max: int = 1000  # the same, in memory and beside an embedded worker
 
 
 class PayloadSettings(
@@ -75,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     __module__ = "durio"
 
     worker: WorkerSettings = WorkerSettings()
+    queue: QueueSettings = QueueSettings()
     payload: PayloadSettings = PayloadSettings()
     retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
@@ -88,14 +108,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "worker.heartbeat_seconds",
             "more than 0 and at most half of worker.lease_seconds",
         )
-        for group in (worker, self.payload, self.retention):
-            for name in group.__struct_fields__:
-                _check(0 <= getattr(group, name) < INFINITE, name, "0 or more")
+        _check(worker.processes <= PROCESSES_MAX, "worker.processes", "0 to 256")
+        for name in ("worker", "queue", "payload", "retention"):
+            group = getattr(self, name)
+            for field in group.__struct_fields__:
+                holds = 0 <= getattr(group, field) < INFINITE
+                _check(holds, f"{name}.{field}", "0 or more")
 
 
 def _check(holds: bool, name: str, wanted: str) -> None:  # noqa: FBT001
     if not holds:
-        raise InvalidOption(f"setting {name} is out of range", cure=f"Give {wanted}.")
+        raise InvalidOption(
+            f"setting {name} is out of range", cure=f"Give {wanted}.", setting=name
+        )
 
 
 def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
@@ -118,6 +143,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
         raise InvalidOption(
             f"setting {name or '?'}: {why}",
             cure=f"Correct it in settings=, or in the variable {variable}.",
+            setting=name,
         ) from None
 
 
@@ -157,10 +183,16 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
             )
         for group, fields in tree.items():
             if isinstance(fields, Mapping):
-                out[group] = {**out.get(group, {}), **fields}
+                known: Any = out.get(group)
+                weaker = cast("Mapping[str, Any]", known)
+                out[group] = {**weaker, **fields} if _is_group(known) else {**fields}
             else:
                 out[group] = fields
     return out
+
+
+def _is_group(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _refuse_unknown(
@@ -172,4 +204,5 @@ def _refuse_unknown(
             raise InvalidOption(
                 f"there is no setting {prefix}{name}",
                 cure=f"Known here: {', '.join(known)}.{did_you_mean(name, known)}",
+                setting=f"{prefix}{name}",
             )

@@ -9,6 +9,7 @@ worker binds them then.
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from inspect import Parameter
 from typing import Any, Never, NoReturn
 
@@ -254,6 +255,11 @@ class Signature:
             cure=f"It takes {self._bound}.{hint}",
             task=self.task,
         )
+
+
+def mark_of(parameters: object) -> str:
+    """A short name for published parameters: the same for the same ones."""
+    return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]
 
 
 def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:

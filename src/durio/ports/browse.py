@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from durio.model.job import Record
+from durio.ports.lease import Vitals
 
 
 class Query(NamedTuple):
@@ -13,6 +14,11 @@ class Query(NamedTuple):
     states: tuple[int, ...] | None = None
     lane: str | None = None
     task: str | None = None
+    reason: str | None = None  # why it is dead
+    error: str | None = None  # in the type or message of its last error, any case
+    finished_before: float | None = None  # absolute seconds: dead for longer
+    finished_after: float | None = None
+    worker: int | None = None  # running under it
 
 
 class Page(NamedTuple):
@@ -29,6 +35,7 @@ class WorkerRow(NamedTuple):
     info: Mapping[str, Any]  # the fields of WorkerInfo but tasks, and started_at
     lease_seconds_left: float
     running: int
+    vitals: Vitals | None = None  # None: not told yet
 
 
 class LaneRow(NamedTuple):
@@ -36,6 +43,29 @@ class LaneRow(NamedTuple):
 
     name: str
     paused: bool
+    closed: bool = False
+    maxsize: int | None = None  # what holds now; None: only the soft bound
+    by_hand: bool = False  # the bound was set by a person
+    is_over: bool = False  # seen beyond the soft bound
+
+
+class Audited(NamedTuple):
+    """What somebody did."""
+
+    at: float
+    who: str
+    verb: str
+    target: str
+    jobs: int
+
+
+class Tally(NamedTuple):
+    """How many jobs ever died of an error: only grows, whatever becomes of them."""
+
+    lane: str
+    task: str
+    error_type: str
+    dead: int
 
 
 class Browse(Protocol):
@@ -70,4 +100,30 @@ class Browse(Protocol):
 
     async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
         """What workers published about their tasks; None: nothing is known."""
+        ...
+
+    async def signatures(self, task: str) -> set[str]:
+        """Marks of the parameters that workers published for a task of late."""
+        ...
+
+    async def oldest(self, namespace: str) -> dict[str, float]:
+        """Lane -> since when its oldest ready job could have run, absolute seconds.
+
+        Judged by the jobs that are next in line; lanes without a ready job are missing.
+        """
+        ...
+
+    async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
+        """Task -> waiting jobs, seen in a bounded look at the heads of all queues.
+
+        About `limit` jobs are looked at, as many of each queue.
+        """
+        ...
+
+    async def tallies(self, namespace: str) -> list[Tally]:
+        """Dead letters ever, by queue, task and type of error."""
+        ...
+
+    async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
+        """What people did, the newest first."""
         ...

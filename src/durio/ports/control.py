@@ -1,9 +1,16 @@
-"""Operators' hands on jobs and queues."""
+"""Operators' hands on jobs, queues and workers.
+
+Everything that people do is written down in the same transaction: who, when, what, to how
+many jobs. `by` says who; code that acts on its own jobs leaves it out and is not audited.
+"""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-Verb = Literal["cancel", "retry"]
+from durio.model.job import Record
+from durio.ports.browse import Query
+
+Verb = Literal["cancel", "retry", "discard"]
 
 
 class Acted(NamedTuple):
@@ -11,22 +18,108 @@ class Acted(NamedTuple):
 
     id: bytes
     before: int | None  # None: there is no such job
-    after: int | None
+    after: int | None  # None: it is gone
+
+
+class Counted(NamedTuple):
+    """How many jobs a query names, exactly, and up to where it looked."""
+
+    jobs: int
+    mark: str  # jobs that come to fit the query later are beyond it
+
+
+class ActedAll(NamedTuple):
+    """One step of a bulk action."""
+
+    jobs: int  # changed by this step
+    more: bool
+
+
+class QueueChange(NamedTuple):
+    """What to change about a queue; None leaves it as it is."""
+
+    paused: bool | None = None  # gives no jobs to workers
+    closed: bool | None = None  # takes no new jobs
+    maxsize: int | None = (
+        None  # by hand: beats the code; -1 no bound, -2 as in the code
+    )
+
+
+class Moved(NamedTuple):
+    """One step of moving jobs from queue to queue."""
+
+    jobs: int
+    more: bool
 
 
 class Control(Protocol):
-    """Acting on jobs by id."""
+    """Acting on jobs, queues and workers."""
 
-    async def act(self, ids: Sequence[bytes], verb: Verb) -> list[Acted]:
+    async def act(
+        self, ids: Sequence[bytes], verb: Verb, *, by: str | None = None
+    ) -> list[Acted]:
         """Do it, or leave a job as it is where its state does not allow it.
 
         cancel: a waiting job is cancelled and its key freed; a running one is marked
         (`after` stays running) and its worker woken; a final one is left alone.
         retry: dead and cancelled go back to ready with counters at zero and the same
-        `claim_no`; others are left alone.
+        `claim_no`; others are left alone. They enter a full queue too, and take the
+        key that they came with again: a job whose key another one has is left alone.
+        discard: the record of a dead job is deleted; others are left alone.
         """
+        ...
+
+    async def retry_edited(
+        self, job_id: bytes, payload: bytes, *, by: str | None = None
+    ) -> Acted:
+        """`retry` of one job with other arguments, checked by the caller."""
+        ...
+
+    async def count(self, query: Query) -> Counted:
+        """Exactly how many jobs fit, and a mark for `act_on`."""
+        ...
+
+    async def act_on(
+        self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
+    ) -> ActedAll:
+        """The verb for at most `limit` jobs that fit and are not beyond the mark.
+
+        Called until there are no more. A step that nothing is left for writes nothing.
+        Beyond the mark are jobs that arrived, or died, after the count: a dead letter
+        that is sent back and dies again meanwhile is not met twice. All steps together
+        are one line in the audit.
+        """
+        ...
+
+    async def restore(self, records: Sequence[Record], *, by: str) -> int:
+        """Dead letters from elsewhere; ids that are stored stay as they are.
+
+        Whatever state a record says, it is restored as dead, and without a key. How many.
+        """
+        ...
+
+    async def change_queue(self, lane: str, change: QueueChange, *, by: str) -> None:
+        """Pause, resume, close, open or bound a queue; whoever serves it is told."""
         ...
 
     async def pause(self, lane: str, *, paused: bool) -> None:
         """Stop or resume claims from a lane."""
+        ...
+
+    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Moved:
+        """Waiting jobs go to another queue with priority, due time and fence.
+
+        Order is kept. A bound of the other queue is not asked: nothing is lost.
+        """
+        ...
+
+    async def order(self, worker: int, verb: str, *, by: str) -> int | None:
+        """Ask a worker to do something; the order's number, None: no such worker."""
+        ...
+
+    async def answer_to(self, order: int) -> str | None:
+        """What the worker answered; None: nothing yet; "": nobody ever will.
+
+        The worker is gone, or the order is older than an hour.
+        """
         ...

@@ -1,9 +1,19 @@
 """What a store promises about accepting jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from durio.model.job import NewJob
+
+
+class Full(NamedTuple):
+    """Why a queue takes nothing more."""
+
+    lane: str
+    depth: int  # ready, scheduled and blocked
+    limit: int
+    is_closed: bool = False  # by hand, whatever its depth
+    is_soft: bool = False  # the default bound, judged about once a second
 
 
 class Enqueued(NamedTuple):
@@ -15,18 +25,35 @@ class Enqueued(NamedTuple):
     same_args: bool = True
     conflict: bool = False  # window key, other arguments: nothing was written
     replaced: bool = False  # the holder was rewritten with these arguments
+    full: Full | None = None  # no room: nothing of this call was written
 
 
 class Enqueue(Protocol):
     """Accepting jobs."""
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(
+        self, jobs: Sequence[NewJob], *, calls: Sequence[int] | None = None
+    ) -> list[Enqueued]:
         """Store all of them in one transaction that survives a power cut.
+
+        `calls` are the sizes of consecutive runs of jobs, each from one caller: a run
+        for which a bounded queue has no room is answered `full`, whole, and the others
+        are stored. Without it all jobs are one run.
 
         A job whose id is already stored (a repeat after an unknown outcome) is answered
         as it stands, also when it finished meanwhile: nothing is inserted. Keys are
         judged by `model.keys.answer`. `run_at` in the past, or no delay, is ready now.
         Afterwards whoever serves the lanes is woken. Raises StoreError, with `unknown`
         set when the write may have happened.
+        """
+        ...
+
+    async def declare(
+        self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
+    ) -> None:
+        """Bounds of lanes as the code says; a bound set by hand stays. Idempotent.
+
+        A default (of an embedded worker, or of memory) yields to a bound that somebody
+        chose: it is set, changed or with None taken back only where there is none.
         """
         ...

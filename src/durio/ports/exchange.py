@@ -52,9 +52,10 @@ class Exchange(Protocol):
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`.
 
-        A worker whose lease is over, or that is unknown, claims nothing. Paused lanes
-        give nothing. `known` limits claims to these task names (for a worker that met
-        one it does not know). `resync` also returns, as claims, every job that is
-        running under this worker, for the reply before this one was lost.
+        Lanes are asked in order, each for its limit; one may come twice. Paused lanes
+        give nothing. A worker whose lease is over, or that is unknown, claims nothing.
+        `known` limits claims to these task names (for a worker that met one it does
+        not know). `resync` also returns, as claims, every job that is running under
+        this worker, for the reply before this one was lost.
         """
         ...

@@ -1,8 +1,12 @@
-"""Running functions that block, away from the event loop."""
+"""Running functions that block, away from the event loop: in threads, in child processes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
+
+from durio.model.errors import DurioError
+from durio.model.job import Claim
+from durio.model.outcome import Outcome
 
 
 class SoftTimeLimit(asyncio.CancelledError):
@@ -22,8 +26,21 @@ class Ended(NamedTuple):
     error: BaseException | None
 
 
+class ThreadStack(NamedTuple):
+    """Where a thread is at the moment."""
+
+    id: int
+    name: str
+    stack: str
+
+
 class Call(Protocol):
     """A function running in a thread."""
+
+    @property
+    def thread_id(self) -> int:
+        """The thread that runs it; 0: none yet."""
+        ...
 
     @property
     def future(self) -> "asyncio.Future[Ended]":
@@ -52,6 +69,85 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Let idle threads go; those that hang are left to the process's end."""
+        ...
+
+
+class Sender(Protocol):
+    """Who sent a job to a child process, and hears about it on the worker's loop.
+
+    Log records of the child carry its job: a sender has the fields of `JobFields`.
+    """
+
+    def begun(self) -> None:
+        """A child has the job: its time counts from now on."""
+        ...
+
+    def noted(self, told: bytes) -> None:
+        """Progress."""
+        ...
+
+    def finished(self, outcome: Outcome, event: Any) -> None:
+        """The attempt has ended in the child, and this is what to tell."""
+        ...
+
+    def crashed(self, how: str, stack: str) -> None:
+        """The child has died under it: how, and where its code was if it could say."""
+        ...
+
+
+class Errand(Protocol):
+    """A job on its way through a child process."""
+
+    def withdraw(self) -> bool:
+        """Take it out of the line; False: a child has it."""
+        ...
+
+    def warn(self) -> None:
+        """The soft time limit, inside the task."""
+        ...
+
+    def interrupt(self, why: str) -> None:
+        """Cancel it inside the child, for this reason."""
+        ...
+
+    def kill(self) -> None:
+        """End its child and all that this started; the sender hears nothing more."""
+        ...
+
+
+class ChildVitals(NamedTuple):
+    """What the child processes of a worker use."""
+
+    cpu_seconds: float  # also of those that are gone
+    rss_bytes: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+class Nursery(Protocol):
+    """Child processes that can be killed, for tasks with `process=True`."""
+
+    async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
+        """Start them ahead of the first job, or with it.
+
+        Ahead: returns when one is ready, and raises ChildFailed when one cannot be. Later
+        a start that fails is tried again, a bounded number of times: then `broken`.
+        """
+        ...
+
+    def send(self, claim: Claim, sender: Sender) -> Errand:
+        """Give it to a child, or put it in line for one."""
+        ...
+
+    def vitals(self) -> ChildVitals:
+        """What they use; may be asked from any thread."""
+        ...
+
+    async def stacks(self, timeout_seconds: float) -> Mapping[int, str]:
+        """Where the code of each is, by pid; one that says nothing is missing."""
+        ...
+
+    async def close(self) -> None:
+        """End all of them, a bounded time; whatever still runs is killed."""
         ...
 
 

@@ -28,6 +28,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     signature: Signature
     takes_context: bool
     is_async: bool
+    is_process: bool = False  # runs in a child process that can be killed
     queue: str
     priority: int
     retry: Retry

@@ -1,6 +1,6 @@
 """Leases: a worker's time-limited right to its jobs, and whose turn it is to lead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -11,11 +11,32 @@ class WorkerInfo(NamedTuple):
     name: str  # host/pid
     host: str
     pid: int
-    queues: tuple[str, ...] | None  # None: every queue of the namespace
+    queues: tuple[str, ...] | None  # names and globs; None: every queue
     concurrency: int
     version: str
     # task name -> {"queue", "priority", "parameters"}: lets producers enqueue by name
     tasks: Mapping[str, Mapping[str, Any]]
+    # By queue, as told or declared, for people.
+    slots: Mapping[str, int] = {}
+    weights: Mapping[str, int] = {}
+    prefetch: Mapping[str, int] = {}
+    strict: bool = False
+
+
+class Vitals(NamedTuple):
+    """How a worker process is, told with each heartbeat; its children counted in."""
+
+    cpu_seconds: float
+    rss_bytes: int
+    ended: int  # attempts since it started
+    children: int
+
+
+class Order(NamedTuple):
+    """Something a worker is asked to do, through the store."""
+
+    id: int
+    verb: str  # stack, report, drain
 
 
 class Renewed(NamedTuple):
@@ -23,6 +44,8 @@ class Renewed(NamedTuple):
 
     alive: bool  # False: rescued; register anew, drop everything
     cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) asked to cancel
+    orders: Sequence[Order] = ()  # not answered yet
+    paused: frozenset[str] = frozenset()  # lanes of its namespace that give nothing
 
 
 class Lease(Protocol):
@@ -32,8 +55,14 @@ class Lease(Protocol):
         """A new worker id, never used before; its lease starts now."""
         ...
 
-    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+    async def renew(
+        self, worker: int, lease_seconds: float, vitals: Vitals | None = None
+    ) -> Renewed:
         """Extend the lease. Never inserts: a rescued worker stays dead."""
+        ...
+
+    async def answer(self, worker: int, order: int, body: str) -> None:
+        """The worker's answer to an order; a repeat changes nothing."""
         ...
 
     async def is_contested(self, worker: int) -> bool:

@@ -8,6 +8,7 @@ from durio.ports.enqueue import Enqueue
 from durio.ports.exchange import Exchange
 from durio.ports.finish import Finish
 from durio.ports.lease import Lease
+from durio.ports.live import Live
 from durio.ports.upkeep import Upkeep
 
 
@@ -26,7 +27,7 @@ class Stall(NamedTuple):
     seconds: float
 
 
-class Store(Enqueue, Exchange, Finish, Lease, Upkeep, Control, Browse, Protocol):
+class Store(Enqueue, Exchange, Finish, Lease, Upkeep, Control, Browse, Live, Protocol):
     """Every method may be awaited from any event loop of the process."""
 
     async def open(self) -> None:

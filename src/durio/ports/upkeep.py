@@ -61,6 +61,13 @@ class Upkeep(Protocol):
         """
         ...
 
+    async def measure(self, soft_max: int) -> None:
+        """Mark queues beyond the soft bound, and take the mark from those below it.
+
+        Writes only where a mark changes; queues with a bound of their own have none.
+        """
+        ...
+
     async def tidy(self) -> None:
         """Give space back and shorten logs: cheap, and only when idle."""
         ...

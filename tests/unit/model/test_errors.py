@@ -10,6 +10,8 @@ from durio.model.errors import (
     DurioError,
     InvariantBroken,
     JobDead,
+    QueueClosed,
+    QueueFull,
     RemoteError,
     RetryAfter,
     StoreError,
@@ -69,3 +71,12 @@ def test_some_carry_values_of_their_own() -> None:
     assert str(remote) == "ValueError: no [remote_error]"
     cause = OSError()
     assert RetryAfter(2.0, cause).__cause__ is cause
+
+
+def test_a_full_and_a_closed_queue_carry_their_values() -> None:
+    full = QueueFull("full", queue="mail", depth=3, limit=3, retry_after=1.5)
+    assert (full.queue, full.depth, full.limit) == ("mail", 3, 3)
+    assert (full.retry_after, full.stored) == (1.5, 0)
+    closed = QueueClosed("closed", cure="Wait.", queue="mail", stored=2)
+    assert (closed.queue, closed.stored) == ("mail", 2)
+    assert not isinstance(closed, QueueFull)

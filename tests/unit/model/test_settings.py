@@ -65,6 +65,8 @@ def test_only_trees_are_merged() -> None:
         ({"worker": {"concurrency": "many"}}, "settings"),
         ({"worker": 5}, "settings"),
         ({"worker": {"prefetch": -1}}, "0 to 10000"),
+        ({"worker": {"processes": 257}}, "0 to 256"),
+        ({"worker": {"processes": -1}}, "0 or more"),
         ({"worker": {"heartbeat_seconds": 20}}, "at most half"),
         ({"worker": {"heartbeat_seconds": 0}}, "more than 0"),
         ({"payload": {"bytes_max": -1}}, "0 or more"),
@@ -76,3 +78,7 @@ def test_only_trees_are_merged() -> None:
 def test_bad_ones_are_refused(bad: dict[str, object], told: str) -> None:
     with pytest.raises(InvalidOption, match=told):
         settings_from(bad)
+
+
+def test_a_group_that_is_none_does_not_hide_a_stronger_one() -> None:
+    assert merged({"a": 5}, {"a": {"x": 1}}) == {"a": {"x": 1}}

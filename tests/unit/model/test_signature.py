@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
-from durio.model.signature import Signature
+from durio.model.signature import Signature, mark_of
 
 
 class Colour(Enum):
@@ -267,3 +267,19 @@ def test_types_that_no_payload_could_become_are_refused_at_declaration() -> None
     for function in (bare, unresolved, call, two, within, hidden, others, back):
         with pytest.raises(UsageError, match=f"shop.{function.__name__}"):
             signature(function)
+
+
+def test_a_mark_is_the_same_for_the_same_parameters_only() -> None:
+    def old(to: str) -> None: ...
+    def new(to: str, urgent: int = 0) -> None: ...
+    def newer(to: str, urgent: str = "") -> None: ...
+
+    codes = (old, old, new, newer)
+    marks = [
+        mark_of(Signature(code, "shop.mail", skip_first=False).parameters())
+        for code in codes
+    ]
+    assert marks[0] == marks[1]
+    assert len(set(marks)) == 3
+    assert len(marks[0]) == 16
+    assert mark_of(None) != mark_of([])

@@ -1,0 +1,339 @@
+"""A queue's declared options, and which queues a worker is told to serve.
+
+What a worker is told beats what the code declares, which beats the defaults. A glob with
+`*`, `?` or `[...]` stands for every queue that matches, also for those to come.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import msgspec
+
+from durio.model.duration import Duration, seconds
+from durio.model.errors import InvalidName, InvalidOption
+from durio.model.names import check_name, did_you_mean
+from durio.model.options import UNSET, Retention, check_retention
+from durio.model.settings import JOBS_MAX
+
+DEFAULT_QUEUE = "default"
+WEIGHT_MAX = 1000
+MAXSIZE_MAX = 1_000_000_000
+# A class in brackets has to end; everything else must be able to stand in a name.
+GLOB_SHAPE = re.compile(r"(?:[\w.:*?-]|\[!?[\w.:-]+\])+", re.ASCII)
+GLOB_LENGTH_MAX = 128
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """What an App says about one of its queues; queues exist by being used."""
+
+    __module__ = "durio.queues"
+
+    name: str
+    retention: Retention = UNSET  # of done and cancelled jobs, unless their task says
+    maxsize: int | None = UNSET  # waiting jobs, at most; None: no bound
+    full_wait: Duration = UNSET  # an enqueue waits so long for room; 0: not at all
+    weight: int = UNSET  # its share beside other queues; 1 where nobody says
+    slots: int | None = UNSET  # jobs at once in one worker, at most; None: all of them
+    prefetch: int | None = UNSET  # claimed but unstarted, at most; None: as the worker
+
+    def __post_init__(self) -> None:
+        """Refuse at declaration what no worker could do."""
+        check_name("queue", self.name)
+        if self.retention is not UNSET:
+            check_retention(self.retention)
+        if self.full_wait is not UNSET:
+            seconds(self.full_wait, f"queue {self.name!r}: full_wait")
+        where = f"queue {self.name!r}"
+        check_number(f"{where}: weight", self.weight, 1, WEIGHT_MAX)
+        for option, least, most in BOUNDS:
+            value = getattr(self, option)
+            if value is not None:
+                check_number(f"{where}: {option}", value, least, most)
+
+    def changed_by(self, other: "Queue") -> "Queue":
+        """The same queue, where a later declaration says more."""
+        fields = msgspec.structs.asdict(other)
+        said = {name: value for name, value in fields.items() if value is not UNSET}
+        return msgspec.structs.replace(self, **said)
+
+
+BOUNDS = (
+    ("maxsize", 1, MAXSIZE_MAX),
+    ("slots", 1, JOBS_MAX),
+    ("prefetch", 0, JOBS_MAX),
+)
+
+
+def check_number(what: str, value: Any, least: int, most: int) -> None:
+    """A whole number in its range, if anybody has set it."""
+    if value is UNSET:
+        return
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= most:
+        raise InvalidOption(
+            f"{what} cannot be {value!r}",
+            cure=f"Give a whole number from {least} to {most}.",
+        )
+
+
+UNDECLARED = Queue(DEFAULT_QUEUE)
+
+# The preset. Three to five queues are enough; each gets twice the share of the next one.
+TIERS = (
+    Queue("critical", weight=16, slots=8, prefetch=1),
+    Queue("high", weight=8, slots=4, prefetch=2),
+    Queue(DEFAULT_QUEUE, weight=4, slots=4, prefetch=4),
+    Queue("low", weight=2, slots=2, prefetch=8),
+    Queue("bulk", weight=1, slots=2, prefetch=8),
+)
+
+
+# --- what a worker is told
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether this stands for several queues: no queue's name has these characters."""
+    return any(character in pattern for character in "*?[]")
+
+
+def matches(pattern: str, queue: str) -> bool:
+    """Whether a queue is the one named, or one of those meant."""
+    return pattern == queue or (is_glob(pattern) and fnmatchcase(queue, pattern))
+
+
+def check_pattern(pattern: str) -> str:
+    """The name of a queue, or a glob."""
+    if not isinstance(pattern, str) or not is_glob(pattern):
+        return check_name("queue", pattern)
+    if GLOB_SHAPE.fullmatch(pattern) is None or len(pattern) > GLOB_LENGTH_MAX:
+        raise InvalidName(
+            f"{pattern[:GLOB_LENGTH_MAX]!r} can match no queue",
+            cure="Use * for any text, ? for one character, [abc] for one of these.",
+        )
+    return pattern
+
+
+class Told(NamedTuple):
+    """One thing that a worker is told about a queue, or about all that match."""
+
+    pattern: str
+    number: int | None = None
+
+
+def told(text: str, what: str, least: int, most: int) -> Told:
+    """`high`, or `high=4`; `what` is the flag or parameter, for errors."""
+    pattern, equals, number = str(text).partition("=")
+    check_pattern(pattern if isinstance(text, str) else text)
+    if not equals:
+        return Told(pattern)
+    try:
+        value: Any = int(number)
+    except ValueError:
+        value = number
+    check_number(f"{what} {text}: the number", value, least, most)
+    return Told(pattern, value)
+
+
+def refuse_repeated(what: str, given: Sequence[Told]) -> None:
+    """Said twice, it is not clear which one counts."""
+    seen: set[str] = set()
+    for pattern, _ in given:
+        if pattern in seen:
+            raise InvalidOption(
+                f"{what} names {pattern!r} twice", cure="Name each queue once."
+            )
+        seen.add(pattern)
+
+
+class Rule(NamedTuple):
+    """How a worker treats one queue."""
+
+    weight: int = 1
+    slots: int | None = None  # None: as many as the worker has
+    prefetch: int | None = None  # None: as the worker
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queues a worker serves, and how."""
+
+    queues: tuple[Told, ...] | None = None  # with slots; None: every queue of the App
+    weights: tuple[Told, ...] = ()
+    prefetches: tuple[Told, ...] = ()
+    declared: Mapping[str, Queue] = {}
+    is_strict: bool = False
+
+    @property
+    def patterns(self) -> tuple[str, ...] | None:
+        """Names and globs; None: every queue."""
+        return None if self.queues is None else tuple(t.pattern for t in self.queues)
+
+    @property
+    def names(self) -> list[str]:
+        """Those named in full: served whether they exist or not."""
+        return [pattern for pattern in self.patterns or () if not is_glob(pattern)]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether queues may come that nobody has named in full."""
+        return self.queues is None or any(is_glob(t.pattern) for t in self.queues)
+
+    def serves(self, queue: str) -> bool:
+        """Whether this queue is one of them."""
+        return self.patterns is None or any(matches(p, queue) for p in self.patterns)
+
+    def rule_of(self, queue: str) -> Rule:
+        """Weight, slots and prefetch of one queue."""
+        declared = self.declared.get(queue, UNDECLARED)
+        return Rule(
+            _said(self.weights, queue, declared.weight) or 1,
+            _said(self.queues or (), queue, declared.slots),
+            _said(self.prefetches, queue, declared.prefetch),
+        )
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """Of every queue, and every glob, that somebody says anything about."""
+        told = (*(self.queues or ()), *self.weights, *self.prefetches)
+        served = filter(self.serves, self.declared)
+        named = dict.fromkeys([*(t.pattern for t in told), *served])
+        return {queue: self.rule_of(queue) for queue in named}
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether any queue has slots or prefetch of its own."""
+        return self.has_prefetch or any(
+            rule.slots is not None for rule in self.rules.values()
+        )
+
+    @property
+    def has_prefetch(self) -> bool:
+        """Whether any queue has a prefetch of its own."""
+        return any(rule.prefetch is not None for rule in self.rules.values())
+
+    def is_reserved(self, concurrency: int) -> bool:
+        """Whether each queue's slots are its own: nobody else can take them."""
+        slots = [self.rule_of(name).slots or concurrency + 1 for name in self.names]
+        return not self.is_open and sum(slots) <= concurrency
+
+    @property
+    def told_of(self) -> list[str]:
+        """What it serves, in the words of the command line."""
+        told = self.queues or ()
+        return [p if n is None else f"{p}={n}" for p, n in told]
+
+    def shown(self) -> dict[str, Any]:
+        """What people want to know of a worker."""
+        rules = self.rules
+        return {
+            "slots": {q: r.slots for q, r in rules.items() if r.slots is not None},
+            "weights": {q: r.weight for q, r in rules.items() if r.weight > 1},
+            "prefetch": {
+                q: r.prefetch for q, r in rules.items() if r.prefetch is not None
+            },
+            "strict": self.is_strict,
+        }
+
+    def place_of(self, queue: str) -> tuple[int, int, str]:
+        """Where it stands in the written order: as told, as declared, by name."""
+        patterns = self.patterns or ()
+        fits = [place for place, p in enumerate(patterns) if matches(p, queue)]
+        exact = [place for place in fits if patterns[place] == queue]
+        order = dict(zip(self.declared, range(len(self.declared)), strict=True))
+        return (*exact, *fits, 0)[0], order.get(queue, len(order)), queue
+
+    def concurrency(self, given: int | None, default: int) -> int:
+        """As given; else the sum, where every queue named has slots; else the default."""
+        total = default if given is None else given
+        slots = [self.rule_of(name).slots for name in self.names]
+        if given is None and slots and not self.is_open and None not in slots:
+            total = sum(number for number in slots if number is not None)
+        for pattern, number in self.queues or ():
+            if number is not None and number > total:
+                raise InvalidOption(
+                    f"queue {pattern!r} cannot have {number} slots: the worker has "
+                    f"{total}",
+                    cure=f"Give it at most {total}, or the worker more: -c {number}.",
+                )
+        return total
+
+    def check(self, known: Iterable[str]) -> None:
+        """Refuse queues that nobody knows, and words about queues not served."""
+        everybody = {DEFAULT_QUEUE, *self.declared, *known}
+        for pattern in self.patterns or ():
+            if not is_glob(pattern) and pattern not in everybody:
+                raise InvalidOption(
+                    f"there is no queue {pattern!r}: it holds no job, and no task of "
+                    "the App names it",
+                    cure="Declare a queue that is only used from elsewhere: "
+                    f'app.queue("{pattern}").{did_you_mean(pattern, everybody)}',
+                )
+        for what, given in (("weight", self.weights), ("prefetch", self.prefetches)):
+            for pattern, _ in given:
+                self._check_meant(what, pattern, everybody)
+        if self.is_strict and self.queues is None and not self.declared:
+            raise InvalidOption(
+                "strict needs an order of queues",
+                cure="Name them, the first one first: -q high -q default -q low; or "
+                "declare them in that order with app.queue.",
+            )
+
+    def _check_meant(self, what: str, pattern: str, everybody: set[str]) -> None:
+        served = everybody if self.queues is None else {*self.names}
+        if is_glob(pattern) or pattern in served:
+            return
+        if self.queues is not None and self.serves(pattern):
+            return
+        raise InvalidOption(
+            f"{what} of queue {pattern!r}: this worker does not serve it",
+            cure=f"It serves {', '.join(sorted(served)) or 'what matches its globs'}."
+            f"{did_you_mean(pattern, served)}",
+        )
+
+
+def _said(given: Sequence[Told], queue: str, declared: Any) -> Any:
+    """The number for this queue: by its name, by the first glob, as declared, none."""
+    by_name = [t.number for t in given if t.pattern == queue]
+    by_glob = [t.number for t in given if matches(t.pattern, queue)]
+    for number in (*by_name[:1], *by_glob[:1]):
+        if number is not None:
+            return number
+    return None if declared is UNSET else declared
+
+
+def serving(
+    queues: Sequence[str] | None = None,
+    *,
+    weights: Sequence[str] = (),
+    prefetches: Sequence[str] = (),
+    declared: Mapping[str, Queue] | None = None,
+    is_strict: bool = False,
+) -> Serving:
+    """Read what a worker is told: `high=4`, weights `high=6`, prefetches `mail=4`."""
+    slots = None
+    if queues is not None:
+        slots = tuple(told(text, "queue", 1, JOBS_MAX) for text in queues)
+        refuse_repeated("queue", slots)
+    shares = tuple(told(text, "weight", 1, WEIGHT_MAX) for text in weights)
+    ahead = tuple(told(text, "prefetch", 0, JOBS_MAX) for text in prefetches)
+    for what, given in (("weight", shares), ("prefetch", ahead)):
+        refuse_repeated(what, given)
+        for pattern, number in given:
+            if number is None:
+                raise InvalidOption(
+                    f"{what} {pattern}: how much?",
+                    cure=f"Say it as {what} {pattern}=4.",
+                )
+    if is_strict and shares:
+        raise InvalidOption(
+            "strict and weight exclude each other",
+            cure="With strict the first queue always comes first: leave weights out.",
+        )
+    return Serving(
+        queues=slots or None,
+        weights=shares,
+        prefetches=ahead,
+        declared=declared or {},
+        is_strict=is_strict,
+    )

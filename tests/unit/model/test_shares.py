@@ -1,0 +1,235 @@
+"""Whose turn it is: shares by weight, exact and evenly mixed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durio.model.shares import Lot, Shares
+
+WEIGHTS = {"high": 6, "default": 3, "low": 1}
+
+
+def lots(room: int = 100, *, is_capped: bool = False, **weights: int) -> list[Lot]:
+    chosen = weights or WEIGHTS
+    return [Lot(name, weight, room, is_capped) for name, weight in chosen.items()]
+
+
+def served(
+    asked: Sequence[tuple[str, int]], want: int, stock: Mapping[str, int]
+) -> Counter[str]:
+    """What a store with this stock answers."""
+    got: Counter[str] = Counter()
+    for name, limit in asked:
+        got[name] += min(limit, want - got.total(), stock.get(name, 0) - got[name])
+    return +got
+
+
+def halfway() -> float:
+    return 0.5
+
+
+@pytest.mark.parametrize("want", [1, 2, 7, 10, 130])
+def test_full_queues_get_their_shares(want: int) -> None:
+    shares = Shares(halfway)
+    picks: Counter[str] = Counter()
+    while picks.total() < 1000:
+        got = served(shares.asked(lots(want), want), want, dict.fromkeys(WEIGHTS, want))
+        assert got.total() == want
+        assert shares.settle(got), "there is more"
+        picks += got
+    total = picks.total()
+    for name, weight in WEIGHTS.items():
+        assert picks[name] == pytest.approx(total * weight / 10, abs=2)
+
+
+def test_picks_are_evenly_mixed() -> None:
+    shares = Shares(lambda: 0.0)
+    picks: list[str] = []
+    for _ in range(20):
+        got = served(shares.asked(lots(1), 1), 1, WEIGHTS)
+        shares.settle(got)
+        picks += got
+    assert "".join(name[0] for name in picks[:10]).count("hhh") <= 1
+    assert picks[:10].count("low") == picks[10:].count("low") == 1
+
+
+def test_chance_decides_who_begins() -> None:
+    """So that many workers that start at once do not all begin with one queue."""
+    begins = {
+        Shares(iter(dice).__next__).asked(lots(1, a=1, b=1), 1)[0][0]
+        for dice in ([0.1, 0.9, 0, 0], [0.9, 0.1, 0, 0])
+    }
+    assert begins == {"a", "b"}
+
+
+def test_an_empty_queue_leaves_its_share_in_the_same_call() -> None:
+    shares = Shares(halfway)
+    got = served(shares.asked(lots(10), 10), 10, {"default": 99, "low": 99})
+    assert got.total() == 10
+
+
+def test_a_dry_queue_is_asked_for_one_then_for_more() -> None:
+    shares = Shares(halfway)
+    shares.settle(served(shares.asked(lots(10), 10), 10, {"low": 99}))
+    asked = shares.asked(lots(10), 10)
+    assert {asked[0], asked[1]} == {("high", 1), ("default", 1)}
+    assert asked[2] == ("low", 10)
+    got = served(asked, 10, {"high": 99, "low": 99})
+    assert got["high"] == 1
+    shares.settle(got)
+    got = served(shares.asked(lots(10), 10), 10, {"high": 99, "low": 99})
+    assert got["high"] >= 8
+
+
+@pytest.mark.parametrize("is_capped", [False, True])
+@pytest.mark.parametrize("is_dealt", [False, True])
+def test_nothing_is_saved_up(*, is_capped: bool, is_dealt: bool) -> None:
+    """After long idle hours of the others, low gets no less than its share."""
+    shares = Shares(halfway)
+
+    def exchange(stock: dict[str, int]) -> Counter[str]:
+        some = lots(10, is_capped=is_capped)
+        if is_dealt:
+            asked = shares.dealt(some, 10, dict.fromkeys(WEIGHTS, 0), 10)
+        else:
+            asked = shares.asked(some, 10)
+        got = served(asked, 10, stock)
+        shares.settle(got)
+        return got
+
+    for _ in range(100):
+        exchange({"low": 99})
+    picks: Counter[str] = Counter()
+    shares.refresh()
+    for _ in range(20):
+        picks += exchange(dict.fromkeys(WEIGHTS, 99))
+    assert picks["low"] == pytest.approx(20, abs=8)
+    assert picks["high"] == pytest.approx(120, abs=8)
+
+
+def test_a_capped_queue_saves_nothing_up_either() -> None:
+    shares = Shares(halfway)
+    some = [Lot("high", 6, 1, is_capped=True), Lot("low", 1, 10)]
+    for _ in range(100):
+        shares.settle(served(shares.asked(some, 10), 10, {"high": 99, "low": 99}))
+    some[0] = Lot("high", 6, 10, is_capped=True)
+    picks: Counter[str] = Counter()
+    for _ in range(10):
+        got = served(shares.asked(some, 10), 10, {"high": 99, "low": 99})
+        shares.settle(got)
+        picks += got
+    assert picks["low"] >= 10
+
+
+def test_who_took_over_a_share_pays_for_it_later() -> None:
+    shares = Shares(halfway)
+    full = dict.fromkeys(WEIGHTS, 99)
+    for stock in ({"high": 99}, {"high": 99}, full, full, full, full):
+        got = served(shares.asked(lots(10), 10), 10, stock)
+        shares.settle(got)
+    assert got["low"] >= 1
+
+
+def test_nobody_gives_more_than_its_room() -> None:
+    shares = Shares(halfway)
+    some = [Lot("high", 6, 2), Lot("low", 1, 100), Lot("none", 9, 0)]
+    got = served(shares.asked(some, 10), 10, {"high": 99, "low": 99, "none": 99})
+    assert got == {"high": 2, "low": 8}
+    shares.settle(got)
+
+
+def test_all_dry_is_no_more() -> None:
+    shares = Shares(halfway)
+    assert not shares.settle(served(shares.asked(lots(10), 10), 10, {"low": 3}))
+    assert not shares.settle(served(shares.asked(lots(10), 10), 10, {}))
+
+
+def test_a_ring_ends_the_belief_in_an_empty_queue() -> None:
+    shares = Shares(halfway)
+    shares.settle(served(shares.asked(lots(10), 10), 10, {}))
+    shares.refresh(["low", "unknown"])
+    assert dict(shares.asked(lots(10), 10)[2:3]) == {"low": 10}
+    shares.refresh()
+    assert shares.asked(lots(10), 10)[0][1] > 1
+
+
+def test_forgotten_queues_begin_anew() -> None:
+    shares = Shares(halfway)
+    shares.settle(served(shares.asked(lots(10), 10), 10, {"low": 99}))
+    shares.forget_all_but(["low"])
+    assert shares.asked(lots(10, high=6), 10) == [("high", 10)]
+
+
+# --- where queues compete for slots
+
+
+def test_no_slot_is_promised_twice() -> None:
+    shares = Shares(halfway)
+    ahead = {"high": 2, "default": 0, "low": 5}
+    asked = shares.dealt(lots(10), 4, ahead, 11)
+    promised = sum(max(0, limit - ahead[name]) for name, limit in asked)
+    assert promised <= 4
+    assert sum(limit for _, limit in asked) == 11
+    assert shares.settle(served(asked, 11, dict.fromkeys(WEIGHTS, 99)))
+
+
+def test_dry_queues_get_slots_that_nobody_uses() -> None:
+    shares = Shares(halfway)
+    ahead = dict.fromkeys(WEIGHTS, 0)
+    while shares.settle(served(shares.dealt(lots(10), 4, ahead, 4), 4, {})):
+        pass
+    assert sum(limit for _, limit in shares.dealt(lots(10), 4, ahead, 4)) == 4
+    ahead["low"] = 3
+    shares.refresh(["high"])
+    asked = dict(shares.dealt(lots(10), 4, ahead, 7))
+    assert asked == {"low": 1, "high": 4}, "one to hold ahead, no slot"
+
+
+def test_asking_again_is_for_those_who_can_be_asked() -> None:
+    """Without a slot, a queue that may hold nothing ahead has to wait."""
+    shares = Shares(halfway)
+    ahead = {"high": 0, "low": 3}
+    asked = shares.dealt(lots(10, high=6, low=1), 0, ahead, 3)
+    assert asked == [("low", 3)]
+    assert not shares.settle({})
+    assert shares.owed() == 1, "the next slot that is free is for high"
+    shares.refresh()
+    assert shares.owed() == 1
+    asked = shares.dealt(lots(10, high=6, low=1), 1, ahead, 4)
+    assert asked[0] == ("high", 1)
+    shares.settle({"high": 0, "low": 3})
+    assert shares.owed() == 0
+
+
+def test_slots_in_strict_order() -> None:
+    shares = Shares(halfway, is_strict=True)
+    ahead = dict.fromkeys(WEIGHTS, 0)
+    assert shares.dealt(lots(3), 4, ahead, 4) == [("high", 3), ("default", 1)]
+    shares.settle({"default": 1})
+    assert shares.dealt(lots(3), 4, ahead, 4)[-2:] == [("default", 3), ("low", 1)]
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1),
+    st.lists(
+        st.tuples(
+            st.integers(1, 40),
+            st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50)),
+        ),
+        max_size=30,
+    ),
+)
+def test_whatever_is_in_stock_is_taken(
+    weights: dict[str, int], rounds: list[tuple[int, dict[str, int]]]
+) -> None:
+    """No share is lost to queues that have nothing."""
+    shares = Shares(halfway)
+    for want, stock in rounds:
+        some = lots(want, **weights)
+        got = served(shares.asked(some, want), want, stock)
+        shares.settle(got)
+        there = sum(min(want, stock.get(name, 0)) for name in weights)
+        assert got.total() == min(want, there)
