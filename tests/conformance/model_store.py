@@ -75,6 +75,7 @@ class ModelStore:
     rows: dict[bytes, Row] = field(default_factory=dict)
     keys: dict[bytes, HeldKey] = field(default_factory=dict)
     places: int = 0
+    bound: int | None = None
 
     # --- enqueue
 
@@ -84,7 +85,7 @@ class ModelStore:
             return job.id, "existing", self.rows[job.id].state
         held = None if job.key is None else self.keys.get(job.key.key)
         if job.key is None or held is None:
-            return self.insert(job)
+            return self.enter(job)
         row = self.rows.get(held.id)
         holder = Holder(
             state=None if row is None else STATE_BY_CODE[row.state],
@@ -93,10 +94,20 @@ class ModelStore:
         )
         word = answer(job.key.mode, holder)
         if row is None or word is Answer.NEW:
-            return self.insert(job)
+            return self.enter(job)
         if word is Answer.REWRITE:
             self.rewrite(row, job)
         return row.id, word.value, row.state
+
+    def depth(self) -> int:
+        """How many wait."""
+        return sum(row.state < RUNNING for row in self.rows.values())
+
+    def enter(self, job: NewJob) -> tuple[bytes, str, int]:
+        """A new job, if there is room for it."""
+        if self.bound is not None and self.depth() >= self.bound:
+            return job.id, "full", READY
+        return self.insert(job)
 
     def insert(self, job: NewJob) -> tuple[bytes, str, int]:
         self.places += 1
@@ -158,7 +169,7 @@ class ModelStore:
         if kind is Kind.ALONE:
             row.alone = True
         else:
-            self.leave(row, kind, delay=delay)
+            self.leave(row, kind, delay=delay, guilty=kind is Kind.LOST)
         return True
 
     def leave(
@@ -219,9 +230,26 @@ class ModelStore:
 
     def retry(self, job_id: bytes) -> None:
         row = self.rows[job_id]
-        if row.state in {DEAD, CANCELLED}:
+        if row.state in {DEAD, CANCELLED} and self.may_hold(row):
+            if row.key is not None and row.key.mode != WINDOW:
+                held = HeldKey(row.id, row.key.mode, row.key.digest, None)
+                self.keys[row.key.key] = held
             row.state = READY
             row.retried = row.losses = row.lost = row.snoozed = 0
+
+    def may_hold(self, row: Row) -> bool:
+        """Whether nobody else has the key that a job came with."""
+        held = None if row.key is None else self.keys.get(row.key.key)
+        if held is None or held.id == row.id:
+            return True
+        holder = self.rows.get(held.id)
+        in_window = held.until is not None and held.until > self.now
+        return holder is None or not (holder.state < DONE or in_window)
+
+    def discard(self, job_id: bytes) -> None:
+        if self.rows[job_id].state == DEAD:
+            self.free(self.rows[job_id])
+            del self.rows[job_id]
 
     def prune(self, dead_count: int) -> None:
         dead = [row for row in self.rows.values() if row.state == DEAD]

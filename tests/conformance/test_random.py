@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from durio.model.job import NewJob
+from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
 from durio.model.outcome import Kind, Outcome
+from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
@@ -27,8 +28,9 @@ POLICIES = [
     debounce(5.0),
     debounce(5.0, 8.0),
 ]
-KINDS = [kind for kind in Kind if kind not in {Kind.LOST, Kind.PROGRESS}]
+KINDS = [kind for kind in Kind if kind is not Kind.PROGRESS]
 LONG = 10.0**9
+DEPTHS = f"select depth from queue where name = '{LANE}'"  # noqa: S608 - a constant
 
 any_one = st.integers(0, 10**6)
 
@@ -36,6 +38,7 @@ any_one = st.integers(0, 10**6)
 def told(answer: Enqueued) -> tuple[bytes, str, int]:
     word = "new" if answer.created else "existing"
     word = "rewrite" if answer.replaced else "conflict" if answer.conflict else word
+    word = "full" if answer.full else word
     return answer.id, word, answer.state
 
 
@@ -54,6 +57,12 @@ class Twins(RuleBasedStateMachine):
         self.claims: list[tuple[int, bytes, int]] = []
         self.begin_work()
         self.enqueue_plain(3)
+
+    @rule(bound=st.sampled_from([None, 3, 6]))
+    def declare(self, bound: int | None) -> None:
+        self.ask(self.store.declare({LANE: bound}))
+        self.model.bound = bound
+        self.agree()
 
     def ask(self, question: Any) -> Any:
         """Ask the store; time goes on, and afterwards both must be the same."""
@@ -75,6 +84,9 @@ class Twins(RuleBasedStateMachine):
             for r in records
         }
         assert found == {row.id: row.shown() for row in self.model.rows.values()}
+        if self.model.bound is not None:
+            depths = self.ask(self.store.desk.reader.read(lambda db: db.rows(DEPTHS)))
+            assert depths == [(self.model.depth(),)]
         self.clock.advance(1.0)
         self.model.now = self.clock.now()
 
@@ -140,7 +152,15 @@ class Twins(RuleBasedStateMachine):
     )
     def end(self, back: int, kind: Kind, delay: float) -> None:
         worker, job_id, claim_no = self.claims[-back % len(self.claims)]
-        word = Outcome(job_id, claim_no, kind, delay_seconds=delay, reason="x")
+        # A loss that a worker tells of is a job's that killed its own child process.
+        word = Outcome(
+            job_id,
+            claim_no,
+            kind,
+            delay_seconds=delay,
+            reason="x",
+            guilty=kind is Kind.LOST,
+        )
         refused = self.ask(self.store.finish(worker, [word]))
         taken = self.model.end(worker, job_id, claim_no, kind, delay)
         assert [r.id for r in refused] == ([] if taken else [job_id])
@@ -192,12 +212,29 @@ class Twins(RuleBasedStateMachine):
             self.end(len(self.claims) - self.claims.index(late), kind, 0.0)
 
     @precondition(lambda self: self.model.rows)
-    @rule(n=any_one, verb=st.sampled_from(["cancel", "retry"]))
+    @rule(n=any_one, verb=st.sampled_from(["cancel", "retry", "discard"]))
     def act(self, n: int, verb: Any) -> None:
         ids = list(self.model.rows)
         job_id = ids[n % len(ids)]
         self.ask(self.store.act([job_id], verb))
         getattr(self.model, verb)(job_id)
+        self.agree()
+
+    @rule(verb=st.sampled_from(["cancel", "retry", "discard"]), limit=st.integers(1, 9))
+    def act_on_many(self, verb: Any, limit: int) -> None:
+        """Counted, then in steps; the dead in the order in which they died."""
+        states = (SCHEDULED, READY) if verb == "cancel" else (DEAD,)
+        meant = [row for row in self.model.rows.values() if row.state in states]
+        meant.sort(key=lambda row: (row.finished_at, row.place))
+        query = Query(lane=LANE, states=states)
+        counted = self.ask(self.store.count(query))
+        assert counted.jobs == len(meant)
+        more = True
+        while more:
+            step = self.store.act_on(query, verb, counted.mark, limit, by="ann")
+            more = self.ask(step).more
+        for row in meant:
+            getattr(self.model, verb)(row.id)
         self.agree()
 
     @rule()
@@ -218,7 +255,7 @@ class Twins(RuleBasedStateMachine):
         self.agree()
 
 
-TestTwins = pytest.mark.proves("M33", "M53", "M110", "M112")(Twins.TestCase)
+TestTwins = pytest.mark.proves("M33", "M36", "M53", "M110", "M112")(Twins.TestCase)
 TestTwins.settings = settings(
     max_examples=120,
     stateful_step_count=50,

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, final
 
+from durio.ports.executor import ThreadStack
+
 
 @final
 class TaskAside:
@@ -30,10 +32,27 @@ class StillMachine:
 
     def __init__(self) -> None:
         self.ends: list[int] = []
+        self.stopped: list[tuple[str, float]] = []
+
+    def cpu_seconds(self) -> float:
+        """Simulated work is free."""
+        return 0.0
+
+    def rss_bytes(self) -> int:
+        """It needs no memory of its own either."""
+        return 0
+
+    def stops(self) -> list[tuple[str, float]]:
+        """The signals that a test has put here."""
+        return self.stopped
 
     def stack(self) -> str:
         """There is no thread to look at."""
         return ""
+
+    def stacks(self) -> list[ThreadStack]:
+        """The one thread of a simulated world has nothing to tell."""
+        return []
 
     def end(self, code: int) -> None:
         """Note what a real process would have ended with."""

@@ -6,7 +6,7 @@
     faulty.slow("renew", seconds=3)            # executed three seconds late
     faulty.sometimes("*", fail=0.01, lose_reply=0.01)
     faulty.cut()                               # the store is away, until faulty.heal()
-    assert faulty.count("exchange") == 4
+    assert faulty.times("exchange") == 4
 
 A fault replaces nothing: what is executed is executed by the real store.
 """
@@ -137,7 +137,7 @@ class Script:
         self.is_cut = False
         self.rules.clear()
 
-    def count(self, method: str) -> int:
+    def times(self, method: str) -> int:
         """How often a method was called, executed or not."""
         return self.counter[method]
 

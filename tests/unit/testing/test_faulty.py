@@ -6,7 +6,7 @@ import pytest
 from durio.model.errors import StoreFull, StoreUnavailable, UsageError
 from durio.ports.store import Stall
 from durio.testing.clock import VirtualClock, run_virtual
-from durio.testing.faulty import METHODS, Called, Fault, FaultyStore
+from durio.testing.faulty import METHODS, Called, Fault, FaultyStore, Script
 
 
 class Notebook:
@@ -58,7 +58,7 @@ def test_fail_means_not_executed():
         assert notebook.asked == []
         await faulty.enqueue([])
         assert notebook.asked == ["enqueue"]
-        assert faulty.count("enqueue") == 3
+        assert faulty.times("enqueue") == 3
 
     run(main)
 
@@ -173,3 +173,7 @@ def test_a_misspelt_method_is_refused():
             faulty.fail("exchagne")
 
     run(main)
+
+
+def test_no_word_of_the_script_hides_a_method_of_the_store() -> None:
+    assert not set(METHODS) & set(vars(Script))

@@ -168,10 +168,14 @@ class SocketBells:
         self._ringer = None
 
     def _path(self, worker: int) -> str:
-        name = bell_name(worker)
-        if Path(PROC).exists():
-            return f"{PROC}/{self._folder.descriptor}/{name}"
-        return os.path.join(self._folder.path, name)  # noqa: PTH118 - a socket address is text
+        return socket_address(self._folder, bell_name(worker))
+
+
+def socket_address(folder: Folder, name: str) -> str:
+    """Where a socket of the private folder is, however long its path."""
+    if Path(PROC).exists():
+        return f"{PROC}/{folder.descriptor}/{name}"
+    return os.path.join(folder.path, name)  # noqa: PTH118 - a socket address is text
 
 
 def bell_name(worker: int) -> str:

@@ -12,10 +12,12 @@ import msgspec
 
 from durio.model.errors import InvalidOption
 from durio.model.job import DEAD, READY, RUNNING, SCHEDULED, Record
-from durio.ports.browse import LaneRow, Page, Query, WorkerRow
+from durio.ports.browse import Audited, LaneRow, Page, Query, Tally, WorkerRow
+from durio.ports.lease import Vitals
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.desk import AtDesk
-from durio.stores.sqlite.lease import tasks_kind
+from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
+from durio.stores.sqlite.lease import signatures_kind, tasks_kind
 from durio.stores.sqlite.statements import statement
 
 READ_JOBS = statement("read_jobs")
@@ -25,6 +27,11 @@ READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_LIVE = statement("count_live")
 READ_WORKERS = statement("read_workers")
 READ_TASKS = statement("read_tasks")
+READ_SIGNATURES = statement("read_signatures")
+READ_OLDEST = statement("read_oldest")
+READ_WAITING_TASKS = statement("read_waiting_tasks")
+READ_TALLIES = statement("read_tallies")
+READ_AUDIT = statement("read_audit")
 
 PAGE_MAX = 200
 NEWEST = 2**63 - 1
@@ -41,6 +48,8 @@ WIDTH = len(Record._fields)
 CANCEL_ASKED = Record._fields.index("cancel_asked")
 
 Row = tuple[Any, ...]
+
+_vitals_decoder = msgspec.json.Decoder(Vitals)
 
 
 class SqliteBrowse(AtDesk):
@@ -68,7 +77,7 @@ class SqliteBrowse(AtDesk):
         span = prefix_span(f"{namespace}:")
         sql = READ_BUSY_LANES if busy else READ_LANES
         rows = await self.desk.reader.read(lambda db: db.rows(sql, span))
-        return [LaneRow(name, bool(paused)) for name, paused in rows]
+        return [lane_row(*row) for row in rows]
 
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
         """Lane -> state -> jobs, for states that are not final, and dead."""
@@ -92,8 +101,9 @@ class SqliteBrowse(AtDesk):
                 info=msgspec.json.decode(info),
                 lease_seconds_left=max(0.0, expires_at - ticks) if of == boot else 0.0,
                 running=running,
+                vitals=vitals_of(vitals),
             )
-            for worker, info, of, expires_at, running in rows
+            for worker, info, of, expires_at, running, vitals in rows
         ]
 
     async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
@@ -101,6 +111,75 @@ class SqliteBrowse(AtDesk):
         kind = tasks_kind(namespace)
         rows = await self.desk.reader.read(lambda db: db.rows(READ_TASKS, (kind,)))
         return {name: msgspec.json.decode(body) for name, body in rows} or None
+
+    async def signatures(self, task: str) -> set[str]:
+        """Marks of the parameters that workers published for a task of late."""
+        kind = signatures_kind(task.partition(".")[0])
+        values = (kind, *prefix_span(f"{task} "))
+        rows = await self.desk.reader.read(lambda db: db.rows(READ_SIGNATURES, values))
+        return {name.rpartition(" ")[2] for (name,) in rows}
+
+    async def oldest(self, namespace: str) -> dict[str, float]:
+        """Lane -> since when its oldest ready job could have run, absolute seconds."""
+        span = prefix_span(f"{namespace}:")
+        return dict(await self.desk.reader.read(lambda db: db.rows(READ_OLDEST, span)))
+
+    async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
+        """Task -> waiting jobs, seen in a bounded look at the heads of all queues."""
+        return await self.desk.reader.read(
+            lambda db: waiting_tasks(db, namespace, limit)
+        )
+
+    async def tallies(self, namespace: str) -> list[Tally]:
+        """Dead letters ever, by queue, task and type of error."""
+        span = prefix_span(f"{namespace}:")
+        rows = await self.desk.reader.read(lambda db: db.rows(READ_TALLIES, span))
+        return [Tally(*row) for row in rows]
+
+    async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
+        """What people did, the newest first."""
+        values = (namespace, max(0, limit))
+        rows = await self.desk.reader.read(lambda db: db.rows(READ_AUDIT, values))
+        return [Audited(*row) for row in rows]
+
+
+def vitals_of(stored: str | None) -> Vitals | None:
+    """What a worker last told; other code may tell it otherwise."""
+    try:
+        return None if stored is None else _vitals_decoder.decode(stored)
+    except msgspec.DecodeError:
+        return None
+
+
+def lane_row(
+    name: str,
+    paused: int,
+    closed: int,
+    maxsize: int | None,
+    by_hand: int | None,
+    is_over: int,
+) -> LaneRow:
+    """A queue as it is: a bound by hand beats the code, a negative one is none."""
+    holds = maxsize if by_hand is None else by_hand
+    return LaneRow(
+        name=name,
+        paused=bool(paused),
+        closed=bool(closed),
+        maxsize=None if holds is None or holds < 0 else holds,
+        by_hand=by_hand is not None,
+        is_over=bool(is_over),
+    )
+
+
+def waiting_tasks(db: Database, namespace: str, limit: int) -> dict[str, int]:
+    """An even share of every lane in which jobs wait, so that none hides the others."""
+    lanes = db.rows(READ_BUSY_LANES, prefix_span(f"{namespace}:"))
+    found: dict[str, int] = {}
+    for lane, *_ in lanes[:limit]:
+        share = max(1, limit // len(lanes))
+        for task, jobs in db.rows(READ_WAITING_TASKS, (lane, share)):
+            found[task] = found.get(task, 0) + jobs
+    return found
 
 
 def record_of(row: Row) -> Record:
@@ -120,7 +199,7 @@ def get_jobs(db: Database, ids: Sequence[bytes]) -> list[Record]:
 
 def find(db: Database, query: Query, size: int, before: int) -> Page:
     """One page; one row more than asked for tells whether there is another."""
-    where, values = conditions(query)
+    where, values = state_conditions(query)
     index = best_index(db, query)
     source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
     sql = f"{source} where seq < ? {where} order by seq desc limit ?"
@@ -130,46 +209,15 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
     return Page([record_of(row) for row in shown], cursor)
 
 
-def conditions(query: Query) -> tuple[str, list[Any]]:
-    """The query as SQL; the values travel apart."""
-    parts: list[str] = []
-    values: list[Any] = []
-    if query.namespace is not None:
-        parts.append("queue >= ? and queue < ?")
-        values += prefix_span(f"{query.namespace}:")
-    if query.lane is not None:
-        parts.append("queue = ?")
-        values.append(query.lane)
-    if query.task is not None:
-        parts.append("task = ?")
-        values.append(query.task)
-    if query.states is not None:
-        # Numbers of ours, written out: a partial index needs to see them.
-        named = [str(int(state)) for state in query.states]
-        parts.append(f"state = {named[0]}" if len(named) == 1 else one_of(named))
-        if query.states == (DEAD,):
-            parts.append("died_at is not null")  # the condition of the index
-    return "".join(f" and {part}" for part in parts), values
-
-
-def one_of(named: Sequence[str]) -> str:
-    """Any of several states; of none at all, nothing."""
-    return f"state in ({', '.join(named)})"
-
-
 def best_index(db: Database, query: Query) -> str | None:
     """The index of a single state, while it is short; else going by arrival is quicker."""
-    if query.states is None or len(query.states) != 1:
+    states = states_of(query)
+    if states is None or len(states) != 1:
         return None
-    index, has_many = INDEXES.get(query.states[0], (None, ""))
+    index, has_many = INDEXES.get(states[0], (None, ""))
     if index is None or db.rows(has_many, (SORTED_MAX,)):
         return None
     return index
-
-
-def prefix_span(prefix: str) -> tuple[str, str]:
-    """Everything that begins with a prefix lies between these two."""
-    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def before_cursor(cursor: str | None) -> int:

@@ -1,71 +1,104 @@
-"""Operators' hands on jobs and queues: cancel, retry, pause."""
+"""Operators' hands: on jobs by id and by the thousand, on queues, and on workers."""
 
 from collections.abc import Sequence
 
-from durio.model.job import CANCELLED, DONE, READY, RUNNING
-from durio.ports.control import Acted, Verb
+from durio.model.job import Record
+from durio.ports.browse import Query
+from durio.ports.control import Acted, ActedAll, Counted, Moved, QueueChange, Verb
+from durio.stores.sqlite.bulk import (
+    STEP_MAX,
+    Begun,
+    Place,
+    act_on,
+    count,
+    look,
+    mark_of,
+)
 from durio.stores.sqlite.desk import AtDesk
-from durio.stores.sqlite.keys import free_for_good
-from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
-
-FIND_STANDING = statement("find_standing")
-CANCEL_WAITING = statement("cancel_waiting")
-CANCEL_RUNNING = statement("cancel_running")
-RETRY_JOB = statement("retry_job")
-PAUSE_QUEUE = statement("pause_queue")
+from durio.stores.sqlite.hands import act_on_ids, restore
+from durio.stores.sqlite.orders import give_order, read_answer
+from durio.stores.sqlite.queues import change_queue, change_queue_by_hand, move
 
 
 class SqliteControl(AtDesk):
-    """Acting on jobs by id."""
+    """Acting on jobs, queues and workers."""
 
-    async def act(self, ids: Sequence[bytes], verb: Verb) -> list[Acted]:
+    async def act(
+        self, ids: Sequence[bytes], verb: Verb, *, by: str | None = None
+    ) -> list[Acted]:
         """Do it, or leave a job as it is where its state does not allow it."""
+        if not ids:
+            return []
         return await self.desk.writer.write(
-            lambda tx: [act(tx, job_id, verb) for job_id in ids], rows=len(ids)
+            lambda tx: act_on_ids(tx, ids, verb, by), rows=len(ids)
+        )
+
+    async def retry_edited(
+        self, job_id: bytes, payload: bytes, *, by: str | None = None
+    ) -> Acted:
+        """`retry` of one job with other arguments, checked by the caller."""
+        return await self.desk.writer.write(
+            lambda tx: act_on_ids(tx, [job_id], "retry", by, payload)[0]
+        )
+
+    async def count(self, query: Query) -> Counted:
+        """Exactly how many jobs fit, and a mark for `act_on`."""
+        now = self.desk.clock.now()
+        return await self.desk.reader.read(lambda db: count(db, query, now))
+
+    async def act_on(
+        self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
+    ) -> ActedAll:
+        """The verb for at most `limit` jobs that fit and are not beyond the mark."""
+        desk, key = self.desk, (query, verb, mark, by)
+        begun = desk.bulks.get(key)
+        room = max(1, min(limit, STEP_MAX))
+        step = await desk.reader.read(
+            lambda db: look(db, query, verb, mark_of(mark), begun.place, room)
+        )
+        jobs, line = 0, begun.line
+        if step.found:
+            jobs, line = await desk.writer.write(
+                lambda tx: act_on(tx, query, verb, mark_of(mark), step.found, by, line),
+                rows=len(step.found),
+            )
+        desk.bulks.put(key, None if step.then is None else Begun(step.then, line))
+        return ActedAll(jobs, more=step.then is not None)
+
+    async def restore(self, records: Sequence[Record], *, by: str) -> int:
+        """Dead letters from elsewhere; ids that are stored stay as they are."""
+        if not records:
+            return 0
+        return await self.desk.writer.write(
+            lambda tx: restore(tx, records, by), rows=len(records)
+        )
+
+    async def change_queue(self, lane: str, change: QueueChange, *, by: str) -> None:
+        """Pause, resume, close, open or bound a queue; whoever serves it is told."""
+        await self.desk.writer.write(
+            lambda tx: change_queue_by_hand(tx, lane, change, by)
         )
 
     async def pause(self, lane: str, *, paused: bool) -> None:
         """Stop or resume claims from a lane."""
+        change = QueueChange(paused=paused)
+        await self.desk.writer.write(lambda tx: change_queue(tx, lane, change))
 
-        def work(tx: Transaction) -> None:
-            tx.db.rows(PAUSE_QUEUE, (lane, paused))
-            tx.new_lanes.add(lane)
-            if not paused:
-                tx.ring(lane)
+    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Moved:
+        """Waiting jobs go to another queue with priority, due time and fence."""
+        desk, key = self.desk, ("move", lane, to, by)
+        room = max(1, min(limit, STEP_MAX))
+        line = desk.bulks.get(key).line
+        moved, line = await desk.writer.write(
+            lambda tx: move(tx, lane, to, room, by, line), rows=room
+        )
+        desk.bulks.put(key, Begun(Place(), line) if moved.more else None)
+        return moved
 
-        await self.desk.writer.write(work)
+    async def order(self, worker: int, verb: str, *, by: str) -> int | None:
+        """Ask a worker to do something; the order's number, None: no such worker."""
+        return await self.desk.writer.write(lambda tx: give_order(tx, worker, verb, by))
 
-
-def act(tx: Transaction, job_id: bytes, verb: Verb) -> Acted:
-    """One job, by its state."""
-    rows = tx.db.rows(FIND_STANDING, (job_id,))
-    if not rows:
-        return Acted(job_id, None, None)
-    state = rows[0][0]
-    if verb == "cancel":
-        return Acted(job_id, state, cancel(tx, job_id, state))
-    return Acted(job_id, state, retry(tx, job_id, state))
-
-
-def cancel(tx: Transaction, job_id: bytes, state: int) -> int:
-    """A waiting job ends here; a running one is marked and its worker told."""
-    if state >= DONE:
-        return state
-    if state == RUNNING:
-        for (worker,) in tx.db.rows(CANCEL_RUNNING, (job_id,)):
-            tx.rung_workers.add(worker)
-        return RUNNING
-    gone_at = tx.now + tx.retention.done_seconds
-    rows = tx.db.rows(CANCEL_WAITING, (job_id, tx.now, gone_at))
-    if rows[0][0] is not None:
-        free_for_good(tx, job_id, rows[0][0])
-    return CANCELLED
-
-
-def retry(tx: Transaction, job_id: bytes, state: int) -> int:
-    """Dead and cancelled jobs begin anew; others stay as they are."""
-    rows = tx.db.rows(RETRY_JOB, (job_id,))
-    for (lane,) in rows:
-        tx.ring(lane)
-    return READY if rows else state
+    async def answer_to(self, order: int) -> str | None:
+        """What the worker answered; None: nothing yet; "": it never will."""
+        return await self.desk.reader.read(lambda db: read_answer(db, order))

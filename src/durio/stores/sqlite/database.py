@@ -12,6 +12,12 @@ Values = Sequence[Any]
 class Database(apsw.Connection):
     """The driver's connection; whatever it raises is translated at the door."""
 
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__(path, **options)
+        untyped: Any = self
+        # SQLite itself folds ASCII alone.
+        untyped.create_scalar_function("folded", str.casefold, 1, deterministic=True)
+
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         """Run a statement to its end: every row it gives."""
         untyped: Any = self

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import Bells
+from durio.stores.sqlite.bulk import Bulks
+from durio.stores.sqlite.ear import Ears
 from durio.stores.sqlite.folder import Lives, WriterLock
 from durio.stores.sqlite.reader import Reader
 from durio.stores.sqlite.writer import Writer
@@ -19,8 +21,11 @@ class Desk:
     bells: Bells
     lock: WriterLock
     lives: Lives | None  # None: deaths on this host cannot be seen
+    ears: Ears
+    synchronous: str = "full"  # shown with each worker: all of a file should agree
     # Worker -> what `data_version` said when it last renewed or asked: see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
+    bulks: Bulks = field(default_factory=Bulks)
 
 
 class AtDesk:

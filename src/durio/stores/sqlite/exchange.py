@@ -14,6 +14,7 @@ from durio.model.job import Claim
 from durio.model.keys import WAITING
 from durio.model.outcome import Outcome
 from durio.ports.exchange import Exchanged, Lane
+from durio.stores.sqlite.bounds import note_left
 from durio.stores.sqlite.database import Row
 from durio.stores.sqlite.desk import AtDesk
 from durio.stores.sqlite.finish import Recorded, record
@@ -72,7 +73,7 @@ def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
 def promote_lanes(tx: Transaction, lanes: Sequence[Lane], worker: int) -> float | None:
     """Make ready what is due here; the seconds until the next that is not."""
     nearest: float | None = None
-    for lane, _ in lanes:
+    for lane in dict.fromkeys(name for name, _ in lanes):  # one may come twice
         due = tx.db.value(NEXT_DUE, (lane,))
         if due is not None and due <= tx.now:
             tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
@@ -119,6 +120,8 @@ def claim_rows(
         rows = tx.db.rows(LOOK_KNOWN, (lane, room, names))
         if rows:
             tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
+    if rows:
+        note_left(tx, lane, len(rows))
     if any(map(key_of, rows)):
         note_keys(tx, [row for row in rows if key_of(row) is not None])
     return rows

@@ -162,7 +162,7 @@ def told_apart(
 
 
 def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
-    """Whether the job ended by this very word; a loss is a rescuer's word, not ours."""
+    """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
     rows = tx.db.rows(FIND_STANDING, (outcome.id,))
     if not rows:
         return False
@@ -171,4 +171,5 @@ def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
         return False
     if outcome.kind == Kind.DONE:
         return state == DONE
-    return not (state == DEAD and reason == Reason.WORKER_LOST)
+    is_lost = state == DEAD and reason == Reason.WORKER_LOST
+    return is_lost is outcome.guilty

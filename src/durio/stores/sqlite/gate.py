@@ -7,10 +7,12 @@ means for keys, retention and whoever waits for work is done in the same transac
 
 from typing import NamedTuple
 
-from durio.model.job import CANCELLED, READY
+from durio.model.job import CANCELLED, DEAD, READY
 from durio.model.outcome import Keep, Kind, Outcome, Reason
+from durio.stores.sqlite.bounds import note_entered
 from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.tally import count_death
 from durio.stores.sqlite.transaction import EVERYBODY, Transaction
 
 PASS_GATE = statement("pass_gate")
@@ -43,7 +45,7 @@ def pass_gate(
         tx.now + outcome.delay_seconds if outcome.delay_seconds > 0 else None,
         None if outcome.error is None else outcome.error.decode(),
         Reason.WORKER_LOST if outcome.kind == Kind.LOST else outcome.reason,
-        guilty,
+        guilty or outcome.guilty,
         tx.now,
         tx.now + keep.seconds,
         tx.now + tx.retention.dead_seconds,
@@ -55,9 +57,13 @@ def pass_gate(
     if not rows:
         return None
     state, key, mode, lane, task = rows[0]
+    if state <= READY:
+        note_entered(tx, lane)  # whatever its bound: it was accepted once
     if state == READY:
         tx.ring(lane, but=tell)
     elif state > READY:
+        if state == DEAD:
+            count_death(tx, outcome.id, lane, task)
         gone = state == CANCELLED and traceless(outcome.keep)
         settle_end(tx, outcome.id, state, key, mode, gone=gone)
     return Passed(state, lane, task)

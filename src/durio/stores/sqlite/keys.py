@@ -18,6 +18,7 @@ class HeldKey(NamedTuple):
 
     id: bytes
     state_code: int
+    lane: str
     created_at: float  # of the holder: debounce counts from there
     holder: Holder
 
@@ -27,13 +28,13 @@ def find_holder(tx: Transaction, claim: KeyClaim) -> HeldKey | None:
     rows = tx.db.rows(FIND_HOLDER, (claim.key,))
     if not rows:
         return None
-    job_id, code, until, digest, created_at = rows[0]
+    job_id, code, until, digest, created_at, lane = rows[0]
     holder = Holder(
         state=None if code is None else STATE_BY_CODE[code],
         in_window=until is not None and until > tx.now,
         same_args=digest == claim.digest,
     )
-    return HeldKey(job_id, code or 0, created_at or 0.0, holder)
+    return HeldKey(job_id, code or 0, lane or "", created_at or 0.0, holder)
 
 
 def take_key(tx: Transaction, job_id: bytes, claim: KeyClaim) -> None:

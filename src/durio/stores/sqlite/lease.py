@@ -13,22 +13,29 @@ from typing import Any
 import msgspec
 
 from durio.model.outcome import Kind, Outcome
-from durio.ports.lease import Renewed, WorkerInfo
+from durio.model.settings import DAY
+from durio.model.signature import mark_of
+from durio.ports.lease import Renewed, Vitals, WorkerInfo
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.gate import pass_gate
+from durio.stores.sqlite.orders import answer_order, close_orders, open_orders
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.transaction import Transaction
 
 REGISTER_WORKER = statement("register_worker")
 EQUIP_WORKER = statement("equip_worker")
 PUBLISH_TASK = statement("publish_task")
+FORGET_SIGNATURES = statement("forget_signatures")
 RENEW_WORKER = statement("renew_worker")
 FIND_CANCELS = statement("find_cancels")
+FIND_PAUSED = statement("find_paused")
 DELETE_WORKER = statement("delete_worker")
 FIND_HELD = statement("find_held")
 TAKE_LEASE = statement("take_lease")
 
+SIGNATURE_DAYS = 30  # after the last worker that had it began
 EVERY_ONE = -1  # SQLite's "no limit"
 LOOK_SECONDS = 0.01
 LOOKS_MAX = 100
@@ -44,12 +51,19 @@ class SqliteLease(AtDesk):
             lambda tx: register_worker(tx, desk, info, lease_seconds)
         )
 
-    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+    async def renew(
+        self, worker: int, lease_seconds: float, vitals: Vitals | None = None
+    ) -> Renewed:
         """Extend the lease, ahead of everything else that waits to be written."""
         desk = self.desk
+        told = None if vitals is None else to_json(vitals)
         return await desk.writer.write(
-            lambda tx: renew_worker(tx, desk, worker, lease_seconds), urgent=True
+            lambda tx: renew_worker(tx, desk, worker, lease_seconds, told), urgent=True
         )
+
+    async def answer(self, worker: int, order: int, body: str) -> None:
+        """The worker's answer to an order; a repeat changes nothing."""
+        await self.desk.writer.write(lambda tx: answer_order(tx, worker, order, body))
 
     async def is_contested(self, worker: int) -> bool:
         """Whether somebody else has committed since we last renewed, or asked this.
@@ -91,6 +105,7 @@ def register_worker(
 ) -> int:
     """Insert the row, publish the tasks, take life lock and bell before anybody looks."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
+    shown["synchronous"] = desk.synchronous
     del shown["tasks"]
     queues = None if info.queues is None else to_json(list(info.queues))
     values = (info.namespace, queues, to_json(shown), tx.boot, tx.ticks + lease_seconds)
@@ -98,11 +113,26 @@ def register_worker(
     for task, described in info.tasks.items():
         row = (tasks_kind(info.namespace), task, to_json(dict(described)))
         tx.db.rows(PUBLISH_TASK, row)
+    publish_signatures(tx, info)
     tx.after_rollback.append(lambda: unequip(desk, worker))
     has_life = desk.lives is not None and desk.lives.begin(worker)
     tx.db.rows(EQUIP_WORKER, (worker, desk.bells.hang(worker), has_life))
     note_version(tx, desk, worker)
     return worker
+
+
+def publish_signatures(tx: Transaction, info: WorkerInfo) -> None:
+    """Which parameters each task has in this code, and on which day it was said."""
+    kind, day = signatures_kind(info.namespace), int(tx.now // DAY)
+    tx.db.rows(FORGET_SIGNATURES, (kind, day - SIGNATURE_DAYS))
+    for task, described in info.tasks.items():
+        name = f"{task} {mark_of(described.get('parameters'))}"
+        tx.db.rows(PUBLISH_TASK, (kind, name, str(day)))
+
+
+def signatures_kind(namespace: str) -> str:
+    """Under which kind of document the signatures of a namespace's tasks are."""
+    return f"signature:{namespace}"
 
 
 def tasks_kind(namespace: str) -> str:
@@ -116,15 +146,22 @@ def to_json(value: object) -> str:
 
 
 def renew_worker(
-    tx: Transaction, desk: Desk, worker: int, lease_seconds: float
+    tx: Transaction, desk: Desk, worker: int, lease_seconds: float, vitals: str | None
 ) -> Renewed:
     """Extend the lease of a worker that nobody has given up; bring what was asked of it."""
-    values = (worker, tx.ticks + lease_seconds, tx.boot)
-    if not tx.db.rows(RENEW_WORKER, values):
+    values = (worker, tx.ticks + lease_seconds, tx.boot, vitals)
+    rows = tx.db.rows(RENEW_WORKER, values)
+    if not rows:
         return Renewed(alive=False, cancels=[])
     note_version(tx, desk, worker)
     cancels = tx.db.rows(FIND_CANCELS, (worker,))
-    return Renewed(alive=True, cancels=cancels)
+    paused = tx.db.rows(FIND_PAUSED, prefix_span(f"{rows[0][0]}:"))
+    return Renewed(
+        alive=True,
+        cancels=cancels,
+        orders=open_orders(tx, worker),
+        paused=frozenset(name for (name,) in paused),
+    )
 
 
 def note_version(tx: Transaction, desk: Desk, worker: int) -> None:
@@ -144,6 +181,7 @@ def leave(tx: Transaction, desk: Desk, worker: int) -> None:
     for job_id, claim_no, _, _ in held:
         pass_gate(tx, worker, Outcome(job_id, claim_no, Kind.RELEASE))
     tx.db.rows(DELETE_WORKER, (worker,))
+    close_orders(tx, worker)
     tx.after_commit.append(lambda: unequip(desk, worker))
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 import apsw
 import msgspec
 
+from durio.model.queues import matches
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import CONTROL, Bells, ring_for
@@ -156,10 +157,15 @@ def bells_to_ring(db: Database, lane: str, but: int, turn: int) -> list[int]:
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
     for worker, queues in db.rows(FIND_BELLS, (namespace,)):
-        if worker != but and (queues is None or queue in decode_queues(queues)):
+        if worker != but and (queues is None or serves(queues, queue)):
             found.append(worker)
     start = turn % len(found) if len(found) > RINGS_MAX else 0
     return (found[start:] + found[:start])[:RINGS_MAX]
+
+
+def serves(queues: str, queue: str) -> bool:
+    """Whether a worker of these names and globs serves a queue."""
+    return any(matches(pattern, queue) for pattern in decode_queues(queues))
 
 
 def shorten_log(db: Database) -> None:

@@ -10,12 +10,14 @@ from durio.stores.sqlite.bell import QUIET, Bells, LocalBells, NoBells, SocketBe
 from durio.stores.sqlite.browse import SqliteBrowse
 from durio.stores.sqlite.control import SqliteControl
 from durio.stores.sqlite.desk import Desk
+from durio.stores.sqlite.ear import Ears, LocalEars, NoEars, SocketEars
 from durio.stores.sqlite.enqueue import SqliteEnqueue
 from durio.stores.sqlite.exchange import SqliteExchange
 from durio.stores.sqlite.finish import SqliteFinish
 from durio.stores.sqlite.folder import Folder, Lives, WriterLock, open_folder
 from durio.stores.sqlite.fork import forget_forks, watch_forks
 from durio.stores.sqlite.lease import SqliteLease, data_version
+from durio.stores.sqlite.live import SqliteLive
 from durio.stores.sqlite.place import Inode, check_place, depart, enter
 from durio.stores.sqlite.reader import ReaderThread
 from durio.stores.sqlite.schema import (
@@ -41,6 +43,7 @@ class SqliteStore(
     SqliteUpkeep,
     SqliteControl,
     SqliteBrowse,
+    SqliteLive,
 ):
     """Every method may be awaited from any event loop of the process."""
 
@@ -136,7 +139,7 @@ class SqliteStore(
         bells = LocalBells()
         lock = WriterLock(None, self._clock)
         writer = InlineWriter(self._scribe(bells, lock))
-        return Desk(self._clock, writer, writer, bells, lock, lives=None)
+        return Desk(self._clock, writer, writer, bells, lock, None, LocalEars())
 
     def _desk_on_disk(self) -> Desk:
         path = self._path or ""
@@ -144,10 +147,14 @@ class SqliteStore(
         folder = self._folder = open_folder(path)
         self._inode = enter(path)
         bells: Bells = NoBells() if folder is None else SocketBells(folder)
+        ears: Ears = NoEars() if folder is None else SocketEars(folder, self._clock)
         lives = Lives(folder) if self._life and folder is not None else None
         lock = WriterLock(folder, self._clock)
         writer = WriterThread(self._scribe(bells, lock))
-        return Desk(self._clock, writer, ReaderThread(path), bells, lock, lives)
+        reader = ReaderThread(path)
+        return Desk(
+            self._clock, writer, reader, bells, lock, lives, ears, self._synchronous
+        )
 
     def _scribe(self, bells: Bells, lock: WriterLock) -> Scribe:
         scribe = Scribe(
@@ -161,6 +168,7 @@ class SqliteStore(
         await desk.reader.close()
         closed = await desk.writer.close()
         desk.bells.close()
+        desk.ears.close()
         if desk.lives is not None:
             desk.lives.close()
         if closed:  # else a thread still waits for that lock
@@ -193,6 +201,7 @@ class SqliteStore(
         desk.reader.after_fork_in_child()
         desk.renewed_versions.clear()
         desk.bells.forget()
+        desk.ears.forget()
         if desk.lives is not None:
             desk.lives.close()
         if self._path is None:

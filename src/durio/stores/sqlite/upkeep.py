@@ -7,11 +7,14 @@ from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, attempt_number
 from durio.model.outcome import Kind, Left, Outcome, Reason
 from durio.ports.upkeep import Promoted, Rescued
+from durio.stores.sqlite.audit import prune_audit
+from durio.stores.sqlite.bounds import mark_over, marks_to_change
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.desk import AtDesk, Desk
 from durio.stores.sqlite.folder import close_quietly
 from durio.stores.sqlite.gate import pass_gate
 from durio.stores.sqlite.lease import unequip
+from durio.stores.sqlite.orders import close_orders, prune_orders
 from durio.stores.sqlite.scribe import shorten_log
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.transaction import Transaction
@@ -104,6 +107,12 @@ class SqliteUpkeep(AtDesk):
         """Delete final jobs past their retention, and expired keys; how many went."""
         return await self.desk.writer.write(lambda tx: prune(tx, limit, dead_count))
 
+    async def measure(self, soft_max: int) -> None:
+        """Mark queues beyond the soft bound, and take the mark from those below it."""
+        changes = await self.desk.reader.read(lambda db: marks_to_change(db, soft_max))
+        if changes:
+            await self.desk.writer.write(lambda tx: mark_over(tx, changes))
+
     async def tidy(self) -> None:
         """Give free pages back to the disk and shorten the log."""
 
@@ -120,7 +129,7 @@ class SqliteUpkeep(AtDesk):
 def promote(tx: Transaction, limit: int) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
     due: list[tuple[float, int, str]] = []
-    for lane, _ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
+    for lane, *_ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
         due += tx.db.rows(FIND_DUE, (lane, tx.now, limit))
     due.sort()
     del due[limit:]
@@ -160,6 +169,7 @@ def rescue_workers(
         if len(held) > room:
             return Rescued(gone, left, more=True)
         gone += [row[0] for row in tx.db.rows(DELETE_WORKER, (worker,))]
+        close_orders(tx, worker)
         tx.after_commit.append(lambda worker=worker: unequip(desk, worker))
     return Rescued(gone, left)
 
@@ -225,7 +235,12 @@ def rescue_orphans(tx: Transaction, limit: int, namespace: str | None) -> Rescue
 
 
 def prune(tx: Transaction, limit: int, dead_count: int) -> int:
-    """By age, by count, and keys whose window is over: `limit` rows in all."""
+    """By age, by count, and keys whose window is over: `limit` rows in all.
+
+    Old orders and lines of the audit go too; nobody counts them.
+    """
+    prune_orders(tx, limit)
+    prune_audit(tx, limit)
     went = count(tx, PRUNE_AGED, (tx.now, limit))
     went += count(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
     bucket = tx.db.value(NEXT_BUCKET, ("",))

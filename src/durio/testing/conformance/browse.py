@@ -1,7 +1,11 @@
 """What a store promises to readers: the truth, in pages, without anybody's else."""
 
+from typing import Any
+
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.outcome import Kind
+from durio.model.signature import mark_of
 from durio.ports.browse import LaneRow, Query
 from durio.testing.conformance.promises import Chapter
 from durio.testing.conformance.scene import LANE, LEASE_SECONDS, TASK, Scene
@@ -132,6 +136,60 @@ async def counts_are_of_what_is_not_over_and_of_the_dead(scene: Scene) -> None:
     assert DONE not in counts[LANE]
 
 
+@chapter.promise()
+async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
+    """Since when it could have run: its due time counts, and every priority."""
+    began = scene.clock.now()
+    assert await scene.store.oldest("shop") == {}
+    await scene.add(priority=1)
+    await scene.add(lane="shop:later", delay=100.0)
+    await scene.add(lane="shop2:default")
+    scene.clock.advance(50.0)
+    await scene.add_many(20, priority=9)
+    other = await scene.other()
+    assert await other.oldest("shop") == {LANE: began}
+    scene.clock.advance(100.0)
+    await scene.store.promote(9)
+    wanted = {LANE: began, "shop:later": began + 100.0}
+    assert await other.oldest("shop") == wanted
+    worker = await scene.worker()
+    await scene.claim(worker, 21)
+    assert await other.oldest("shop") == {"shop:later": began + 100.0}
+    # One that comes back waits from when it was due again.
+    (claim,) = await scene.claim(worker, lane="shop:later")
+    await scene.finish(worker, claim, kind=Kind.RETRY, delay_seconds=10.0)
+    scene.clock.advance(60.0)
+    await scene.store.promote(9)
+    assert await other.oldest("shop") == {"shop:later": scene.clock.now() - 50.0}
+
+
+@chapter.promise()
+async def a_letter_sent_back_waits_since_then(scene: Scene) -> None:
+    """However old it is: nobody is alarmed by a letter of last week."""
+    dead = await scene.dead()
+    scene.clock.advance(500.0)
+    await scene.store.act([dead], "retry")
+    assert await scene.store.oldest("shop") == {LANE: scene.clock.now()}
+
+
+@chapter.promise()
+async def tasks_that_wait_are_seen_in_a_bounded_look(scene: Scene) -> None:
+    """In every queue, ready or not; a long queue hides no other."""
+    assert await scene.store.waiting_tasks("shop", limit=100) == {}
+    await scene.add_many(500)
+    await scene.add(lane="shop:a", task="shop.a")
+    await scene.add(lane="shop:b", task="shop.b", delay=9.0)
+    await scene.add(lane="bank:a", task="bank.a")
+    await scene.running(lane="shop:c", task="shop.c")
+    seen = await (await scene.other()).waiting_tasks("shop", limit=90)
+    assert {task: seen[task] for task in ("shop.a", "shop.b")} == {
+        "shop.a": 1,
+        "shop.b": 1,
+    }
+    assert 1 <= seen[TASK] <= 90
+    assert set(seen) == {TASK, "shop.a", "shop.b"}
+
+
 @chapter.promise("M112")
 async def workers_are_shown_with_their_lease(scene: Scene) -> None:
     """Who they are, how long their lease lasts, how many jobs they run."""
@@ -170,6 +228,24 @@ async def workers_publish_their_tasks(scene: Scene) -> None:
     assert tasks is not None
     assert tasks["shop.pay"] == newer
     assert await scene.store.tasks("bank") is None
+
+
+@chapter.promise("M45")
+async def signatures_of_old_and_new_code_stand_side_by_side(scene: Scene) -> None:
+    """Whoever began last: a payload that fits one of them is not a bad one."""
+    assert await scene.store.signatures("shop.pay") == set()
+    old: dict[str, Any] = {"parameters": [{"name": "order_id"}]}
+    new: dict[str, Any] = {"parameters": [{"name": "order_id"}, {"name": "note"}]}
+    for told in (old, new, old):
+        await scene.worker(tasks={"shop.pay": told, "shop.pay2": {"parameters": []}})
+    other = await scene.other()
+    marks = {mark_of(told["parameters"]) for told in (old, new)}
+    assert await other.signatures("shop.pay") == marks
+    assert len(await other.signatures("shop.pay2")) == 1
+    scene.clock.advance(40 * 86400.0)
+    await scene.worker(tasks={"shop.pay": old})
+    assert await other.signatures("shop.pay") == {mark_of(old["parameters"])}
+    assert await other.signatures("bank.pay") == set()
 
 
 NEIGHBOURS = {

@@ -93,6 +93,18 @@ async def lanes_are_served_in_order_up_to_their_limits(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def a_lane_may_come_twice(scene: Scene) -> None:
+    """First the shares, then, for what others could not give, everybody again."""
+    high = await scene.add_many(1, lane="shop:high")
+    low = await scene.add_many(5, lane="shop:low")
+    worker = await scene.worker()
+    shares = [Lane("shop:high", 3), Lane("shop:low", 1)]
+    rest = [Lane("shop:high", 1), Lane("shop:low", 3)]
+    exchanged = await scene.store.exchange(worker, [], [*shares, *rest], 4)
+    assert [claim.id for claim in exchanged.claims] == [*high, *low[:3]]
+
+
+@chapter.promise()
 async def asking_for_nothing_claims_nothing(scene: Scene) -> None:
     """No lanes, no want, no outcomes: an empty answer."""
     await scene.add()

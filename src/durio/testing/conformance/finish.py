@@ -262,7 +262,11 @@ class Attempt(NamedTuple):
 
 ENDS = (Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL)
 BOOLS = (False, True)
-BY_WORD = [Attempt(*row) for row in product(ENDS, BOOLS, BOOLS)]
+BY_WORD = [
+    *(Attempt(*row) for row in product(ENDS, BOOLS, BOOLS)),
+    # A worker tells of a loss only where it knows whose it is.
+    *(Attempt(Kind.LOST, False, asked, guilty=True) for asked in BOOLS),
+]
 BY_LOSS = [
     Attempt(Kind.LOST, False, *row)  # a loss is never delayed
     for row in product(BOOLS, BOOLS, BOOLS)
@@ -325,6 +329,7 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
             attempt.kind,
             delay_seconds=60.0 if attempt.delayed else 0.0,
             reason="permanent",
+            guilty=attempt.guilty,
         )
         for claim, attempt in pairs
     ]

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from durio.model.job import CANCELLED, DEAD, RUNNING
-from durio.model.keys import replace, while_active, window
+from durio.model.job import CANCELLED, DEAD, READY, RUNNING
+from durio.model.keys import replace, while_active, while_waiting, window
 from durio.model.outcome import Kind
+from durio.ports.control import Acted
 from durio.ports.exchange import Lane
 from durio.testing.conformance.keys import told
 from durio.testing.conformance.promises import Chapter
@@ -83,19 +84,58 @@ WAYS: dict[str, Way] = {
 
 @chapter.table(WAYS, "M93")
 async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
-    """`while_active` and `replace` let go at the final state, a cancel in every mode.
-
-    For good: an operator who sends the job back does not give it its key again.
-    """
+    """`while_active` and `replace` let go at the final state, a cancel in every mode."""
     for policy in (while_active, replace, window()):
         job_id = await scene.add(key=key(policy))
         await way(scene, job_id)
         if policy.name == "window" and await scene.state(job_id) != CANCELLED:
             return
-        await scene.store.act([job_id], "retry")
         answer = await scene.send(key=key(policy))
         assert told(answer) == "new", policy.name
         await scene.store.act([job_id, answer.id], "cancel")
+
+
+@chapter.promise("M93")
+async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
+    """As if it had never ended: the same submission finds it."""
+    for policy, found in ((while_active, "existing"), (replace, "rewrite")):
+        job_id = await scene.dead(key=key(policy))
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, READY)]
+        answer = await scene.send(key=key(policy))
+        assert (told(answer), answer.id) == (found, job_id), policy.name
+        worker, claim = await scene.claim_one()
+        await scene.finish(worker, claim)
+        assert told(await scene.send(key=key(policy))) == "new"
+        await scene.finish(*await scene.claim_one())
+
+
+@chapter.promise("M93")
+async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None:
+    """Two would run that must be one; when the other is over it may."""
+    for policy in (while_active, replace, while_waiting):
+        job_id = await scene.dead(key=key(policy))
+        heir = await scene.add(key=key(policy))
+        before = await scene.everything()
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, DEAD)]
+        assert await scene.everything() == before
+        await scene.store.act([heir], "cancel")
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, READY)]
+        await scene.finish(*await scene.claim_one())
+
+
+@chapter.promise("M93")
+async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
+    """Within it a dead job still answers for its key, also when it is sent back."""
+    job_id = await scene.dead(key=key(window(100.0)))
+    await scene.store.act([job_id], "retry")
+    answer = await scene.send(key=key(window(100.0)))
+    assert (told(answer), answer.id) == ("existing", job_id)
+    await scene.store.act([job_id], "cancel")
+    await scene.store.act([job_id], "retry")
+    assert told(await scene.send(key=key(window(100.0)))) == "new"
 
 
 @chapter.promise("M93")

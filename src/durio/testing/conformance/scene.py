@@ -206,6 +206,8 @@ class Scene:
             await self.store.lanes(SHOP),
             await self.store.counts(SHOP),
             await self.store.tasks(SHOP),
+            await self.store.tallies(SHOP),
+            await self.store.audit(None, limit=MANY),
         )
 
     async def after_every_fault(self, call: Callable[[], Awaitable[T]]) -> T:

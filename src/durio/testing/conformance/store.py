@@ -31,9 +31,9 @@ async def woken(scene: Scene, worker: int, *, by: Awaitable[object]) -> Wake:
 
 @chapter.promise("M111")
 async def an_enqueue_wakes_a_worker_of_that_queue(scene: Scene) -> None:
-    """From another process, for workers of every queue and of this one."""
+    """From another process, for workers of every queue, of this one, of a glob."""
     other = await scene.other()
-    for queues in (None, ("default",)):
+    for queues in (None, ("default",), ("mail", "def*")):
         worker = await scene.worker(queues=queues)
         wake = await woken(scene, worker, by=other.enqueue([scene.job()]))
         assert wake.rung

@@ -15,6 +15,6 @@ with recursive
     )
     from scheduled where scheduled.name is not null
   )
-select queue.name, queue.paused from queue
-where queue.name in (select name from ready union select name from scheduled)
-order by queue.name
+select name, paused, closed, maxsize, hand_maxsize, is_over from queue
+where name in (select name from ready union select name from scheduled)
+order by name

@@ -1,0 +1,202 @@
+"""Bounded queues: who may enter, and how many wait there.
+
+Most queues have no guard: a transaction asks the index of guarded queues once, finds it
+empty, and pays nothing more. Under a bound `depth` counts the waiting jobs, exactly: every
+way into and out of waiting tells of itself, in the same transaction. Only an enqueue asks
+for room; a job that was accepted once (a retry, a rescue, an operator's hand) just enters.
+
+A queue without a bound has the soft one: the leader looks at it about once a second and
+leaves a mark, which enqueues obey.
+"""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+
+from durio.ports.enqueue import Full
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Guard, Transaction
+
+HAS_GUARDED = statement("has_guarded")
+READ_GUARD = statement("read_guard")
+CHANGE_DEPTH = statement("change_depth")
+COUNT_DEPTH = statement("count_depth")
+READ_BOUND = statement("read_bound")
+DECLARE_BOUND = statement("declare_bound")
+BOUND_BY_HAND = statement("bound_by_hand")
+IS_SMALL = statement("is_small")
+READ_MARKED = statement("read_marked")
+READ_SOFT_QUEUES = statement("read_soft_queues")
+COUNT_WAITING = statement("count_waiting")
+MARK_OVER = statement("mark_over")
+
+NO_BOUND = -1  # by hand: beats the code
+AS_IN_CODE = -2
+
+
+class NoRoom(Exception):
+    """This enqueue does not fit: whoever began it undoes what it has written."""
+
+    def __init__(self, full: Full) -> None:
+        super().__init__(full)
+        self.full = full
+
+
+# --- entering and leaving
+
+
+def guard_of(tx: Transaction, lane: str) -> Guard | None:
+    """The guard of a lane, if it has one: asked once, and mostly for all lanes at once."""
+    guards = tx.guards
+    if guards is None:
+        guards = tx.guards = {}
+        tx.has_guards = bool(tx.db.rows(HAS_GUARDED))
+    if not tx.has_guards:
+        return None
+    if lane not in guards:
+        rows = tx.db.rows(READ_GUARD, (lane,))
+        guards[lane] = Guard(*rows[0]) if rows else None
+    return guards[lane]
+
+
+def forget_guards(tx: Transaction) -> None:
+    """After a change of the queue table, or a rollback: ask again."""
+    tx.guards = None
+
+
+def note_entered(tx: Transaction, lane: str, jobs: int = 1) -> None:
+    """So many jobs have begun to wait in this lane; nobody asks whether they may."""
+    guard = guard_of(tx, lane)
+    if guard is not None and guard.limit is not None and jobs:
+        guard.depth += jobs
+        tx.db.rows(CHANGE_DEPTH, (lane, jobs))
+
+
+def note_left(tx: Transaction, lane: str, jobs: int = 1) -> None:
+    """So many jobs wait there no longer."""
+    note_entered(tx, lane, -jobs)
+
+
+def missing_room(tx: Transaction, lane: str, jobs: int) -> Full | None:
+    """Why so many new jobs may not enter; None: they may."""
+    guard = guard_of(tx, lane)
+    if guard is None or jobs <= 0:
+        return None
+    if guard.refuses is not None:
+        return guard.refuses
+    if guard.is_closed:
+        return Full(lane, guard.depth, guard.limit or 0, is_closed=True)
+    if guard.limit is not None:
+        fits = guard.depth + jobs <= guard.limit
+        return None if fits else Full(lane, guard.depth, guard.limit)
+    if guard.soft_limit:
+        return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
+    return None
+
+
+def enter(tx: Transaction, lane: str, jobs: int = 1) -> None:
+    """New jobs wait in this lane, if there is room for them."""
+    full = missing_room(tx, lane, jobs)
+    if full is not None:
+        raise NoRoom(full)
+    note_entered(tx, lane, jobs)
+
+
+@contextmanager
+def all_or_nothing(tx: Transaction) -> Generator[None, None, None]:
+    """Undo what was written inside when there is no room for it."""
+    tx.db.rows("savepoint entering")
+    try:
+        yield
+    except NoRoom as no_room:
+        tx.db.rows("rollback to entering")
+        tx.db.rows("release entering")
+        refused = [g.refuses for g in (tx.guards or {}).values() if g and g.refuses]
+        forget_guards(tx)
+        # First come, first served: nobody behind takes the room that is too small.
+        for full in (no_room.full, *refused):
+            guard = guard_of(tx, full.lane)
+            if guard is not None:
+                guard.refuses = full
+        raise
+    tx.db.rows("release entering")
+
+
+def admit_again(tx: Transaction) -> None:
+    """The enqueue is over: the next one is judged by the depth alone."""
+    for guard in (tx.guards or {}).values():
+        if guard is not None:
+            guard.refuses = None
+
+
+# --- bounds
+
+
+def news_of(
+    db: Database, maxsizes: Mapping[str, int | None], *, is_default: bool
+) -> dict[str, int | None]:
+    """The bounds that the store does not have like that; a default yields to others."""
+    news: dict[str, int | None] = {}
+    for lane, maxsize in maxsizes.items():
+        rows = db.rows(READ_BOUND, (lane,))
+        stored, stored_is_default = rows[0] if rows else (None, 0)
+        is_chosen = stored is not None and not stored_is_default
+        if is_default and is_chosen:
+            continue
+        if stored != maxsize or (is_chosen == is_default and maxsize is not None):
+            news[lane] = maxsize
+    return news
+
+
+def declare_bounds(
+    tx: Transaction, maxsizes: Mapping[str, int | None], *, is_default: bool
+) -> None:
+    """What the code says; what was set by hand stays, and beats it."""
+    for lane, maxsize in news_of(tx.db, maxsizes, is_default=is_default).items():
+        mark = is_default and maxsize is not None
+        tx.db.rows(DECLARE_BOUND, (lane, maxsize, mark))
+        tx.new_lanes.add(lane)
+        count_depth(tx, lane)
+
+
+def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
+    """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back."""
+    by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
+    tx.db.rows(BOUND_BY_HAND, (lane, by_hand))
+    tx.new_lanes.add(lane)
+    count_depth(tx, lane)
+
+
+def count_depth(tx: Transaction, lane: str) -> None:
+    """Another bound may hold from here on: its depth begins true."""
+    forget_guards(tx)
+    guard = guard_of(tx, lane)
+    if guard is not None and guard.limit is not None:
+        tx.db.rows(COUNT_DEPTH, (lane,))
+        forget_guards(tx)
+
+
+# --- the soft bound
+
+
+def marks_to_change(db: Database, soft_max: int) -> list[tuple[str, int, int]]:
+    """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
+    if not soft_max or db.value(IS_SMALL, (soft_max,)):
+        # Nothing can be beyond it: only old marks have to go.
+        return [(lane, 0, 0) for lane, _ in db.rows(READ_MARKED)]
+    found: list[tuple[str, int, int]] = []
+    for lane, mark in db.rows(READ_SOFT_QUEUES):
+        depth = db.value(COUNT_WAITING, (lane, soft_max))
+        seen = soft_max if depth >= soft_max else 0
+        if seen != mark:
+            found.append((lane, seen, depth))
+    return found
+
+
+def mark_over(tx: Transaction, changes: list[tuple[str, int, int]]) -> None:
+    """Leave or take marks, unless the queue has got a bound meanwhile."""
+    for lane, mark, depth in changes:
+        guard = guard_of(tx, lane)
+        if guard is None or guard.limit is None:
+            tx.db.rows(MARK_OVER, (lane, mark, depth))
+    forget_guards(tx)

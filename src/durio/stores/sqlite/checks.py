@@ -1,0 +1,311 @@
+"""What can be wrong with a SQLite store, seen from outside: nothing is made or written.
+
+One scratch file beside the database, deleted at once, measures what a commit costs. The
+database itself is opened through SQLite only: closing a descriptor of it would drop the
+locks that other connections of this process hold.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import apsw
+
+from durio.model.errors import DurioError, StoreUnavailable
+from durio.model.finding import Finding, error, fine, warning
+from durio.ports.clock import Clock
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.folder import PID_BYTES, try_lock
+from durio.stores.sqlite.place import NETWORK, check_links, file_system
+from durio.stores.sqlite.schema import LIBRARY_MIN, connect_reader
+from durio.stores.sqlite.survey import path_of, status
+from durio.stores.sqlite.translate import translated
+
+VANISHING = {
+    "overlay": "the layer of a container: gone with it",
+    "tmpfs": "memory: gone at the next boot",
+    "ramfs": "memory: gone at the next boot",
+}
+SYNC_TIMES, SYNC_BYTES = 7, 4096
+SYNC_SECONDS_MAX = 0.020
+# No disk answers so soon: it does not wait for the write, or there is no disk.
+SYNC_SECONDS_MIN = 0.000_01
+FREE_BYTES_MIN, FREE_BYTES_LOW = 100 * 2**20, 2**30
+FREE_SHARE_LOW = 0.05
+LOG_BYTES_MAX = 256 * 2**20
+LOOK_SECONDS_MAX = 1.0
+LOOK_STEPS = 10_000
+STALL_SECONDS = 0.5  # a turn takes milliseconds
+BESIDE = ("-wal", "-shm")
+MIB = 2**20
+
+Check = Callable[[], Iterator[Finding]]
+
+
+def checks(url: str, clock: Clock) -> dict[str, Check]:
+    """Every check of this store, by name; the URL is one that `store_at` has taken."""
+    path = path_of(url)
+    found: dict[str, Check] = {"store.library": library}
+    if path is None:
+        return found | {"store.place": in_memory}
+    real = Path(os.path.realpath(path))
+    return found | {
+        "store.place": partial(place, real),
+        "store.rights": partial(rights, real),
+        "store.space": partial(space, real.parent),
+        "store.fsync": partial(fsync, real.parent, clock),
+        "store.writer": partial(writer, real, clock),
+        "store.schema": partial(schema, url, real),
+        "store.integrity": partial(integrity, real, clock),
+        "store.log": partial(log, real),
+    }
+
+
+def library() -> Iterator[Finding]:
+    """Old versions of SQLite lose pages under several processes."""
+    found = apsw.sqlite_lib_version()
+    told = f"SQLite {found}, apsw {apsw.apsw_version()}"
+    wanted = ".".join(str(part) for part in LIBRARY_MIN)
+    if tuple(int(part) for part in found.split(".")) < LIBRARY_MIN:
+        fix = f"Install apsw {wanted} or later: it brings its own SQLite."
+        yield error("store.library", f"{told}: can lose data", fix)
+    else:
+        yield fine("store.library", told)
+
+
+def in_memory() -> Iterator[Finding]:
+    """Nothing on disk to look at."""
+    fix = "Name a file: sqlite:///jobs.db."
+    yield warning("store.place", "in memory: gone with the process", fix)
+
+
+# --- where it lies
+
+
+def place(path: Path) -> Iterator[Finding]:
+    """A local disk that outlives the process."""
+    name, folder = "store.place", path.parent
+    if not folder.is_dir():
+        yield error(name, f"there is no folder {folder}", f"mkdir -p {folder}")
+        return
+    if path.exists() and not path.is_file():
+        yield error(name, f"{path} is not a file", "Name a file.")
+        return
+    try:
+        check_links(str(path))
+    except StoreUnavailable as trouble:
+        yield error(name, trouble.what, trouble.cure)
+        return
+    kind = file_system(folder) or "unknown"
+    if kind in NETWORK:
+        fix = "Put the file on a local disk: locks do not hold over a network."
+        yield error(name, f"{folder} lies on a network file system ({kind})", fix)
+    elif kind in VANISHING:
+        fix = "Put the file on a disk or a volume that outlives this place."
+        yield warning(name, f"{folder} lies on {kind}: {VANISHING[kind]}", fix)
+    else:
+        yield fine(name, f"{path} on {kind}")
+
+
+def rights(path: Path) -> Iterator[Finding]:
+    """Who may write what."""
+    name, folder = "store.rights", path.parent
+    troubles = list(folder_troubles(folder)) + list(file_troubles(path))
+    private = Path(f"{path}-durio")
+    if private.exists() and private.stat().st_mode & 0o077:
+        mode = f"{private.stat().st_mode & 0o777:o}"
+        troubles.append(
+            (f"{private} is not private: mode {mode}", f"chmod 700 {private}")
+        )
+    for told, fix in troubles:
+        yield error(name, told, fix)
+    if not troubles:
+        yield fine(name, f"this user may write {folder} and what is in it")
+
+
+def folder_troubles(folder: Path) -> Iterator[tuple[str, str]]:
+    """SQLite keeps files beside the database."""
+    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        yield f"this user may not write in {folder}", f"chown or chmod u+wx {folder}"
+
+
+def file_troubles(path: Path) -> Iterator[tuple[str, str]]:
+    """Files that we cannot write, that all can, or that root left behind."""
+    if not path.is_file():
+        return
+    owner = path.stat().st_uid
+    for file in (path, *(Path(f"{path}{end}") for end in BESIDE)):
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            if found.st_mode & 0o002:
+                yield f"everybody may write {file}", f"chmod o-w {file}"
+            if found.st_uid != owner:
+                told = f"{file} belongs to user {found.st_uid}, the database to {owner}"
+                yield told, f"chown {owner} {file}; run every command as one user"
+            if not os.access(file, os.R_OK | os.W_OK):
+                yield f"this user may not write {file}", f"chown or chmod u+rw {file}"
+
+
+def space(folder: Path) -> Iterator[Finding]:
+    """Room for the next jobs."""
+    name = "store.space"
+    if not folder.is_dir():
+        return
+    disk = os.statvfs(folder)
+    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    told = f"{free // MIB:,} MiB free of {total // MIB:,}"
+    fix = "Make room, shorten retention.done_seconds, or move the store."
+    if disk.f_files and not disk.f_favail:
+        yield error(name, "the file system can make no more files (inodes)", fix)
+    elif free < FREE_BYTES_MIN:
+        yield error(name, told, fix)
+    elif free < FREE_BYTES_LOW or free < total * FREE_SHARE_LOW:
+        yield warning(name, told, fix)
+    else:
+        yield fine(name, told)
+
+
+def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
+    """What a commit costs: each waits for the disk once."""
+    name = "store.fsync"
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return
+    seconds = median(sync_seconds(folder, clock))
+    told = f"{seconds * 1000:.2f} ms, median of {SYNC_TIMES}"
+    if seconds > SYNC_SECONDS_MAX:
+        fix = "Use a faster disk: every commit waits for it."
+        yield warning(name, f"{told}: slow", fix)
+    elif seconds < SYNC_SECONDS_MIN:
+        fix = "See whether this disk really writes: a power cut may lose commits."
+        yield warning(name, f"{told}: too quick to be true", fix)
+    else:
+        yield fine(name, told)
+
+
+def sync_seconds(folder: Path, clock: Clock) -> list[float]:
+    """Write a little and wait for the disk, several times, in a scratch file."""
+    path = folder / f".durio-doctor-{os.getpid()}"
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    seen: list[float] = []
+    try:
+        for turn in range(SYNC_TIMES):
+            os.pwrite(descriptor, bytes(SYNC_BYTES), turn * SYNC_BYTES)
+            began = clock.monotonic()
+            os.fsync(descriptor)
+            seen.append(clock.monotonic() - began)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return seen
+
+
+def writer(path: Path, clock: Clock) -> Iterator[Finding]:
+    """A process that was stopped in the middle of a transaction stops all writers."""
+    name = "store.writer"
+    lock = Path(f"{path}-durio") / "writer.lock"
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:  # nobody has ever written, or it is another user's
+        return
+    try:
+        holder = holder_of(descriptor, clock)
+    finally:
+        os.close(descriptor)  # and with it the lock
+    if holder is None:
+        yield fine(name, "writers get their turn")
+    else:
+        told = f"process {holder} holds the writers' lock and does not let go"
+        fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost."
+        yield error(name, told, fix)
+
+
+def holder_of(descriptor: int, clock: Clock) -> int | None:
+    """Who had the lock at every look, for a while; None: it was free, or changed hands."""
+    end = clock.monotonic() + STALL_SECONDS
+    holders: set[bytes] = set()
+    while clock.monotonic() < end:
+        if try_lock(descriptor):
+            return None
+        holders.add(os.pread(descriptor, PID_BYTES, 0).strip())
+        if len(holders) > 1:
+            return None
+    return int(holders.pop() or 0) if holders else None
+
+
+# --- what is in it
+
+
+def schema(url: str, path: Path) -> Iterator[Finding]:
+    """Whether this release and the file fit each other."""
+    name = "store.schema"
+    if not path.exists():
+        fix = "Start a worker or enqueue a job: that makes it. Or check the URL."
+        yield warning(name, f"there is no store yet at {path}", fix)
+        return
+    try:
+        seen = status(url)
+    except DurioError as trouble:
+        yield error(name, trouble.what, trouble.cure)
+        return
+    if seen.newer:
+        told = f"newer than this code: {', '.join(seen.newer)}"
+        yield error(name, told, "Upgrade durio here.")
+    elif seen.changed:
+        told = f"made by another text of {', '.join(seen.changed)}"
+        yield error(name, told, "Use the release that made the file.")
+    elif seen.waiting:
+        told = f"older than this code: {', '.join(seen.waiting)} not applied"
+        yield warning(name, told, "Run: durio migrate")
+    else:
+        yield fine(name, seen.applied[-1])
+
+
+def integrity(path: Path, clock: Clock) -> Iterator[Finding]:
+    """SQLite's own quick look, for a bounded time."""
+    name = "store.integrity"
+    if not path.is_file() or not path.stat().st_size:
+        return
+    fix = "Stop the workers, copy the file away, and restore a backup."
+    try:
+        db = connect_reader(str(path))
+        try:
+            told = quick_look(db, clock)
+        finally:
+            db.close()
+    except apsw.Error as trouble:
+        yield error(name, translated(trouble, str(path), at_commit=False).what, fix)
+        return
+    if told is None:
+        size = f"{path.stat().st_size // MIB:,} MiB"
+        yield fine(name, f"no damage in {LOOK_SECONDS_MAX:g} s of looking ({size})")
+    elif told == "ok":
+        yield fine(name, "quick_check: ok")
+    else:
+        yield error(name, f"quick_check: {told}", fix)
+
+
+def quick_look(db: Database, clock: Clock) -> str | None:
+    """The first damage, or "ok"; None: the time was over before the end."""
+    end = clock.monotonic() + LOOK_SECONDS_MAX
+    db.set_progress_handler(lambda: clock.monotonic() > end, LOOK_STEPS)
+    try:
+        return str(db.value("pragma quick_check(1)"))
+    except apsw.InterruptError:
+        return None
+
+
+def log(path: Path) -> Iterator[Finding]:
+    """A log that only grows: somebody reads for ever, or nobody tidies."""
+    name = "store.log"
+    size = 0
+    with suppress(FileNotFoundError):
+        size = Path(f"{path}-wal").stat().st_size
+    told = f"{size // MIB:,} MiB of write-ahead log"
+    if size > LOG_BYTES_MAX:
+        fix = "End programs that keep a read open on this file; a worker shortens it."
+        yield warning(name, told, fix)
+    elif path.exists():
+        yield fine(name, told)

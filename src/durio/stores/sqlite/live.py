@@ -1,0 +1,32 @@
+"""What happens, as it happens, for whoever looks: see ear.py."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from durio.model.errors import StoreUnavailable
+from durio.ports.live import Listener
+from durio.stores.sqlite.desk import AtDesk
+
+
+class SqliteLive(AtDesk):
+    """Telling and hearing."""
+
+    def is_heard(self) -> bool:
+        """Whether anybody listens; a glance a second, whatever is asked."""
+        with suppress(StoreUnavailable):  # closed: there is nothing to tell
+            return self.desk.ears.is_heard()
+        return False
+
+    def tell(self, events: Sequence[bytes]) -> None:
+        """Give these to everybody who listens; never waits, never raises."""
+        with suppress(StoreUnavailable):
+            self.desk.ears.tell(events)
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncGenerator[Listener]:
+        """Hear what all processes on this store tell from now on."""
+        ear = self.desk.ears.open_ear()
+        try:
+            yield ear
+        finally:
+            ear.close()

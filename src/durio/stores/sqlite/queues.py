@@ -1,0 +1,81 @@
+"""Queues by hand: pause, resume, close, open, bound, and moving what waits."""
+
+from durio.ports.control import Moved, QueueChange
+from durio.stores.sqlite.audit import namespace_of, write_down
+from durio.stores.sqlite.bounds import (
+    AS_IN_CODE,
+    NO_BOUND,
+    bound_by_hand,
+    forget_guards,
+    note_entered,
+    note_left,
+)
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.transaction import Transaction
+
+CHANGE_QUEUE = statement("change_queue")
+FIND_BELLS = statement("find_bells")
+INSERT_QUEUE = statement("insert_queue")
+MOVE_READY = statement("move_ready")
+MOVE_SCHEDULED = statement("move_scheduled")
+
+BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
+
+
+def change_queue_by_hand(
+    tx: Transaction, lane: str, change: QueueChange, by: str
+) -> None:
+    """The change, and who made it."""
+    change_queue(tx, lane, change)
+    for verb, target in change_in_words(lane, change):
+        write_down(tx, namespace_of(lane), by, verb, target)
+
+
+def change_in_words(lane: str, change: QueueChange) -> list[tuple[str, str]]:
+    """Verb and target of each change."""
+    told: list[tuple[str, str]] = []
+    if change.paused is not None:
+        told.append(("pause" if change.paused else "resume", lane))
+    if change.closed is not None:
+        told.append(("close" if change.closed else "open", lane))
+    if change.maxsize is not None:
+        bound = BOUNDS_IN_WORDS.get(change.maxsize, str(change.maxsize))
+        told.append(("limit", f"{lane} maxsize {bound}"))
+    return told
+
+
+def change_queue(tx: Transaction, lane: str, change: QueueChange) -> None:
+    """Change the row and tell every worker of the namespace, so that it asks at once."""
+    tx.db.rows(CHANGE_QUEUE, (lane, change.paused, change.closed))
+    tx.new_lanes.add(lane)
+    forget_guards(tx)
+    if change.maxsize is not None:
+        bound_by_hand(tx, lane, change.maxsize)
+    if change.paused is None:
+        return
+    for worker, _ in tx.db.rows(FIND_BELLS, (namespace_of(lane),)):
+        tx.rung_workers.add(worker)
+    if not change.paused:
+        tx.ring(lane)
+
+
+def move(
+    tx: Transaction, lane: str, to: str, limit: int, by: str, line: int | None
+) -> tuple[Moved, int | None]:
+    """Ready jobs first, in order, then those that are not due."""
+    if lane == to:
+        return Moved(0, more=False), line
+    jobs = len(tx.db.rows(MOVE_READY, (lane, to, limit)))
+    if jobs:
+        tx.ring(to)
+    if jobs < limit:
+        jobs += len(tx.db.rows(MOVE_SCHEDULED, (lane, to, limit - jobs)))
+    if jobs:
+        tx.db.rows(INSERT_QUEUE, (to,))
+        tx.new_lanes.add(to)
+        note_left(tx, lane, jobs)
+        note_entered(tx, to, jobs)
+        target = f"{lane} to {to}"
+        namespace = namespace_of(lane)
+        line = write_down(tx, namespace, by, "move", target, jobs, step_of=line)
+    return Moved(jobs, more=jobs == limit), line

@@ -1,0 +1,1 @@
+update queue set depth = depth + ?2 where name = ?1

@@ -1,0 +1,2 @@
+delete from job where id = ?1 and state = 5
+returning ukey

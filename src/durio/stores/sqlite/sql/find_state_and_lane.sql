@@ -1,0 +1,1 @@
+select state, queue from job where id = ?1

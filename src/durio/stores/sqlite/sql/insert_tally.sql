@@ -1,0 +1,1 @@
+insert into tally (queue, task, error_type, dead) values (?1, ?2, ?3, 1)

@@ -1,0 +1,1 @@
+update queue set is_over = ?2, depth = ?3 where name = ?1

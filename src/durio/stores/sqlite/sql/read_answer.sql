@@ -1,0 +1,1 @@
+select answered_at, answer from command where id = ?1

@@ -1,0 +1,1 @@
+select maxsize, is_default from queue where name = ?1

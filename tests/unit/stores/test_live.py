@@ -1,0 +1,195 @@
+"""Live events between real processes: heard while they live, forgotten when they die."""
+
+import asyncio
+import errno
+import socket
+from pathlib import Path
+
+import pytest
+
+from durio.stores.sqlite.ear import EARS_MAX, LINE_MAX, LocalEars, SocketEars, packed
+from durio.stores.sqlite.store import SqliteStore
+from durio.testing.conformance import ManualClock
+from tests.unit.stores.stage import CLOCK, lines_of, start, tell
+
+EVENT = b'{"event":"job.done"}'
+
+LISTEN = """
+async def story(store):
+    async with store.listen() as listener:
+        print("listening", flush=True)
+        heard = []
+        while b'{"event":"end"}' not in heard:
+            heard += await listener.read(30.0)
+        print(len(heard), heard[0].decode(), flush=True)
+
+tell(Path(sys.argv[1]), story)
+"""
+
+
+async def heard_by(store: SqliteStore, *, wanted: bool) -> None:
+    """Wait until the store knows whether anybody listens; a glance a second."""
+    async with asyncio.timeout(30):
+        while store.is_heard() is not wanted:
+            await CLOCK.sleep(0.05)
+
+
+def ears_in(path: Path) -> list[str]:
+    return [p.name for p in Path(f"{path}-durio").iterdir() if p.suffix == ".ear"]
+
+
+def test_another_process_hears(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def story(store: SqliteStore) -> None:
+        assert not store.is_heard()
+        listeners = [start(LISTEN, path) for _ in range(2)]
+        for listener in listeners:
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == "listening\n"
+        await heard_by(store, wanted=True)
+        store.desk.ears._looked_at = float("-inf")  # both are there by now
+        store.tell([EVENT, EVENT])
+        store.tell([b'{"event":"end"}'])
+        for listener in listeners:
+            assert lines_of(listener) == ['3 {"event":"job.done"}']
+        await heard_by(store, wanted=False)
+        assert ears_in(path) == []
+
+    tell(path, story)
+
+
+def test_the_ear_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def story(store: SqliteStore) -> None:
+        listener = start(LISTEN, path)
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening\n"
+        listener.kill()
+        listener.communicate()
+        assert len(ears_in(path)) == 1
+        await heard_by(store, wanted=True)
+        store.tell([EVENT])
+        assert ears_in(path) == []
+        assert not store.is_heard()
+
+    tell(path, story)
+
+
+FORK = """
+import os
+
+async def story(store):
+    async with store.listen() as listener:
+        child = os.fork()
+        if child == 0:
+            mine = len(store.desk.ears._mine)
+            store.tell([b"1"])
+            os._exit(mine)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        store.tell([b"2"])
+        heard = []
+        while len(heard) < 2:
+            heard += await listener.read(30.0)
+        print(b" ".join(heard).decode(), flush=True)
+
+tell(Path(sys.argv[1]), story)
+"""
+
+
+def test_a_forked_child_tells_but_has_no_ear(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    assert lines_of(start(FORK, path)) == ["1 2"]
+    assert ears_in(path) == []
+
+
+@pytest.mark.parametrize("name", ["file", "memory"])
+def test_a_closed_store_says_nothing_and_hears_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    async def main() -> None:
+        store = SqliteStore(str(tmp_path / "a") if name == "file" else None, CLOCK)
+        store.tell([EVENT])
+        assert not store.is_heard()
+        await store.open()
+        async with store.listen() as listener:
+            async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+                reading = group.create_task(listener.read(30.0))
+                await asyncio.wait([reading], timeout=0)
+                await store.close()
+            assert reading.result() == []
+            assert await listener.read(0.0) == []
+        store.tell([EVENT])
+        assert not store.is_heard()
+
+    asyncio.run(main())
+
+
+def test_no_descriptor_for_a_socket_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events are missed, and counted for the day when there is one again."""
+    clock = ManualClock()
+
+    async def main() -> None:
+        store = SqliteStore(str(tmp_path / "jobs.db"), clock)
+        await store.open()
+        async with store.listen() as listener:
+
+            def refuse(ears: SocketEars) -> socket.socket:
+                del ears
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(SocketEars, "_voice", refuse)
+                store.tell([EVENT] * 3)
+                store.tell([EVENT] * 2)
+            store.tell([EVENT])
+            heard = await listener.read(10.0)
+            assert heard == [b'{"event":"live.missed","events":5}', EVENT]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_ears_are_bounded(tmp_path: Path) -> None:
+    """Whoever comes too late hears nothing; nobody is disturbed."""
+    clock = ManualClock()
+
+    async def main() -> None:
+        store = SqliteStore(str(tmp_path / "jobs.db"), clock)
+        await store.open()
+        ears = [store.desk.ears.open_ear() for _ in range(EARS_MAX + 3)]
+        store.tell([EVENT])
+        heard = [await ear.read(0.0) for ear in ears]
+        assert sum(one == [EVENT] for one in heard) == EARS_MAX
+        await store.close()
+        assert ears_in(tmp_path / "jobs.db") == []
+
+    asyncio.run(main())
+
+
+def test_a_line_in_memory_is_bounded() -> None:
+    async def main() -> None:
+        ears = LocalEars()
+        ear = ears.open_ear()
+        for _ in range(3):
+            ears.tell([EVENT] * LINE_MAX)
+        heard = await ear.read(0.0)
+        assert len(heard) == LINE_MAX + 1
+        assert heard[-1] == b'{"event":"live.missed","events":%d}' % (2 * LINE_MAX)
+
+    asyncio.run(main())
+
+
+def test_datagrams_hold_as_much_as_fits() -> None:
+    events = [b"x" * 1000] * 100
+    datagrams = packed(events, behind=7)
+    assert max(len(datagram) for datagram, _ in datagrams) <= 32 * 1024
+    assert len(datagrams) == 4
+    assert sum(size for _, size in datagrams) == 107
+    lines = b"\n".join(datagram for datagram, _ in datagrams).split(b"\n")
+    assert lines[0] == b'{"event":"live.missed","events":7}'
+    assert lines[1:] == events

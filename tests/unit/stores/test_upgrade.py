@@ -1,0 +1,107 @@
+"""A file that older code made, with jobs in it, opened by this code."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from durio.model.errors import StoreError
+from durio.model.job import DEAD, DONE, READY
+from durio.ports.browse import LaneRow, Query
+from durio.ports.control import QueueChange
+from durio.ports.exchange import Lane
+from durio.ports.lease import Vitals
+from durio.stores.sqlite.schema import migrations
+from durio.stores.sqlite.store import SqliteStore
+from tests.unit.stores.stage import CLOCK, INFO, LANE, tell
+
+OLD = migrations()[0]
+IDS = [bytes([n]) * 16 for n in range(4)]
+
+
+def make_old_file(path: Path) -> None:
+    """The first schema, a ready, a done, a dead and a paused queue's job."""
+    db = sqlite3.connect(path)
+    db.execute("pragma journal_mode=wal")
+    db.executescript(OLD.text)
+    db.execute(
+        "create table migration (number integer primary key, name text not null,"
+        " checksum text not null, applied_at real not null) strict"
+    )
+    row = (OLD.number, OLD.name, OLD.checksum, 1.0)
+    db.execute("insert into migration values (?, ?, ?, ?)", row)
+    now = CLOCK.now()
+    rows = zip(IDS, (2, 4, 5, 2), (None, None, 7.0, None), strict=True)
+    for job_id, state, died_at in rows:
+        lane = "shop:paused" if job_id == IDS[3] else LANE
+        ended = None if state == 2 else died_at or 5.0
+        db.execute(
+            "insert into job (id, queue, rank, state, task, payload, created_at,"
+            " finished_at, died_at, gone_at, reason, errors)"
+            " values (?, ?, 4, ?, 'shop.pay', x'5b5d', 1.0, ?, ?, ?, ?, ?)",
+            (
+                *(job_id, lane, state, ended, died_at, ended and now + 9e5),
+                *((died_at and "exhausted"), died_at and '[{"type":"E"}]'),
+            ),
+        )
+    db.executemany("insert into queue values (?, ?)", [(LANE, 0), ("shop:paused", 1)])
+    db.commit()
+    db.close()
+
+
+def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    make_old_file(path)
+
+    async def story(store: SqliteStore) -> None:
+        status = await store.migration_status()
+        assert [name[:4] for name in status.applied] == ["0001", "0002"]
+        states = await store.states(IDS)
+        assert [states[i] for i in IDS] == [READY, DONE, DEAD, READY]
+        assert await store.lanes("shop") == [
+            LaneRow(LANE, False),
+            LaneRow("shop:paused", True),
+        ]
+        worker = await store.register(INFO, 30)
+        renewed = await store.renew(worker, 30, Vitals(1.0, 2, 3, 4))
+        assert renewed.paused == {"shop:paused"}
+        # A death from before the deaths were numbered is counted and sent back.
+        dead = Query(states=(DEAD,), error="e")
+        counted = await store.count(dead)
+        assert counted.jobs == 1
+        step = await store.act_on(dead, "retry", counted.mark, 9, by="ann")
+        assert step == (1, False)
+        exchanged = await store.exchange(worker, [], [Lane(LANE, 9)], 9)
+        assert [claim.id for claim in exchanged.claims] == [IDS[0], IDS[2]]
+        await store.change_queue(LANE, QueueChange(maxsize=1), by="ann")
+        assert await store.tallies("shop") == []
+
+    tell(path, story)
+
+    async def again(store: SqliteStore) -> None:
+        assert (await store.migration_status()).waiting == []
+        assert len(await store.get(IDS)) == 4
+
+    tell(path, again)
+
+
+def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """All of it or nothing: the old code can go on with it."""
+    path = tmp_path / "jobs.db"
+    make_old_file(path)
+    db = sqlite3.connect(path)
+    db.execute("create table audit (mine text)")  # in the way of the new one
+    db.commit()
+    db.close()
+    with pytest.raises(StoreError, match="audit"):
+        tell(path, never)
+    db = sqlite3.connect(path)
+    columns = [row[1] for row in db.execute("pragma table_info(job)")]
+    assert "died_no" not in columns
+    assert db.execute("select count(*) from migration").fetchone() == (1,)
+    db.close()
+
+
+async def never(store: SqliteStore) -> None:
+    del store
+    raise AssertionError("the store was opened")
