@@ -7,17 +7,25 @@ answer or its own exception.
 **Unknown outcomes.** A reply may be lost after the commit. Ids are made here, before the
 write, so asking again is harmless: a stored id is answered as it stands. A caller that is
 cancelled meanwhile leaves an enqueue whose outcome it does not know, as with any store.
+
+**Full queues.** A call enters its queue whole or not at all. Where there is no room it
+waits in line (full.py). Only a call of more than 1,000 jobs, or of more than the queue can
+ever hold, goes piece by piece.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from durio.client.bounds import Bounds, Declared
+from durio.client.full import Answers, Line, queue_closed
 from durio.model.duration import seconds
 from durio.model.errors import (
     InvalidOption,
     KeyConflict,
     PayloadTooLarge,
+    QueueClosed,
+    QueueFull,
     StoreError,
     StoreStalled,
     StoreUnavailable,
@@ -29,7 +37,7 @@ from durio.model.names import lane
 from durio.model.options import UNSET, CallOptions, stored_options
 from durio.model.settings import PayloadSettings
 from durio.ports.clock import Clock
-from durio.ports.enqueue import Enqueued
+from durio.ports.enqueue import Enqueued, Full
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -38,6 +46,9 @@ TRIES_MAX = 5
 PAUSE_SECONDS = 0.05
 STALL_SECONDS = 5.0
 WAIT_SECONDS_MAX = 60.0
+# A call that cannot enter whole goes in pieces of this share of the bound: room for one
+# comes long before the queue is empty.
+PIECES_OF_BOUND = 4
 
 
 class Recipe(NamedTuple):
@@ -77,12 +88,7 @@ class Mould:
     def job(self, payload: bytes, same: bytes | None = None) -> NewJob:
         """One job; `same` is what its key compares, in place of the payload."""
         if len(payload) > self._bytes_max:
-            raise PayloadTooLarge(
-                f"{self._task}: the arguments are {len(payload)} bytes, over the bound "
-                f"of {self._bytes_max}",
-                cure="Store the data and pass its id, or raise payload.bytes_max.",
-                bytes=len(payload),
-            )
+            raise too_large(self._task, len(payload), self._bytes_max)
         return NewJob(
             self._new_id(),
             self._lane,
@@ -103,6 +109,15 @@ class Mould:
         return key_claim(policy, self._task, options.key, same)
 
 
+def too_large(task: str, size: int, bytes_max: int) -> PayloadTooLarge:
+    """The error for arguments over the bound."""
+    return PayloadTooLarge(
+        f"{task}: the arguments are {size} bytes, over the bound of {bytes_max}",
+        cure="Store the data and pass its id, or raise payload.bytes_max.",
+        bytes=size,
+    )
+
+
 def has_key(options: CallOptions) -> bool:
     """Whether these options carry an idempotency key."""
     return options.key is not UNSET and options.key is not None
@@ -120,14 +135,17 @@ def refuse_key(options: CallOptions) -> None:
 class Enqueuer:
     """Sends jobs to the store, as many at once as are waiting."""
 
-    def __init__(self, store: Store, clock: Clock, emit: Emit, warn_bytes: int) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds
+    ) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit
         self._warn_bytes = warn_bytes
-        self._waiting: list[
-            tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]
-        ] = []
+        self._bounds = bounds
+        self._declared = Declared(store, bounds)
+        self._lines: dict[str, Line] = {}
+        self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[Answers]]] = []
         self._sender: asyncio.Task[None] | None = None
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -135,9 +153,14 @@ class Enqueuer:
         for job in jobs:
             if len(job.payload) > self._warn_bytes:
                 self._emit("payload.large", task=job.task, bytes=len(job.payload))
-        answers: list[Enqueued] = []
-        for start in range(0, len(jobs), BATCH_MAX):
-            answers += await self._combined(jobs[start : start + BATCH_MAX])
+        if self._declared.is_needed:
+            await self._declared.declare({job.lane for job in jobs})
+        if not 0 < len(jobs) <= BATCH_MAX or self._lines:
+            answers = await self._enter_all(jobs)
+        else:
+            answers = await self._submit(jobs)
+            if answers[0].full is not None:
+                answers = await self._enter_all(jobs, answers[0].full)
         for job, answer in zip(jobs, answers, strict=True):
             if answer.conflict:
                 raise KeyConflict(
@@ -148,14 +171,71 @@ class Enqueuer:
                 )
         return answers
 
-    async def _combined(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        future: asyncio.Future[list[Enqueued]] = (
-            asyncio.get_running_loop().create_future()
-        )
+    # --- room
+
+    async def _enter_all(
+        self, jobs: Sequence[NewJob], full: Full | None = None
+    ) -> Answers:
+        """One transaction up to 1,000 jobs, then pieces; `full` is the first refusal."""
+        answers: Answers = []
+        size = BATCH_MAX
+        try:
+            while len(answers) < len(jobs):
+                piece = jobs[len(answers) : len(answers) + size]
+                is_part = len(jobs) > BATCH_MAX
+                told = await self._enter(piece, full, is_part=is_part)
+                if isinstance(told, list):
+                    answers += told
+                else:
+                    size = piece_of(told)
+                full = None
+        except (QueueFull, QueueClosed) as error:
+            if answers:
+                error.stored = len(answers)
+                error.what += f"; {len(answers)} of {len(jobs)} jobs were stored before"
+            raise
+        return answers
+
+    async def _enter(
+        self, jobs: Sequence[NewJob], full: Full | None, *, is_part: bool
+    ) -> Answers | Full:
+        """Enter whole, in turn; a `Full` comes back for what should go in pieces."""
+        full = full or self._full_before(jobs[0])
+        if full is None:
+            answers = await self._submit(jobs)
+            full = answers[0].full
+            if full is None:
+                return answers
+        if full.is_closed:
+            raise queue_closed(full)
+        too_many = is_part or len(jobs) > full.limit
+        if too_many and not full.is_soft and len(jobs) > piece_of(full):
+            return full
+        line = self._lines.get(full.lane)
+        if line is None:
+            line = Line(full.lane, self._submit, self._clock, self._emit)
+            self._lines[full.lane] = line
+        line.note(full)
+        wait_seconds = self._bounds.wait_of(full.lane)
+        if wait_seconds <= 0:
+            raise line.queue_full(len(jobs), 0.0)
+        return await line.wait(jobs, wait_seconds)
+
+    def _full_before(self, job: NewJob) -> Full | None:
+        """Others stand in line for this lane; one with a key may need no room at all."""
+        line = self._lines.get(job.lane)
+        if line is None or not line.is_busy or job.key is not None:
+            return None
+        return line.full
+
+    # --- the combiner
+
+    def _submit(self, jobs: Sequence[NewJob]) -> asyncio.Future[Answers]:
+        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         self._waiting.append((jobs, future))
         if self._sender is None:
             self._sender = asyncio.get_running_loop().create_task(self._send())
-        return await future
+        return future
 
     async def _send(self) -> None:
         try:
@@ -165,7 +245,7 @@ class Enqueuer:
         finally:
             self._sender = None
 
-    def _take(self) -> list[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]:
+    def _take(self) -> list[tuple[Sequence[NewJob], asyncio.Future[Answers]]]:
         """The callers that fit one store call; keys twice in one call are no problem."""
         size, count = 0, 0
         for jobs, _ in self._waiting:
@@ -176,11 +256,12 @@ class Enqueuer:
         return batch
 
     async def _send_batch(
-        self, batch: list[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]
+        self, batch: list[tuple[Sequence[NewJob], asyncio.Future[Answers]]]
     ) -> None:
         jobs = [job for some, _ in batch for job in some]
+        calls = [len(some) for some, _ in batch]
         try:
-            answers = await self._stored(jobs)
+            answers = await self._stored(jobs, calls)
         except BaseException as error:
             for _, future in batch:
                 if not future.done():
@@ -194,12 +275,12 @@ class Enqueuer:
                 future.set_result(answers[start : start + len(some)])
             start += len(some)
 
-    async def _stored(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _stored(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
         """Ask until the outcome is known, a bounded number of times."""
         repeated = False
         for tries in range(TRIES_MAX):
             try:
-                answers = await self._watched(jobs)
+                answers = await self._watched(jobs, calls)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
                 if not error.unknown or is_final:
@@ -211,13 +292,13 @@ class Enqueuer:
                 return _after_repeat(jobs, answers) if repeated else answers
         raise StoreUnavailable("the store does not answer", unknown=True)
 
-    async def _watched(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _watched(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
         """Say who holds the writer's lock when an enqueue hangs on it."""
         loop = asyncio.get_running_loop()
         watch = loop.call_later(STALL_SECONDS, self._tell_stall)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                return await self._store.enqueue(jobs)
+                return await self._store.enqueue(jobs, calls=calls)
         except TimeoutError:
             raise self._stalled() from None
         finally:
@@ -239,10 +320,17 @@ class Enqueuer:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
 
 
+def piece_of(full: Full) -> int:
+    """How many jobs of a large call go at once into a full queue."""
+    return min(BATCH_MAX, max(1, full.limit // PIECES_OF_BOUND))
+
+
 def _after_repeat(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enqueued]:
     """A repeat finds the first try's jobs: to the caller they are new."""
     return [
-        answer._replace(created=True) if answer.id == job.id else answer
+        answer._replace(created=True)
+        if answer.id == job.id and answer.full is None
+        else answer
         for job, answer in zip(jobs, answers, strict=True)
     ]
 

@@ -46,7 +46,7 @@ async def test_rows_may_come_from_a_generator_and_may_be_none(app: App):
     assert len(jobs) == len(await records(app)) == 3
 
 
-@virtual
+@virtual(settings={"queue": {"embedded_max": 0}})
 async def test_many_rows_go_in_chunks_of_a_thousand(app: App):
     task = app.task(echo)
     store = faulty(app)

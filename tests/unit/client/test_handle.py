@@ -95,7 +95,7 @@ def test_a_handle_works_in_another_process(tmp_path: Path):
 
 
 @pytest.mark.proves("M171")
-@virtual
+@virtual(settings={"queue": {"embedded_max": 0}})
 async def test_many_waiters_share_one_poller(app: App):
     task = app.task(echo)
     jobs = await task.enqueue_many([(n,) for n in range(ASKED_MAX * 2 + 7)])

@@ -1,0 +1,72 @@
+"""What an App says about the sizes of its queues, and how long an enqueue waits for room."""
+
+from collections.abc import Collection
+
+from durio.model.duration import seconds
+from durio.model.options import UNSET
+from durio.model.queues import Queue
+from durio.ports.store import Store
+
+
+class Bounds:
+    """By lane, as far as the code says anything; `default` is for all other lanes."""
+
+    def __init__(self, wait_seconds: float, default: int | None = None) -> None:
+        self.maxsizes: dict[str, int | None] = {}
+        self.waits: dict[str, float] = {}
+        self.default = default
+        self._wait_seconds = wait_seconds
+
+    def say(self, lane: str, queue: Queue) -> None:
+        """What the code declares; what it leaves out stays as it was."""
+        if queue.maxsize is not UNSET:
+            self.maxsizes[lane] = queue.maxsize
+        if queue.full_wait is not UNSET:
+            self.waits[lane] = seconds(queue.full_wait, "full_wait")
+
+    def wait_of(self, lane: str) -> float:
+        """How long an enqueue waits for room there."""
+        return self.waits.get(lane, self._wait_seconds)
+
+
+class Declared:
+    """What one store has been told of an App's bounds."""
+
+    def __init__(self, store: Store, bounds: Bounds) -> None:
+        self._store = store
+        self._bounds = bounds
+        self._told: dict[str, int | None] = {}
+        self._by_default: set[str] = set()
+
+    async def declare(self, lanes: Collection[str]) -> None:
+        """Tell what is new, before the first job goes to these lanes."""
+        bounds = self._bounds
+        if bounds.maxsizes != self._told:
+            told = dict(bounds.maxsizes)
+            await self._store.declare(told)
+            self._told = told
+        if bounds.default is not None:
+            new = set(lanes) - self._by_default - bounds.maxsizes.keys()
+            if new:
+                sizes = dict.fromkeys(new, bounds.default)
+                await self._store.declare(sizes, is_default=True)
+                self._by_default |= new
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there may be anything to tell: mostly not."""
+        return self._bounds.default is not None or self._bounds.maxsizes != self._told
+
+
+async def declare_at_start(store: Store, bounds: Bounds, namespace: str) -> None:
+    """What a worker tells the store when it begins.
+
+    The default of an embedded worker ends where a worker of its own serves the queues.
+    """
+    if bounds.maxsizes:
+        await store.declare(dict(bounds.maxsizes))
+    if bounds.default is None:
+        lanes = await store.lanes(namespace)
+        if lanes:
+            none = dict.fromkeys((lane.name for lane in lanes), None)
+            await store.declare(none, is_default=True)

@@ -1,0 +1,212 @@
+"""A full queue makes its callers wait: in a line, first come, first served.
+
+One line per lane and event loop. The callers at its head are tried again by the clock,
+with growing pauses, together with whatever else the combiner has to send: callers of other
+lanes never wait for them. A caller that is cancelled while it stands in line leaves no job
+behind. Whoever has waited long enough is tried once more and then told `QueueFull`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from durio.model.errors import QueueClosed, QueueFull, StoreUnavailable
+from durio.model.job import NewJob
+from durio.model.names import queue_of
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued, Full
+from durio.telemetry.emit import Emit
+
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.25
+PAUSE_FACTOR = 1.5
+CALLERS_MAX = 100  # tried at once
+TELL_SECONDS = 60.0  # at most one log line per queue in so long
+
+HINT_SECONDS = 5.0  # nothing is known about how fast the queue moves
+HINT_SECONDS_MIN, HINT_SECONDS_MAX = 1.0, 60.0
+
+Answers = list[Enqueued]
+Submit = Callable[[Sequence[NewJob]], "asyncio.Future[Answers]"]
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One caller in line."""
+
+    jobs: Sequence[NewJob]
+    future: "asyncio.Future[Answers]"
+    until: float
+    wait_seconds: float
+
+
+@dataclass(slots=True)
+class Drain:
+    """How fast a queue has been emptied, as far as this process can see."""
+
+    since: float = 0.0
+    depth: int = 0
+    entered: int = 0  # jobs of ours since then
+    seen_at: float = float("-inf")
+    seen_depth: int = 0
+
+    def note(self, now: float, depth: int) -> None:
+        """The depth as an answer told it; a look after a long pause begins anew."""
+        if now - self.seen_at > HINT_SECONDS_MAX:
+            self.since, self.depth, self.entered = now, depth, 0
+        self.seen_at, self.seen_depth = now, depth
+
+    def hint(self, jobs: int) -> float:
+        """The seconds after which room for so many more jobs may be expected."""
+        seconds = self.seen_at - self.since
+        if seconds <= 0:
+            return HINT_SECONDS
+        # Others may have entered too: more have left than we can see.
+        left = self.entered + self.depth - self.seen_depth
+        if left <= 0:
+            return HINT_SECONDS_MAX
+        hint = max(jobs, 1) * seconds / left
+        return round(min(max(hint, HINT_SECONDS_MIN), HINT_SECONDS_MAX), 1)
+
+
+@dataclass(slots=True)
+class Line:
+    """The callers that wait for room in one lane."""
+
+    lane: str
+    submit: Submit
+    clock: Clock
+    emit: Emit
+    full: Full | None = None  # the last answer
+    drain: Drain = field(default_factory=Drain)
+    waiters: deque[Waiter] = field(default_factory=deque[Waiter])
+    pump: "asyncio.Task[None] | None" = None
+    told_at: float = float("-inf")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anybody stands here: whoever comes goes to the end."""
+        return self.pump is not None
+
+    def note(self, full: Full) -> None:
+        """What a refusal told."""
+        self.full = full
+        self.drain.note(self.clock.monotonic(), full.depth)
+
+    async def wait(self, jobs: Sequence[NewJob], wait_seconds: float) -> Answers:
+        """Stand in line until the jobs are stored, or the time is over."""
+        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        until = self.clock.monotonic() + wait_seconds
+        self.waiters.append(Waiter(jobs, future, until, wait_seconds))
+        if self.pump is None:
+            self.tell()
+            self.pump = asyncio.get_running_loop().create_task(self.run())
+        return await future
+
+    def tell(self) -> None:
+        """Say that enqueues wait, now and then."""
+        now = self.clock.monotonic()
+        if self.full is not None and now - self.told_at > TELL_SECONDS:
+            self.told_at = now
+            depth, limit = self.full.depth, self.full.limit
+            self.emit("queue.filled", queue=queue_of(self.lane), depth=depth, max=limit)
+
+    async def run(self) -> None:
+        """Try the head of the line until nobody stands here."""
+        pause = PAUSE_SECONDS_MIN
+        try:
+            while self.standing():
+                await self.rest(pause)
+                moved = await self.try_head()
+                pause = min(pause * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
+                if moved:
+                    pause = PAUSE_SECONDS_MIN
+        finally:
+            self.pump = None
+            for waiter in self.waiters:  # the loop is being closed
+                if not waiter.future.done():
+                    waiter.future.set_exception(closed_meanwhile())
+            self.waiters.clear()
+
+    def standing(self) -> bool:
+        """Whether anybody still waits; those who were answered or cancelled go."""
+        self.waiters = deque(w for w in self.waiters if not w.future.done())
+        return bool(self.waiters)
+
+    async def rest(self, pause: float) -> None:
+        """Until the next try, but not beyond the end of anybody's time."""
+        left = min(w.until for w in self.waiters) - self.clock.monotonic()
+        jittered = pause * (0.75 + self.clock.random() / 2)
+        await self.clock.sleep(max(0.0, min(jittered, left)))
+
+    async def try_head(self) -> bool:
+        """Ask for the first in line; True: somebody got in."""
+        self.standing()
+        head = list(islice(self.waiters, CALLERS_MAX))
+        asked = [self.submit(waiter.jobs) for waiter in head]
+        await asyncio.wait(asked) if asked else None
+        moved = False
+        for waiter, future in zip(head, asked, strict=True):
+            moved = self.answer(waiter, future) or moved
+        now = self.clock.monotonic()
+        for place, waiter in enumerate(self.waiters):
+            if not waiter.future.done() and now >= waiter.until:
+                waiter.future.set_exception(self.refusal(waiter, place))
+        return moved
+
+    def answer(self, waiter: Waiter, future: "asyncio.Future[Answers]") -> bool:
+        """Tell a caller what came of its try, if anything did."""
+        error = future.exception()
+        if error is not None:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+            return False
+        answers = future.result()
+        full = answers[0].full
+        if full is None:
+            self.drain.entered += len(answers)
+            if not waiter.future.done():
+                waiter.future.set_result(answers)
+            return True
+        self.note(full)
+        if full.is_closed and not waiter.future.done():
+            waiter.future.set_exception(queue_closed(full))
+        return False
+
+    def refusal(self, waiter: Waiter, place: int) -> QueueFull:
+        """The time is over."""
+        ahead = sum(len(w.jobs) for w in islice(self.waiters, place))
+        return self.queue_full(ahead + len(waiter.jobs), waiter.wait_seconds)
+
+    def queue_full(self, jobs: int, waited_seconds: float) -> QueueFull:
+        """What a caller is told that found no room for so many jobs."""
+        full = self.full or Full(self.lane, 0, 0)
+        queue = queue_of(self.lane)
+        hint = HINT_SECONDS if full.is_soft else self.drain.hint(jobs)
+        bound = "the soft bound" if full.is_soft else "its bound"
+        return QueueFull(
+            f"queue {queue!r} is full: {full.depth} jobs wait, {bound} is {full.limit}, "
+            f"and there was no room for {waited_seconds:g} s",
+            cure=f"Try again in {hint:g} s. More workers empty it sooner; a larger "
+            "maxsize only makes jobs wait longer.",
+            queue=queue,
+            depth=full.depth,
+            limit=full.limit,
+            retry_after=hint,
+        )
+
+
+def queue_closed(full: Full) -> QueueClosed:
+    """Somebody closed the queue: waiting would not help."""
+    queue = queue_of(full.lane)
+    return QueueClosed(
+        f"queue {queue!r} is closed: it takes no new jobs",
+        cure="Somebody closed it by hand; see: durio queues ls.",
+        queue=queue,
+    )
+
+
+def closed_meanwhile() -> StoreUnavailable:
+    """The App ends while callers stand in line: they have stored nothing."""
+    return StoreUnavailable("the App was closed while the job waited for room")
