@@ -19,12 +19,12 @@ from typing import Protocol
 
 from durio.model.errors import StoreError, StoreReplaced
 from durio.model.job import READY, RUNNING
-from durio.model.names import lane
 from durio.ports.clock import Clock
-from durio.ports.exchange import Exchanged, Lane
+from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.finish import Outbox
+from durio.worker.lanes import Lanes
 from durio.worker.slots import Slots
 
 FLUSH_SECONDS = 0.005
@@ -33,7 +33,6 @@ PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
 NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
-LANES_MAX = 64  # per exchange; more take turns
 
 
 class Registered(Protocol):
@@ -56,7 +55,7 @@ class Claims:
         emit: Emit,
         me: Registered,
         namespace: str,
-        queues: Sequence[str] | None,
+        lanes: Lanes,
         known: Sequence[str],
         is_burst: bool,
     ) -> None:
@@ -65,9 +64,8 @@ class Claims:
         self._emit = emit
         self._me = me
         self._namespace = namespace
-        self._serves_all = queues is None
-        self._lanes = [lane(namespace, queue) for queue in queues or ()]
-        self._heard: set[str] = set()  # lanes that rang since we last asked
+        self._lanes = lanes
+        self._paused_meanwhile: frozenset[str] = frozenset()
         self._known = known
         self._is_burst = is_burst
         self._loop = asyncio.get_running_loop()
@@ -80,7 +78,6 @@ class Claims:
         self._resync = False
         self._failures = 0
         self._is_ending = False
-        self._turn = 0
         self.last_exchange = self._loop.time()
 
     def join(self, slots: Slots, outbox: Outbox) -> None:
@@ -106,18 +103,19 @@ class Claims:
 
     def woken(self, wake: Wake) -> None:
         """A ring, or the safety poll."""
-        if self._serves_all:
-            for name in wake.lanes:
-                if name.startswith(f"{self._namespace}:"):
-                    self._heard.add(name)
-                    if name not in self._lanes:
-                        self._lanes.append(name)
+        self._lanes.hear(wake.lanes)
         self._ring()
 
     def _ring(self) -> None:
         self._has_rung = True
         if self._slots.want or len(self._outbox):
             self._go.set()
+
+    def pause(self, lanes: frozenset[str]) -> None:
+        """These lanes are paused: what has not started goes back."""
+        if self._in_flight:  # its answer may be from before
+            self._paused_meanwhile = lanes
+        self._slots.hold_back(lanes)
 
     def end(self) -> None:
         """Flush what is left, then stop."""
@@ -154,7 +152,7 @@ class Claims:
             return None
         outcomes = self._outbox.take()
         want, began = self._slots.want, self._loop.time()
-        lanes = self._lanes_for(want)
+        lanes = self._lanes.ask(want)
         self._has_rung = False
         self._stop_timers()
         if not outcomes and not lanes and not self._resync:
@@ -173,6 +171,10 @@ class Claims:
             self._in_flight = False
             await self._failed(error, me)
             return None
+        except asyncio.CancelledError:
+            self._outbox.keep()  # it may have happened: a repeat does no harm
+            self._resync = True
+            raise
         finally:
             self._in_flight = False
         self.last_exchange = self._loop.time()
@@ -180,19 +182,26 @@ class Claims:
         if me != self._me.id:
             return None  # fenced meanwhile: this answer belongs to a worker that was
         self._slots.round_trip(self.last_exchange - began)
-        self._take_in(answer)
-        return answer
+        return self._take_in(answer, want)
 
-    def _take_in(self, answer: Exchanged) -> None:
-        claims = answer.claims
-        if self._resync:
+    def _take_in(self, answer: Exchanged, want: int) -> Exchanged:
+        claims, more = answer.claims, answer.more
+        if not self._resync:
+            more = self._lanes.settle(answer, want)
+        else:
             self._resync = False
             claims = [claim for claim in claims if not self._outbox.holds(claim.id)]
         if self._outbox.has_sent_mark:
             self._slots.settle_alone({refused.id for refused in answer.rejected})
         self._outbox.settle(answer)
         if claims:
-            self._slots.add(claims)
+            self._slots.add(self._lanes.mixed(claims))
+        elif len(self._slots.buffer):
+            self._slots.fill()  # slots may have been kept for who had nothing
+        if self._paused_meanwhile:
+            self._slots.hold_back(self._paused_meanwhile)
+            self._paused_meanwhile = frozenset()
+        return answer if more == answer.more else answer._replace(more=more)
 
     async def _failed(self, error: StoreError, me: int) -> None:
         if isinstance(error, StoreReplaced):
@@ -244,32 +253,20 @@ class Claims:
 
     # --- lanes
 
-    def _lanes_for(self, want: int) -> list[Lane]:
-        """Every lane may give all that is wanted; the first place goes round."""
-        if not want:
-            return []
-        names = self._lanes
-        if len(names) > 1:
-            self._turn = (self._turn + 1) % len(names)
-            names = names[self._turn :] + names[: self._turn]
-        return [Lane(name, want) for name in names[:LANES_MAX]]
-
     async def _learn_lanes(self) -> None:
         """The queues with jobs that wait, when we serve all; others ring when they have.
 
         Queues that are used no more, however many, cost nothing.
         """
-        if not self._serves_all:
+        self._lanes.begin_learning()
+        if not self._lanes.is_open:
             return
-        heard, self._heard = self._heard, set()
         try:
             rows = await self._store.lanes(self._namespace, busy=True)
         except StoreError as error:
             self._emit("store.failed", call="lanes", error=str(error))
             return
-        # A lane that rang while we asked may be missing from the answer.
-        names = {row.name for row in rows} | heard | self._heard
-        self._lanes = sorted(names)
+        self._lanes.learn(row.name for row in rows)
 
     async def keep_learning(self, every_seconds: float) -> None:
         """The safety net of `_learn_lanes`, until cancelled."""
@@ -289,11 +286,18 @@ class Claims:
         await self._learn_lanes()
         try:
             counts = await self._store.counts(self._namespace)
+            rows = await self._store.lanes(self._namespace)
         except StoreError:
             return False
-        # Jobs that this worker does not know are for others.
-        states = (RUNNING,) if self._slots.skips_unknown else (READY, RUNNING)
-        lanes = list(counts) if self._serves_all else self._lanes
+        # Jobs that this worker does not know are for others; paused ones for later.
+        paused = {row.name for row in rows if row.paused}
         return not any(
-            counts.get(name, {}).get(state) for name in lanes for state in states
+            states.get(RUNNING)
+            or (
+                states.get(READY)
+                and name not in paused
+                and not self._slots.skips_unknown
+            )
+            for name, states in counts.items()
+            if self._lanes.serves(name)
         )

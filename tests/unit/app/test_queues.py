@@ -1,0 +1,554 @@
+"""Slots, prefetch, weights and strict order, with the real store and virtual time."""
+
+import asyncio
+import os
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from durio import App, Job, State
+from durio.app.work import make_worker
+from durio.model.job import Claim
+from durio.model.names import lane
+from durio.model.settings import Settings
+from durio.ports.control import QueueChange
+from durio.queues import TIERS, Queue
+from durio.testing.aside import StillMachine, TaskAside
+from durio.testing.faulty import FaultyStore
+from durio.worker.worker import Worker
+from tests.unit.app.lab import finished, in_state, reached, virtual, working
+
+# The bound of a store in memory would refuse a thousand jobs per queue.
+ROOMY = {"queue": {"embedded_max": 0}}
+SHARES = ("high=6", "default=3", "low=1")
+QUEUES = ("high", "default", "low")
+ALL = dict.fromkeys(QUEUES, 1000)
+
+
+class Told:
+    """A task that tells its queue when it starts, and ends when it may."""
+
+    def __init__(self, app: App, *, seconds: float = 0.0, stop_after: int = 0) -> None:
+        self.queues: list[str] = []
+        self.running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()  # at once
+        self.ahead: Counter[str] = Counter()  # claimed but unstarted, at most
+        self.enough = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.worker: Worker | None = None
+        self.app = app
+        for queue in QUEUES:
+            app.queue(queue)
+
+        @app.task(name="tell")
+        async def tell(queue: str) -> None:
+            self.look(queue)
+            if len(self.queues) == stop_after:
+                self.enough.set()
+            if seconds:
+                await app.clock.sleep(seconds)
+            await self.gate.wait()
+            self.running[queue] -= 1
+
+        self.tell = tell
+
+    def look(self, queue: str) -> None:
+        self.queues.append(queue)
+        self.running[queue] += 1
+        self.most[queue] = max(self.most[queue], self.running[queue])
+
+    def watch(self, worker: Worker) -> None:
+        """See what is held ahead each time that claims came."""
+        slots, add = worker._slots, worker._slots.add
+
+        def add_and_look(claims: list[Claim]) -> None:
+            add(claims)
+            for name, count in self.waiting().items():
+                self.ahead[name] = max(self.ahead[name], count)
+
+        self.worker, slots.add = worker, add_and_look  # type: ignore[method-assign]
+
+    def waiting(self) -> Counter[str]:
+        """What the worker holds ahead now, by queue."""
+        if self.worker is None or not self.worker.started.is_set():
+            return Counter()
+        return Counter(c.lane.partition(":")[2] for c in self.worker._slots.buffer)
+
+    async def enqueue(self, counts: dict[str, int]) -> list[Job[Any]]:
+        jobs: list[Job[Any]] = []
+        for queue, count in counts.items():
+            calls = self.tell.options(queue=queue)
+            jobs += await calls.enqueue_many([(queue,)] * count)
+        return jobs
+
+    async def work(self, counts: dict[str, int], **options: Any) -> Counter[str]:
+        """Start a worker on so many jobs; the queues of those that started in time."""
+        await self.enqueue(counts)
+        async with working(self.app, **options) as worker:
+            await worker.started.wait()
+            self.watch(worker)
+            await self.enough.wait()
+        return Counter(self.queues)
+
+
+def change(app: App, **worker: Any) -> Settings:
+    changed = msgspec.structs.replace(app.settings.worker, **worker)
+    return msgspec.structs.replace(app.settings, worker=changed)
+
+
+async def slow_store(app: App, seconds: float = 0.005) -> FaultyStore:
+    """A store whose exchanges take time: a worker holds jobs ahead."""
+    faulty = FaultyStore(await app.store(), app.clock)
+    app._stores[os.getpid()] = faulty
+    app._rooms.clear()
+    faulty.slow("exchange", seconds=seconds)
+    return faulty
+
+
+async def drained(app: App, **options: Any) -> Worker:
+    worker = await make_worker(
+        app, is_burst=True, aside=TaskAside(), machine=StillMachine(), **options
+    )
+    await worker.run()
+    return worker
+
+
+# --- weights
+
+
+@pytest.mark.proves("M50")
+@pytest.mark.parametrize("prefetch", [0, 256])
+@pytest.mark.parametrize("concurrency", [1, 10])
+@virtual(settings=ROOMY)
+async def test_full_queues_are_served_by_weight(
+    app: App, concurrency: int, prefetch: int
+) -> None:
+    told = Told(app, seconds=0.001, stop_after=1000)
+    await slow_store(app)
+    settings = change(app, concurrency=concurrency, prefetch=prefetch)
+    await told.work(ALL, settings=settings, weights=SHARES)
+    shares = Counter(told.queues[:1000])
+    assert bool(told.ahead) == bool(prefetch)
+    assert shares["high"] == pytest.approx(600, abs=50)
+    assert shares["default"] == pytest.approx(300, abs=50)
+    assert shares["low"] == pytest.approx(100, abs=50)
+
+
+@pytest.mark.proves("M50")
+@virtual(settings=ROOMY)
+async def test_weights_may_be_declared_with_the_queue(app: App) -> None:
+    told = Told(app, stop_after=500)
+    for queue, weight in (("high", 6), ("default", 3)):
+        app.queue(queue, weight=weight)
+    shares = await told.work(ALL, settings=change(app, concurrency=1))
+    assert shares["high"] == pytest.approx(300, abs=15)
+    assert shares["low"] == pytest.approx(50, abs=15)
+
+
+@virtual(settings=ROOMY)
+async def test_flags_beat_declared_weights(app: App) -> None:
+    told = Told(app, stop_after=300)
+    app.queue("high", weight=100)
+    shares = await told.work(
+        {"high": 1000, "low": 1000},
+        settings=change(app, concurrency=1),
+        weights=["high=1", "lo*=2"],
+    )
+    assert shares["low"] == pytest.approx(200, abs=15)
+
+
+@virtual(settings=ROOMY)
+async def test_an_empty_queue_leaves_its_share_to_the_others(app: App) -> None:
+    told = Told(app, seconds=0.001, stop_after=1000)
+    await slow_store(app)
+    shares = await told.work({"default": 1000, "low": 1000}, weights=SHARES)
+    assert shares["default"] == pytest.approx(750, abs=50)
+
+
+@virtual(settings=ROOMY)
+async def test_idle_hours_are_not_saved_up(app: App) -> None:
+    """A queue that was empty comes back to its share, not to what it missed."""
+    told = Told(app, seconds=0.001, stop_after=1000)
+    await told.enqueue({"default": 2000, "low": 1000})
+    settings = change(app, concurrency=1)
+    async with working(app, settings=settings, weights=SHARES):
+        await told.enough.wait()
+        await told.enqueue({"high": 1000})
+        began = len(told.queues)
+        while len(told.queues) < began + 300:
+            await app.clock.sleep(0.01)
+    shares = Counter(told.queues[began : began + 300])
+    assert shares["high"] == pytest.approx(180, abs=15)
+    assert shares["low"] == pytest.approx(30, abs=10)
+
+
+@pytest.mark.proves("M50")
+@virtual(settings=ROOMY)
+async def test_the_lightest_queue_does_not_starve(app: App) -> None:
+    told = Told(app, stop_after=2000)
+    settings = change(app, concurrency=1)
+    await told.work({"high": 3000, "low": 3}, settings=settings, weights=["high=1000"])
+    assert told.queues.count("low") >= 1
+
+
+@virtual(settings=ROOMY)
+async def test_queues_of_one_weight_get_the_same(app: App) -> None:
+    told = Told(app, stop_after=900)
+    shares = await told.work(ALL, settings=change(app, concurrency=1))
+    assert all(count == pytest.approx(300, abs=15) for count in shares.values())
+
+
+@pytest.mark.proves("M50", "M56")
+@virtual(settings=ROOMY)
+async def test_shares_hold_with_prefetch_for_each_queue(app: App) -> None:
+    told = Told(app, seconds=0.01, stop_after=1000)
+    await slow_store(app)
+    ahead = ["high=3", "default=2", "low=1"]
+    shares = await told.work(ALL, weights=SHARES, prefetches=ahead)
+    assert shares["high"] == pytest.approx(600, abs=50)
+    assert shares["low"] == pytest.approx(100, abs=50)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weights": SHARES},
+        {"queues": ["high=4", "low=1"], "weights": ["high=6"]},
+        {"queues": ["high=4", "low"], "prefetches": ["high=2"]},
+        {"prefetches": ["high=0", "low=0"]},
+    ],
+)
+@virtual
+async def test_no_worker_asks_in_vain(app: App, options: dict[str, Any]) -> None:
+    """A job now and then costs a few calls, whatever is said about queues."""
+    told = Told(app)
+    faulty = await slow_store(app, 0.0)
+    async with working(app, **options):
+        await finished((await told.enqueue({"high": 1}))[0])
+        await app.clock.sleep(1.0)
+        before = faulty.counter["exchange"]
+        for _ in range(10):
+            await finished((await told.enqueue({"high": 1}))[0])
+        await app.clock.sleep(100.0)
+    assert faulty.counter["exchange"] - before <= 40
+
+
+# --- strict
+
+
+@pytest.mark.proves("M51")
+@pytest.mark.parametrize("concurrency", [1, 10])
+@virtual(settings=ROOMY)
+async def test_strict_drains_in_order(app: App, concurrency: int) -> None:
+    told = Told(app, seconds=0.001)
+    await slow_store(app)
+    await told.enqueue({"low": 100, "default": 100, "high": 100})
+    settings = change(app, concurrency=concurrency, strict=True)
+    await drained(app, settings=settings, queues=["high", "def*", "low"])
+    assert told.queues == ["high"] * 100 + ["default"] * 100 + ["low"] * 100
+
+
+@pytest.mark.proves("M51")
+@virtual(settings={**ROOMY, "worker": {"strict": True, "concurrency": 1}})
+async def test_strict_takes_the_declared_order_and_new_jobs_go_first(app: App) -> None:
+    told = Told(app, seconds=0.01, stop_after=50)
+    await told.enqueue({"low": 100, "default": 20})
+    async with working(app):
+        await told.enough.wait()
+        began = len(told.queues)
+        jobs = await told.enqueue({"default": 1, "high": 1})
+        for job in jobs:
+            await in_state(job, State.DONE)
+    assert told.queues[:20] == ["default"] * 20
+    assert told.queues[began : began + 4].count("low") <= 2
+    assert told.queues.index("high") < began + 2
+
+
+@virtual(settings={**ROOMY, "worker": {"strict": True}})
+async def test_strict_reaches_every_queue_however_many(app: App) -> None:
+    told = Told(app)
+    counts = {f"q{number:03}": 1 for number in range(150)}
+    await told.enqueue(counts)
+    await drained(app, queues=[*counts])
+    assert told.queues == [*counts]
+
+
+# --- slots
+
+
+@pytest.mark.proves("M49")
+@virtual(settings=ROOMY)
+async def test_slots_of_each_queue(app: App) -> None:
+    told = Told(app, seconds=0.01, stop_after=200)
+    await slow_store(app)
+    await told.work(ALL, queues=["high=4", "default=2", "low=1"])
+    assert told.worker is not None
+    assert told.worker.plan.settings.worker.concurrency == 7
+    assert told.most == {"high": 4, "default": 2, "low": 1}
+
+
+@pytest.mark.proves("M56")
+@virtual(settings=ROOMY)
+async def test_slots_inside_a_given_concurrency(app: App) -> None:
+    """A queue without a number may use all."""
+    told = Told(app, seconds=0.01, stop_after=200)
+    await told.work(ALL, queues=["high=4", "low=1", "default"], concurrency=5)
+    assert told.most["low"] == 1
+    assert told.most["high"] <= 4
+    told.most.clear()
+    await told.work({"default": 300}, queues=["high=4", "default"], concurrency=5)
+    assert told.most["default"] == 5
+
+
+@virtual(settings=ROOMY)
+async def test_a_queue_at_its_bound_does_not_hold_up_others(app: App) -> None:
+    told = Told(app)
+    await slow_store(app)
+    told.gate.clear()
+    slow = await told.enqueue({"low": 50})
+    async with working(app, queues=["low=1", "high=4"]) as told.worker:
+        await in_state(slow[0], State.RUNNING)
+        fast = await told.enqueue({"high": 4})
+        for job in fast:
+            await in_state(job, State.RUNNING)
+        assert told.running == {"low": 1, "high": 4}
+        told.gate.set()
+        for job in slow + fast:
+            await finished(job)
+    assert told.most == {"low": 1, "high": 4}
+
+
+@virtual(settings=ROOMY)
+async def test_slots_of_a_glob_are_for_each_queue_that_matches(app: App) -> None:
+    told = Told(app, seconds=0.01, stop_after=100)
+    await told.work(
+        {"mail-a": 200, "mail-b": 200}, queues=["mail*=2", "high"], concurrency=6
+    )
+    assert told.most == {"mail-a": 2, "mail-b": 2}
+
+
+@virtual(settings=ROOMY)
+async def test_declared_slots_are_caps(app: App) -> None:
+    told = Told(app, seconds=0.01, stop_after=100)
+    app.queue("high", slots=3)
+    await told.work({"high": 200, "low": 200})
+    assert told.most["high"] == 3
+    assert told.most["low"] >= 7
+
+
+# --- prefetch
+
+
+@pytest.mark.proves("M56")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"queues": ["high", "default", "low"]},
+        {"queues": ["high=4", "default=4", "low=2"]},
+        {"queues": ["high=4", "default", "low=2"], "concurrency": 5},
+        {"weights": SHARES},
+    ],
+)
+@virtual(settings=ROOMY)
+async def test_prefetch_of_one_queue(app: App, options: dict[str, Any]) -> None:
+    told = Told(app, seconds=0.01, stop_after=1500)
+    await slow_store(app)
+    app.queue("default", prefetch=0)
+    await told.work(ALL, prefetches=["high=2"], **options)
+    assert 1 <= told.ahead["high"] <= 2
+    assert told.ahead["default"] == 0
+    assert told.ahead["low"] >= 2
+    assert min(Counter(told.queues).values()) > 100, "none of them starves"
+
+
+@virtual(settings=ROOMY)
+async def test_prefetch_works_beside_idle_queues(app: App) -> None:
+    """Slots that stay free for others do not keep a queue from holding ahead."""
+    told = Told(app, seconds=0.005, stop_after=300)
+    await slow_store(app, 0.004)
+    await told.work({"high": 400}, queues=["high=4", "default"], prefetches=["high=6"])
+    assert 4 < told.ahead["high"] <= 6
+    assert told.most["high"] == 4
+
+
+@virtual(settings=ROOMY)
+async def test_two_queues_without_prefetch_use_every_slot(app: App) -> None:
+    told = Told(app, seconds=1.0, stop_after=60)
+    await slow_store(app)
+    prefetches = ["high=0", "low=0"]
+    await told.work({"low": 100}, prefetches=prefetches, weights=["high=6"])
+    assert told.most["low"] == 10
+
+
+# --- which queues
+
+
+@virtual
+async def test_a_glob_serves_queues_that_come_later(app: App) -> None:
+    told = Told(app)
+    async with working(app, queues=["mail*"]) as worker:
+        await worker.started.wait()
+        await app.clock.sleep(1.0)
+        (other,) = await told.enqueue({"high": 1})
+        began = app.clock.monotonic()
+        (job,) = await told.enqueue({"mail-new": 1})
+        await finished(job)
+        assert app.clock.monotonic() - began < 1.0, "it was rung, not polled"
+    assert told.queues == ["mail-new"]
+    assert (await other.status()).state is State.READY
+
+
+@virtual
+async def test_a_worker_serves_what_it_was_told_and_nothing_else(app: App) -> None:
+    told = Told(app)
+    await told.enqueue({"mail-1": 2, "mail-22": 2, "high": 2, "low": 2})
+    await drained(app, queues=["mail-?", "low"])
+    assert Counter(told.queues) == {"mail-1": 2, "low": 2}
+
+
+# --- bursts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queues": ["hi*", "low"]},
+        {"queues": ["high=2", "low=1"]},
+        {"queues": ["high", "low"], "prefetches": ["low=1"]},
+        {"weights": SHARES},
+    ],
+)
+@pytest.mark.parametrize("strict", [False, True])
+@virtual
+async def test_a_burst_ends(app: App, options: dict[str, Any], *, strict: bool) -> None:
+    told = Told(app)
+    if strict and "weights" in options:
+        options = {}
+    jobs = await told.enqueue({"high": 20, "low": 20})
+    await drained(app, settings=change(app, strict=strict), **options)
+    assert [(await job.status()).state for job in jobs] == [State.DONE] * 40
+
+
+@pytest.mark.parametrize("queues", [None, ["high", "low"], ["l*", "high"]])
+@virtual
+async def test_a_paused_queue_does_not_keep_a_burst_alive(
+    app: App, queues: list[str] | None
+) -> None:
+    told = Told(app)
+    jobs = await told.enqueue({"high": 2, "low": 2})
+    await (await app.store()).pause(lane(app.name, "low"), paused=True)
+    await drained(app, queues=queues)
+    states = [(await job.status()).state for job in jobs]
+    assert states == [State.DONE] * 2 + [State.READY] * 2
+
+
+# --- pauses
+
+
+@virtual(settings=ROOMY)
+async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
+    told = Told(app, seconds=0.001, stop_after=100)
+    await slow_store(app)
+    low, high = lane(app.name, "low"), lane(app.name, "high")
+    jobs = await told.enqueue({"low": 500, "high": 500})
+    store = await app.store()
+    async with working(app) as told.worker:
+        await told.enough.wait()
+        told.gate.clear()
+        await reached(jobs[0], lambda _: told.waiting()["low"])
+        began = app.clock.monotonic()
+        await store.change_queue(low, QueueChange(paused=True), by="me")
+        await reached(jobs[0], lambda _: not told.waiting()["low"])
+        assert app.clock.monotonic() - began < 1.0, "told, not given back for idleness"
+        assert told.worker is not None
+        started = told.queues.count("low")
+        await reached(
+            jobs[0], lambda _: held(told.worker) == sum(told.running.values())
+        )
+        told.gate.set()
+        await app.clock.sleep(5.0)
+        assert told.queues.count("low") <= started + 10, "what was on its way"
+        assert told.queues.count("high") == 500
+        await store.change_queue(low, QueueChange(paused=False), by="me")
+        for job in jobs:
+            status = await finished(job)
+            assert (status.state, status.attempt) == (State.DONE, 1)
+    assert Counter(told.queues) == {"low": 500, "high": 500}
+    assert (await store.counts(app.name)).get(high) is None
+
+
+@virtual(settings={"worker": {"concurrency": 1}})
+async def test_a_pause_reaches_claims_that_are_on_their_way(app: App) -> None:
+    told = Told(app)
+    told.gate.clear()
+    faulty = await slow_store(app, 0.5)
+    async with working(app) as told.worker:
+        await told.worker.started.wait()
+        await app.clock.sleep(10.0)
+        told.worker._slots.target = 5
+        before = faulty.counter["exchange"]
+        jobs = await told.enqueue({"low": 6})
+        await reached(jobs[0], lambda _: faulty.counter["exchange"] > before)
+        told.worker._claims.pause(frozenset({lane(app.name, "low")}))
+        await in_state(jobs[0], State.RUNNING)
+        await reached(jobs[0], lambda _: told.queues == ["low"])
+        assert not told.waiting()
+        told.gate.set()
+        for job in jobs:
+            assert (await finished(job)).attempt == 1
+
+
+def held(worker: Worker | None) -> int:
+    assert worker is not None
+    return len(worker._slots.buffer) + len(worker._slots.running)
+
+
+# --- the preset
+
+
+@pytest.mark.proves("M46", "L1", "L2", "L3")
+@virtual(queues=TIERS)
+async def test_five_queues_as_a_preset(app: App) -> None:
+    declared = app.registry.queues
+    assert list(declared) == ["critical", "high", "default", "low", "bulk"]
+    assert [q.prefetch for q in declared.values()] == [1, 2, 4, 8, 8]
+    assert [q.slots for q in declared.values()] == [8, 4, 4, 2, 2]
+    told = Told(app, seconds=0.001)
+    job = await told.tell.enqueue("default")
+    status = await job.status()
+    assert (status.queue, status.priority) == ("default", 5)
+    await told.enqueue(dict.fromkeys(declared, 30))
+    worker = await drained(app, queues=[*declared])
+    assert worker.plan.settings.worker.concurrency == 20
+    assert told.most == {"critical": 8, "high": 4, "default": 4, "low": 2, "bulk": 2}
+
+
+@virtual
+async def test_later_declarations_add_to_earlier_ones(app: App) -> None:
+    app.queue("mail", weight=3)
+    app.queue("mail", slots=2, weight=5)
+    assert app.registry.queues["mail"] == Queue("mail", weight=5, slots=2)
+
+
+@virtual
+async def test_a_worker_shows_how_it_serves(app: App) -> None:
+    Told(app)
+    app.queue("low", prefetch=3)
+    app.queue("bulk", slots=3)
+    async with working(app, queues=["high=4", "low"], weights=["high=6"]) as worker:
+        await worker.started.wait()
+        (row,) = await (await app.store()).workers(app.name)
+    shown = {
+        name: row.info[name] for name in ("slots", "weights", "prefetch", "strict")
+    }
+    assert shown == {
+        "slots": {"high": 4},
+        "weights": {"high": 6},
+        "prefetch": {"low": 3},
+        "strict": False,
+    }
