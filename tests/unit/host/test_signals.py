@@ -78,6 +78,84 @@ def test_outside_the_main_thread_nothing_happens():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("loop_factory", LOOPS)
+def test_moment_is_known_while_the_loop_is_blocked(loop_factory: Callable[[], Any]):
+    got: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        async with Signals(lambda *told: got.append(told)) as taken:
+            for number in (1, 2):
+                os.kill(os.getpid(), signal.SIGTERM)  # noqa: TID251 - to ourselves
+                while len(taken.heard) < number:  # the loop has no turn in here
+                    pass
+            assert not got
+            assert [name for name, _ in taken.heard] == ["SIGTERM", "SIGTERM"]
+            async with asyncio.timeout(BOUND_SECONDS):
+                while len(got) < 2:  # noqa: ASYNC110 - the loop alone can do it
+                    await asyncio.sleep(0)  # noqa: TID251 - a turn
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+    assert got == [("SIGTERM", 1), ("SIGTERM", 2)]
+
+
+def test_an_ignored_hangup_stays_ignored():
+    async def main() -> None:
+        async with Signals(print, signals.STOP_SIGNALS) as taken:
+            os.kill(os.getpid(), signal.SIGHUP)  # noqa: TID251 - to ourselves
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert not taken.heard
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        asyncio.run(main())
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+LATE = """
+import asyncio, atexit, ctypes, os, signal, sys
+from durio.host.signals import Signals
+
+def strike(): os.kill(os.getpid(), signal.SIGTERM)
+
+class Last:
+    def __del__(self): strike()
+
+async def main():
+    heard = asyncio.Event()
+    async with Signals(lambda *_: heard.set(), is_last=True) as taken:
+        strike()
+        await heard.wait()
+        taken.exit_code = 15
+
+asyncio.run(main())
+{when}
+sys.exit(15)
+"""
+# Called by the C library with the exit code, when Python is gone: 15 is SIGTERM.
+AT_THE_VERY_END = """
+libc = ctypes.CDLL(None)
+libc.on_exit(getattr(libc, "raise"), None)
+"""
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["strike()", "atexit.register(strike)", "sys.last = Last()", AT_THE_VERY_END],
+)
+def test_a_late_signal_does_not_change_how_it_ends(when: str):
+    """After the work, in exit handlers, while the interpreter is torn down."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATE.format(when=when)],
+        capture_output=True,
+        check=False,
+        timeout=BOUND_SECONDS,
+    )
+    assert done.returncode == 15, done.stderr
+
+
 def test_process_name():
     assert process_name() == (host_name(), os.getpid())
     assert str(process_name()) == f"{host_name()}/{os.getpid()}"

@@ -1,0 +1,146 @@
+"""How a new process finds the App again that this one has.
+
+The command line says it: `module:attribute`. A program of its own has no such name; then it
+is found by the functions of its tasks, each by its module and name, and a script that was
+started by its file is loaded once more under another name, so that what stands below
+`if __name__ == "__main__"` is not run again.
+"""
+
+import os
+import runpy
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from durio.app.app import App
+from durio.app.tasks import Calls, place_of
+from durio.host.child_wire import Found, Origin
+from durio.model.errors import UsageError
+from durio.ports.handler import Handler
+
+MAIN = "__main__"
+MAIN_AGAIN = "__durio_main__"
+DEFAULT_ATTRIBUTE = "app"
+
+
+# --- in the worker
+
+
+def origin_of(app: App) -> Origin:
+    """Where the App and its tasks with process=True are written."""
+    handlers = [h for h in app.registry.handlers.values() if h.is_process]
+    main = sys.modules[MAIN]
+    spec = getattr(main, "__spec__", None)
+    file = getattr(main, "__file__", None)
+    if app.origin is None:
+        for handler in handlers:
+            refuse_nameless(handler, file)
+    return Origin(
+        app=app.origin,
+        tasks=[found_of(handler) for handler in handlers],
+        path=list(sys.path),
+        main_module=None if spec is None else spec.name,
+        main_file=None if file is None else os.path.abspath(file),  # noqa: PTH100
+    )
+
+
+def found_of(handler: Handler) -> Found:
+    """The place of one task."""
+    function = handler.function
+    module = getattr(function, "__module__", None) or MAIN
+    return Found(handler.task, module, getattr(function, "__qualname__", ""))
+
+
+def refuse_nameless(handler: Handler, main_file: str | None) -> None:
+    """A child process must be able to find the function by its name."""
+    found = found_of(handler)
+    if "<" in found.name or not found.name:
+        raise UsageError(
+            f"{handler.task} has process=True, but no child process can find it: "
+            f"{found.name or 'it'} ({place_of(handler.function)}) is not at the top of "
+            "a module",
+            cure="Move it there, or start the worker with: durio worker module:app.",
+        )
+    if found.module == MAIN and main_file is None:
+        raise UsageError(
+            f"{handler.task} has process=True, but no child process can find it: it was "
+            "typed in, not read from a file",
+            cure="Write the App to a file.",
+        )
+
+
+# --- in the child
+
+
+def find_app(origin: Origin) -> App:
+    """The App of this origin, loaded anew."""
+    sys.path[:] = origin.path
+    if origin.app is not None:
+        app = named_app(origin.app)
+        app.origin = origin.app
+    else:
+        app = app_of_tasks(origin)
+    for name in app.imports:
+        module_named(name)
+    return app
+
+
+def module_named(name: str) -> ModuleType:
+    """Import it; unlike importlib's own function this leaves tracebacks short."""
+    __import__(name)
+    return sys.modules[name]
+
+
+def named_app(path: str) -> App:
+    """`module:attribute`, an App or a function that makes one."""
+    module, _, attribute = path.partition(":")
+    found: Any = module_named(module)
+    for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
+        found = getattr(found, part)
+    made = found if isinstance(found, App) else found()
+    if not isinstance(made, App):
+        raise UsageError(f"{path} gave a {type(made).__name__}, not an App")
+    return made
+
+
+def app_of_tasks(origin: Origin) -> App:
+    """The App on which these functions are tasks."""
+    modules = {found.module: loaded(found.module, origin) for found in origin.tasks}
+    for found in origin.tasks:
+        value: Any = modules[found.module]
+        for part in found.name.split("."):
+            value = getattr(value, part, None)
+        app = value._office if isinstance(value, Calls) else None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        for candidate in (app, *apps_in(modules.values())):
+            if isinstance(candidate, App) and found.task in candidate.registry.handlers:
+                return candidate
+    raise UsageError(
+        f"no App here has the tasks {', '.join(found.task for found in origin.tasks)}",
+        cure="Make the App when its module is imported, or start: durio worker module:app.",
+    )
+
+
+def apps_in(modules: Iterable[ModuleType]) -> list[App]:
+    """Every App with a name at the top of these modules."""
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, App)
+    ]
+
+
+def loaded(module: str, origin: Origin) -> ModuleType:
+    """A module, also the one that the worker's program was started as."""
+    if module != MAIN:
+        return module_named(module)
+    if origin.main_module is not None:
+        made = runpy.run_module(origin.main_module, run_name=MAIN_AGAIN, alter_sys=True)
+    else:
+        made = runpy.run_path(origin.main_file or "", run_name=MAIN_AGAIN)
+    again = ModuleType(MAIN_AGAIN)
+    vars(again).update(made)
+    # Annotations and dataclasses look up the module that a class says it is from.
+    sys.modules[MAIN] = sys.modules[MAIN_AGAIN] = again
+    return again

@@ -1,0 +1,243 @@
+"""The worker's side of one child process: started, talked to, killed with all it started.
+
+A thread keeps each child: it starts it, waits for its end, then kills whatever is left of
+its process group, and only then takes its exit code. Until that moment the child's number
+belongs to nobody else, so a kill can never hit a stranger. The thread lives as long as
+the child does, for a child may be told to die with the thread that started it.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any, final
+
+from durio.host.child_wire import READ_BYTES, Frames, ToChild, frame
+
+CRASH_BYTES_MAX = 16_000
+EOF_SECONDS = 1.0  # a stranger may hold the line open after the child's end
+MODULE = "durio.app.child"
+OUR_FRAMES = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+
+
+@final
+class ChildProcess:
+    """One child; what it says and how it ends is told on the loop."""
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        hear: Callable[[bytes], None],
+        ended: Callable[[str, str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._hear = hear
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._is_reaped = False
+        self._frames = Frames()
+        self._unsent = bytearray()
+        self._is_writing = False
+        self._has_eof = False
+        self._how: tuple[str, str] | None = None
+        self.pid = 0
+        self.was_killed = False
+        self._line, theirs = socket.socketpair()
+        self._line.setblocking(False)
+        life, self._life = os.pipe()
+        self._crash = crash_file()
+        self._loop.add_reader(self._line, self._read)
+        ALIVE.add(self)
+        fds = (theirs.detach(), life, self._crash.fileno())
+        self._keeper = threading.Thread(
+            target=self._keep, args=(title, fds), name="durio-child", daemon=True
+        )
+        self._keeper.start()
+
+    # --- talking
+
+    def say(self, word: ToChild) -> None:
+        """Send a word; what does not fit now goes when the child reads."""
+        self._unsent += frame(word)
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._line.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:  # it has died: its end is told by its keeper
+            self._unsent.clear()
+        if bool(self._unsent) is not self._is_writing:
+            self._is_writing = not self._is_writing
+            if self._is_writing:
+                self._loop.add_writer(self._line, self._write)
+            else:
+                self._loop.remove_writer(self._line)
+
+    def _read(self) -> None:
+        try:
+            data = self._line.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        for word in self._frames.feed(data):
+            self._hear(word)
+        if not data:
+            self._hang_up()
+            # One that closed the line and lives on can tell us nothing any more.
+            self._loop.call_later(EOF_SECONDS, self.kill)
+
+    def _hang_up(self) -> None:
+        """Nothing more can come; the end is told once how it ended is known."""
+        if self._has_eof:
+            return
+        self._has_eof = True
+        self._loop.remove_reader(self._line)
+        self._loop.remove_writer(self._line)
+        self._line.close()
+        if self._how is not None:
+            self._ended(*self._how)
+
+    # --- ending
+
+    def kill(self) -> None:
+        """SIGKILL for it and everything it started."""
+        self.was_killed = True
+        with self._lock:
+            if self.pid and not self._is_reaped:
+                kill_group(self.pid)
+
+    def join(self, seconds: float) -> None:
+        """Wait for its keeper, which has nothing left to do."""
+        self._keeper.join(seconds)
+
+    def forget(self) -> None:
+        """In a forked process: its end of the lines is not ours."""
+        with suppress(OSError):
+            os.close(self._life)
+        self._line.close()
+
+    # --- in the keeper's thread
+
+    def _keep(self, title: str, fds: tuple[int, int, int]) -> None:
+        line, life, _ = fds
+        numbers = [str(fd) for fd in fds]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, *flags(), "-m", MODULE, *numbers, title],
+                stdin=subprocess.DEVNULL,
+                pass_fds=fds,
+                process_group=0,
+            )
+        except OSError as error:
+            self._tell(f"not started: {error}")
+            return
+        finally:
+            os.close(line)
+            os.close(life)
+        with self._lock:
+            self.pid = process.pid
+            if self.was_killed:
+                kill_group(process.pid)
+        # Looking only: as long as it is not reaped, its number is its own.
+        with suppress(ChildProcessError):  # somebody reaps all there is
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with self._lock:
+            kill_group(process.pid)
+            code = process.wait()
+            self._is_reaped = True
+        self._tell(spoken_end(code))
+
+    def _tell(self, how: str) -> None:
+        stack = ""
+        with suppress(OSError, ValueError):
+            self._crash.seek(0)
+            told = self._crash.read(CRASH_BYTES_MAX).decode("utf-8", "replace")
+            stack = crashed_stack(told)
+        self._crash.close()
+        os.close(self._life)
+        ALIVE.discard(self)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._told, how, stack)
+
+    def _told(self, how: str, stack: str) -> None:
+        self._how = how, stack
+        if self._has_eof:
+            self._ended(how, stack)
+        else:
+            # Its last words come first, and they end with the line.
+            self._loop.call_later(EOF_SECONDS, self._hang_up)
+
+
+def kill_group(pid: int) -> None:
+    """SIGKILL for a child of ours and whatever it started."""
+    for kill in (os.killpg, os.kill):  # it may have left its group
+        with suppress(ProcessLookupError, PermissionError):  # nobody, or only the dead
+            kill(pid, signal.SIGKILL)
+
+
+def spoken_end(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    if -code == signal.SIGKILL:
+        return f"killed by {name}: perhaps out of memory"
+    return f"killed by {name}"
+
+
+def crashed_stack(told: str) -> str:
+    """What a crash wrote, as far as it is the user's: one thread, without our frames."""
+    first, *threads = told.strip().split("\n\n")
+    guilty = [thread for thread in threads if thread.startswith("Current thread")]
+    lines = "\n".join([first, *guilty]).splitlines()
+    # The innermost comes first: below our first frame everything is ours.
+    ours = [n for n, line in enumerate(lines) if f'File "{OUR_FRAMES}' in line]
+    return "\n".join(lines[: ours[0]] if ours else lines)
+
+
+def crash_file() -> IO[Any]:
+    """Where a child that crashes writes its last stack; it has no name."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("durio-crash"), "rb", buffering=0)
+    import tempfile  # noqa: PLC0415 - where there is no memfd
+
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def flags() -> list[str]:
+    """What this interpreter was told, for another one; never the current directory."""
+    told = ["-P"]
+    told += ["-O"] * sys.flags.optimize
+    told += ["-I"] * sys.flags.isolated
+    if sys.flags.dev_mode:
+        told += ["-X", "dev"]
+    if sys.flags.utf8_mode:
+        told += ["-X", "utf8"]
+    return told
+
+
+# In a forked process these lines would keep a dead worker's children alive.
+ALIVE: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for child in list(ALIVE):
+        child.forget()
+    ALIVE.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

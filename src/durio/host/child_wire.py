@@ -1,0 +1,163 @@
+"""What a worker and its child processes say to each other: msgpack in frames, no pickle.
+
+A frame is four bytes of length and one word. Arguments, results and errors travel as the
+bytes that the store keeps, and are decoded only in the child that runs the task.
+"""
+
+from typing import Any
+
+import msgspec
+
+from durio.model.errors import InvariantBroken
+from durio.model.job import Claim
+from durio.model.outcome import Outcome
+from durio.model.settings import Settings
+from durio.telemetry.emit import JobEvent
+
+LENGTH_BYTES = 4
+FRAME_BYTES_MAX = 1 << 30  # what a store's row can hold
+READ_BYTES = 1 << 16
+
+# --- to a child
+
+
+class Found(msgspec.Struct, array_like=True, frozen=True):
+    """Where one task is written."""
+
+    task: str
+    module: str
+    name: str  # within the module
+
+
+class Origin(msgspec.Struct, array_like=True, frozen=True):
+    """How a new process finds the App that this one has."""
+
+    app: str | None  # module:attribute, as on a command line
+    tasks: list[Found]  # those with process=True
+    path: list[str]  # sys.path
+    main_module: str | None  # `python -m shop.main`
+    main_file: str | None  # `python shop.py`
+
+
+class Setup(msgspec.Struct, array_like=True, tag="setup", frozen=True):
+    """The first word: who you are."""
+
+    origin: Origin
+    url: str
+    folder: str  # where its relative path begins
+    settings: Settings
+    worker: str  # host/pid
+    log_level: int
+
+
+class Run(msgspec.Struct, array_like=True, tag="run", frozen=True):
+    """Make an attempt at this job."""
+
+    claim: Claim
+
+
+class Warn(msgspec.Struct, array_like=True, tag="warn", frozen=True):
+    """The soft time limit of the job at hand."""
+
+
+class Interrupt(msgspec.Struct, array_like=True, tag="interrupt", frozen=True):
+    """Cancel the job at hand."""
+
+    why: str
+
+
+class Look(msgspec.Struct, array_like=True, tag="look", frozen=True):
+    """Say where your code is."""
+
+
+class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
+    """No more jobs: leave in good order."""
+
+
+# --- from a child
+
+
+class Ready(msgspec.Struct, array_like=True, tag="ready", frozen=True):
+    """The App is loaded and its dependencies are entered."""
+
+    tasks: list[str]
+
+
+class Broken(msgspec.Struct, array_like=True, tag="broken", frozen=True):
+    """It cannot be loaded: the user's own error."""
+
+    what: str
+    traceback: str
+
+
+class Noted(msgspec.Struct, array_like=True, tag="noted", frozen=True):
+    """Progress of the job at hand."""
+
+    told: bytes
+
+
+class Logged(msgspec.Struct, array_like=True, tag="logged", frozen=True):
+    """A log record."""
+
+    name: str
+    level: int
+    text: str
+    created: float
+    place: tuple[str, int, str]  # file, line, function
+    error: str  # its traceback, formatted
+    extra: dict[str, Any]
+    in_job: bool
+
+
+class Looked(msgspec.Struct, array_like=True, tag="looked", frozen=True):
+    """The live stacks of its threads."""
+
+    stack: str
+
+
+class Finished(msgspec.Struct, array_like=True, tag="finished", frozen=True):
+    """The attempt has ended, and what this process uses."""
+
+    outcome: Outcome
+    event: JobEvent | None
+    rss_bytes: int
+    cpu_seconds: float
+
+
+ToChild = Setup | Run | Warn | Interrupt | Look | End
+FromChild = Ready | Broken | Noted | Logged | Looked | Finished
+
+encoder = msgspec.msgpack.Encoder(enc_hook=repr)
+to_child = msgspec.msgpack.Decoder(ToChild)
+from_child = msgspec.msgpack.Decoder(FromChild)
+
+
+def frame(word: ToChild | FromChild) -> bytes:
+    """One word, ready to be sent."""
+    body = encoder.encode(word)
+    if len(body) > FRAME_BYTES_MAX:
+        raise InvariantBroken(f"a word of {len(body)} bytes to or from a child process")
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+class Frames:
+    """Takes frames out of a stream of bytes, however these arrive."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The words that are complete now."""
+        self._bytes += data
+        words: list[bytes] = []
+        start = 0
+        while (body := start + LENGTH_BYTES) <= len(self._bytes):
+            end = body + int.from_bytes(self._bytes[start:body])
+            if end - body > FRAME_BYTES_MAX:
+                raise InvariantBroken("what came from a child process is no frame")
+            if end > len(self._bytes):
+                break
+            words.append(bytes(self._bytes[body:end]))
+            start = end
+        del self._bytes[:start]
+        return words

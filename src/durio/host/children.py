@@ -1,0 +1,397 @@
+"""The pool of a worker's child processes: started ahead, reused, replaced, killed.
+
+Jobs go to a child that is idle, or wait in line for the next. A child that dies takes only
+its own job with it, and another is started in its place. One that has had its share of
+jobs, or of memory, is replaced: the next is started while it still works, and waits as a
+spare until it has left, so that there is no gap and never more at work than was asked for.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, final
+
+import msgspec
+
+from durio.host.child_log import replay
+from durio.host.child_process import ChildProcess
+from durio.host.child_stack import stacks_of
+from durio.host.child_wire import (
+    Broken,
+    End,
+    Finished,
+    Interrupt,
+    Logged,
+    Looked,
+    Noted,
+    Ready,
+    Run,
+    Setup,
+    Warn,
+    from_child,
+)
+from durio.host.processes import cpu_seconds_of, rss_bytes_of
+from durio.model.errors import ChildFailed, DurioError
+from durio.model.ids import id_text
+from durio.model.job import Claim
+from durio.ports.executor import ChildVitals, Sender
+from durio.telemetry.emit import Emit
+
+START_SECONDS = 120.0  # to import the App and enter its dependencies
+LEAVE_SECONDS = 5.0  # to leave the dependencies
+KILL_SECONDS = 2.0
+BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
+FAILURES_MAX = 8  # starts in a row
+# The next is started so many jobs ahead, or at this share of the memory.
+AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
+
+
+class State(Enum):
+    """Where a child is in its life."""
+
+    STARTING = 0
+    SPARE = 1  # ready, and waits for another to leave
+    IDLE = 2
+    BUSY = 3
+    LEAVING = 4
+
+
+AT_WORK = (State.IDLE, State.BUSY)
+
+
+@final
+class ChildErrand:
+    """A job in a child's hands, or in line for one."""
+
+    def __init__(self, nursery: "ProcessNursery", claim: Claim, sender: Sender) -> None:
+        self._nursery = nursery
+        self.claim = claim
+        self.sender = sender
+        self.child: Child | None = None
+
+    def withdraw(self) -> bool:
+        """Take it out of the line; False: a child has it."""
+        return self.child is None and self._nursery.withdraw(self)
+
+    def warn(self) -> None:
+        """The soft time limit, inside the task."""
+        if self.child is not None:
+            self.child.process.say(Warn())
+
+    def interrupt(self, why: str) -> None:
+        """Cancel it inside the child, for this reason."""
+        if self.child is not None:
+            self.child.process.say(Interrupt(why))
+
+    def kill(self) -> None:
+        """End its child and all that this started; the sender hears nothing more."""
+        child = self.child
+        if child is not None and child.errand is self:
+            child.errand = None
+            self._nursery.kill(child, self.claim)
+
+
+@final
+class Child:
+    """One child process and what it is doing."""
+
+    def __init__(self, nursery: "ProcessNursery", setup: Setup, title: str) -> None:
+        self._nursery = nursery
+        self.state = State.STARTING
+        self.errand: ChildErrand | None = None
+        self.jobs = 0
+        self.rss_bytes = 0
+        self.cpu_seconds = 0.0
+        self.looked: asyncio.Future[str] | None = None
+        self.process = ChildProcess(title, hear=self._hear, ended=self._ended)
+        self.process.say(setup)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self.process.pid
+
+    def _hear(self, body: bytes) -> None:
+        try:
+            word = from_child.decode(body)
+        except msgspec.MsgspecError:
+            self.process.kill()  # it is not itself any more
+            return
+        if isinstance(word, Finished):
+            self._finish(word)
+        elif isinstance(word, Ready):
+            self._nursery.ready(self, word)
+        elif isinstance(word, Broken):
+            self._nursery.failed(self, word.what, word.traceback)
+        else:
+            self._pass_on(word)
+
+    def _pass_on(self, word: Noted | Logged | Looked) -> None:
+        sender: Any = None if self.errand is None else self.errand.sender
+        if isinstance(word, Logged):
+            replay(word, sender)
+        elif isinstance(word, Noted):
+            if sender is not None:
+                sender.noted(word.told)
+        elif self.looked is not None and not self.looked.done():
+            self.looked.set_result(word.stack)
+
+    def give(self, errand: ChildErrand) -> None:
+        """A job for an idle child."""
+        self.state, self.errand, errand.child = State.BUSY, errand, self
+        self.jobs += 1
+        self.process.say(Run(errand.claim))
+        errand.sender.begun()
+
+    def _finish(self, word: Finished) -> None:
+        self.rss_bytes, self.cpu_seconds = word.rss_bytes, word.cpu_seconds
+        errand, self.errand = self.errand, None
+        if self.state is State.BUSY:
+            self.state = State.IDLE
+            self._nursery.rested(self)
+        if errand is not None:
+            errand.sender.finished(word.outcome, word.event)
+
+    def _ended(self, how: str, stack: str) -> None:
+        errand, self.errand = self.errand, None
+        self._nursery.gone(self, how, stack, errand)
+        if errand is not None:
+            errand.sender.crashed(f"child process {self.pid} died: {how}", stack)
+
+    def vitals(self) -> tuple[float, int]:
+        """CPU seconds and resident memory now, or as it last said."""
+        return (
+            cpu_seconds_of(self.pid) or self.cpu_seconds,
+            rss_bytes_of(self.pid) or self.rss_bytes,
+        )
+
+
+@final
+class ProcessNursery:
+    """Keeps `count` children at work."""
+
+    def __init__(
+        self, setup: Setup, emit: Emit, *, count: int, jobs_max: int, rss_max: int
+    ) -> None:
+        self._setup = setup
+        self._emit = emit
+        self._count = count
+        self._jobs_max = jobs_max
+        self._rss_max = rss_max
+        self._loop = asyncio.get_running_loop()
+        self._children: list[Child] = []
+        self._idle: list[Child] = []
+        self._line: deque[ChildErrand] = deque()
+        self._changed = asyncio.Event()
+        self._opened: asyncio.Future[None] | None = None
+        self._broken: Callable[[DurioError], None] | None = None
+        self._failures = 0
+        self._resting: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._gone_cpu_seconds = 0.0
+
+    # --- from the worker
+
+    async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
+        """Start the children now, or with the first job; `broken`: they never start."""
+        self._broken = broken
+        if ahead:
+            self._opened = self._loop.create_future()
+            self._fill()
+            await self._opened
+
+    def send(self, claim: Claim, sender: Sender) -> ChildErrand:
+        """Give it to a child, or put it in line for one."""
+        errand = ChildErrand(self, claim, sender)
+        self._line.append(errand)
+        self._fill()
+        self._hand_out()
+        return errand
+
+    def withdraw(self, errand: ChildErrand) -> bool:
+        """Out of the line; False: it is not there."""
+        try:
+            self._line.remove(errand)
+        except ValueError:
+            return False
+        return True
+
+    def kill(self, child: Child, claim: Claim) -> None:
+        """It does not stop by itself: end it, and start another."""
+        self._emit(
+            "child.killed", pid=child.pid, task=claim.task, job_id=id_text(claim.id)
+        )
+        child.state = State.LEAVING
+        child.process.kill()
+        self._fill()
+
+    def vitals(self) -> ChildVitals:
+        """What they use; may be asked from any thread."""
+        told = [child.vitals() for child in list(self._children)]
+        cpu_seconds = self._gone_cpu_seconds + sum(cpu for cpu, _ in told)
+        return ChildVitals(cpu_seconds, sum(rss for _, rss in told), len(told))
+
+    async def stacks(self, timeout_seconds: float) -> dict[int, str]:
+        """Where the code of each is, by pid; one that says nothing is missing."""
+        asked = [child for child in self._children if child.state in AT_WORK]
+        return await stacks_of(asked, timeout_seconds)
+
+    async def close(self) -> None:
+        """End all of them, a bounded time; whatever still runs is killed."""
+        self._is_closed = True
+        self._line.clear()
+        if self._resting is not None:
+            self._resting.cancel()
+        for child in list(self._children):
+            if child.state in (State.IDLE, State.SPARE):
+                self._dismiss(child)
+            elif child.state is not State.LEAVING:
+                child.state, child.errand = State.LEAVING, None
+                child.process.kill()
+        await self._until_gone(LEAVE_SECONDS)
+        for child in self._children:
+            child.process.kill()
+        await self._until_gone(KILL_SECONDS)
+
+    async def _until_gone(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while self._children:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    # --- from the children
+
+    def ready(self, child: Child, word: Ready) -> None:
+        """One has loaded the App."""
+        unknown = {found.task for found in self._setup.origin.tasks} - set(word.tasks)
+        if unknown:
+            self.failed(
+                child,
+                f"it does not know the task {', '.join(sorted(unknown))}",
+                "",
+                "Declare tasks when their module is imported, always.",
+            )
+            return
+        if child.state is not State.STARTING:
+            return
+        self._failures = 0
+        self._emit("child.started", pid=child.pid)
+        child.state = State.SPARE
+        self._fill()
+        self._hand_out()
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(None)
+
+    def failed(
+        self, child: Child, what: str, traceback_text: str, cure: str = ""
+    ) -> None:
+        """One could not load the App, or not in time; or it did not leave in order."""
+        if child.state is not State.STARTING:
+            if traceback_text:
+                self._emit("child.failed", error=what, stack=traceback_text)
+            return
+        child.state = State.LEAVING
+        child.process.kill()
+        error = ChildFailed(
+            f"a child process for tasks with process=True did not start: {what}",
+            cure=cure or "Correct it: children import the App anew, as a worker does.",
+            traceback_text=traceback_text,
+        )
+        self._failures += 1
+        if self._opened is not None and not self._opened.done():
+            self._is_closed = True
+            self._opened.set_exception(error)
+            return
+        pause = min(BACKOFF_FIRST * 2**self._failures, BACKOFF_LAST)
+        if self._resting is None and not self._is_closed:
+            self._resting = self._loop.call_later(pause, self._rested)
+        self._emit(
+            "child.failed", error=what, tries=self._failures, stack=traceback_text
+        )
+        if self._failures == FAILURES_MAX and self._broken is not None:
+            self._broken(error)
+
+    def rested(self, child: Child) -> None:
+        """One is idle again: it leaves if it had its share, else takes the next job."""
+        has_had_jobs = 0 < self._jobs_max <= child.jobs
+        if has_had_jobs or 0 < self._rss_max < child.rss_bytes:
+            self._emit("child.recycled", pid=child.pid, jobs=child.jobs)
+            self._dismiss(child)
+        else:
+            self._idle.append(child)
+        self._fill()
+        self._hand_out()
+
+    def gone(
+        self, child: Child, how: str, stack: str, errand: ChildErrand | None
+    ) -> None:
+        """One has ended; another takes its place."""
+        if child.state is State.STARTING:
+            self.failed(child, f"it died: {how}", stack)
+        elif child.state is not State.LEAVING:
+            # With a job in its hands, its last stack is told with that.
+            task, stack = (errand.claim.task, "") if errand else ("", stack)
+            self._emit("child.died", pid=child.pid, how=how, task=task, stack=stack)
+        child.state = State.LEAVING
+        self._gone_cpu_seconds += child.cpu_seconds
+        self._children.remove(child)
+        if child in self._idle:
+            self._idle.remove(child)
+        self._changed.set()
+        self._fill()
+        self._hand_out()
+
+    # --- how many, and who is next
+
+    def _fill(self) -> None:
+        """As many at work as were asked for, and one more for each that leaves soon."""
+        if self._is_closed or self._resting is not None:
+            return
+        at_work = [child for child in self._children if child.state in AT_WORK]
+        spares = [child for child in self._children if child.state is State.SPARE]
+        while spares and len(at_work) < self._count:
+            spare = spares.pop()
+            spare.state = State.IDLE
+            at_work.append(spare)
+            self._idle.append(spare)
+        starting = sum(child.state is State.STARTING for child in self._children)
+        wanted = self._count + sum(map(self._leaves_soon, at_work))
+        for _ in range(wanted - len(at_work) - len(spares) - starting):
+            self._start()
+
+    def _leaves_soon(self, child: Child) -> bool:
+        ahead = min(AHEAD_JOBS, self._jobs_max // 10)
+        if 0 < self._jobs_max <= child.jobs + ahead:
+            return True
+        return 0 < self._rss_max * AHEAD_SHARE < child.rss_bytes
+
+    def _start(self) -> None:
+        child = Child(self, self._setup, self._setup.worker)
+        self._children.append(child)
+        self._loop.call_later(
+            START_SECONDS,
+            self.failed,
+            child,
+            f"not ready within {START_SECONDS:g} s",
+            "",
+        )
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._fill()
+
+    def _hand_out(self) -> None:
+        while self._line and self._idle:
+            self._idle.pop().give(self._line.popleft())
+            self._fill()
+
+    def _dismiss(self, child: Child) -> None:
+        child.state = State.LEAVING
+        if child in self._idle:
+            self._idle.remove(child)
+        child.process.say(End())
+        self._loop.call_later(LEAVE_SECONDS, child.process.kill)

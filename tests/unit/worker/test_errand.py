@@ -1,0 +1,262 @@
+"""Attempts in child processes, as the worker sees them: the children here are pretended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from durio import App, HookEvent, Job, State
+from durio.client.handle import job_errors
+from durio.errors import ChildFailed
+from durio.model.job import Claim
+from durio.model.outcome import Kind, Outcome
+from durio.ports.executor import ChildVitals, Sender
+from tests.unit.app.lab import finished, reached, record_of, virtual, working
+
+
+@dataclass
+class Errand:
+    claim: Claim
+    sender: Sender
+    in_line: bool = True
+    said: list[str] = field(default_factory=list)
+
+    def withdraw(self) -> bool:
+        was, self.in_line = self.in_line, False
+        return was
+
+    def warn(self) -> None:
+        self.said.append("warn")
+
+    def interrupt(self, why: str) -> None:
+        self.said.append(why)
+
+    def kill(self) -> None:
+        self.said.append("kill")
+
+    # --- what a child would do
+
+    def begin(self) -> None:
+        self.in_line = False
+        self.sender.begun()
+
+    def finish(self, kind: Kind = Kind.DONE, **fields: Any) -> None:
+        word = Outcome(self.claim.id, self.claim.claim_no, kind, **fields)
+        self.sender.finished(word, None)
+
+
+class PretendedNursery:
+    def __init__(self) -> None:
+        self.errands: list[Errand] = []
+        self.opened: list[bool] = []
+        self.broken: Callable[[Any], None] | None = None
+        self.closed = 0
+
+    async def open(self, *, ahead: bool, broken: Callable[[Any], None]) -> None:
+        self.opened.append(ahead)
+        self.broken = broken
+
+    def send(self, claim: Claim, sender: Sender) -> Errand:
+        self.errands.append(Errand(claim, sender))
+        return self.errands[-1]
+
+    def vitals(self) -> ChildVitals:
+        return ChildVitals(1.5, 1000, 2)
+
+    async def stacks(self, timeout_seconds: float) -> dict[int, str]:
+        del timeout_seconds
+        return {}
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def add(app: App, **options: Any) -> Any:
+    @app.task(name="work", process=True, **options)
+    def work() -> int: ...
+
+    return work
+
+
+async def sent(nursery: PretendedNursery, job: Job[Any], number: int = 1) -> Errand:
+    """The errand of the job's so manieth attempt."""
+    await reached(job, lambda _: len(nursery.errands) >= number)
+    return nursery.errands[number - 1]
+
+
+@virtual
+async def test_a_child_makes_the_attempt(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        assert (await job.status()).state is State.RUNNING
+        errand.begin()
+        errand.sender.noted(b'{"done":1,"total":null,"message":null,"state":null}')
+        status = await reached(job, lambda status: status.progress)
+        assert status.progress.done == 1
+        errand.finish(result=b"7")
+        assert (await finished(job)).state is State.DONE
+        assert await job.result() == 7
+    assert (nursery.opened, nursery.closed, errand.said) == ([True], 1, [])
+
+
+@pytest.mark.proves("M105")
+@virtual
+async def test_its_time_counts_from_the_moment_a_child_has_it(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app, timeout=(300, 360), retry=0)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        await app.clock.sleep(10_000)
+        assert errand.said == []
+        errand.begin()
+        began = app.clock.now()
+        status = await finished(job)
+        assert errand.said == ["warn", "kill"]
+        errand.finish(result=b"7")  # too late
+    assert (status.state, status.error.type) == (State.DEAD, "HardTimeLimit")
+    assert status.finished_at.timestamp() - began == pytest.approx(360, abs=1)
+    assert (await job.status()).state is State.DEAD
+
+
+@virtual
+async def test_a_cancel_in_line_needs_no_child(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        await job.cancel()
+        assert (await finished(job)).state is State.CANCELLED
+        assert (errand.in_line, errand.said) == (False, [])
+
+
+@virtual
+async def test_a_cancel_that_nobody_hears_kills_the_child(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        asked = app.clock.now()
+        await job.cancel()
+        status = await finished(job)
+    assert (status.state, errand.said) == (State.CANCELLED, ["cancel", "kill"])
+    assert 5 <= status.finished_at.timestamp() - asked < 70
+
+
+@virtual
+async def test_a_child_that_dies_of_a_cancel_is_no_loss(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        await job.cancel()
+        await reached(job, lambda _: errand.said == ["cancel"])
+        errand.sender.crashed("child process 7 died: exit code 1", "")
+        assert (await finished(job)).state is State.CANCELLED
+    assert (await record_of(app, job)).losses == 0
+
+
+@pytest.mark.proves("M110")
+@virtual
+async def test_the_third_crash_in_a_row_is_the_end(app: App) -> None:
+    nursery, dead = PretendedNursery(), list[HookEvent]()
+    work = add(app)
+    app.hooks.dead(dead.append)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        beside = await work.enqueue()
+        await sent(nursery, beside, 2)
+        for number in (1, 3, 4):
+            # The last chance needs not be alone: its child is its own.
+            errand = await sent(nursery, job, number)
+            assert Job(app, errand.claim.id) == job
+            errand.begin()
+            errand.sender.crashed(f"child process {number} died", "a stack")
+        status = await finished(job)
+        nursery.errands[1].begin()
+        nursery.errands[1].finish(result=b"1")
+        assert (await finished(beside)).state is State.DONE
+    assert (status.state, status.reason) == (State.DEAD, "worker_lost")
+    errors = job_errors(await record_of(app, job))
+    assert [error.type for error in errors] == ["ChildLost"] * 3
+    assert (errors[-1].message, errors[-1].traceback) == (
+        "child process 4 died",
+        "a stack",
+    )
+    assert [(event.reason, event.error_type) for event in dead] == [
+        ("worker_lost", "ChildLost")
+    ]
+    assert (await record_of(app, beside)).losses == 0
+
+
+@virtual
+async def test_a_stop_gives_back_the_line_and_kills_what_does_not_end(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        jobs = [await work.enqueue() for _ in range(3)]
+        await sent(nursery, jobs[-1], 3)
+        nursery.errands[0].begin()
+    said = [errand.said for errand in nursery.errands]
+    assert said == [["stop", "kill"], [], []]
+    for job in jobs:
+        record = await record_of(app, job)
+        assert (await job.status()).state is State.READY
+        assert (record.losses, record.retried, record.claim_no) == (0, 0, 1)
+
+
+@virtual
+async def test_a_worker_that_has_lost_its_lease_kills_and_writes_nothing(
+    app: App,
+) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery) as worker:
+        jobs = [await work.enqueue() for _ in range(2)]
+        await sent(nursery, jobs[-1], 2)
+        nursery.errands[0].begin()
+        worker._lost(worker.me.id)
+        nursery.errands[0].sender.crashed("it died", "")
+        assert [errand.said for errand in nursery.errands] == [["kill"], []]
+        again = [await sent(nursery, jobs[-1], number) for number in (3, 4)]
+        for errand in again:
+            errand.begin()
+            errand.finish(result=b"1")
+        for job in jobs:
+            assert (await finished(job)).state is State.DONE
+            assert (await record_of(app, job)).losses == 0
+
+
+@virtual
+async def test_children_that_never_start_end_the_worker(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    job = await work.enqueue()
+    async with working(app, nursery=nursery) as worker:
+        await sent(nursery, job)
+        nursery.broken(ChildFailed("it did not start"))
+        await worker._stop.wait()
+    assert worker.is_overwhelmed
+    assert (await job.status()).state is State.READY
+
+
+@virtual
+async def test_no_child_is_started_ahead_for_queues_that_need_none(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app, queue="images")
+    async with working(app, nursery=nursery, queues=["default"]):
+        job = await work.options(queue="default").enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        errand.finish(result=b"1")
+        assert (await finished(job)).state is State.DONE
+    assert nursery.opened == [False]
