@@ -67,21 +67,49 @@ PHASES: dict[str, Callable[[Place, Process], object]] = {
     "driver loaded": lambda _place, worker: "apsw" in worker.maps(),
     "registered": lambda place, _worker: place.select("select id from worker"),
     "claimed": lambda place, _worker: place.count(RUNNING) or place.count(DONE),
+    "in the middle of jobs": lambda place, _worker: place.ledger.of("start"),
+    "in the middle of finishes": lambda place, _worker: place.ledger.of("effect"),
 }
 
 
 @pytest.mark.proves("M118")
+@pytest.mark.parametrize("signals", [1, 2], ids=["once", "twice"])
 @pytest.mark.parametrize("phase", PHASES)
-def test_sigterm_while_it_starts(place: Place, phase: str) -> None:
+def test_sigterm_at_every_phase(place: Place, phase: str, signals: int) -> None:
     """Whenever it comes: it ends, and nothing is lost or charged."""
-    ids = place.enqueue("nap", *[(0.05,)] * JOBS)
-    worker = place.begin_worker()
+    ids = place.enqueue("nap", *[(0.05,)] * (10 * JOBS))
+    worker = place.begin_worker(concurrency=JOBS)
     wait_until(lambda: PHASES[phase](place, worker), SECONDS, phase)
     worker.send(signal.SIGTERM)
+    if signals > 1:
+        # Two at the same moment are one to the kernel: again, until it is gone.
+        wait_until(lambda: insist(worker), SECONDS, "it ends")
     # Before it has a handler, and anything to lose, a signal is simply fatal.
     early = {-signal.SIGTERM} if phase in {"at once", "driver loaded"} else set()
-    assert worker.ended() in {0} | early, worker.log
+    cut_short = {CUT_SHORT} if signals > 1 else set()
+    assert worker.ended() in {0} | early | cut_short, worker.log
+    assert not place.count(RUNNING)
     place.worker()
+    check_uncharged(place, ids, again=(worker,) if signals > 1 else ())
+
+
+def insist(process: Process) -> bool:
+    """Send one more signal, unless it has ended."""
+    if process.exit_code is None:
+        process.send(signal.SIGTERM)
+    return process.exit_code is not None
+
+
+@pytest.mark.proves("M118")
+def test_sighup_drains_a_worker_without_a_supervisor(place: Place) -> None:
+    """Somebody closed the terminal, or thinks that there is a supervisor."""
+    ids = place.enqueue("held", *[()] * JOBS)
+    worker = place.worker()
+    place.wait_for("start", JOBS)
+    worker.send(signal.SIGHUP)
+    wait_until(lambda: worker.events("worker.stopping"), SECONDS, "it drains")
+    place.open_gate()
+    assert worker.ended() == 0
     check_uncharged(place, ids)
 
 

@@ -1,69 +1,112 @@
 """The process among others: signals that ask it to stop, its name, stacks and end."""
 
 import asyncio
+import atexit
 import os
 import platform
 import signal
+import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, NamedTuple, Self, final
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Self, cast, final
+
+from durio.ports.executor import ThreadStack
 
 HOST_NAME_CHARS_MAX = 64
 STACK_FRAMES_MAX = 40
 STACK_CHARS_MAX = 8_000
 FLUSH_SECONDS = 1.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+HEARD_MAX = 16  # two would do
+ALARM_BYTES = 4096
+EXIT_TERMINATED = 143
 
 
 @final
 class Signals:
-    """SIGTERM and SIGINT as a call on the loop: `callback("SIGTERM", 1)`.
+    """Signals that ask for a stop as a call on the loop: `callback("SIGTERM", 1)`.
 
-    The number counts signals of both kinds from 1, so that the second can be told from
-    the first. Outside the main thread, where Python allows no handlers, this does
-    nothing: whoever owns the main thread (a web server) decides when to stop.
+    The number counts signals of all kinds from 1, so that the second can be told from the
+    first. The moment of each is in `heard` as soon as it comes, also while the loop is
+    blocked and cannot be called. SIGHUP stays ignored where it was, as nohup wants it.
+    Outside the main thread, where Python allows no handlers, this does nothing: whoever
+    owns the main thread (a web server) decides when to stop.
+
+    `is_last`: the process ends after this. If a signal was heard, one that comes later,
+    however late, ends it at once with `exit_code`: at no moment it would simply be fatal.
     """
 
     def __init__(
         self,
         callback: Callable[[str, int], object],
         wanted: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT),
+        *,
+        is_last: bool = False,
     ) -> None:
         self.callback = callback
         self.wanted = wanted
         self.count = 0
+        self.heard: list[tuple[str, float]] = []
+        self.is_last = is_last
+        self.exit_code = EXIT_TERMINATED
         self.loop: asyncio.AbstractEventLoop | None = None
         self.previous: dict[signal.Signals, Any] = {}
+        self.alarm: Alarm | None = None
 
     def install(self) -> bool:
         """Take the signals over, on the running loop; False: not the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self.loop = asyncio.get_running_loop()
+        self.alarm = Alarm(self.loop)
         for each in self.wanted:
-            self.previous[each] = signal.getsignal(each)
-            self.loop.add_signal_handler(each, self.receive, each)
+            before = signal.getsignal(each)
+            if each is not signal.SIGHUP or before is not signal.SIG_IGN:
+                self.previous[each] = before
+                signal.signal(each, self.note)
         return True
 
     def uninstall(self) -> None:
-        """Give the signals back to whoever had them."""
-        loop, self.loop = self.loop, None
-        if loop is None:
+        """Give the signals back to whoever had them, or stay deaf until the end."""
+        if self.loop is None or self.alarm is None:
             return
+        self.loop = None
+        self.alarm.close()
+        is_ending = self.is_last and bool(self.heard)
         for each, handler in self.previous.items():
-            with suppress(RuntimeError):  # the loop is closed: it gave them up itself
-                loop.remove_signal_handler(each)
-            if handler is not None:  # None: set by C code, which Python cannot restore
+            if is_ending:
+                signal.signal(each, self.end_late)
+            elif handler is not None:  # None: set by C code; Python cannot restore it
                 signal.signal(each, handler)
+        if is_ending:
+            # The very last moments of an interpreter would be fatal again.
+            atexit.register(ignore, tuple(self.previous))
         self.previous.clear()
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread, between two instructions of whatever runs there."""
+        del frame
+        each = signal.Signals(number)
+        if len(self.heard) < HEARD_MAX:
+            now = time.clock_gettime(time.CLOCK_MONOTONIC)
+            self.heard.append((each.name, now))
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self.receive, each)
 
     def receive(self, each: signal.Signals) -> None:
         """Pass one on."""
         self.count += 1
         self.callback(each.name, self.count)
+
+    def end_late(self, number: int, frame: FrameType | None) -> None:
+        """Everything is done, and somebody cannot wait."""
+        del number, frame
+        end_process(self.exit_code)
 
     async def __aenter__(self) -> Self:
         self.install()
@@ -76,6 +119,56 @@ class Signals:
         trace: TracebackType | None,
     ) -> None:
         self.uninstall()
+
+
+@final
+class Alarm:
+    """Wakes a loop for signals that come in the moment before it goes to sleep.
+
+    Such a one would be handled only when the loop wakes up for something else. A loop that
+    has an alarm of its own, as uvloop's has, keeps it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.ear, self.mouth = socket.socketpair()
+        self.ear.setblocking(False)
+        self.mouth.setblocking(False)
+        number = self.mouth.fileno()
+        self.before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
+        if self.before != -1:
+            signal.set_wakeup_fd(self.before, warn_on_full_buffer=False)
+        loop.add_reader(self.ear, self.hear)
+
+    def hear(self) -> None:
+        """Being awake is all that is wanted."""
+        with suppress(OSError):
+            self.ear.recv(ALARM_BYTES)
+
+    def close(self) -> None:
+        """Give the place back."""
+        if self.before == -1:
+            signal.set_wakeup_fd(-1)
+        self.loop.remove_reader(self.ear)
+        self.ear.close()
+        self.mouth.close()
+
+
+def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
+    """Call this on the running loop when a child process may have ended; undone by call."""
+    loop = asyncio.get_running_loop()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(callback)
+
+    before = signal.signal(signal.SIGCHLD, note)
+    return lambda: cast("None", signal.signal(signal.SIGCHLD, before))
+
+
+def ignore(wanted: tuple[signal.Signals, ...]) -> None:
+    """Hear nothing any more."""
+    for each in wanted:
+        signal.signal(each, signal.SIG_IGN)
 
 
 class ProcessName(NamedTuple):
@@ -107,6 +200,17 @@ def dump_stacks(thread_id: int) -> str:
         return f"no thread {thread_id}\n"
     stack = traceback.extract_stack(frame, limit=STACK_FRAMES_MAX)
     return "".join(traceback.format_list(stack))[-STACK_CHARS_MAX:]
+
+
+def every_stack() -> list[ThreadStack]:
+    """The live Python stacks of all threads, the main thread's first."""
+    known = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    main = threading.main_thread().ident
+    return [
+        ThreadStack(each, known.get(each, "thread"), dump_stacks(each))
+        for each in sorted(frames, key=lambda each: (each != main, each))
+    ]
 
 
 def end_process(code: int) -> None:

@@ -1,0 +1,265 @@
+"""`durio worker --processes N`: a supervisor, and the side of the workers it starts.
+
+The supervisor reads flags, the environment and the settings file, never the App. What it
+starts is this same command line, with one more argument: the number of the line to it.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from durio.app.app import App
+from durio.app.configuration import configuration
+from durio.cli.main import error_fields, error_text, exit_code_of, leaf
+from durio.host.clock import HostClock
+from durio.host.fleet import ProcessFleet, SupervisorLine
+from durio.host.notify import Notify
+from durio.host.processes import become, this_program
+from durio.host.signals import STOP_SIGNALS, Signals
+from durio.model.errors import InvalidOption, UsageError
+from durio.model.settings import PROCESSES_MAX, LogSettings
+from durio.model.version import __version__
+from durio.ports.fleet import Note
+from durio.telemetry.emit import Emitter
+from durio.telemetry.log import LogWriter, configure
+from durio.worker.supervisor import EXIT_CRASH_LOOP, Supervisor, Verdict
+
+ARGUMENTS = "durio.arguments"
+
+
+class KeepArguments(click.Command):
+    """A command that remembers how it was called, to call it again."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep a copy; parsing uses the list up."""
+        ctx.meta[ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+OPTIONS = (
+    click.option(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="Keep N worker processes running under a supervisor.",
+    ),
+    click.option(
+        "--recycle-jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Replace a worker process after N jobs (with --processes).",
+    ),
+    click.option(
+        "--recycle-rss",
+        metavar="SIZE",
+        help="Replace a worker process above this memory, such as 500MB.",
+    ),
+    click.option("--supervised", type=int, hidden=True),
+)
+
+
+def supervise_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--processes and what goes with it."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """How `durio worker` was called."""
+
+    arguments: Sequence[str]
+    from_env_file: Collection[str]  # variables that a worker reads anew
+    is_burst: bool
+    is_json: bool
+
+    @classmethod
+    def of(cls, ctx: click.Context, **given: Any) -> "Call":
+        """From click's memory of it."""
+        return cls(
+            arguments=ctx.meta[ARGUMENTS], from_env_file=ctx.find_root().obj, **given
+        )
+
+
+def check_processes(processes: int) -> int:
+    """Refuse what is no number of processes."""
+    if not 1 <= processes <= PROCESSES_MAX:
+        raise UsageError(
+            f"--processes {processes}: not from 1 to {PROCESSES_MAX}",
+            cure="Give one for each core, or leave it out: one worker, no supervisor.",
+        )
+    return processes
+
+
+def stand_alone(call: Call, app: App, given: dict[str, Any]) -> None:
+    """What a worker without a supervisor checks before it begins.
+
+    Where the App's settings ask for a supervisor this process becomes one, without the
+    App, and this never returns.
+    """
+    settings = app.settings.worker
+    if settings.processes:
+        asked = ["worker", "--processes", str(settings.processes), *call.arguments]
+        become([*this_program(), *asked])
+    if given["recycle_jobs"] or given["recycle_rss"]:
+        raise UsageError(
+            "--recycle-jobs and --recycle-rss need a supervisor",
+            cure="Add --processes 1, or more.",
+        )
+    if settings.recycle_jobs or settings.recycle_rss_bytes:
+        app.emit("recycle.ignored", cure="start it with --processes")
+
+
+def supervise(call: Call, processes: int, given: dict[str, Any]) -> int:
+    """Keep so many workers running until told to stop; the exit code."""
+    check_processes(processes)
+    configure(log_settings(given))
+    if sys.stderr.isatty():
+        told = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"
+        click.echo(f"{told}\n  Ctrl-C drains; again: stops at once", err=True)
+    verdict = asyncio.run(run(call, processes))
+    if verdict.error is not None or verdict.exit_code == EXIT_CRASH_LOOP:
+        fields = failure(verdict)
+        if call.is_json:
+            click.echo(msgspec.json.encode({"error": fields}))
+        else:
+            click.echo(error_text(fields), err=True)
+    elif call.is_json:
+        told = {
+            "exit_code": verdict.exit_code,
+            "cut_short": verdict.exit_code != 0,
+            "signal": verdict.signal,
+            "restarts": verdict.restarts,
+        }
+        click.echo(msgspec.json.encode(told))
+    return verdict.exit_code
+
+
+def log_settings(given: dict[str, Any]) -> LogSettings:
+    """How the supervisor logs; what is wrong elsewhere is for the workers to say."""
+    log = LogSettings()
+    with suppress(InvalidOption):
+        log = configuration(None, None).settings.log
+    chosen: dict[str, Any] = {}
+    if given["log_format"]:
+        chosen["format"] = given["log_format"]
+    if given["log_level"]:
+        chosen["level"] = given["log_level"].upper()
+    return msgspec.structs.replace(log, **chosen)
+
+
+async def run(call: Call, processes: int) -> Verdict:
+    """The supervisor on its loop."""
+    emit = Emitter(LogWriter())
+    had_terminal = has_terminal()
+    supervisors: list[Supervisor] = []
+
+    def hear(signal: str, _count: int) -> None:
+        for supervisor in supervisors:
+            # A terminal that was closed sends this too: nobody is left to reload for.
+            if signal == "SIGHUP" and not (had_terminal and not has_terminal()):
+                supervisor.reload()
+            else:
+                supervisor.stop("SIGTERM" if signal == "SIGHUP" else signal)
+
+    def show(running: int, seconds_left: float) -> None:
+        left = round(seconds_left, 1)
+        if sys.stderr.isatty():
+            told = f"draining: {running} running, {left:.0f} s of grace left"
+            click.echo(f"\r\x1b[K{told}", nl=False, err=True)
+        else:
+            emit("fleet.draining", running=running, seconds_left=left)
+
+    share = ["--processes", str(processes)]  # among how many the cores are shared
+    fleet = ProcessFleet(
+        [*this_program(), "worker", "--supervised"],
+        [*share, *call.arguments],
+        folder=named_folder(),
+        without=call.from_env_file,
+    )
+    supervisor = Supervisor(
+        processes=processes,
+        fleet=fleet,
+        clock=HostClock(),
+        emit=emit,
+        announce=Notify(os.environ),
+        show=show,
+        is_burst=call.is_burst,
+    )
+    supervisors.append(supervisor)
+    try:
+        async with Signals(hear, STOP_SIGNALS, is_last=True) as signals:
+            verdict = await supervisor.run()
+            signals.exit_code = verdict.exit_code
+            return verdict
+    finally:
+        fleet.close()
+        if supervisor.is_ending and sys.stderr.isatty():
+            click.echo(err=True)
+
+
+def named_folder() -> str | None:
+    """The current folder by the name it was entered by: a link may point elsewhere now."""
+    name = os.environ.get("PWD", "")
+    with suppress(OSError):
+        if name and Path(name).samefile("."):
+            return name
+    return None
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that can still be opened."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def failure(verdict: Verdict) -> dict[str, str]:
+    """What to tell of workers that could not start, or kept dying."""
+    error = verdict.error or {}
+    if verdict.exit_code != EXIT_CRASH_LOOP:
+        return error
+    last = f"the last one ended with {spoken_exit(verdict.last_exit)}"
+    return {
+        **{name: error[name] for name in ("traceback",) if name in error},
+        "code": "crash_loop",
+        "what": f"the workers keep dying: {last}"
+        + (f": {error['what']}" if error else ""),
+        "cure": "Look at the log above for what kills them, correct it, start again.",
+    }
+
+
+def spoken_exit(code: int) -> str:
+    """An exit code for people."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+# --- the other side
+
+
+def as_member(number: int, body: Callable[[SupervisorLine], int]) -> int:
+    """Run a worker that a supervisor started; what it raises is told there."""
+    try:
+        line = SupervisorLine(number)
+    except OSError:
+        raise UsageError(
+            "--supervised is for workers that a supervisor starts",
+            cure="Give --processes N.",
+        ) from None
+    try:
+        return body(line)
+    except (Exception, KeyboardInterrupt) as error:
+        cause = leaf(error)
+        line.tell(Note(word="failed", error=error_fields(cause)))
+        return exit_code_of(cause)

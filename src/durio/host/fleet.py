@@ -1,0 +1,221 @@
+"""Worker processes of a supervisor: started, heard, signalled and reaped.
+
+Each is a new program in a process group of its own, with one socket to its supervisor.
+What a worker tells is a line of JSON; what it is told is a word. When the supervisor is
+gone the socket ends, and the worker drains by itself: nobody leaves an orphan behind.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import final
+
+import msgspec
+
+from durio.host.notify import NOTIFY_VARIABLES
+from durio.host.signals import on_child_end
+from durio.ports.fleet import Note, Tell
+
+READ_BYTES = 65536
+UNREAD_BYTES_MAX = 1024 * 1024  # of a line without an end
+UNSENT_BYTES_MAX = 65536  # to somebody who does not read: the rest is not told
+LOOK = b"look"
+
+
+@final
+class Line:
+    """One end of the socket between a supervisor and a worker process."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        end.set_inheritable(False)
+        self._end = end
+        self._lock = threading.Lock()  # heartbeats are told from a thread
+        self._unsent = b""
+        self._unread = b""
+        self.is_open = True
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._end.fileno()
+
+    def send(self, line: bytes) -> None:
+        """Send a line; never waits. Nobody reads: it is not sent."""
+        with self._lock:
+            if len(self._unsent) < UNSENT_BYTES_MAX:
+                self._unsent += line + b"\n"
+            # Gone, or not reading just now: whoever is alive tells again.
+            with suppress(OSError):
+                self._unsent = self._unsent[self._end.send(self._unsent) :]
+
+    def read(self) -> list[bytes]:
+        """Every line that has come in by now; `is_open` says whether more may come."""
+        lines: list[bytes] = []
+        while self.is_open:
+            try:
+                got = self._end.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                got = b""
+            *ended, self._unread = (self._unread + got).split(b"\n")
+            lines += ended
+            self.is_open = bool(got) and len(self._unread) <= UNREAD_BYTES_MAX
+        return lines
+
+    def close(self) -> None:
+        """Let the other end know."""
+        self._end.close()
+
+
+@final
+class StartedWorker:
+    """One worker process, from its supervisor's side."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        line: Line,
+        hear: Tell,
+        ended: Callable[[int], None],
+    ) -> None:
+        self._process = process
+        self._line = line
+        self._hear = hear
+        self._ended = ended
+        self.pid = process.pid
+
+    def signal(self, name: str) -> None:
+        """Send it a signal."""
+        self._process.send_signal(signal.Signals[name])
+
+    def kill(self) -> None:
+        """End it without a word, and what it started."""
+        if self._process.poll() is None:  # not reaped: the id is still its own
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def look(self) -> None:
+        """Tell it to look for deaths on this host now."""
+        self._line.send(LOOK)
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._line.fileno()
+
+    def read(self) -> bool:
+        """Hear what it told; False: its end of the line is closed."""
+        for line in self._line.read():
+            with suppress(msgspec.MsgspecError):  # whatever it is, it is none of ours
+                self._hear(msgspec.json.decode(line, type=Note))
+        return self._line.is_open
+
+    def close(self) -> None:
+        """After its end: hear the rest, then say how it ended."""
+        self.read()
+        self.hang_up()
+        self._ended(self._process.returncode)
+
+    def hang_up(self) -> None:
+        """It sees that nobody is here any more."""
+        self._line.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended; reaps it if it has."""
+        return self._process.poll() is None
+
+
+@final
+class ProcessFleet:
+    """Starts processes with this command, on the running loop."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        arguments: Sequence[str] = (),
+        *,
+        folder: str | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        self._command = list(command)
+        self._arguments = list(arguments)
+        self._folder = folder
+        self._without = NOTIFY_VARIABLES.union(without)
+        self._running: list[StartedWorker] = []
+        self._loop = asyncio.get_running_loop()
+        self._undo = on_child_end(self.reap)
+
+    def start(self, hear: Tell, ended: Callable[[int], None]) -> StartedWorker:
+        """Start one; the number of its end of the line follows the command."""
+        ours, theirs = socket.socketpair()
+        environ = {k: v for k, v in os.environ.items() if k not in self._without}
+        try:
+            with theirs:
+                process = subprocess.Popen(  # noqa: S603 - our own program
+                    [*self._command, str(theirs.fileno()), *self._arguments],
+                    cwd=self._folder,
+                    stdin=subprocess.DEVNULL,
+                    env=environ,
+                    pass_fds=(theirs.fileno(),),
+                    process_group=0,  # a Ctrl-C in the terminal is the supervisor's
+                )
+        except OSError:
+            ours.close()
+            raise
+        worker = StartedWorker(process, Line(ours), hear, ended)
+        self._running.append(worker)
+        self._loop.add_reader(worker.fileno(), self._read, worker)
+        return worker
+
+    def _read(self, worker: StartedWorker) -> None:
+        if not worker.read():
+            self._loop.remove_reader(worker.fileno())
+
+    def reap(self) -> None:
+        """Take leave of those that have ended."""
+        for worker in [each for each in self._running if not each.is_running]:
+            self._running.remove(worker)
+            self._loop.remove_reader(worker.fileno())
+            worker.close()
+
+    def close(self) -> None:
+        """Let go of the loop. Workers that still run see their line end, and drain."""
+        self._undo()
+        for worker in self._running:
+            self._loop.remove_reader(worker.fileno())
+            worker.hang_up()
+
+
+@final
+class SupervisorLine:
+    """A worker's line to the supervisor that started it."""
+
+    def __init__(self, number: int) -> None:
+        self._line = Line(socket.socket(fileno=number))
+
+    def tell(self, note: Note) -> None:
+        """Tell the supervisor; from any thread."""
+        self._line.send(msgspec.json.encode(note))
+
+    def listen(self, look: Callable[[], None], gone: Callable[[], None]) -> None:
+        """On the running loop: somebody died, and the supervisor is gone."""
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            if LOOK in self._line.read():
+                look()
+            if not self._line.is_open:
+                loop.remove_reader(self._line.fileno())
+                gone()
+
+        loop.add_reader(self._line.fileno(), read)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._line.close()

@@ -1,0 +1,96 @@
+"""The worker processes of a supervisor: whose place is whose, and when to start again."""
+
+from dataclasses import dataclass, field
+
+from durio.ports.clock import Clock
+from durio.ports.fleet import Note, WorkerProcess
+
+FIRST_SECONDS, LAST_SECONDS = 0.5, 30.0  # between starts; the first one is at once
+LIVED_SECONDS = 60.0  # who lived so long did not fail at the start
+STEADY_SECONDS = 10.0  # ready for so long: this is no crash loop
+DEATHS_MAX = 10  # in a row, with nobody steady in between
+GRACE_SECONDS = 25.0  # of a worker that has not told its own yet
+MARGIN_SECONDS = 20.0  # beyond the grace: to cancel, to write, to leave
+SILENT_LEASES = 2  # silent for so many leases: it hangs, and its jobs are others'
+NEVER = float("inf")
+NOTHING = Note(word="beat")
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One worker process that we started."""
+
+    seat: "Seat"
+    started_at: float
+    process: WorkerProcess = field(init=False)
+    ready_at: float = NEVER
+    heard_at: float = NEVER  # only of one that is ready
+    kill_at: float = NEVER
+    is_asked: bool = False  # to stop
+    is_ordered: bool = False  # to drain, by somebody else
+    grace_seconds: float = GRACE_SECONDS
+    lease_seconds: float = NEVER
+    last: Note = NOTHING
+    left_seconds: float = 0.0  # of its grace, by its own word
+    error: dict[str, str] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was ever ready."""
+        return self.ready_at < NEVER
+
+    def why(self, code: int) -> str:
+        """Why it ended, by its own word or by its exit code."""
+        if self.error is not None:
+            return self.error.get("what", "")
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def is_steady(self, now: float) -> bool:
+        """Whether it has been ready for a while."""
+        return now - self.ready_at >= STEADY_SECONDS
+
+    def is_silent(self, now: float) -> bool:
+        """Whether nothing was heard for so long that its jobs are others' by now."""
+        return now - self.heard_at > self.lease_seconds * SILENT_LEASES
+
+    def hear(self, note: Note, now: float) -> None:
+        """Keep what it told."""
+        self.heard_at = now
+        if note.word == "ready":
+            self.ready_at = now
+            self.grace_seconds = note.grace_seconds
+            self.lease_seconds = note.lease_seconds
+        elif note.word == "failed":
+            self.error = note.error
+        elif note.word == "ordered":
+            self.is_ordered = True
+        else:
+            self.last = note
+            if note.word == "draining":
+                self.left_seconds = note.grace_seconds
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """The place of one worker process, whoever takes it."""
+
+    number: int
+    member: Member | None = None
+    successor: Member | None = None  # starting; takes over when it is ready
+    start_at: float = 0.0
+    renew_at: float = 0.0  # not before
+    failures: int = 0  # deaths in a row
+    is_retired: bool = False  # nobody takes it any more
+
+    def back_off(self, member: Member, clock: Clock) -> float:
+        """Plan the next start after a death; how long that is from now."""
+        now = clock.monotonic()
+        if now - member.started_at >= LIVED_SECONDS:
+            self.failures = 0
+        pause = 0.0
+        if self.failures:
+            doubled = FIRST_SECONDS * 2 ** min(self.failures - 1, 10)
+            pause = min(doubled, LAST_SECONDS) * (0.75 + clock.random() / 2)
+        self.failures += 1
+        self.start_at = now + pause
+        return pause
