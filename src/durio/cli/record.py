@@ -8,9 +8,10 @@ import msgspec
 from durio.app.app import App
 from durio.cli.output import cell, to_json
 from durio.client.handle import job_errors, status_of
+from durio.client.wait import not_found
 from durio.model.codec import decode
 from durio.model.errors import InvalidOption
-from durio.model.ids import id_text
+from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, JobError, Progress, Record, moment
 from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
@@ -20,6 +21,7 @@ TIMES = ("created_at", "run_at", "started_at", "finished_at")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
 RAW_BYTES_MAX = 200
+ERROR_CHARS = 60
 
 
 def row_fields(record: Record, app: App) -> dict[str, Any]:
@@ -45,6 +47,21 @@ def row_fields(record: Record, app: App) -> dict[str, Any]:
         "error_type": error.type if error else None,
         "error": error.message if error else None,
     }
+
+
+async def record_by_id(app: App, job_id: str) -> Record:
+    """A stored job; JobNotFound when there is none."""
+    records = await (await app.store()).get([id_bytes(job_id)])
+    if not records:
+        raise not_found(id_bytes(job_id))
+    return records[0]
+
+
+def cut_error(row: dict[str, Any]) -> str:
+    """The last error of a job in a list, or why it is dead, short enough for a cell."""
+    told = ": ".join(text for text in (row["error_type"], row["error"]) if text)
+    cut = told if len(told) <= ERROR_CHARS else f"{told[:ERROR_CHARS]}..."
+    return cut or row["reason"] or ""
 
 
 def job_fields(record: Record, app: App) -> dict[str, Any]:

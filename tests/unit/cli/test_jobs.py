@@ -146,6 +146,18 @@ def test_retry_and_cancel_answer_for_each(shop: Terminal, ended: Ended) -> None:
     assert shop.ok("jobs", "retry", dead, *PLACE) == f"{dead}  cancelled -> ready\n"
 
 
+def test_key_that_another_job_has_by_now(shop: Terminal) -> None:
+    asked = ("enqueue", "resize", '["a"]', *PLACE, "--key", "k")
+    first = shop.json(*asked)["id"]
+    shop.ok("jobs", "cancel", first, *PLACE)
+    second = shop.json(*asked)["id"]
+    (row,) = shop.json("jobs", "retry", first, *PLACE, code=1)["jobs"]
+    assert (row["state"], row["error"]["code"]) == ("cancelled", "wrong_state")
+    assert "idempotency key" in row["error"]["what"]
+    shop.ok("jobs", "cancel", second, *PLACE)
+    shop.ok("jobs", "retry", first, *PLACE)
+
+
 def test_no_workers(shop: Terminal) -> None:
     shop.json("enqueue", "resize", '["a"]', *PLACE)
     assert shop.json("workers", "ls", *PLACE) == {"workers": []}

@@ -1,0 +1,119 @@
+"""Acting on jobs that are named by id: each of them is answered for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from durio.app.app import App
+from durio.cli.apps import Place
+from durio.cli.main import error_fields
+from durio.cli.output import show_json, show_text
+from durio.client.wait import not_found
+from durio.model.errors import DurioError, JobNotFound, WrongState
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import STATE_BY_CODE, State
+from durio.model.transitions import check_retry
+from durio.ports.control import Acted, Verb
+
+GONE = "gone"
+
+
+def act(place: Place, job_ids: Sequence[str], verb: Verb, *, by: str) -> int:
+    """Do it to each, tell about each; 1 when it could not be done to one."""
+    answers: dict[str, dict[str, Any]] = {}
+    wanted: dict[bytes, str] = {}
+    for job_id in job_ids:
+        try:
+            wanted[id_bytes(job_id)] = job_id
+        except JobNotFound as error:
+            answers[job_id] = answer(job_id, None, error)
+
+    async def ask(app: App) -> list[Acted]:
+        return await (await app.store()).act(list(wanted), verb, by=by)
+
+    for acted in place.ask(ask):
+        answers[wanted[acted.id]] = answer(
+            id_text(acted.id), acted, refusal(acted, verb)
+        )
+    rows = [answers[job_id] for job_id in dict.fromkeys(job_ids) if job_id in answers]
+    return show_answers(place, rows, verb)
+
+
+def show_answers(place: Place, rows: Sequence[dict[str, Any]], verb: Verb) -> int:
+    """Tell about each; the exit code."""
+    if place.is_json:
+        show_json({"jobs": rows})
+    else:
+        for row in rows:
+            show_text(answer_text(row, verb))
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def refusal(acted: Acted, verb: Verb) -> DurioError | None:
+    """Why it was not done; None: it was."""
+    if acted.before is None:
+        return not_found(acted.id)
+    before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
+    if verb == "discard":
+        return None if before is State.DEAD else not_dead(job_id, before)
+    if acted.after is None:
+        return not_found(acted.id)
+    if verb == "retry":
+        return not_retried(acted, before, job_id)
+    if before.is_final and before is not State.CANCELLED:
+        return WrongState(
+            f"job {job_id} is {before.value} and cannot be cancelled",
+            cure="Only jobs that have not ended can be cancelled.",
+        )
+    return None
+
+
+def not_retried(acted: Acted, before: State, job_id: str) -> DurioError | None:
+    """Why it does not run again; None: it does."""
+    try:
+        check_retry(before, job_id)
+    except WrongState as error:
+        return error
+    if acted.after != acted.before:
+        return None
+    return WrongState(
+        f"job {job_id} stays {before.value}: another job has its idempotency key now",
+        cure="Two would run that must be one. Wait for the other to end, or cancel it.",
+        state=before,
+    )
+
+
+def not_dead(job_id: str, state: State) -> WrongState:
+    """The error for a job that is no dead letter."""
+    return WrongState(
+        f"job {job_id} is {state.value}, not dead",
+        cure=f"See it with: durio jobs show {job_id}",
+        state=state,
+    )
+
+
+def answer(
+    job_id: str, acted: Acted | None, error: DurioError | None
+) -> dict[str, Any]:
+    """What became of one job, as data."""
+    return {
+        "id": job_id,
+        "ok": error is None,
+        "before": None if acted is None else state_text(acted.before),
+        "state": None if acted is None else state_text(acted.after),
+        "error": None if error is None else error_fields(error),
+    }
+
+
+def state_text(code: int | None) -> str | None:
+    """A stored state by its name."""
+    return None if code is None else STATE_BY_CODE[code].value
+
+
+def answer_text(row: dict[str, Any], verb: Verb) -> str:
+    """What became of one job, as a line."""
+    if not row["ok"]:
+        return f"{row['id']}  not done: {row['error']['what']} [{row['error']['code']}]"
+    asked = (
+        "  (asked to stop)" if verb == "cancel" and row["state"] == "running" else ""
+    )
+    return f"{row['id']}  {row['before']} -> {row['state'] or GONE}{asked}"

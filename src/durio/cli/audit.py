@@ -1,0 +1,72 @@
+"""`durio audit`: what people did by hand."""
+
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.cli.apps import Place, place_options
+from durio.cli.filters import LIMIT_MAX
+from durio.cli.main import keep_lines
+from durio.cli.output import ago, show_json, show_table
+from durio.model.job import moment
+from durio.ports.browse import Audited
+
+COLUMNS = ("when", "who", "did", "to", "jobs")
+
+
+@click.group("audit", short_help="See what people did by hand.")
+def command() -> None:
+    """See what people did by hand: who, when, what, to how many jobs."""
+
+
+@command.command("ls")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=50,
+    show_default=True,
+    help="At most so many.",
+)
+@place_options
+@keep_lines
+def list_audit(*, place: Place, limit: int) -> None:
+    r"""List what people did, the newest first.
+
+    Retries, cancels and discards of jobs, and every change of a queue or a worker, are
+    written down in the transaction that did them. Without --app, --name or DURIO_NAME
+    those of every App in the store are listed.
+
+    \b
+    Examples:
+      durio audit ls
+      durio audit ls --limit 500 --json
+
+    With --json: {"audit": [{"at", "who", "verb", "target", "jobs"}]}.
+
+    \b
+    Exit codes: 2 usage; 3 store; 4 import of the App; 5 schema
+    """
+
+    async def ask(app: App) -> tuple[list[Audited], float]:
+        store = await app.store()
+        name = app.name if place.is_named() else None
+        return await store.audit(name, limit=limit), app.now()
+
+    rows, now = place.ask(ask)
+    if place.is_json:
+        show_json({"audit": [audit_fields(row) for row in rows]})
+    else:
+        show_table(
+            COLUMNS, [cells(row, now) for row in rows], "nothing was done by hand"
+        )
+
+
+def audit_fields(row: Audited) -> dict[str, Any]:
+    """What somebody did, as data."""
+    return {**row._asdict(), "at": moment(row.at)}
+
+
+def cells(row: Audited, now: float) -> list[Any]:
+    """What somebody did, as a line."""
+    return [ago(moment(row.at), now), row.who, row.verb, row.target, row.jobs]

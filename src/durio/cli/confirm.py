@@ -1,0 +1,99 @@
+"""Before many jobs change: the exact count and a yes. While they do: how far it is."""
+
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+
+import click
+
+from durio.host.signals import process_name
+from durio.model.errors import UsageError
+from durio.model.failure import storable
+
+STEP_JOBS = 500
+WHO_CHARS_MAX = 180  # the store keeps 200, and this says how it came
+
+YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+DRY_RUN_OPTION = click.option(
+    "--dry-run", is_flag=True, help="Only count; change nothing."
+)
+BY_OPTION = click.option(
+    "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
+)
+# Jobs changed by a step of at most so many, and whether there are more.
+Step = Callable[[int], Awaitable[tuple[int, bool]]]
+
+
+class NotConfirmed(UsageError):
+    """Nobody said yes: nothing was changed."""
+
+    code = "not_confirmed"
+
+
+def who(by: str | None) -> str:
+    """Who acts, as the audit keeps it."""
+    if by is not None and not by.strip():
+        raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
+    return f"{storable(by or user_at_host(), WHO_CHARS_MAX)} via cli"
+
+
+def user_at_host() -> str:
+    """The person at this terminal, as far as the machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container without a user database
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{process_name()[0]}"
+
+
+def is_asked_person() -> bool:
+    """Whether somebody can answer a question here."""
+    return sys.stdin.isatty()
+
+
+def confirm(told: str, *, yes: bool, typed: str | None = None) -> None:
+    """Go on only after a yes; `typed` is a word to be typed in place of y."""
+    if yes:
+        return
+    if not is_asked_person():
+        raise NotConfirmed(
+            f"{told}: that needs a yes, and there is no terminal to ask at",
+            cure="Add --yes to do it without being asked, --dry-run to only count.",
+        )
+    click.echo(f"{told}.", err=True)
+    if typed is None:
+        is_agreed = click.confirm("Go on?", err=True)
+    else:
+        ask = f"Type {typed} to go on"
+        answer = click.prompt(ask, default="", show_default=False, err=True)
+        is_agreed = answer.strip() == typed
+    if not is_agreed:
+        raise NotConfirmed("not confirmed: nothing was changed")
+
+
+async def in_steps(step: Step, jobs: int, label: str) -> int:
+    """Step by step until all that were counted are done; how many that was."""
+    done, more = 0, True
+    with progress_bar(jobs, label) as move_on:
+        try:
+            while more and done < jobs:
+                changed, more = await step(min(STEP_JOBS, jobs - done))
+                done += changed
+                move_on(changed)
+        except asyncio.CancelledError:
+            click.echo(f"\nstopped: {done} of {jobs} are done; run it again", err=True)
+            raise
+    return done
+
+
+@contextmanager
+def progress_bar(jobs: int, label: str) -> Generator[Callable[[int], object]]:
+    """A bar for a person who has to wait for more than one step."""
+    if jobs <= STEP_JOBS or not sys.stderr.isatty():
+        yield int
+        return
+    with click.progressbar(length=jobs, label=label, file=sys.stderr) as bar:
+        yield bar.update

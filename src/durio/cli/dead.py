@@ -1,0 +1,361 @@
+"""`durio dead`: look through dead letters, and decide what becomes of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.cli.answers import not_dead
+from durio.cli.apps import Place, place_options
+from durio.cli.bulk import Bulk, act_on_letters, bulk_options, letters_text
+from durio.cli.confirm import BY_OPTION, who
+from durio.cli.edit import Edit, retry_edited
+from durio.cli.filters import LIMIT_MAX, Filters, filter_options, find
+from durio.cli.letters import (
+    letters,
+    open_input,
+    open_output,
+    restore,
+    write_letters,
+)
+from durio.cli.main import keep_lines
+from durio.cli.output import ago, show_json, show_table, show_text
+from durio.cli.record import (
+    arguments_of,
+    cut_error,
+    job_fields,
+    job_text,
+    record_by_id,
+    row_fields,
+)
+from durio.model.errors import UsageError
+from durio.model.job import DEAD, STATE_BY_CODE, Record
+from durio.model.names import queue_of
+from durio.ports.browse import Page, Tally
+
+COLUMNS = ("id", "task", "queue", "reason", "error", "attempts", "age")
+TOTALS = ("queue", "task", "error", "dead")
+METRIC = "jobs_dead_lettered_total"
+
+
+@click.group("dead", short_help="Review dead letters: retry, discard, export, import.")
+@keep_lines
+def command() -> None:
+    r"""Review dead letters: look, retry, discard, export, import.
+
+    A dead letter is a job in state `dead`: it keeps its arguments and every failed
+    attempt. Filters are the same everywhere; a change of many is counted exactly and
+    confirmed first. Who did what is in `durio audit ls`.
+
+    \b
+    Exit codes:
+      0  done
+      1  something could not be done to some of the ids: each is named, with why
+      2  usage, or nobody confirmed
+      3, 4, 5  store, import of the App, schema
+    """
+
+
+# --- looking
+
+
+@command.command("ls")
+@filter_options
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=50,
+    show_default=True,
+    help="At most so many.",
+)
+@click.option("--cursor", metavar="CURSOR", help="Go on where the last list ended.")
+@place_options
+@keep_lines
+def list_dead(
+    *, place: Place, filters: Filters, limit: int, cursor: str | None
+) -> None:
+    r"""List dead letters, those that came last first.
+
+    Without --app, --name or DURIO_NAME those of every App in the store are listed. A
+    queue, and a task without a dot, belong to the App at hand (default: app).
+
+    \b
+    Examples:
+      durio dead ls --task send --error timeout --older 1h
+      durio dead ls --reason exhausted --newer 2d --json | jq -r '.jobs[].id'
+
+    With --json: {"jobs": [...], "cursor"}. A job has the fields of `durio jobs ls`, and
+    {"args", "kwargs", "retried"}; "cursor" is null at the end.
+    """
+
+    async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
+        page = await find(app, filters.query(app, place), limit, cursor)
+        return page, app.now(), [dead_row(record, app) for record in page.records]
+
+    page, now, rows = place.ask(ask)
+    if place.is_json:
+        show_json({"jobs": rows, "cursor": page.cursor})
+        return
+    none = f"{letters_text(0)}{filters.words()}"
+    show_table(COLUMNS, [cells(row, now) for row in rows], none)
+    if page.cursor is not None:
+        show_text(f"more: --cursor {page.cursor}")
+
+
+def dead_row(record: Record, app: App) -> dict[str, Any]:
+    """A dead letter in a list."""
+    args, kwargs = arguments_of(record)
+    told = {"args": args, "kwargs": kwargs, "retried": record.retried}
+    return {**row_fields(record, app), **told}
+
+
+def cells(row: dict[str, Any], now: float) -> list[Any]:
+    """A dead letter as a line."""
+    of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
+    return [
+        row["id"],
+        row["task"],
+        row["queue"],
+        row["reason"],
+        cut_error(row),
+        f"{row['attempt']}{of}",
+        ago(row["finished_at"], now),
+    ]
+
+
+@command.command("show")
+@click.argument("job_id", metavar="ID")
+@place_options
+@keep_lines
+def show_dead(*, place: Place, job_id: str) -> None:
+    """Show everything about one dead letter.
+
+    Its arguments, meta, key and options, and every failed attempt with its traceback and
+    last log lines. A job that is not dead is refused: see `durio jobs show`.
+
+    With --json: the fields of `durio jobs show`.
+    """
+
+    async def ask(app: App) -> dict[str, Any]:
+        return job_fields(await dead_record(app, job_id), app)
+
+    fields = place.ask(ask)
+    if place.is_json:
+        show_json(fields)
+    else:
+        show_text(job_text(fields))
+
+
+async def dead_record(app: App, job_id: str) -> Record:
+    """A dead letter by its id."""
+    record = await record_by_id(app, job_id)
+    if record.state != DEAD:
+        raise not_dead(job_id, STATE_BY_CODE[record.state])
+    return record
+
+
+# --- deciding
+
+
+@command.command("retry")
+@filter_options
+@bulk_options
+@click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR; one job.")
+@click.option(
+    "--args",
+    "arguments",
+    metavar="JSON",
+    help="Retry with these arguments in place of its own; one job.",
+)
+@click.option(
+    "--unchecked", is_flag=True, help="Take edited arguments without checking them."
+)
+@place_options
+@keep_lines
+def retry_dead(
+    *, place: Place, bulk: Bulk, edit: bool, arguments: str | None, unchecked: bool
+) -> int:
+    r"""Run dead letters again: by id, by filters, or all of them.
+
+    They keep their ids and their history and get a full budget of attempts. Many are
+    counted exactly and confirmed; what dies after the count is left alone.
+
+    --args takes an object of keywords or an array of positionals, as `durio enqueue`
+    does. It replaces all arguments: what is not given takes the task's default. They are
+    checked before anything is written, by the App's own signature with --app, else by
+    what workers have published.
+
+    \b
+    Examples:
+      durio dead retry 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
+      durio dead retry 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55 --args '{"order_id": 43}'
+      durio dead retry --task send --error timeout --older 1h
+      durio dead retry --all --dry-run
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "dry_run"}.
+
+    \b
+    Exit codes: 1 one of the ids could not be retried, the others are all the same
+                2 usage, arguments that do not fit, or nobody confirmed
+    """
+    if edit and arguments is not None:
+        raise UsageError("--edit and --args are both given", cure="Give one.")
+    if edit or arguments is not None:
+        bulk.check()
+        change = Edit(arguments=arguments, unchecked=unchecked)
+        return retry_edited(place, bulk, change, dead_record)
+    if unchecked:
+        raise UsageError("--unchecked needs --args or --edit", cure="Leave it out.")
+    return act_on_letters(place, bulk, "retry")
+
+
+@command.command("discard")
+@filter_options
+@bulk_options
+@place_options
+@keep_lines
+def discard_dead(*, place: Place, bulk: Bulk) -> int:
+    r"""Delete dead letters for good: by id, by filters, or all of them.
+
+    Always confirmed. `durio dead export` keeps a copy that can be imported again. What
+    was counted in `durio dead totals` stays counted.
+
+    \b
+    Examples:
+      durio dead discard --reason unknown_task --older 7d
+      durio dead discard --task send --limit 100 --yes
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "dry_run"}.
+
+    \b
+    Exit codes: 1 one of the ids is not dead, the others are deleted all the same
+                2 usage, or nobody confirmed
+    """
+    return act_on_letters(place, bulk, "discard")
+
+
+# --- moving
+
+
+@command.command("export")
+@filter_options
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
+    help="A new file; without it: standard output.",
+)  # fmt: skip
+@place_options
+@keep_lines
+def export_dead(*, place: Place, filters: Filters, output: str | None) -> None:
+    r"""Write dead letters as JSON lines, complete enough for `durio dead import`.
+
+    \b
+    Examples:
+      durio dead export --task send -o send.jsonl
+      durio dead export | jq -r '.errors[-1].type' | sort | uniq -c
+
+    A line has {"durio", "id", "namespace", "task", "queue", "priority", "reason",
+    "payload", "options", "errors", "retried", "losses", "lost", "snoozed", "claim_no",
+    "created_at", "run_at", "started_at", "finished_at", "key"}; "durio" is the version
+    of this shape, "payload" is [args, kwargs].
+
+    With --json: {"letters", "file"}; it needs --output.
+    """
+    if place.is_json and output is None:
+        raise UsageError(
+            "--json needs --output", cure="Leave it out: the lines are JSON already."
+        )
+
+    async def ask(app: App) -> int:
+        query = filters.query(app, place)
+        with open_output(output) as stream:
+            return await write_letters(app, query, stream)
+
+    jobs = place.ask(ask)
+    if place.is_json:
+        show_json({"letters": jobs, "file": output})
+    elif output is not None:
+        show_text(f"{letters_text(jobs)}{filters.words()} in {output}")
+
+
+@command.command("import")
+@click.argument("file", metavar="FILE")
+@BY_OPTION
+@place_options
+@keep_lines
+def import_dead(*, place: Place, file: str, by: str | None) -> None:
+    r"""Put exported dead letters into this store; `-` reads standard input.
+
+    Every line is checked first: a bad one is named by its number, and nothing is
+    written. Ids that are stored already stay as they are and are counted as skipped, so
+    the same file can be imported again. Letters keep their App, queue and times.
+
+    \b
+    Example:
+      durio dead import send.jsonl --store sqlite:///other.db
+
+    With --json: {"letters", "imported", "skipped"}.
+
+    \b
+    Exit codes: 2 the file cannot be read, or a line is no dead letter
+    """
+    name = who(by)
+
+    async def ask(app: App) -> tuple[int, int]:
+        bounds = app.settings.payload.bytes_max
+        with open_input(file) as stream:
+
+            def read() -> Iterator[Record]:
+                stream.seek(0)
+                return letters(stream, app.now(), bounds)
+
+            return sum(1 for _ in read()), await restore(app, read, name)
+
+    lines, written = place.ask(ask)
+    if place.is_json:
+        told = {"letters": lines, "imported": written, "skipped": lines - written}
+        show_json(told)
+    else:
+        show_text(f"{letters_text(written)} imported, {lines - written} skipped")
+
+
+# --- counting
+
+
+@command.command("totals")
+@place_options
+@keep_lines
+def show_totals(*, place: Place) -> None:
+    """Count the jobs of an App that ever died, by queue, task and type of error.
+
+    The figures only grow: retrying or discarding a dead letter changes nothing. The App
+    is the one at hand: --app, --name, DURIO_NAME, default app.
+
+    With --json: {"jobs_dead_lettered_total": [{"labels": {"queue", "task",
+    "error_type"}, "value"}]}.
+    """
+
+    async def ask(app: App) -> tuple[str, Sequence[Tally]]:
+        return app.name, await (await app.store()).tallies(app.name)
+
+    name, found = place.ask(ask)
+    tallies = sorted(found, key=lambda tally: (-tally.dead, tally))
+    if place.is_json:
+        show_json({METRIC: [metric_fields(tally) for tally in tallies]})
+        return
+    rows = [[queue_of(t.lane), t.task, t.error_type, t.dead] for t in tallies]
+    show_table(TOTALS, rows, f"no job of app {name} ever died")
+    if tallies:
+        show_text(f"{sum(tally.dead for tally in tallies)} in all")
+
+
+def metric_fields(tally: Tally) -> dict[str, Any]:
+    """One figure with its labels."""
+    labels = {
+        "queue": queue_of(tally.lane),
+        "task": tally.task,
+        "error_type": tally.error_type,
+    }
+    return {"labels": labels, "value": tally.dead}

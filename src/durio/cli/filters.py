@@ -1,0 +1,128 @@
+"""Which dead letters: the filters of a command line, as a query and in words."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.cli.apps import Place
+from durio.model.duration import seconds, spoken
+from durio.model.errors import UsageError
+from durio.model.job import DEAD, Record
+from durio.model.names import check_name, lane, task_name
+from durio.model.outcome import Reason
+from durio.ports.browse import Page, Query
+
+PAGE_MAX = 200
+LIMIT_MAX = 10_000
+REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a command line says about the jobs that it means; None does not narrow."""
+
+    task: str | None
+    queue: str | None
+    error: str | None
+    reason: str | None
+    older: str | None
+    newer: str | None
+
+    def is_empty(self) -> bool:
+        """Whether nothing narrows."""
+        return all(getattr(self, name) is None for name in self.__slots__)
+
+    def query(self, app: App, place: Place) -> Query:
+        """The dead letters that fit, at this moment."""
+        older, newer = age(self.older, "--older"), age(self.newer, "--newer")
+        if older is not None and newer is not None and older >= newer:
+            raise UsageError(
+                f"no job is older than {spoken(older)} and newer than {spoken(newer)}",
+                cure="--older must be less than --newer.",
+            )
+        now, queue, task = app.now(), self.queue, self.task
+        return Query(
+            namespace=app.name if place.is_named() else None,
+            states=(DEAD,),
+            lane=None if queue is None else lane(app.name, check_name("queue", queue)),
+            task=None
+            if task is None
+            else task_name(app.name, check_name("task", task)),
+            reason=self.reason,
+            error=searched(self.error),
+            finished_before=None if older is None else now - older,
+            finished_after=None if newer is None else now - newer,
+        )
+
+    def words(self) -> str:
+        """The filters for people, such as ` of task send, error ~timeout`."""
+        whose = [f"{n} {v}" for n in ("task", "queue") if (v := getattr(self, n))]
+        why = [f"reason {self.reason}"] if self.reason else []
+        why += [f"error ~{self.error}"] if self.error else []
+        ages = [f"{n} than {v}" for n in ("older", "newer") if (v := getattr(self, n))]
+        told = ", ".join(whose + why + ages)
+        return f" {'of ' if whose else 'with ' if why else ''}{told}" if told else ""
+
+
+def age(text: str | None, option: str) -> float | None:
+    """How long ago, in seconds."""
+    return None if text is None else seconds(text, option)
+
+
+def searched(text: str | None) -> str | None:
+    """Text to look for in errors."""
+    if text is None:
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = ""
+    if not text.strip() or "\0" in text:
+        raise UsageError(
+            "--error is empty or not valid text", cure="Give a part of the error."
+        )
+    return text
+
+
+FILTER_OPTIONS = (
+    click.option("--task", metavar="TASK", help="Only jobs of this task."),
+    click.option("--queue", metavar="QUEUE", help="Only jobs of this queue."),
+    click.option(
+        "--error",
+        metavar="TEXT",
+        help="Only with this in the type or text of the last error, in any case.",
+    ),
+    click.option("--reason", type=click.Choice(REASONS), help="Only dead for this."),
+    click.option("--older", metavar="DURATION", help="Only dead for longer: 1h, 2d."),
+    click.option("--newer", metavar="DURATION", help="Only dead since then: 1h, 2d."),
+)
+
+
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The filters, handed over as one `filters`."""
+
+    @functools.wraps(function)
+    def called(**given: Any) -> Any:
+        chosen = {name: given.pop(name) for name in Filters.__slots__}
+        return function(filters=Filters(**chosen), **given)
+
+    for option in reversed(FILTER_OPTIONS):
+        called = option(called)
+    return called
+
+
+async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:
+    """As many pages as it takes."""
+    store = await app.store()
+    found: list[Record] = []
+    while True:
+        wanted = min(limit - len(found), PAGE_MAX)
+        page = await store.find(query, limit=wanted, cursor=cursor)
+        found += page.records
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            return Page(found, cursor)

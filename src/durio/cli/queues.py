@@ -1,0 +1,374 @@
+"""`durio queues`: see queues; pause, bound, drain, move and empty them by hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.cli.apps import Place, place_options
+from durio.cli.confirm import (
+    BY_OPTION,
+    DRY_RUN_OPTION,
+    YES_OPTION,
+    confirm,
+    in_steps,
+    who,
+)
+from durio.cli.drain import drain
+from durio.cli.lines import (
+    WAITING,
+    Line,
+    check_known,
+    jobs_text,
+    known_queues,
+    lines_of,
+)
+from durio.cli.main import keep_lines
+from durio.cli.output import ago, show_json, show_table, show_text
+from durio.model.duration import seconds
+from durio.model.errors import UsageError
+from durio.model.job import moment
+from durio.model.names import check_name, lane
+from durio.model.queues import MAXSIZE_MAX
+from durio.ports.browse import Query
+from durio.ports.control import Counted, QueueChange
+
+COLUMNS = (
+    "queue", "state", "ready", "scheduled", "running", "dead", "oldest", "bound",
+    "workers",
+)  # fmt: skip
+TYPED_ABOVE_JOBS = 100
+DRAIN_SECONDS_MAX = 86400.0
+# `limit --maxsize`: words beside numbers.
+NO_BOUND, AS_IN_CODE = -1, -2
+BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
+
+
+@click.group("queues", short_help="See queues; pause, bound, drain, move, purge them.")
+@keep_lines
+def command() -> None:
+    r"""See queues, and act on them by hand.
+
+    Queues belong to the App at hand: --app, --name, DURIO_NAME, default app. A change
+    reaches every worker within a second, and is kept in `durio audit ls`.
+
+    \b
+    Exit codes:
+      0  done
+      2  usage, no such queue, or nobody confirmed
+      7  drain: the time is over; the queue stays closed
+      3, 4, 5  store, import of the App, schema
+    """
+
+
+@command.command("ls")
+@place_options
+@keep_lines
+def list_queues(*, place: Place) -> None:
+    r"""List the queues of an App that were ever used.
+
+    `oldest` is how long the oldest ready job has been waiting. `bound` is what waits and
+    how much may: * is set by hand and beats the code. `workers` are those that serve it.
+
+    \b
+    States:
+      open    takes jobs and gives them to workers
+      paused  gives no jobs to workers
+      closed  takes no new jobs; with `paused`: neither
+      over    beyond the soft bound of queues without one
+
+    With --json: {"queues": [{"queue", "namespace", "paused", "closed", "over", "ready",
+    "scheduled", "blocked", "running", "dead", "oldest_at", "depth", "maxsize",
+    "by_hand", "workers"}]}; "maxsize" is null without a bound.
+    """
+    lines, now = place.ask(ask_lines)
+    show_lines(place, lines, now)
+
+
+async def ask_lines(app: App, queues: Sequence[str] = ()) -> tuple[list[Line], float]:
+    """The queues as they are now: these, or all."""
+    lines = await lines_of(app)
+    return [line for line in lines if not queues or line.queue in queues], app.now()
+
+
+def show_lines(place: Place, lines: Sequence[Line], now: float) -> None:
+    """Queues as data or as a table."""
+    if place.is_json:
+        show_json({"queues": [line_fields(line) for line in lines]})
+        return
+    none = f"no queues of app {place.namespace() or 'app'}; another: --name or --app"
+    show_table(COLUMNS, [cells(line, now) for line in lines], none)
+
+
+def line_fields(line: Line) -> dict[str, Any]:
+    """A queue as data."""
+    return {**line._asdict(), "oldest_at": moment(line.oldest_at), "depth": line.depth}
+
+
+def cells(line: Line, now: float) -> list[Any]:
+    """A queue as a row."""
+    bound = "-" if line.maxsize is None else f"{line.depth}/{line.maxsize}"
+    return [
+        line.queue,
+        line.state,
+        line.ready,
+        line.scheduled + line.blocked,
+        line.running,
+        line.dead,
+        ago(moment(line.oldest_at), now).removesuffix(" ago"),
+        f"{bound}{'*' if line.by_hand else ''}",
+        line.workers,
+    ]
+
+
+# --- pause, resume, limit
+
+
+@command.command("pause")
+@click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
+@BY_OPTION
+@place_options
+@keep_lines
+def pause_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> None:
+    r"""Give no jobs of these queues to workers; running ones go on.
+
+    New jobs are taken and wait. Workers give back, uncharged, what they hold and have
+    not begun.
+
+    \b
+    Example:
+      durio queues pause mail
+
+    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    """
+    change(place, queues, QueueChange(paused=True), by)
+
+
+@command.command("resume")
+@click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
+@BY_OPTION
+@place_options
+@keep_lines
+def resume_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> None:
+    r"""Undo `pause` and `drain`: these queues take jobs and give them to workers.
+
+    \b
+    Example:
+      durio queues resume mail newsletter
+
+    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    """
+    change(place, queues, QueueChange(paused=False, closed=False), by)
+
+
+@command.command("limit")
+@click.argument("queue", metavar="QUEUE")
+@click.option(
+    "--maxsize",
+    required=True,
+    metavar="N|none|code",
+    help="So many jobs may wait; none: no bound; code: as the code says.",
+)
+@BY_OPTION
+@place_options
+@keep_lines
+def limit_queue(*, place: Place, queue: str, maxsize: str, by: str | None) -> None:
+    r"""Bound how many jobs may wait in a queue; this beats the code.
+
+    Jobs that wait already stay, also beyond the bound; retries and rescues always enter.
+
+    \b
+    Examples:
+      durio queues limit mail --maxsize 1000
+      durio queues limit mail --maxsize code
+
+    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    """
+    change(place, [queue], QueueChange(maxsize=parse_bound(maxsize)), by)
+
+
+def parse_bound(text: str) -> int:
+    """A number, or one of the words."""
+    if text in BOUNDS:
+        return BOUNDS[text]
+    if text.isascii() and text.isdigit() and 0 < int(text[:20]) <= MAXSIZE_MAX:
+        return int(text)
+    raise UsageError(
+        f"--maxsize cannot be {text!r}",
+        cure=f"Give a number from 1 to {MAXSIZE_MAX}, none or code.",
+    )
+
+
+def change(
+    place: Place, queues: Sequence[str], wanted: QueueChange, by: str | None
+) -> None:
+    """Change all of these, then show how they are; an unknown one changes none."""
+    name = who(by)
+
+    async def ask(app: App) -> tuple[list[Line], float]:
+        check_known(queues, await known_queues(app), app.name)
+        store = await app.store()
+        for queue in dict.fromkeys(queues):
+            await store.change_queue(lane(app.name, queue), wanted, by=name)
+        return await ask_lines(app, queues)
+
+    lines, now = place.ask(ask)
+    show_lines(place, lines, now)
+
+
+# --- drain
+
+
+@command.command("drain")
+@click.argument("queue", metavar="QUEUE")
+@click.option("--timeout", metavar="DURATION", help="Wait at most so long (24h).")
+@BY_OPTION
+@place_options
+@keep_lines
+def drain_queue(
+    *, place: Place, queue: str, timeout: str | None, by: str | None
+) -> None:
+    r"""Close a queue for new jobs, and wait until nothing waits or runs in it.
+
+    Whoever enqueues to it gets an error meanwhile; retries still enter. It stays closed,
+    also after Ctrl-C and when the time is over: `durio queues resume` opens it again.
+
+    \b
+    Example:
+      durio queues drain mail --timeout 10m
+
+    With --json: {"queue", "closed", "waiting", "running"}, at the end.
+
+    \b
+    Exit codes: 2 usage, no such queue, or it is paused with jobs: it was not closed
+                7 the time is over; 130 interrupted; the queue stays closed
+    """
+    limit = DRAIN_SECONDS_MAX if timeout is None else seconds(timeout, "--timeout")
+    line = drain(place, queue, limit, who(by))
+    if place.is_json:
+        told = {"waiting": line.depth, "running": line.running}
+        show_json({"queue": queue, "closed": line.closed, **told})
+    else:
+        show_text(f"{queue} is empty and stays closed; durio queues resume {queue}")
+
+
+# --- move, purge
+
+
+@command.command("move")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--create", is_flag=True, help="TO may be a queue that nobody knows yet.")
+@YES_OPTION
+@DRY_RUN_OPTION
+@BY_OPTION
+@place_options
+@keep_lines
+def move_jobs(
+    *, place: Place, source: str, target: str, create: bool, yes: bool, **given: Any
+) -> None:
+    r"""Move the waiting jobs of a queue to another; running ones stay.
+
+    Priority, due time and order are kept. A bound of the other queue is not asked.
+
+    \b
+    Examples:
+      durio queues move mail newsletter
+      durio queues move mail newsletter --yes --by deploy
+
+    With --json: {"counted", "done", "dry_run"}.
+
+    \b
+    Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was moved
+    """
+    if source == target:
+        raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
+    wanted = [source] if create else [source, target]
+    counted = count_waiting(place, source, wanted)
+    told = f"{jobs_text(counted.jobs)} of queue {source}"
+    if not counted.jobs or given["dry_run"]:
+        return show_done(place, counted, 0, f"{told} to move", **given)
+    confirm(f"{told} will move to {check_name('queue', target)}", yes=yes)
+    by = who(given["by"])
+
+    async def do(app: App) -> int:
+        store = await app.store()
+        here, there = lane(app.name, source), lane(app.name, target)
+        return await in_steps(
+            lambda limit: store.move(here, there, limit, by=by), counted.jobs, "move"
+        )
+
+    done = place.ask(do)
+    words = f"{jobs_text(done)} moved from {source} to {target}"
+    return show_done(place, counted, done, words, **given)
+
+
+@command.command("purge")
+@click.argument("queue", metavar="QUEUE")
+@YES_OPTION
+@DRY_RUN_OPTION
+@BY_OPTION
+@place_options
+@keep_lines
+def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
+    r"""Cancel all jobs that wait in a queue; running ones and dead letters stay.
+
+    Nothing is erased: they are cancelled, can be seen with `durio jobs ls --state
+    cancelled` and brought back with `durio jobs retry`. Above 100 jobs the queue's name
+    has to be typed. What is enqueued after the count stays.
+
+    \b
+    Examples:
+      durio queues purge newsletter --dry-run
+      durio queues purge newsletter --yes
+
+    With --json: {"counted", "done", "dry_run"}.
+
+    \b
+    Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
+    """
+    counted = count_waiting(place, queue, [queue])
+    told = f"{jobs_text(counted.jobs)} of queue {queue}"
+    if not counted.jobs or given["dry_run"]:
+        return show_done(place, counted, 0, f"{told} to cancel", **given)
+    typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
+    confirm(f"{told} will be cancelled", yes=yes, typed=typed)
+    by = who(given["by"])
+
+    async def do(app: App) -> int:
+        store, query = await app.store(), waiting(app, queue)
+        return await in_steps(
+            lambda limit: store.act_on(query, "cancel", counted.mark, limit, by=by),
+            counted.jobs,
+            "purge",
+        )
+
+    done = place.ask(do)
+    return show_done(place, counted, done, f"{jobs_text(done)} cancelled", **given)
+
+
+def count_waiting(place: Place, queue: str, wanted: Sequence[str]) -> Counted:
+    """Exactly how many jobs wait in a queue; those in `wanted` have to be known."""
+
+    async def ask(app: App) -> Counted:
+        check_known(wanted, await known_queues(app), app.name)
+        return await (await app.store()).count(waiting(app, queue))
+
+    return place.ask(ask)
+
+
+def waiting(app: App, queue: str) -> Query:
+    """The jobs that wait in a queue."""
+    return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING)
+
+
+def show_done(
+    place: Place, counted: Counted, done: int, words: str, **given: Any
+) -> None:
+    """How many, as data or as a line."""
+    if place.is_json:
+        is_dry = given["dry_run"]
+        show_json({"counted": counted.jobs, "done": done, "dry_run": is_dry})
+    else:
+        show_text(words)
