@@ -3,7 +3,7 @@
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from durio.model.errors import InvalidOption
 
@@ -16,8 +16,16 @@ def settings_file(given: str | os.PathLike[str]) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidOption(
             f"the settings file {str(path)!r} cannot be read: {error}",
-            cure="Give the path of a TOML file with tables such as [worker].",
+            cure="Give a TOML file with tables such as [worker].",
+            place=str(path),
         ) from None
+    found: Any = tree
     if path.name == "pyproject.toml":
-        return tree.get("tool", {}).get("durio", {})
-    return tree
+        found = tree.get("tool", {}).get("durio", {})
+    if not isinstance(found, dict):
+        raise InvalidOption(
+            f"{path}: tool.durio is not a table",
+            cure="Write [tool.durio.worker], or [tool.durio] with url = ...",
+            place=str(path),
+        )
+    return cast("dict[str, Any]", found)

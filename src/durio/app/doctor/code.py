@@ -1,0 +1,141 @@
+"""Patterns in tasks that hurt sooner or later: no pause, no limit, calls that block."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from durio.app.doctor.source import Called, calls_of
+from durio.app.tasks import place_of
+from durio.model.finding import Finding, fine, warning
+from durio.ports.handler import Handler
+
+NAMED_MAX = 5
+# Calls that hold up the whole loop; a name that ends with a dot stands for all below it.
+BLOCKING = (
+    *("time.sleep", "os.system", "os.waitpid", "os.wait", "builtins.input", "input"),
+    *("subprocess.run", "subprocess.call", "subprocess.check_call"),
+    *("subprocess.check_output", "subprocess.getoutput", "requests."),
+    *("urllib.request.urlopen", "urllib3.request", "http.client.", "ftplib."),
+    *("smtplib.", "imaplib.", "poplib.", "paramiko.", "boto3.client"),
+    *("httpx.get", "httpx.post", "httpx.put", "httpx.patch", "httpx.delete"),
+    *("httpx.request", "httpx.Client", "socket.create_connection"),
+    *("sqlite3.connect", "psycopg2.connect", "psycopg.connect", "pymysql.connect"),
+    *("mysql.connector.connect", "MySQLdb.connect", "redis.Redis", "redis.from_url"),
+)
+PICKLES = (
+    "pickle.",
+    "_pickle.",
+    "cPickle.",
+    "cloudpickle.",
+    "dill.",
+    "shelve.",
+    "marshal.",
+)
+# How many positional arguments it takes before one of them is a time zone.
+NAIVE = {
+    "datetime.datetime.utcnow": 99,
+    "datetime.datetime.utcfromtimestamp": 99,
+    "datetime.datetime.today": 99,
+    "datetime.datetime.now": 1,
+    "datetime.datetime.fromtimestamp": 2,
+}
+
+Handlers = Sequence[Handler]
+
+
+def every_check(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]]:
+    """Every check of code, by name."""
+    found = {
+        "code.backoff": backoff,
+        "code.time_limits": time_limits,
+        "code.blocking_calls": blocking_calls,
+        "code.pickle": pickles,
+        "code.naive_times": naive_times,
+    }
+    return {name: lambda check=check: check(handlers) for name, check in found.items()}
+
+
+def backoff(handlers: Handlers) -> Iterator[Finding]:
+    """A failing task that is tried again at once, and again."""
+    bad = [h.task for h in handlers if h.retry.has_no_backoff]
+    told = f"retried without a pause: {named(bad)}"
+    fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
+    yield one("code.backoff", bad, told, fix, "every retry waits")
+
+
+def time_limits(handlers: Handlers) -> Iterator[Finding]:
+    """A task that may hang for ever."""
+    bad = [h.task for h in handlers if h.limits.hard_seconds is None]
+    told = f"without a time limit (timeout=None): {named(bad)}"
+    fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
+    yield one("code.time_limits", bad, told, fix, "every task has a hard limit")
+
+
+def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
+    """An async task that holds up every other job of its worker."""
+    bad = [
+        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        for h in handlers
+        if h.is_async and not h.is_process
+        for call in calls_of(h.function)
+        if not call.is_awaited and is_one_of(call.name, BLOCKING)
+    ]
+    fix = "Use an async library, or a plain `def` task: those run in threads."
+    told = f"blocks the event loop: {named(bad)}"
+    yield one("code.blocking_calls", bad, told, fix, "none seen in async tasks")
+
+
+def pickles(handlers: Handlers) -> Iterator[Finding]:
+    """Loading a pickle runs whatever is in it."""
+    bad = [
+        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        for h in handlers
+        for call in calls_of(h.function)
+        if is_one_of(call.name, PICKLES)
+    ]
+    fix = "Use JSON: arguments and results travel as JSON anyway."
+    yield one("code.pickle", bad, named(bad), fix, "none seen in tasks")
+
+
+def naive_times(handlers: Handlers) -> Iterator[Finding]:
+    """A time without a zone means another moment on another machine."""
+    bad = [
+        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        for h in handlers
+        for call in calls_of(h.function)
+        if is_naive(call)
+    ]
+    fix = "Use datetime.now(UTC)."
+    yield one("code.naive_times", bad, named(bad), fix, "none seen in tasks")
+
+
+def is_naive(call: Called) -> bool:
+    """Whether it makes a time without a zone."""
+    wanted = NAIVE.get(call.name)
+    if wanted is None or call.keywords & {"tz", "**"}:
+        return False
+    return call.arguments < wanted
+
+
+def is_one_of(name: str, known: Sequence[str]) -> bool:
+    """Whether a resolved name is listed, or stands below a listed one."""
+    return any(
+        name.startswith(each) if each.endswith(".") else name == each for each in known
+    )
+
+
+def line_of(handler: Handler, call: Called) -> str:
+    """Where a call stands."""
+    path = place_of(inspect.unwrap(handler.function)).rpartition(":")[0]
+    return f"{path.rpartition(os.sep)[2]}:{call.line}"
+
+
+def named(bad: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = len(bad) - NAMED_MAX
+    return "; ".join(bad[:NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def one(name: str, bad: Sequence[str], told: str, fix: str, well: str) -> Finding:
+    """One finding for all tasks."""
+    return warning(name, told, fix) if bad else fine(name, well)

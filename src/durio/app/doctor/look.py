@@ -1,0 +1,83 @@
+"""One bounded look at what is in a store, for every check to judge."""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from durio.model.job import DEAD, Record
+from durio.model.names import queue_of
+from durio.ports.browse import LaneRow, Query, WorkerRow
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+
+NEWEST = 50
+DEAD_LOOKED_AT = 200
+TASKS_LOOKED_AT = 10_000
+NAMESPACES_MAX = 50
+
+
+class Look(NamedTuple):
+    """What one App has in the store at one moment."""
+
+    namespace: str
+    now: float
+    registered: frozenset[str] | None  # tasks of the code at hand; None: no code
+    lanes: Sequence[LaneRow]
+    counts: Mapping[str, Mapping[int, int]]  # lane -> state -> jobs
+    workers: Sequence[WorkerRow]
+    published: frozenset[str]  # tasks that a worker ever told of
+    oldest: Mapping[str, float]  # lane -> ready since
+    waiting: Mapping[str, int]  # task -> jobs, of the oldest that wait
+    newest: Sequence[Record]
+    dead: Sequence[Record]
+
+    @property
+    def alive(self) -> list[WorkerRow]:
+        """Workers that hold their lease."""
+        return [row for row in self.workers if row.lease_seconds_left > 0]
+
+    def is_served(self, lane: str) -> bool:
+        """Whether a live worker claims from it."""
+        return any(serves(row.info, queue_of(lane)) for row in self.alive)
+
+    def jobs(self, lane: str, *states: int) -> int:
+        """Jobs of a lane in these states."""
+        counted = self.counts.get(lane, {})
+        return sum(counted.get(state, 0) for state in states)
+
+
+def serves(info: Mapping[str, Any], queue: str) -> bool:
+    """Whether a worker was told to serve a queue; it may have been told a pattern."""
+    told = info.get("queues")
+    return told is None or any(fnmatchcase(queue, pattern) for pattern in told)
+
+
+async def look(
+    store: Store, clock: Clock, namespace: str, registered: frozenset[str] | None
+) -> Look:
+    """Ask the store; every answer is bounded."""
+    newest = await store.find(Query(namespace), limit=NEWEST, cursor=None)
+    dead = await store.find(
+        Query(namespace, states=(DEAD,)), limit=DEAD_LOOKED_AT, cursor=None
+    )
+    return Look(
+        namespace=namespace,
+        now=clock.now(),
+        registered=registered,
+        lanes=await store.lanes(namespace),
+        counts=await store.counts(namespace),
+        workers=await store.workers(namespace),
+        published=frozenset(await store.tasks(namespace) or {}),
+        oldest=await store.oldest(namespace),
+        waiting=await store.waiting_tasks(namespace, limit=TASKS_LOOKED_AT),
+        newest=newest.records,
+        dead=dead.records,
+    )
+
+
+async def namespaces(store: Store) -> list[str]:
+    """The Apps that show in a store: by their workers and their newest jobs."""
+    found = {row.info["namespace"] for row in await store.workers(None)}
+    page = await store.find(Query(), limit=DEAD_LOOKED_AT, cursor=None)
+    found |= {record.lane.partition(":")[0] for record in page.records}
+    return sorted(found)[:NAMESPACES_MAX]

@@ -1,0 +1,66 @@
+"""What this machine and its Python can do wrong."""
+
+import platform
+import resource
+import sys
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from durio.model.finding import Finding, error, fine, warning
+from durio.model.version import __version__
+from durio.ports.clock import Clock
+
+PYTHON_MIN = (3, 11)
+FILES_MIN = 1024
+ZONES = ("UTC", "Europe/Paris")
+# No clock may be before this code: 2026-01-01.
+EARLIEST = 1_767_225_600.0
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter, and this release."""
+    found = platform.python_version()
+    told = f"Python {found}, durio {__version__}, {platform.system()}"
+    if sys.version_info[:2] < PYTHON_MIN:
+        wanted = ".".join(str(part) for part in PYTHON_MIN)
+        yield error("machine.python", told, f"Use Python {wanted} or later.")
+    else:
+        yield fine("machine.python", told)
+
+
+def clock(time: Clock) -> Iterator[Finding]:
+    """A wall clock that was never set: delays and retention rest on it."""
+    now = time.now()
+    if now < EARLIEST:
+        told = f"the wall clock says {now:.0f} s since 1970, before this release"
+        yield error("machine.clock", told, "Set the clock, and keep it by NTP.")
+    else:
+        yield fine("machine.clock", "the wall clock is set")
+
+
+def open_files() -> Iterator[Finding]:
+    """Sockets, children and the store need descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    told = f"{soft} open files at once"
+    if 0 <= soft < FILES_MIN:
+        most = "more" if hard == resource.RLIM_INFINITY else f"up to {hard}"
+        fix = f"ulimit -n {FILES_MIN} ({most}), or LimitNOFILE= of the unit."
+        yield warning("machine.open_files", told, fix)
+    else:
+        yield fine("machine.open_files", told)
+
+
+def time_zones() -> Iterator[Finding]:
+    """Slim images come without the table of time zones."""
+    missing: list[str] = []
+    for zone in ZONES:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, OSError, ValueError):
+            missing.append(zone)
+    if missing:
+        fix = "Install the package tzdata, by pip or from the system."
+        told = f"there is no time zone {', '.join(missing)}"
+        yield warning("machine.time_zones", told, fix)
+    else:
+        yield fine("machine.time_zones", f"{', '.join(ZONES)} can be loaded")

@@ -1,0 +1,69 @@
+"""What can be wrong with the workers of a store."""
+
+from collections.abc import Iterator
+
+from durio.app.doctor.look import Look
+from durio.model.duration import spoken
+from durio.model.finding import Finding, error, fine, warning
+from durio.model.version import __version__
+
+
+def leases(look: Look) -> Iterator[Finding]:
+    """Workers that died or hang, and whose jobs nobody has taken back."""
+    name = "workers.leases"
+    over = [row for row in look.workers if row.lease_seconds_left <= 0]
+    if not over:
+        yield fine(name, f"{len(look.alive)} alive, none with a lease that is over")
+        return
+    told = ", ".join(
+        f"{row.info['name']} (over for {spoken(-row.lease_seconds_left)}, "
+        f"{row.running} jobs)"
+        for row in over
+    )
+    if look.alive:
+        fix = "Its jobs are taken back within seconds. If it stays: see its log."
+        yield warning(name, told, fix)
+    else:
+        fix = "Start a worker: it takes the jobs back."
+        yield error(name, f"{told}; and no other worker is alive", fix)
+
+
+def versions(look: Look) -> Iterator[Finding]:
+    """Two releases on one store: fine for a deploy, not for a week."""
+    name = "workers.versions"
+    found = sorted({str(row.info["version"]) for row in look.alive})
+    if len(found) > 1:
+        fix = "Finish the deploy: restart the workers of the older release."
+        yield warning(name, f"several releases at work: {', '.join(found)}", fix)
+    elif found and found != [__version__]:
+        fix = "Restart the workers, or use their release here."
+        yield warning(name, f"workers run {found[0]}, this is {__version__}", fix)
+    else:
+        yield fine(name, f"all at work run {__version__}" if found else "none at work")
+
+
+def promises(look: Look) -> Iterator[Finding]:
+    """One that does not wait for the disk weakens what the others promise."""
+    name = "workers.synchronous"
+    found = sorted(
+        (str(row.info["name"]), str(row.info["synchronous"]))
+        for row in look.alive
+        if "synchronous" in row.info
+    )
+    kinds = {kind for _, kind in found}
+    if len(kinds) > 1:
+        told = ", ".join(f"{worker}: {kind}" for worker, kind in found)
+        fix = "Give all of them the same URL: ?synchronous= must agree."
+        yield warning(name, f"one file, two promises: {told}", fix)
+    elif "normal" in kinds:
+        fix = "Leave ?synchronous=normal out, unless losing the last jobs is fine."
+        yield warning(name, "a power cut may lose acknowledged jobs", fix)
+    else:
+        yield fine(name, "all wait for the disk" if found else "none at work")
+
+
+CHECKS = {
+    "workers.leases": leases,
+    "workers.versions": versions,
+    "workers.synchronous": promises,
+}

@@ -1,0 +1,118 @@
+"""`durio doctor`: look for trouble, and say what to do about it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import click
+
+from durio.app.app import App
+from durio.app.doctor.examine import examine
+from durio.cli.apps import Place, place_options
+from durio.cli.main import AppImportFailed, keep_lines
+from durio.cli.output import is_terminal, safe, show_json, show_text
+from durio.model.finding import Finding, error, fine
+
+FOUND_ERRORS = 8
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+WIDTH = 16
+INDENT = " " * 13
+
+
+@click.command("doctor", short_help="Look for trouble, and say what to do about it.")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@place_options
+@keep_lines
+def command(*, place: Place, strict: bool) -> int:
+    r"""Look for trouble, and say what to do about it.
+
+    Machine, settings, the store's place and file, queues, workers and, with --app, the
+    source of the tasks. Nothing is made, changed or repaired; a scratch file beside the
+    store measures the disk. Without --app, --name or DURIO_NAME the queues of every App
+    in the store are looked at.
+
+    \b
+    Examples:
+      durio doctor --app shop.jobs:app
+      durio doctor --store sqlite:///jobs.db --strict
+      durio doctor --json | jq '.checks[] | select(.severity != "ok")'
+
+    With --json: {"checks": [{"name", "severity", "evidence", "fix"}], "errors",
+    "warnings"}; "severity" is ok, warning or error.
+
+    \b
+    Exit codes: 0 no errors; 8 errors (with --strict: or warnings); 2 usage
+    """
+    app, found = loaded(place)
+    has_code = place.app_path is not None and not any(
+        f.severity == "error" for f in found
+    )
+    found += run_quietly(app, has_code=has_code, is_named=place.is_named())
+    errors = sum(finding.severity == "error" for finding in found)
+    warnings = sum(finding.severity == "warning" for finding in found)
+    if place.is_json:
+        rows = [finding._asdict() for finding in found]
+        show_json({"checks": rows, "errors": errors, "warnings": warnings})
+    else:
+        show(found, errors, warnings)
+    return FOUND_ERRORS if errors or (strict and warnings) else 0
+
+
+def loaded(place: Place) -> tuple[App, list[Finding]]:
+    """The App, or one that knows only name and store when its code cannot be loaded."""
+    try:
+        app = place.app()
+    except AppImportFailed as trouble:
+        last = (trouble.traceback_text.strip().splitlines() or [""])[-1]
+        told = f"{trouble.what}" + (f" ({last.strip()})" if last else "")
+        bare = replace(place, app_path=None).app()
+        return bare, [error("app.import", told, trouble.cure)]
+    if place.app_path is None:
+        return app, []
+    app.emit.subscribers.clear()  # what it would log is found here anyway
+    tasks = len(app.registry.handlers)
+    if not tasks:
+        fix = "Name the modules with tasks in App(imports=(...))."
+        return app, [error("app.import", f"{place.app_path} has no tasks", fix)]
+    return app, [fine("app.import", f"{place.app_path}, {tasks} tasks")]
+
+
+def run_quietly(app: App, **known: Any) -> list[Finding]:
+    """Examine without opening a store that is not there: only its content needs that."""
+
+    async def all_of_it() -> list[Finding]:
+        try:
+            return await examine(app, **known)
+        finally:
+            await app.close()
+
+    return asyncio.run(all_of_it())
+
+
+def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
+    """One line each, in groups; what to do stands below."""
+    for group, findings in groupby(found, key=lambda finding: finding.group):
+        show_text(group)
+        for finding in findings:
+            click.echo(line(finding))
+            if finding.fix:
+                show_text(f"{INDENT}fix: {finding.fix}")
+    told = (many(errors, "error"), many(warnings, "warning"), many(len(found), "check"))
+    show_text(", ".join(told))
+
+
+def many(number: int, word: str) -> str:
+    """So many of something."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def line(finding: Finding) -> str:
+    """One finding; a sign before the word where somebody looks."""
+    mark, colour = MARKS[finding.severity]
+    word = f"{finding.severity:<8}"
+    if is_terminal():
+        word = click.style(f"{mark} {word}", fg=colour)
+    name = finding.name.partition(".")[2]
+    return f"  {word} {name:<{WIDTH}} {safe(finding.evidence, is_line=True)}"

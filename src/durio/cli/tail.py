@@ -1,0 +1,184 @@
+"""`durio tail`: what happens on a store, as it happens."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+import msgspec
+
+from durio.app.app import App
+from durio.cli.apps import Place, place_options
+from durio.cli.main import keep_lines
+from durio.cli.output import show_json, show_text
+from durio.model.duration import seconds as as_seconds
+from durio.model.errors import UsageError
+from durio.model.names import check_name, did_you_mean, task_name
+from durio.telemetry.log import on_one_line
+from durio.telemetry.names import LEVELS, MEANINGS
+
+READ_SECONDS = 0.5
+MISSED = "live.missed"
+RANKS = {name: level for level, name in LEVELS.items()}
+# What a line begins with, or has no need to say.
+HEAD = {"ts", "level", "event", "namespace", "task", "job_id"}
+BLOCKS = ("traceback", "stack")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What somebody wants to see."""
+
+    namespace: str | None
+    queue: str | None
+    task: str | None
+    events: tuple[str, ...]
+    level: int
+
+    def wants(self, fields: dict[str, Any]) -> bool:
+        """Whether an event fits; that something was missed always does."""
+        if fields.get("event") == MISSED:
+            return True
+        return (
+            RANKS.get(str(fields.get("level")), 0) >= self.level
+            and self.namespace in {None, fields.get("namespace")}
+            and self.queue in {None, fields.get("queue")}
+            and self.task in {None, fields.get("task")}
+            and self._is_named(str(fields.get("event")))
+        )
+
+    def _is_named(self, event: str) -> bool:
+        return not self.events or any(fnmatchcase(event, each) for each in self.events)
+
+
+@click.command("tail", short_help="See what happens, as it happens.")
+@click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
+@click.option("--task", metavar="TASK", help="Only jobs of this task.")
+@click.option(
+    "--event", "events", multiple=True, metavar="GLOB",
+    help="Only these events, such as 'job.*'; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--level",
+    type=click.Choice(list(RANKS), case_sensitive=False),
+    default="DEBUG",
+    help="The lowest level that is shown (DEBUG).",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option("--seconds", metavar="SECONDS", help="End after so long.")
+@place_options
+@keep_lines
+def command(
+    *, place: Place, limit: int | None, seconds: str | None, **given: Any
+) -> None:
+    r"""See what happens on a store, as it happens, in every process.
+
+    Workers tell what they log, of every level, while somebody listens; programs tell
+    which jobs they enqueue. Nothing is stored: what happened before is in durio jobs ls,
+    and a listener that is too slow is told how many events it missed. It may take a
+    second until every process has noticed. Ctrl-C ends it.
+
+    \b
+    Examples:
+      durio tail
+      durio tail --event 'job.*' --queue mail --level WARNING
+      durio tail --json --event job.dead | jq -r .job_id
+
+    With --json: one object a line, {"ts", "level", "event", "namespace", "process", ...}
+    and the fields of the event; {"event": "live.missed", "events"} where some are missing.
+
+    \b
+    Exit codes: 0 also after Ctrl-C, --limit and --seconds; 2 usage; 3 store
+    """
+    left = None if seconds is None else as_seconds(seconds, "--seconds")
+    chosen = filter_of(place, given)
+
+    async def follow(app: App) -> None:
+        try:
+            async with asyncio.timeout(left):
+                await listen(app, chosen, limit, is_json=place.is_json)
+        except TimeoutError:
+            return
+
+    try:
+        place.ask(follow)
+    except KeyboardInterrupt:
+        return  # the way to end it
+
+
+def filter_of(place: Place, given: dict[str, Any]) -> Filter:
+    """What the flags say."""
+    app = place.app()
+    for event in given["events"]:
+        check_event(event)
+    task, queue = given["task"], given["queue"]
+    return Filter(
+        namespace=app.name if place.is_named() else None,
+        queue=check_name("queue", queue) if queue else None,
+        task=task_name(app.name, check_name("task", task)) if task else None,
+        events=given["events"],
+        level=RANKS[given["level"].upper()],
+    )
+
+
+def check_event(event: str) -> None:
+    """A pattern that no event fits would show nothing for ever."""
+    if not any(fnmatchcase(name, event) for name in MEANINGS):
+        raise UsageError(
+            f"there is no event {event!r}",
+            cure=f"Give a name, or 'job.*'.{did_you_mean(event, MEANINGS)}",
+        )
+
+
+async def listen(app: App, chosen: Filter, limit: int | None, *, is_json: bool) -> None:
+    """Show what comes in until told to end, or until so many are shown."""
+    shown = 0
+    async with (await app.store()).listen() as ear:
+        while True:
+            for fields in decoded(await ear.read(READ_SECONDS)):
+                if not chosen.wants(fields):
+                    continue
+                show(fields, is_json=is_json)
+                shown += fields.get("event") != MISSED
+                if limit is not None and shown >= limit:
+                    return
+
+
+def decoded(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    """The events; what is no event is passed over."""
+    for line in lines:
+        try:
+            fields = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(fields, dict):
+            yield fields
+
+
+def show(fields: dict[str, Any], *, is_json: bool) -> None:
+    """One line."""
+    if is_json:
+        show_json(fields)
+    else:
+        show_text(event_text(fields))
+
+
+def event_text(fields: dict[str, Any]) -> str:
+    """An event as logs write it; what has many lines stands below."""
+    if fields.get("event") == MISSED:
+        return f"... {fields.get('events')} events were missed: too many at once"
+    told = [
+        f"{fields.get('ts', '')} {fields.get('level', ''):<7} {fields.get('event', ''):<13}"
+    ]
+    told += [str(fields[name]) for name in ("task", "job_id") if name in fields]
+    told += [
+        f"{name}={on_one_line(value)}"
+        for name, value in fields.items()
+        if name not in HEAD and name not in BLOCKS
+    ]
+    lines = [" ".join(told)]
+    for name in BLOCKS:
+        lines += [f"    {line}" for line in str(fields.get(name, "")).splitlines()]
+    return "\n".join(lines)

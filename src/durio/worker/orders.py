@@ -1,0 +1,260 @@
+"""Orders: what a worker is asked to do through the store, and its answers.
+
+They come with a renewal of the lease and are answered from beside the worker's loop, so
+that a worker whose loop is blocked can still say where. Every answer is one JSON object.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from durio.model.errors import StoreError
+from durio.model.ids import id_text
+from durio.model.job import Claim, attempt_number
+from durio.model.names import queue_of
+from durio.ports.clock import Clock
+from durio.ports.executor import Aside, Nursery, ThreadStack
+from durio.ports.lease import Order, Vitals
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+from durio.worker.inflight import Attempt
+from durio.worker.plan import Me, Plan
+from durio.worker.slots import Slots
+from durio.worker.stacks import attempt_stack
+from durio.worker.watchdog import Machine
+
+LAG_SECONDS_MAX = 1.0  # a loop that does not answer within it is called blocked
+CHILD_SECONDS_MAX = 2.0
+ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
+JOBS_MAX = 200
+
+
+class Asked(Protocol):
+    """The worker that is asked."""
+
+    store: Store
+    clock: Clock
+    emit: Emit
+    me: Me
+    plan: Plan
+
+    def drain_by_order(self) -> None:
+        """Claim no more, and end."""
+        ...
+
+
+class Orders:
+    """Answers the orders of one worker, each once."""
+
+    def __init__(
+        self,
+        worker: Asked,
+        aside: Aside,
+        machine: Machine,
+        slots: Slots,
+        measure: Callable[[], Vitals],
+        nursery: Nursery | None,
+    ) -> None:
+        self._worker = worker
+        self._me = worker.me
+        self._plan = worker.plan
+        self._aside = aside
+        self._machine = machine
+        self._slots = slots
+        self._measure = measure
+        self._nursery = nursery
+        self._loop = asyncio.get_running_loop()
+        self._in_hand: set[int] = set()
+
+    def hear(self, orders: Sequence[Order]) -> None:
+        """From whichever loop renewed; the same order comes until it is answered."""
+        for order in orders:
+            if order.id not in self._in_hand:
+                self._in_hand.add(order.id)
+                self._aside.start(partial(self._carry_out, order))
+
+    async def _carry_out(self, order: Order) -> None:
+        body = await self._body(order.verb)
+        try:
+            await self._worker.store.answer(self._me.id, order.id, body)
+        except StoreError as error:
+            self._worker.emit("store.failed", call="answer", error=str(error))
+            self._in_hand.discard(order.id)  # it comes again with the next renewal
+            return
+        if order.verb == "drain":
+            # Answered first: once it drains, the worker may be gone at any moment.
+            self._loop.call_soon_threadsafe(self._worker.drain_by_order)
+
+    async def _body(self, verb: str) -> str:
+        """An answer in any case: whoever asked waits for one."""
+        try:
+            told = await self._answer(verb)
+            return msgspec.json.encode(told, enc_hook=repr).decode()
+        except Exception as error:
+            told = {**self._name(), "error": f"{type(error).__name__}: {error}"}
+            return msgspec.json.encode(told, enc_hook=repr).decode()
+
+    async def _answer(self, verb: str) -> dict[str, Any]:
+        if verb == "stack":
+            return await self._stack()
+        if verb == "report":
+            return await self._report()
+        if verb == "drain":
+            return {**self._name(), "draining": True, "running": self._running()}
+        return {**self._name(), "error": f"this release knows no order {verb!r}"}
+
+    def _name(self) -> dict[str, Any]:
+        plan = self._plan
+        return {"worker": self._me.id, "name": plan.name, "pid": plan.pid}
+
+    def _running(self) -> int:
+        return len(self._slots.running)
+
+    # --- stack
+
+    async def _stack(self) -> dict[str, Any]:
+        lag = await self._lag()
+        threads = self._machine.stacks()
+        by_thread = {thread.id: thread for thread in threads}
+        left = Budget(ANSWER_CHARS_MAX)
+        attempts = [
+            {**self._attempt(attempt), **self._where(attempt, by_thread)}
+            for attempt in self._attempts()
+        ]
+        return {
+            **self._name(),
+            "loop_lag_seconds": lag,
+            "attempts": left.take(attempts),
+            "threads": left.take(
+                [{"name": thread.name, "stack": thread.stack} for thread in threads]
+            ),
+            "children": left.take(await self._children(is_blocked=lag is None)),
+            "left_out": left.left_out,
+        }
+
+    def _where(
+        self, attempt: Attempt, threads: Mapping[int, ThreadStack]
+    ) -> dict[str, Any]:
+        call = attempt.call
+        if call is not None:
+            thread = threads.get(call.thread_id)
+            told = "waits for a thread\n" if thread is None else thread.stack
+            return {"where": "thread", "stack": told}
+        if asyncio.current_task(self._loop) is attempt.task_of_loop is not None:
+            return {
+                "where": "loop",
+                "stack": self._machine.stack(),
+            }  # it runs, or blocks
+        if attempt.handler.is_process:
+            return {"where": "child", "stack": ""}
+        return {"where": "loop", "stack": attempt_stack(attempt)}
+
+    async def _children(self, *, is_blocked: bool) -> list[dict[str, Any]]:
+        """What children say; their lines are read on the worker's loop."""
+        if self._nursery is None or is_blocked:
+            return []
+        asked = asyncio.run_coroutine_threadsafe(_told(self._nursery), self._loop)
+        try:
+            async with asyncio.timeout(CHILD_SECONDS_MAX * 2):
+                told = await asyncio.wrap_future(asked)
+        except TimeoutError:
+            return []
+        return [{"pid": pid, "stack": stack} for pid, stack in sorted(told.items())]
+
+    # --- report
+
+    async def _report(self) -> dict[str, Any]:
+        lag = await self._lag()
+        plan, vitals = self._plan, self._measure()
+        reserved = [self._claim(claim) for claim in list(self._slots.buffer)]
+        return {
+            **self._name(),
+            "namespace": plan.namespace,
+            "version": plan.version,
+            "loop_lag_seconds": lag,
+            "active": [self._attempt(attempt) for attempt in self._attempts()],
+            "reserved": reserved[:JOBS_MAX],
+            "registered": sorted(plan.handlers),
+            "queues": plan.serving.told_of,
+            **plan.serving.shown(),
+            "stats": {
+                "concurrency": self._slots.concurrency,
+                "running": self._running(),
+                "reserved": len(reserved),
+                **vitals._asdict(),
+            },
+        }
+
+    def _attempts(self) -> list[Attempt]:
+        """What runs; the list is made in one step, whatever the loop does meanwhile."""
+        return list(self._slots.running.values())[:JOBS_MAX]
+
+    def _attempt(self, attempt: Attempt) -> dict[str, Any]:
+        progress = attempt.progress
+        return {
+            **self._claim(attempt.claim),
+            "seconds": round(self._loop.time() - attempt.started, 3),
+            "hard_seconds": attempt.limits.hard_seconds,
+            "progress": None if progress is None else msgspec.Raw(progress),
+        }
+
+    def _claim(self, claim: Claim) -> dict[str, Any]:
+        return {
+            "job_id": id_text(claim.id),
+            "task": claim.task,
+            "queue": queue_of(claim.lane),
+            "attempt": attempt_number(claim.retried, claim.losses),
+        }
+
+    # --- the loop
+
+    async def _lag(self) -> float | None:
+        """How long the worker's loop takes to answer; None: it is blocked."""
+        here = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = here.create_future()
+        began = self._worker.clock.monotonic()
+
+        def settle() -> None:
+            if not answered.done():
+                answered.set_result(None)
+
+        def answer() -> None:
+            try:
+                here.call_soon_threadsafe(settle)
+            except RuntimeError:  # that loop has ended
+                return
+
+        self._loop.call_soon_threadsafe(answer)
+        try:
+            async with asyncio.timeout(LAG_SECONDS_MAX):
+                await answered
+        except TimeoutError:
+            return None
+        return round(self._worker.clock.monotonic() - began, 6)
+
+
+async def _told(nursery: Nursery) -> Mapping[int, str]:
+    return await nursery.stacks(CHILD_SECONDS_MAX)
+
+
+class Budget:
+    """An answer has a bound: what is beyond it is counted."""
+
+    def __init__(self, chars: int) -> None:
+        self._chars = chars
+        self.left_out = 0
+
+    def take(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As many rows as fit."""
+        kept: list[dict[str, Any]] = []
+        for row in rows:
+            size = len(str(row))
+            if size > self._chars:
+                self.left_out += 1
+                continue
+            self._chars -= size
+            kept.append(row)
+        return kept
