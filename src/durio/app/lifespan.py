@@ -1,8 +1,17 @@
-"""One life for a web app and its App: opened at start, closed at the end."""
+"""One life for a web app and its App: opened at start, closed at the end.
+
+    FastAPI(lifespan=app.lifespan)
+    FastAPI(lifespan=app.lifespan(inner=other, embed_worker=True))
+
+The App opens first and closes last. An embedded worker begins after the inner lifespan
+and ends before it, so that jobs find what it has made.
+"""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
+
+from durio.model.errors import UsageError
 
 Inner = Callable[[Any], AbstractAsyncContextManager[Any]]
 
@@ -13,25 +22,54 @@ class Opens(Protocol):
     async def __aenter__(self) -> Any: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
+    @property
+    def worker(self) -> Callable[..., AbstractAsyncContextManager[Any]]:
+        """Makes a worker for the length of a block."""
+        ...
+
 
 class Lifespan:
     """`FastAPI(lifespan=app.lifespan)`, or `app.lifespan(inner=other)` around another."""
 
-    def __init__(self, app: Opens, inner: Inner | None = None) -> None:
+    def __init__(
+        self,
+        app: Opens,
+        inner: Inner | None = None,
+        worker: dict[str, Any] | None = None,
+    ) -> None:
         self._app = app
         self._inner = inner
+        self._worker = worker  # its options; None: no worker in this process
 
-    def __call__(self, *asgi_app: Any, inner: Inner | None = None) -> Any:
-        """Called by the framework with its app; by you with keywords only."""
-        if not asgi_app:
-            return Lifespan(self._app, inner)
-        return self._live(asgi_app[0])
+    def __call__(
+        self,
+        *asgi_app: Any,
+        inner: Inner | None = None,
+        embed_worker: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Called by the framework with its app; by you with keywords only.
+
+        The options are those of `app.worker`: queues, concurrency, grace.
+        """
+        if asgi_app and inner is None and not embed_worker and not options:
+            return self._live(asgi_app[0])
+        if options and not embed_worker:
+            raise UsageError(
+                f"app.lifespan: {', '.join(options)} is for an embedded worker",
+                cure="Add embed_worker=True.",
+            )
+        if embed_worker:
+            self._app.worker(**options)  # complains here, not when the server starts
+        made = Lifespan(self._app, inner, options if embed_worker else None)
+        return made(*asgi_app) if asgi_app else made
 
     @asynccontextmanager
     async def _live(self, asgi_app: Any) -> AsyncGenerator[Any, None]:
-        async with self._app:
-            if self._inner is None:
-                yield
+        inner = nullcontext() if self._inner is None else self._inner(asgi_app)
+        async with self._app, inner as state:
+            if self._worker is None:
+                yield state
                 return
-            async with self._inner(asgi_app) as state:
+            async with self._app.worker(**self._worker):
                 yield state

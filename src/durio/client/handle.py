@@ -16,6 +16,7 @@ from durio.model.errors import (
     JobDead,
     OperatingError,
     ResultExpired,
+    UsageError,
     WrongState,
 )
 from durio.model.failure import failures
@@ -37,6 +38,7 @@ from durio.model.names import queue_of
 from durio.model.options import row_options
 from durio.model.transitions import check_retry
 from durio.ports.store import Store
+from durio.telemetry.log import in_job
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -111,7 +113,13 @@ class Job(Generic[R_co]):
         return status_of(record, self._desk.retries_of(record.task))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the end, then the value; or JobDead, JobCancelled, TimeoutError."""
+        """Wait for the end, then the value; or JobDead, JobCancelled, TimeoutError.
+
+        Inside a task it gives what is there and never waits: UsageError.
+        """
+        inside = in_job.get()
+        if inside is not None:
+            return self._value_now(await self._record(), inside.task)
         waiters = await self._desk.waiters()
         limit = None if timeout is None else seconds(timeout, "timeout")
         try:
@@ -122,6 +130,19 @@ class Job(Generic[R_co]):
                 f"job {self.id} has not ended within {limit:g} s; it goes on"
             ) from None
         return self._value(await self._record())
+
+    def _value_now(self, record: Record, task: str) -> Any:
+        """For a task: one that waits holds its slot, perhaps the one it waits for."""
+        if record.state < DONE:
+            raise UsageError(
+                f"{task} waits for job {self.id} ({record.task}): a task that "
+                "waits holds its slot, and when all slots wait nothing runs",
+                cure="Let the other task enqueue what comes next; or ask job.status() "
+                "and raise Snooze('10s') until it is final.",
+                task=task,
+                job_id=self.id,
+            )
+        return self._value(record)
 
     def _value(self, record: Record) -> Any:
         if record.state == CANCELLED:
@@ -166,7 +187,11 @@ class Job(Generic[R_co]):
             raise not_found(acted.id)
         check_retry(STATE_BY_CODE[acted.before], self.id)
         if acted.after is None or acted.after == acted.before:
-            raise WrongState(f"job {self.id} could not be retried")
+            raise WrongState(
+                f"job {self.id} was not retried: another job has its idempotency key",
+                cure="Wait for that job's end, or cancel it.",
+                state=STATE_BY_CODE[acted.before],
+            )
 
     async def _record(self) -> Record:
         store = await self._desk.store()

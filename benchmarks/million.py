@@ -1,0 +1,187 @@
+"""A million jobs through one worker: its memory is flat, the file is bounded by retention.
+
+Done jobs are kept for a few seconds only, and never more than some thousand wait, so the
+file soon holds as much as it ever will. The first tenth of the run is the warm-up.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jobs
+
+from durio.host.processes import Child, Children, rss_bytes_of
+from durio.model.job import DEAD, STATE_BY_CODE
+
+ROWS = 1_000  # one transaction
+WAITING_MAX = 20_000
+RETENTION_SECONDS = 5
+SAMPLES = 40
+WARM_UP_SHARE = 0.1
+GROWTH_MAX = 1.10
+JUDGED_MIN = 500_000  # below, SQLite's cache and the file are still filling
+WAIT_SECONDS = 600.0
+TOLD_SECONDS = 60.0  # for the worker's last heartbeat
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How it stood at one moment."""
+
+    seconds: float
+    done: int
+    waiting: int
+    rss_mb: float
+    file_mb: float
+    wal_mb: float  # the log beside it: bounded by its checkpoints
+
+
+class Run:
+    """One run: enqueue ahead of the worker, look from time to time."""
+
+    def __init__(self, count: int, folder: Path, worker: Child) -> None:
+        self.count = count
+        self.folder = folder
+        self.worker = worker
+        self.enqueued = 0
+        self.samples: list[Sample] = []
+        self.began = jobs.app.clock.monotonic()
+
+    async def feed(self) -> None:
+        """All jobs, never many at once."""
+        while self.enqueued < self.count:
+            if await self.waiting() < WAITING_MAX:
+                rows = min(ROWS, self.count - self.enqueued)
+                first = self.enqueued
+                await jobs.nothing.enqueue_many([(first + n,) for n in range(rows)])
+                self.enqueued += rows
+            else:
+                await jobs.app.clock.sleep(0.05)
+            await self.look()
+        deadline = jobs.app.clock.monotonic() + WAIT_SECONDS
+        while await self.waiting():
+            jobs.check(jobs.app.clock.monotonic() < deadline, "the worker goes on")
+            await self.look()
+            await jobs.app.clock.sleep(0.05)
+        await self.look(last=True)
+
+    async def waiting(self) -> int:
+        """Jobs that are neither done nor dead."""
+        counted = await (await jobs.app.store()).counts(jobs.app.name)
+        return sum(
+            number
+            for states in counted.values()
+            for state, number in states.items()
+            if state != DEAD
+        )
+
+    async def look(self, *, last: bool = False) -> None:
+        """One more sample, when the next share of the jobs is through."""
+        waiting = await self.waiting()
+        done = self.enqueued - waiting
+        if not last and done < len(self.samples) * self.count / SAMPLES:
+            return
+        sample = Sample(
+            seconds=round(jobs.app.clock.monotonic() - self.began, 1),
+            done=done,
+            waiting=waiting,
+            rss_mb=round((rss_bytes_of(self.worker.pid) or 0) / MEGABYTE, 1),
+            file_mb=megabytes(self.folder / "jobs.db"),
+            wal_mb=megabytes(self.folder / "jobs.db-wal"),
+        )
+        self.samples.append(sample)
+        print(
+            f"{sample.seconds:8.1f} s {done:9,} done {waiting:7,} waiting "
+            f"{sample.rss_mb:7.1f} MB resident {sample.file_mb:7.1f} MB file "
+            f"{sample.wal_mb:7.1f} MB wal",
+            flush=True,
+        )
+
+    async def told_ended(self) -> int:
+        """Attempts, as the worker says with its heartbeat."""
+        store, clock = await jobs.app.store(), jobs.app.clock
+        deadline = clock.monotonic() + TOLD_SECONDS
+        told = 0
+        while told < self.count and clock.monotonic() < deadline:
+            rows = await store.workers(jobs.app.name)
+            told = sum(row.vitals.ended for row in rows if row.vitals is not None)
+            await clock.sleep(0.2)
+        return told
+
+
+def megabytes(path: Path) -> float:
+    """Its size on the disk; a file that is not there has none."""
+    return round(path.stat().st_size / MEGABYTE, 1) if path.exists() else 0.0
+
+
+async def main(count: int, json_path: Path | None) -> None:
+    """Run, then judge memory and file against the end of the warm-up."""
+    os.environ["DURIO_RETENTION__DONE_SECONDS"] = str(RETENTION_SECONDS)
+    with jobs.place() as folder, Children() as children:
+        url = jobs.app.url = jobs.url_in(folder)
+        async with jobs.app:
+            worker = jobs.start_worker(children, folder, url)
+            run = Run(count, folder, worker)
+            await run.feed()
+            ended = await run.told_ended()
+            store = await jobs.app.store()
+            dead = [
+                f"{number} {STATE_BY_CODE[state].value}"
+                for states in (await store.counts(jobs.app.name)).values()
+                for state, number in states.items()
+                if number
+            ]
+            worker.terminate()
+            jobs.wait(worker, 60)
+    judge(run.samples, count, ended, dead, json_path)
+
+
+def judge(
+    samples: list[Sample],
+    count: int,
+    ended: int,
+    left: list[str],
+    json_path: Path | None,
+) -> None:
+    """Print what was seen, and stop with 1 when it is not flat."""
+    warm = [s for s in samples if s.done >= count * WARM_UP_SHARE]
+    first, last = warm[0], samples[-1]
+    rss = max(s.rss_mb for s in warm) / first.rss_mb
+    files = max(s.file_mb for s in warm) / max(
+        s.file_mb for s in warm[: len(warm) // 3]
+    )
+    figures = {
+        "jobs": count,
+        "attempts": ended,
+        "seconds": last.seconds,
+        "jobs_per_s": round(count / last.seconds),
+        "rss_mb_warm": first.rss_mb,
+        "rss_mb_max": max(s.rss_mb for s in warm),
+        "rss_growth": round(rss, 3),
+        "file_mb_max": max(s.file_mb for s in samples),
+        "wal_mb_max": max(s.wal_mb for s in samples),
+        "file_growth_after_a_third": round(files, 3),
+    }
+    print(json.dumps(figures, indent=1))
+    if json_path is not None:
+        samples_told = [asdict(sample) for sample in samples]
+        json_path.write_text(json.dumps({**figures, "samples": samples_told}))
+    jobs.check(not left, f"every job is done, left: {left}")
+    jobs.check(ended == count, f"{count} attempts were made, told: {ended}")
+    if count < JUDGED_MIN:
+        print(f"fewer than {JUDGED_MIN:,} jobs: too few to judge memory and file")
+        return
+    jobs.check(rss <= GROWTH_MAX, "resident memory is flat within 10 %")
+    jobs.check(files <= GROWTH_MAX, "the file is bounded by retention")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path, help="write figures and samples here")
+    options = parser.parse_args()
+    asyncio.run(main(options.jobs, options.json))

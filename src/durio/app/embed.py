@@ -1,0 +1,248 @@
+"""A worker inside another program: a web process, a script, a test.
+
+It runs on the caller's event loop, installs no signal handlers and starts no second
+process. Leaving the block drains it within the grace; a cancel on the way gives back at
+once what still runs. Whatever happens, it never ends the program it is a guest of.
+Queues that declare no bound have a small one here: producer and worker share one memory.
+"""
+
+import asyncio
+import importlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+import msgspec
+
+from durio.host.beside import WorkerMachine
+from durio.model.duration import Duration, seconds
+from durio.model.errors import InvalidOption, OperatingError
+from durio.model.failure import failure_of
+from durio.model.job import READY, RUNNING
+from durio.model.names import queue_of
+from durio.model.settings import Settings
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+
+LOOK_SECONDS_FIRST, LOOK_SECONDS_LAST = 0.002, 0.1
+
+
+class Host(Protocol):
+    """An App, as far as a guest in its process is concerned."""
+
+    name: str
+    settings: Settings
+    clock: Clock
+
+    @property
+    def default_maxsize(self) -> int | None:
+        """The bound of queues that declare none."""
+        ...
+
+    @default_maxsize.setter
+    def default_maxsize(self, maxsize: int | None) -> None: ...
+
+    @property
+    def emit(self) -> Emit:
+        """Where to say what happened."""
+        ...
+
+    async def store(self) -> Store:
+        """The open store."""
+        ...
+
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class GuestMachine(WorkerMachine):
+    """A process that is not ours: it is told about, never ended."""
+
+    def __init__(self, emit: Emit) -> None:
+        super().__init__()
+        self._emit = emit
+
+    def end(self, code: int) -> None:
+        """Say loudly what a worker's own process would have ended for."""
+        self._emit("worker.stuck", exit_code=code, stack=self.stack())
+
+
+class EmbeddedWorker:
+    """`async with app.worker() as worker:`: jobs run while the block does."""
+
+    def __init__(
+        self,
+        app: Host,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        grace: Duration | None = None,
+        **parts: Any,
+    ) -> None:
+        self._app = app
+        self._queues = _checked_queues(queues)
+        self._concurrency = concurrency
+        changes: dict[str, Any] = {}
+        if concurrency is not None:
+            changes["concurrency"] = concurrency
+        if grace is not None:
+            changes["grace_seconds"] = seconds(grace, "grace")
+        self._changes = changes
+        self._settings()  # complains here, not when the program begins
+        self._parts = parts  # of another machine: what tests put in place of threads
+        self._worker: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise OperatingError(
+                "this worker has been entered before",
+                cure="Make another: async with app.worker() as worker.",
+            )
+        settings = self._settings()
+        await self._app.__aenter__()
+        self._maxsize = self._app.default_maxsize
+        if self._maxsize is None:
+            self._app.default_maxsize = settings.queue.embedded_max
+        try:
+            await self._begin(settings)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._end()
+        if error is None:
+            self._raise_failure()
+
+    async def drained(self, timeout: Duration | None = None) -> None:
+        """Wait until nothing is ready or running in its queues; retries are not due yet.
+
+        Raises TimeoutError, or what ended the worker.
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        pause = LOOK_SECONDS_FIRST
+        try:
+            async with asyncio.timeout(limit):
+                while await self._has_work():
+                    await self._app.clock.sleep(pause)
+                    pause = min(pause * 2, LOOK_SECONDS_LAST)
+        except TimeoutError:
+            raise TimeoutError(f"jobs are left after {limit:g} s; they go on") from None
+
+    # --- beginning
+
+    def _settings(self) -> Settings:
+        settings = self._app.settings
+        worker = msgspec.structs.replace(settings.worker, **self._changes)
+        return msgspec.structs.replace(settings, worker=worker)
+
+    async def _begin(self, settings: Settings) -> None:
+        # By name, on first use: `import durio` loads nothing of a worker's machine.
+        make_worker = importlib.import_module("durio.app.work").make_worker
+        parts = {"machine": GuestMachine(self._app.emit), **self._parts}
+        self._worker = await make_worker(
+            self._app,
+            queues=self._queues,
+            concurrency=self._concurrency,
+            settings=settings,
+            **parts,
+        )
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._work(), name=f"durio-{self._app.name}")
+        started = loop.create_task(self._worker.started.wait())
+        try:
+            both = (self._task, started)
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            started.cancel()
+        if self._task.done():  # dependencies, or the store: the program must not begin
+            self._raise_failure()
+
+    async def _work(self) -> None:
+        try:
+            await self._worker.run()
+        except asyncio.CancelledError:
+            raise  # the whole loop ends: what ran was given back
+        except BaseException as error:
+            self._tell(_single(error))
+            raise
+        if self._worker.is_overwhelmed:
+            error = OperatingError(
+                "the embedded worker ended: too many attempts ignore their hard limit",
+                cure="See job.abandoned in the log; restart this process.",
+            )
+            self._tell(error)
+            raise error
+
+    def _tell(self, error: BaseException) -> None:
+        told = failure_of(error)
+        self._app.emit(
+            "worker.failed", error=f"{told.type}: {told.message}", stack=told.traceback
+        )
+
+    # --- ending
+
+    async def _end(self) -> None:
+        try:
+            if self._task is not None:
+                await self._drain(self._task)
+        finally:
+            self._app.default_maxsize = self._maxsize
+            await self._app.__aexit__(None, None, None)
+
+    async def _drain(self, task: "asyncio.Task[None]") -> None:
+        """Let it end in its own time; interrupted, give back at once and still leave."""
+        interrupted: asyncio.CancelledError | None = None
+        self._worker.stop()
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as cancel:
+                interrupted = cancel
+                self._worker.stop()
+        if interrupted is not None:
+            raise interrupted
+
+    def _raise_failure(self) -> None:
+        if self._task is None or self._task.cancelled():
+            return
+        error = self._task.exception()
+        if error is not None:
+            raise _single(error)
+
+    async def _has_work(self) -> bool:
+        if self._task is None or self._task.done():
+            self._raise_failure()
+            raise OperatingError("the worker has ended; jobs may be left")
+        counts = await (await self._app.store()).counts(self._app.name)
+        return any(
+            states.get(READY) or states.get(RUNNING)
+            for lane, states in counts.items()
+            if self._worker.plan.serving.serves(queue_of(lane))
+        )
+
+
+def _checked_queues(queues: Sequence[str] | None) -> Sequence[str] | None:
+    if isinstance(queues, str) or (queues is not None and not queues):
+        raise InvalidOption(
+            f"queues={queues!r} is not a list of queues",
+            cure="Give names: queues=['mail']; without it every queue is served.",
+        )
+    return queues
+
+
+def _single(error: BaseException) -> BaseException:
+    """What is wrong, without the group that a TaskGroup wraps it in."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    inner = list(group.exceptions)
+    return _single(inner[0]) if len(inner) == 1 else group

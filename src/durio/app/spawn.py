@@ -1,0 +1,122 @@
+"""`app.spawn(coro)`: tracked work of this process that needs no durability.
+
+It is a plain asyncio.Task that nobody can lose track of: a strong reference is kept, an
+error is told, the number is bounded, and closing the App waits for it. Nothing of it is
+stored: it is lost with the process. What must not be lost is a job.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from durio.model.errors import SpawnFull, UsageError
+from durio.model.failure import failure_of
+from durio.telemetry.emit import Emit
+from durio.telemetry.log import in_job
+
+T = TypeVar("T")
+
+CANCEL_SECONDS = 2.0  # for cancelled work to clean up
+
+Tasks = set[asyncio.Task[Any]]
+
+
+class Spawner:
+    """The spawned work of an App, by event loop: forks and threads share none."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Tasks]
+        self._by_loop = WeakKeyDictionary()
+
+    def spawn(
+        self, coro: Coroutine[Any, Any, T], name: str | None, at_once_max: int
+    ) -> "asyncio.Task[T]":
+        """Run a coroutine on this loop; the task that runs it."""
+        loop = _running_loop(coro)
+        tasks = self._by_loop.setdefault(loop, set())
+        if len(tasks) >= at_once_max:
+            coro.close()  # or Python complains that nobody awaited it
+            raise SpawnFull(
+                f"{len(tasks)} spawned calls run at once: no room for {_name(coro)}",
+                cure="Enqueue a job instead, wait for some of them, or raise "
+                "worker.spawned_max.",
+                limit=at_once_max,
+            )
+        # It holds no slot and outlives the attempt that spawned it: not part of the job.
+        context = copy_context()
+        context.run(in_job.set, None)
+        task = loop.create_task(coro, name=name or _name(coro), context=context)
+        tasks.add(task)
+        task.add_done_callback(self._ended(tasks))
+        return task
+
+    def _ended(self, tasks: Tasks) -> "Callable[[asyncio.Task[Any]], None]":
+        def ended(task: "asyncio.Task[Any]") -> None:
+            tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                told = failure_of(error, attempt=1, at=0.0)
+                self._emit(
+                    "spawn.failed",
+                    spawned=task.get_name(),
+                    error=f"{told.type}: {told.message}",
+                    stack=told.traceback,
+                )
+
+        return ended
+
+    async def end(self, grace_seconds: float) -> None:
+        """Wait for what runs on this loop; then, or when interrupted, cancel it."""
+        tasks = self._by_loop.get(asyncio.get_running_loop())
+        if not tasks:
+            return
+        try:
+            async with asyncio.timeout(grace_seconds):
+                while others := _others(tasks):  # they may spawn more
+                    await asyncio.wait(others)
+        except TimeoutError:
+            self._emit(
+                "spawn.cancelled",
+                running=len(tasks),
+                spawned=", ".join(sorted(task.get_name() for task in tasks)[:8]),
+            )
+        finally:
+            others = _others(tasks)
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=CANCEL_SECONDS)
+
+
+def _others(tasks: Tasks) -> Tasks:
+    """Who closes the App may be spawned itself: it cannot wait for its own end."""
+    return tasks - {asyncio.current_task()}
+
+
+def _running_loop(coro: object) -> asyncio.AbstractEventLoop:
+    if not asyncio.iscoroutine(coro):
+        raise UsageError(
+            f"app.spawn takes a coroutine, not {_spoken(coro)}",
+            cure="Call the async function: app.spawn(warm_up(cache)).",
+        )
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        coro.close()
+        raise UsageError(
+            f"app.spawn({_name(coro)}) needs a running event loop",
+            cure="Call it from async code, or use app.run_sync(coro) to wait for it.",
+        ) from None
+
+
+def _spoken(given: object) -> str:
+    if callable(given):
+        return f"the function {getattr(given, '__qualname__', given)}"
+    return f"a {type(given).__name__}"
+
+
+def _name(coro: object) -> str:
+    return getattr(coro, "__qualname__", type(coro).__qualname__)
