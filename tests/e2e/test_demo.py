@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from durio.cli.ledger import Event, Ledger, read_ledger
+from durio.host.kin import kin_of, look_at
+from tests.e2e.workers import wait_until
 
 SECONDS_MAX = 60
 LAST_LINE = re.compile(r"\d+ jobs: \d+ done, \d+ dead, 0 lost, 0 doubled")
@@ -37,6 +39,7 @@ def test_nothing_is_lost_when_a_worker_is_killed(tmp_path: Path) -> None:
     assert LAST_LINE.fullmatch(lines[-1])
     assert any("kill -9 of worker" in line for line in lines)
     assert any("run again" in line for line in lines)
+    assert any("QueueFull for" in line for line in lines)
     assert not list(tmp_path.iterdir()), "the temporary folder stays"
 
 
@@ -51,6 +54,8 @@ def test_json_on_a_named_store(tmp_path: Path) -> None:
     assert told["rerun"] >= 1
     assert sum(task["cancelled"] for task in told["tasks"].values()) == 2
     assert told["tasks"]["print_label"]["dead"] == 1
+    assert told["tasks"]["open_bad_image"]["dead"] == told["poisoned"] == 1
+    assert told["refused"] >= 1
     assert told["tasks"]["charge_card"]["retried"] >= 1
     assert LAST_LINE.fullmatch(told["line"])
     (kept,) = tmp_path.glob("durio-demo-*")
@@ -58,25 +63,59 @@ def test_json_on_a_named_store(tmp_path: Path) -> None:
     assert {entry.ev for entry in entries} >= {Event.ENQUEUED, Event.KILLED}
 
 
+def test_chaos_kills_again_and_again(tmp_path: Path) -> None:
+    answer = run(tmp_path, "--json", "--chaos", "--seconds", "8", "--workers", "2")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    told = json.loads(answer.stdout)
+    assert told["held"] is True
+    assert told["kills"] >= 2
+    assert told["rerun"] >= 2
+
+
 @pytest.mark.parametrize(("which", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_signals_leave_nothing_behind(tmp_path: Path, which: str, code: int) -> None:
-    demo = subprocess.Popen(
-        COMMAND,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert demo.stdout is not None
-    with demo.stdout as stream:
-        opened = stream.readline()
-        workers = [int(pid) for pid in opened.partition("workers: ")[2].split(",")]
-        demo.send_signal(signal.Signals[which])
-        rest = stream.read()
-    assert demo.wait(SECONDS_MAX) == code, opened + rest
-    assert len(workers) == 3
-    assert not [pid for pid in workers if is_running(pid)]
+    demo, family = opened(tmp_path)
+    demo.send_signal(signal.Signals[which])
+    assert demo.wait(SECONDS_MAX) == code
+    # A child may need a moment more than the worker that it ends with.
+    wait_until(lambda: not alive(family), 5, f"{family} are gone")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's leash is Linux's")
+def test_a_killed_demo_takes_its_workers_with_it(tmp_path: Path) -> None:
+    demo, family = opened(tmp_path)
+    demo.kill()
+    demo.wait(SECONDS_MAX)
+    wait_until(lambda: not alive(family), 30, f"{family} are gone")
+
+
+def opened(folder: Path) -> tuple["subprocess.Popen[bytes]", list[int]]:
+    """A demo whose shop is open, and every process of it but the demo's own."""
+    log = folder.parent / f"{folder.name}.log"
+    with log.open("wb") as stream:
+        demo = subprocess.Popen(
+            COMMAND,
+            env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+            stdout=stream,
+            stderr=stream,
+        )
+    wait_until(lambda: "the shop opens" in log.read_text(), SECONDS_MAX, "it opens")
+    found = re.search(r"workers: (\d+(?:, \d+)*)", log.read_text())
+    assert found is not None
+    workers = [int(pid) for pid in found[1].split(", ")]
+    assert len(workers) == 3
+    supervisor = look_at(workers[0])
+    assert supervisor is not None
+    children = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    family = {*workers, supervisor.parent}
+    kin = [pid for pid in children if kin_of(pid, workers) is not None]
+    assert kin, "no child processes"
+    return demo, sorted({*family, *kin})
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if is_running(pid)]
 
 
 def is_running(pid: int) -> bool:

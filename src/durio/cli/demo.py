@@ -1,4 +1,4 @@
-"""`durio demo`: a small shop at work, one of its workers killed, and a verdict.
+"""`durio demo`: a small shop at work, its workers killed, and a verdict.
 
 The verdict is computed from a ledger that shares nothing with the store (see ledger.py and
 verdict.py). The exit code is 1 when a promise was broken, and also when too little
@@ -60,6 +60,11 @@ COLUMNS = (
     help="Worker processes; one of them is killed.",
 )
 @click.option(
+    "--chaos",
+    is_flag=True,
+    help="Kill a worker or a child process every few seconds, not only once.",
+)
+@click.option(
     "--store", "url", help="A store to use; default: a temporary SQLite file."
 )
 @click.option(
@@ -73,17 +78,31 @@ def command(
     *,
     seconds: float,
     workers: int,
+    chaos: bool,
     url: str | None,
     keep: bool,
     no_browser: bool,
     is_json: bool,
 ) -> int:
-    """Run a small shop and kill one of its workers in the middle of jobs.
+    r"""Run a small shop and kill one of its workers in the middle of jobs.
 
-    Mails, a bank that is away now and then, images in threads, an order that nobody can
-    deliver, a customer who clicks twice, two cancels. Ends with a table and the line
-    "N jobs: D done, X dead, 0 lost, 0 doubled". The jobs that were cancelled on request
-    are counted apart. Exit code 1: it is not so, or too little happened.
+    Mails, a bank that is away now and then, images in child processes with progress, one
+    that crashes whatever opens it, an order that nobody can deliver, a burst against a
+    bounded queue, a customer who clicks twice, two cancels. The workers run under a
+    supervisor, which replaces what is killed. Ends with a table and the line "N jobs: D
+    done, X dead, 0 lost, 0 doubled"; jobs that were cancelled on request are counted apart.
+
+    \b
+    Examples:
+      durio demo
+      durio demo --seconds 60 --chaos
+      durio demo --json --keep
+
+    \b
+    Exit codes:
+      0    every promise was kept
+      1    one was broken, or too little happened to prove anything
+      130, 143  SIGINT, SIGTERM
     """
     del no_browser
     if url is not None and ":memory:" in url:
@@ -99,6 +118,7 @@ def command(
         seconds=seconds,
         workers=workers,
         tell=narrator.tell,
+        is_chaotic=chaos,
     )
     try:
         verdict = asyncio.run(watched(stage, narrator))
@@ -107,14 +127,7 @@ def command(
             narrator.tell(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    if isinstance(verdict, int):
-        return verdict
-    missing = enough_happened(verdict)
-    if is_json:
-        show_json(as_fields(verdict, missing))
-    else:
-        show(verdict, missing)
-    return BROKEN if verdict.problems or missing else 0
+    return verdict if isinstance(verdict, int) else show(verdict, is_json=is_json)
 
 
 async def watched(stage: Stage, narrator: "Narrator") -> Verdict | int:
@@ -191,21 +204,40 @@ def lines_of(rows: dict[str, Row]) -> list[list[str]]:
     ]
 
 
-def show(verdict: Verdict, missing: list[str]) -> None:
+def show(verdict: Verdict, *, is_json: bool) -> int:
+    """Say how it went; the exit code."""
+    missing = enough_happened(verdict)
+    if is_json:
+        show_json(as_fields(verdict, missing))
+    else:
+        show_all(verdict, missing)
+    return BROKEN if verdict.problems or missing else 0
+
+
+def show_all(verdict: Verdict, missing: list[str]) -> None:
     """The table, what is wrong, and the last line."""
     show_table(COLUMNS, lines_of(verdict.rows), "no jobs")
-    again = f"{verdict.rerun} jobs ran again after the kill"
+    again = f"{verdict.rerun} jobs ran again after it"
     notes = [
         "",
         f"{verdict.cancelled} jobs were cancelled on request and are not counted below",
         f"{verdict.repeated} customers clicked twice: one job each charged the card",
-        f"{verdict.kills} worker was killed: {again}",
+        f"{verdict.refused} parcels were refused by a full queue",
+        f"{counted(verdict.poisoned, 'poison job')} convicted, and nobody else with it",
+        f"{counted(verdict.kills, 'process')} killed: {again}",
         *(f"BROKEN: {problem}" for problem in verdict.problems),
         *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),
     ]
     for line in notes:
         click.echo(line)
     click.echo(verdict.line)
+
+
+def counted(number: int, what: str) -> str:
+    """How many there were, in words that agree."""
+    if number == 1:
+        return f"1 {what} was"
+    return f"{number} {what}{'es' if what.endswith('s') else 's'} were"
 
 
 def as_fields(verdict: Verdict, missing: list[str]) -> dict[str, Any]:

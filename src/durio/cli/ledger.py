@@ -21,10 +21,12 @@ class Event:
 
     ENQUEUED = "enq.ok"  # the store has answered for this job
     REPEATED = "enq.same"  # the answer was an older job with the same key
+    REFUSED = "enq.full"  # the queue was full: there is no such job
     CANCELLED = "cancel.ok"  # a cancel was accepted
     STARTED = "start"
     EFFECT = "effect"  # the task did what it is for: the last thing it does
     FAILED = "fail"  # the task raised
+    CRASHING = "crash"  # the task is about to take its process with it
     RETRIED = "retry"  # the store took the failure: it will be tried again
     FINISHED = "end.ok"  # the store took the end; `state` says which
     KILLING = "nemesis.begin"  # written before it is done: the victim cannot
@@ -42,7 +44,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str = ""
     state: str = ""
     attempt: int = 0
+    reason: str = ""  # of a dead one
     victim: int = 0
+    parent: int = 0  # of the process that wrote it: a child dies with its worker
 
 
 class Ledger:
@@ -52,19 +56,27 @@ class Ledger:
         self._folder = folder
         self._descriptor = -1
         self._pid = 0
+        self._parent = 0
         self._lines = 0
 
     def note(self, event: str, **fields: Any) -> None:
         """Write a line, whole, before anything else happens."""
         pid = os.getpid()
         if pid != self._pid:  # the first line, or the first in a forked child
-            self._pid, self._lines = pid, 0
+            self._pid, self._lines, self._parent = pid, 0, os.getppid()
             flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
             path = self._folder / f"{pid}.jsonl"
             self._descriptor = os.open(path, flags, 0o600)
         self._lines += 1
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        entry = Entry(n=self._lines, pid=pid, mono_ns=now, ev=event, **fields)
+        entry = Entry(
+            n=self._lines,
+            pid=pid,
+            mono_ns=now,
+            ev=event,
+            parent=self._parent,
+            **fields,
+        )
         os.write(self._descriptor, msgspec.json.encode(entry)[:LINE_BYTES_MAX] + b"\n")
 
     def close(self) -> None:

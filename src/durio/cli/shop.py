@@ -26,6 +26,10 @@ MAIL_SECONDS = 0.15
 BANK_SECONDS = 0.1
 BANK_FAILS_EVERY = 4  # orders
 LETTER_SECONDS = 3600.0
+PARCEL_SECONDS = 0.2
+PARCELS_MAX = 20  # waiting to be packed
+PARCELS_AT_ONCE = 2  # in one worker
+PARCELS_WAIT_SECONDS = 0.3  # for room, then QueueFull
 
 QUICKLY = Retry(4, base=0.2, factor=2, max_delay=1)
 ONCE_OR_TWICE = Retry(2, delays=(0.2, 0.4), jitter=False)
@@ -65,6 +69,12 @@ async def witness(ctx: Context[Any], call_next: CallNext) -> Any:
 
 
 app = App(name=NAMESPACE, middleware=[witness])
+app.queue(
+    "parcels",
+    maxsize=PARCELS_MAX,
+    slots=PARCELS_AT_ONCE,
+    full_wait=PARCELS_WAIT_SECONDS,
+)
 
 
 def short(task: str) -> str:
@@ -83,6 +93,7 @@ def accepted(event: HookEvent, state: str) -> None:
         task=short(event.task),
         state=state,
         attempt=event.attempt,
+        reason=event.reason,
     )
 
 
@@ -142,13 +153,29 @@ async def charge_card(ctx: Context[Any], order: int) -> str:
     return f"order {order} paid"
 
 
-@app.task(retry=QUICKLY)
+@app.task(retry=QUICKLY, process=True)
 def resize_image(ctx: Context[Any], order: int) -> str:
-    """Make a small picture: a plain function in a thread, with progress."""
+    """Make a small picture: a plain function in a child process, with progress."""
     for step in range(IMAGE_STEPS):
         pause(STEP_SECONDS)
         ctx.progress_sync(step + 1, IMAGE_STEPS, message="resizing")
     return f"order-{order}.webp"
+
+
+@app.task(retry=QUICKLY, process=True)
+def open_bad_image(ctx: Context[Any], order: int) -> str:
+    """Open a picture that no library survives: its process dies, every time."""
+    facts = {"job": ctx.job_id, "task": short(ctx.task), "attempt": ctx.attempt}
+    note(Event.CRASHING, **facts)
+    os.abort()
+    return f"order-{order}.png"
+
+
+@app.task(queue="parcels")
+async def pack_parcel(order: int) -> str:
+    """Pack a parcel: there are only so many tables."""
+    await clock.sleep(PARCEL_SECONDS)
+    return f"order {order} packed"
 
 
 @app.task(retry=ONCE_OR_TWICE)

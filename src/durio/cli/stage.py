@@ -1,34 +1,37 @@
-"""The demo's stage: real worker processes, orders that come in, and one that is killed.
+"""The demo's stage: real worker processes under a supervisor, and orders that come in.
 
 Everything that happens is noted in the ledger before or as it happens; at the end the
 ledger is held against the store. The store is asked only where each job stands.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from durio.cli import shop
-from durio.cli.ledger import Entry, Event, Ledger, read_file, read_ledger
+from durio.cli.ledger import Entry, Event, Ledger, read_ledger
+from durio.cli.mishap import Mishaps
 from durio.cli.verdict import Verdict, judge
 from durio.client.handle import Job
 from durio.host.clock import HostClock
+from durio.host.kin import Kin, kin_of, leashed
 from durio.host.processes import Child, Children, this_program
-from durio.model.errors import OperatingError
+from durio.model.errors import OperatingError, QueueFull
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE
 from durio.ports.browse import Query
 
 ORDER_SECONDS = 0.1  # between two orders
 SELLING_SHARE = 0.6  # of the whole time; the rest is for what is under way
-KILL_SHARE = 0.3
+KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # of it, before the first kill
+CHAOS_SECONDS = 2.0  # between two kills, by turns a worker and a child
+BURST = 100  # parcels at once, for a queue that takes far fewer
+GRACE_SECONDS = 2.0  # of the workers
 LOOK_SECONDS = 0.05
 READY_SECONDS_MAX = 30.0
 SETTLE_SECONDS_MAX = 90.0
-OPEN_WANTED = 2  # attempts in the middle of which a worker is killed
 PAGE = 200
 LETTER = "write_letter"
 
@@ -50,79 +53,94 @@ class Stage:
     seconds: float
     workers: int
     tell: Tell
+    is_chaotic: bool = False
     clock: HostClock = field(default_factory=HostClock)
     children: Children = field(default_factory=Children)
-    victims: set[int] = field(default_factory=set[int])
     tasks: dict[str, str] = field(default_factory=dict[str, str])  # by job id
     began: float = 0.0
     began_at: float = 0.0
     ledger: Ledger = field(init=False)
+    ledger_folder: Path = field(init=False)  # every process keeps its file there
+    supervisor: Child = field(init=False)
 
     def __post_init__(self) -> None:
+        self.ledger_folder = self.folder / "ledger"
         self.ledger_folder.mkdir()
         self.ledger = Ledger(self.ledger_folder)
-
-    @property
-    def ledger_folder(self) -> Path:
-        """Where every process keeps its file."""
-        return self.folder / "ledger"
 
     async def play(self) -> Verdict:
         """Open the shop, sell, kill, wait until all is settled, judge."""
         shop.app.url = self.url
+        shop.app.emit.subscribers.clear()  # here the story is told, not logged
         self.began_at = self.clock.now()
         async with shop.app:
             with self.children:
-                await self.open_shop()
-                await self.work()
-                await self.settle()
-                self.children.end()
+                try:
+                    await self.open_shop()
+                    await self.work()
+                    await self.settle()
+                finally:
+                    self.close_shop()
             self.ledger.close()
             return judge(self.entries(), await self.stored())
 
     # --- the workers
 
-    def start_worker(self) -> Child:
-        """A real worker process, as anybody would start it."""
-        number = len(self.children.started) + 1
+    def start_workers(self) -> Child:
+        """Real workers under a supervisor, as anybody would start them."""
+        command = [
+            *this_program(),
+            "worker",
+            shop.TARGET,
+            "--processes",
+            str(self.workers),
+            "--grace",
+            f"{GRACE_SECONDS:g}",
+        ]
         return self.children.start(
-            [*this_program(), "worker", shop.TARGET],
-            log=self.folder / f"worker-{number}.log",
+            leashed(command),
+            log=self.folder / "workers.log",
             environ={
                 "DURIO_URL": self.url,
+                "DURIO_WORKER__CHILDREN": "1",
                 shop.LEDGER_VARIABLE: str(self.ledger_folder),
             },
         )
 
     async def open_shop(self) -> None:
         """Start the workers and wait until each has registered."""
-        started = [self.start_worker() for _ in range(self.workers)]
+        self.supervisor = self.start_workers()
         deadline = self.clock.monotonic() + READY_SECONDS_MAX
-        while not {child.pid for child in started} <= await self.registered():
+        while len(workers := await self.at_work()) < self.workers:
             self.check_workers()
             if self.clock.monotonic() > deadline:
                 raise WorkerEnded(
                     f"a worker was not ready after {READY_SECONDS_MAX:g} s:\n"
-                    f"{started[0].tail()}"
+                    f"{self.supervisor.tail()}"
                 )
             await self.clock.sleep(LOOK_SECONDS)
         self.began = self.clock.monotonic()
-        names = ", ".join(str(child.pid) for child in started)
+        names = ", ".join(str(worker.pid) for worker in workers)
         self.tell(f"the shop opens with {self.workers} workers: {names}")
 
-    async def registered(self) -> set[int]:
-        """The process ids of the workers that the store knows."""
+    def close_shop(self) -> None:
+        """Everybody goes home; who still runs a job gives it back within the grace."""
+        self.children.end(GRACE_SECONDS * 3)
+
+    async def at_work(self) -> list[Kin]:
+        """The worker processes that are registered, the eldest first."""
         rows = await (await shop.app.store()).workers(shop.NAMESPACE)
-        return {row.info["pid"] for row in rows}
+        rows.sort(key=lambda row: row.id)
+        found = (kin_of(row.info["pid"], [self.supervisor.pid]) for row in rows)
+        return [worker for worker in found if worker is not None]
 
     def check_workers(self) -> None:
-        """Nobody but us ends a worker."""
-        for child in self.children.started:
-            if not child.is_running and child.pid not in self.victims:
-                raise WorkerEnded(
-                    f"worker {child.pid} ended by itself ({child.exit_code}):\n"
-                    f"{child.tail()}"
-                )
+        """Workers may come and go; who looks after them may not."""
+        if not self.supervisor.is_running:
+            raise WorkerEnded(
+                f"the supervisor ended by itself ({self.supervisor.exit_code}):\n"
+                f"{self.supervisor.tail()}"
+            )
 
     # --- what happens
 
@@ -131,7 +149,8 @@ class Stage:
         parts: list[Coroutine[Any, Any, None]] = [
             self.sell(),
             self.change_minds(),
-            self.have_a_mishap(),
+            self.send_parcels(),
+            self.go_wrong(),
         ]
         async with asyncio.TaskGroup() as group:
             for part in parts:
@@ -149,6 +168,7 @@ class Stage:
             await self.take_order(order)
             if order == 1:
                 self.note(await shop.print_label.enqueue(order), "print_label")
+                self.note(await shop.open_bad_image.enqueue(order), "open_bad_image")
             self.check_workers()
             await self.clock.sleep(ORDER_SECONDS)
         self.tell(f"the shop closes after {order} orders, {len(self.tasks)} jobs")
@@ -160,7 +180,7 @@ class Stage:
         self.note(await charge.enqueue(order), "charge_card")
         if order % 10 == 3:  # noqa: PLR2004 - any tenth
             self.note(await charge.enqueue(order), "charge_card")
-        if order % 2:
+        if order % 4 == 2:  # noqa: PLR2004 - every fourth
             self.note(await shop.resize_image.enqueue(order), "resize_image")
         if order % 4 == 1:
             later = shop.remind.options(delay=1)
@@ -179,6 +199,28 @@ class Stage:
         await self.cancel(running)
         self.tell("two jobs cancelled: one that waited, one that ran")
 
+    async def send_parcels(self) -> None:
+        """More parcels at once than the queue takes: some are refused, none is lost."""
+        refused: list[QueueFull] = []
+
+        async def send(order: int) -> None:
+            try:
+                self.note(await shop.pack_parcel.enqueue(order), "pack_parcel")
+            except QueueFull as full:
+                self.ledger.note(Event.REFUSED, task="pack_parcel")
+                refused.append(full)
+
+        async with asyncio.TaskGroup() as group:
+            for order in range(BURST):
+                group.create_task(send(order))
+        if refused:
+            told = f"QueueFull for {len(refused)} of {BURST} parcels: "
+            first = refused[0]
+            self.tell(
+                f"{told}{first.depth} wait, the bound is {first.limit}, "
+                f"try again in {first.retry_after:.1f} s"
+            )
+
     def note(self, job: Job[Any], task: str) -> None:
         """An enqueue was answered: from here the job must not be lost."""
         event = Event.ENQUEUED if job.created else Event.REPEATED
@@ -191,59 +233,20 @@ class Stage:
         await job.cancel()
         self.ledger.note(Event.CANCELLED, job=job.id, task=self.tasks[job.id])
 
-    # --- the mishap
+    # --- what goes wrong
 
-    async def have_a_mishap(self) -> None:
-        """Kill a worker in the middle of jobs, then start another."""
-        await self.clock.sleep(max(0.0, self.left(KILL_SHARE)))
-        victim, jobs = await self.hold_one_at_work()
-        self.ledger.note(Event.KILLING, victim=victim.pid)
-        self.victims.add(victim.pid)
-        victim.kill()
-        victim.wait(READY_SECONDS_MAX)
-        self.ledger.note(Event.KILLED, victim=victim.pid)
-        tasks = Counter(self.tasks[job] for job in jobs)
-        named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
-        self.tell(f"kill -9 of worker {victim.pid} in the middle of: {named}")
-        another = self.start_worker()
-        self.tell(f"worker {another.pid} starts in its place")
-        await self.see_again(jobs, self.clock.monotonic())
-
-    async def hold_one_at_work(self) -> tuple[Child, set[str]]:
-        """A worker held still in the middle of attempts, and their jobs."""
-        turns = 0
-        while True:
-            for child in self.children.started:
-                turns += 1
-                child.stop()
-                jobs = self.open_jobs(child)
-                # After some rounds one will do.
-                if len(jobs) >= (OPEN_WANTED if turns < 10 * self.workers else 1):
-                    return child, jobs
-                child.go_on()
-                await self.clock.sleep(LOOK_SECONDS)
-                self.check_workers()
-
-    def open_jobs(self, child: Child) -> set[str]:
-        """What a worker is in the middle of; the letter may not run again."""
-        jobs = open_jobs(self.ledger_folder / f"{child.pid}.jsonl")
-        return {job for job in jobs if self.tasks.get(job, LETTER) != LETTER}
-
-    async def see_again(self, jobs: set[str], since: float) -> None:
-        """Wait until the interrupted jobs run elsewhere."""
-        while True:
-            again = {
-                entry.job
-                for entry in self.entries(Event.STARTED)
-                if entry.mono_ns / 1e9 > since and entry.pid not in self.victims
-            }
-            if jobs <= again:
-                took = self.clock.monotonic() - since
-                self.tell(f"all {len(jobs)} run again, {took:.1f} s after the kill")
-                return
-            if self.clock.monotonic() - since > SETTLE_SECONDS_MAX:
-                return  # the verdict will name them
-            await self.clock.sleep(LOOK_SECONDS)
+    async def go_wrong(self) -> None:
+        """One kill in the middle of jobs; with chaos one after another."""
+        mishaps, turn = Mishaps(self), 0
+        share = CHAOS_SHARE if self.is_chaotic else KILL_SHARE
+        await self.clock.sleep(max(0.0, self.left(share)))
+        async with asyncio.TaskGroup() as group:
+            while turn == 0 or (self.is_chaotic and self.left(SELLING_SHARE) > 0):
+                kill = mishaps.kill_child if turn % 2 else mishaps.kill_worker
+                interrupted = await kill()
+                group.create_task(mishaps.see_again(interrupted))
+                turn += 1
+                await self.clock.sleep(CHAOS_SECONDS if self.is_chaotic else 0.0)
 
     # --- the end
 
@@ -283,14 +286,3 @@ class Stage:
         """What the ledger holds so far."""
         entries = read_ledger(self.ledger_folder)
         return [entry for entry in entries if event is None or entry.ev == event]
-
-
-def open_jobs(path: Path) -> set[str]:
-    """The jobs whose attempts a process has begun and not ended, by its own file."""
-    jobs: set[str] = set()
-    for entry in read_file(path) if path.exists() else ():
-        if entry.ev == Event.STARTED:
-            jobs.add(entry.job)
-        elif entry.ev in (Event.EFFECT, Event.FAILED):
-            jobs.discard(entry.job)
-    return jobs

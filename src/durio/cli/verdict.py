@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from durio.cli.ledger import Entry, Event
+from durio.model.outcome import Reason
 
 FINAL = frozenset({"done", "dead", "cancelled"})
+OWN_ENDS = frozenset({Event.FAILED, Event.CRASHING})  # of an attempt that failed
+STEPS = OWN_ENDS | {Event.STARTED, Event.EFFECT}
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class Verdict:
     rerun: int = 0
     kills: int = 0
     repeated: int = 0
+    refused: int = 0  # by a full queue
+    poisoned: int = 0  # dead because they kill whatever runs them
     problems: list[str] = field(default_factory=list[str])
 
     @property
@@ -72,7 +77,7 @@ class Evidence:
         self.steps: dict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
             by_event[entry.ev].append(entry)
-            if entry.ev in (Event.STARTED, Event.EFFECT, Event.FAILED):
+            if entry.ev in STEPS:
                 self.steps[entry.job].append(entry)
         self.tasks = {entry.job: entry.task for entry in by_event[Event.ENQUEUED]}
         self.repeated = {entry.job for entry in by_event[Event.REPEATED]}
@@ -80,36 +85,48 @@ class Evidence:
         self.victims = {entry.victim for entry in by_event[Event.KILLED]}
         self.announced = {entry.victim for entry in by_event[Event.KILLING]}
         self.retried = Counter(entry.task for entry in by_event[Event.RETRIED])
+        self.refused = len(by_event[Event.REFUSED])
+        self.poisoned: set[str] = set()
         self.ends: dict[str, list[str]] = defaultdict(list)
         for entry in by_event[Event.FINISHED]:
             self.ends[entry.job].append(entry.state)
+            if entry.reason == Reason.WORKER_LOST:
+                self.poisoned.add(entry.job)
 
     def end_of(self, job: str) -> str:
         """Which end the ledger knows of; empty: none."""
         if self.ends[job]:
             return self.ends[job][-1]
         last = self.steps[job][-1] if self.steps[job] else None
-        if last and last.ev == Event.EFFECT and last.pid in self.announced:
+        if last and last.ev == Event.EFFECT and self.was_killed(last):
             return (
                 "done"  # the effect is there; who should have seen the end was killed
             )
         return "cancelled" if job in self.asked else ""
 
+    def has_crashed(self, job: str) -> bool:
+        """Whether any attempt took its process with it."""
+        return any(step.ev == Event.CRASHING for step in self.steps[job])
+
     def has_effect(self, job: str) -> bool:
         """Whether any attempt did what the task is for."""
         return any(step.ev == Event.EFFECT for step in self.steps[job])
 
+    def was_killed(self, step: Entry) -> bool:
+        """Whether the process that made it was killed, or died with its worker."""
+        return step.pid in self.announced or step.parent in self.announced
+
     def was_rerun(self, job: str) -> bool:
         """Whether an attempt died with a killed worker and another was made."""
         return any(
-            before.pid in self.announced and before.ev != Event.FAILED
+            self.was_killed(before) and before.ev not in OWN_ENDS
             for before, _ in self.restarts(job)
         )
 
     def is_unexplained(self, job: str) -> bool:
         """Whether an attempt began though the one before neither failed nor died."""
         return any(
-            before.pid not in self.announced and before.ev != Event.FAILED
+            not self.was_killed(before) and before.ev not in OWN_ENDS
             for before, _ in self.restarts(job)
         )
 
@@ -124,7 +141,12 @@ class Evidence:
 def judge(entries: Sequence[Entry], stored: Mapping[str, str]) -> Verdict:
     """Hold the ledger against the states that the store gives, by job id."""
     seen = Evidence(entries)
-    verdict = Verdict(kills=len(seen.victims), repeated=len(seen.repeated))
+    verdict = Verdict(
+        kills=len(seen.victims),
+        repeated=len(seen.repeated),
+        refused=seen.refused,
+        poisoned=len(seen.poisoned),
+    )
     find_faults(verdict, seen, stored)
     for job, task in seen.tasks.items():
         row = verdict.rows.setdefault(task, Row())
@@ -164,6 +186,9 @@ def find_faults(verdict: Verdict, seen: Evidence, stored: Mapping[str, str]) -> 
     cancelled = {job for job, end in ended.items() if end == "cancelled"}
     verdict.blame("cancelled though nobody asked", cancelled - seen.asked)
     verdict.blame("not cancelled though asked", seen.asked - cancelled)
+    crashed = {job for job in jobs if seen.has_crashed(job)}
+    verdict.blame("convicted though innocent", seen.poisoned - crashed)
+    verdict.blame("crashed and not convicted", crashed - seen.poisoned)
 
 
 def enough_happened(verdict: Verdict) -> list[str]:
@@ -177,5 +202,7 @@ def enough_happened(verdict: Verdict) -> list[str]:
         "no order came twice": verdict.repeated,
         "no worker was killed": verdict.kills,
         "no job ran again after the kill": verdict.rerun,
+        "no full queue refused a job": verdict.refused,
+        "no poison job was convicted": verdict.poisoned,
     }
     return [complaint for complaint, count in wanted.items() if not count]

@@ -7,7 +7,7 @@ import pytest
 from durio.cli.ledger import Entry, Event
 from durio.cli.verdict import Verdict, enough_happened, judge
 
-WORKER, VICTIM, OTHER = 11, 12, 13
+WORKER, VICTIM, OTHER, CHILD = 11, 12, 13, 20
 
 
 class Book:
@@ -27,8 +27,8 @@ class Book:
         self.add(Event.STARTED, job, pid)
         self.add(end, job, pid)
 
-    def end(self, job: str, state: str, pid: int = WORKER) -> None:
-        self.add(Event.FINISHED, job, pid, state=state)
+    def end(self, job: str, state: str, pid: int = WORKER, reason: str = "") -> None:
+        self.add(Event.FINISHED, job, pid, state=state, reason=reason)
         self.stored[job] = state
 
     def judged(self) -> Verdict:
@@ -39,7 +39,8 @@ class Book:
 def book() -> Book:
     """One of everything that a demo must see, all promises kept."""
     book = Book()
-    for job in ("plain", "flaky", "poison", "rerun", "unseen", "waiting"):
+    jobs = ("plain", "flaky", "poison", "crash", "inner", "rerun", "unseen", "waiting")
+    for job in jobs:
         book.add(Event.ENQUEUED, job, task="any")
     book.add(Event.REPEATED, "plain", task="any")
     book.attempt("plain", WORKER, Event.EFFECT)
@@ -50,6 +51,12 @@ def book() -> Book:
     book.end("flaky", "done", OTHER)
     book.attempt("poison", WORKER, Event.FAILED)
     book.end("poison", "dead")
+    for pid in (CHILD, CHILD + 1, CHILD + 2):
+        book.attempt("crash", pid, Event.CRASHING)
+    book.end("crash", "dead", reason="worker_lost")
+    book.add(Event.REFUSED, task="any")
+    # In a child of the worker that was killed: it died with it.
+    book.add(Event.STARTED, "inner", CHILD + 3, parent=VICTIM)
     book.add(Event.CANCELLED, "waiting", task="any")
     book.stored["waiting"] = "cancelled"
     book.add(Event.STARTED, "rerun", VICTIM)
@@ -60,6 +67,8 @@ def book() -> Book:
     book.add(Event.KILLED, victim=VICTIM)
     book.attempt("rerun", OTHER, Event.EFFECT)
     book.end("rerun", "done", OTHER)
+    book.attempt("inner", CHILD + 4, Event.EFFECT)
+    book.end("inner", "done", OTHER)
     return book
 
 
@@ -67,9 +76,10 @@ def test_promises_kept(book: Book) -> None:
     verdict = book.judged()
     assert not verdict.problems
     assert not enough_happened(verdict)
-    assert verdict.line == "5 jobs: 4 done, 1 dead, 0 lost, 0 doubled"
-    assert (verdict.cancelled, verdict.rerun, verdict.kills) == (1, 1, 1)
-    assert verdict.rows["any"].enqueued == 6
+    assert verdict.line == "7 jobs: 5 done, 2 dead, 0 lost, 0 doubled"
+    assert (verdict.cancelled, verdict.rerun, verdict.kills) == (1, 2, 1)
+    assert (verdict.refused, verdict.poisoned) == (1, 1)
+    assert verdict.rows["any"].enqueued == 8
     assert verdict.rows["any"].retried == 1
 
 
@@ -123,6 +133,19 @@ def ignore_cancel(book: Book) -> None:
     book.add(Event.CANCELLED, "plain", task="any")
 
 
+def convict_the_innocent(book: Book) -> None:
+    book.add(Event.ENQUEUED, "victim", task="any")
+    book.add(Event.STARTED, "victim", CHILD + 5, parent=VICTIM)
+    book.end("victim", "dead", reason="worker_lost")
+
+
+def let_the_guilty_go(book: Book) -> None:
+    book.add(Event.ENQUEUED, "lucky", task="any")
+    book.attempt("lucky", CHILD + 6, Event.CRASHING)
+    book.attempt("lucky", CHILD + 7, Event.EFFECT)
+    book.end("lucky", "done")
+
+
 FAULTS: dict[Callable[[Book], None], str] = {
     lose: "1 lost: plain",
     leave_unfinished: "1 lost: plain",
@@ -135,6 +158,8 @@ FAULTS: dict[Callable[[Book], None], str] = {
     end_unseen: "1 ended though nobody saw it: quiet",
     cancel_unasked: "1 cancelled though nobody asked: wanted",
     ignore_cancel: "1 not cancelled though asked: plain",
+    convict_the_innocent: "1 convicted though innocent: victim",
+    let_the_guilty_go: "1 crashed and not convicted: lucky",
 }
 
 
@@ -145,4 +170,4 @@ def test_every_fault_is_found(book: Book, plant: Callable[[Book], None]) -> None
 
 
 def test_a_quiet_run_proves_nothing() -> None:
-    assert len(enough_happened(Book().judged())) == 7
+    assert len(enough_happened(Book().judged())) == 9
