@@ -10,6 +10,7 @@ from durio.model.errors import JobDead as JobDead
 from durio.model.errors import JobNotFound as JobNotFound
 from durio.model.errors import KeyConflict as KeyConflict
 from durio.model.errors import Permanent as Permanent
+from durio.model.errors import QueueFull as QueueFull
 from durio.model.job import JobError as JobError
 from durio.model.job import JobStatus as JobStatus
 from durio.model.job import Priority as Priority
@@ -41,6 +42,7 @@ __all__ = [
     "Permanent",
     "Priority",
     "Progress",
+    "QueueFull",
     "Retry",
     "Settings",
     "Snooze",

@@ -1,6 +1,7 @@
 """Every exception that Durio raises or a task may raise."""
 
 from durio.model.errors import Cancel as Cancel
+from durio.model.errors import ChildFailed as ChildFailed
 from durio.model.errors import DeadLetter as DeadLetter
 from durio.model.errors import DuplicateTask as DuplicateTask
 from durio.model.errors import DurioError as DurioError
@@ -19,8 +20,11 @@ from durio.model.errors import NotSerializable as NotSerializable
 from durio.model.errors import OperatingError as OperatingError
 from durio.model.errors import PayloadTooLarge as PayloadTooLarge
 from durio.model.errors import Permanent as Permanent
+from durio.model.errors import QueueClosed as QueueClosed
+from durio.model.errors import QueueFull as QueueFull
 from durio.model.errors import ResultExpired as ResultExpired
 from durio.model.errors import SchemaMismatch as SchemaMismatch
+from durio.model.errors import SpawnFull as SpawnFull
 from durio.model.errors import StoreCorrupt as StoreCorrupt
 from durio.model.errors import StoreError as StoreError
 from durio.model.errors import StoreFull as StoreFull

@@ -1,7 +1,9 @@
 """Mistakes in how an App, its tasks and its settings are declared."""
 
+import asyncio
 import math
 import socket
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from durio import App, Context, Retry, Settings
+from durio.app.work import make_worker
 from durio.errors import (
     DuplicateTask,
     InvalidName,
@@ -339,3 +342,38 @@ def test_a_bad_environment_variable(
 def test_settings_in_code_do_not_read_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DURIO_WORKER__CONCURRENCY", "many")
     assert App(MEMORY, settings=Settings()).settings.worker.concurrency == 10
+
+
+# --- child processes
+
+
+@pytest.mark.parametrize("process", ["yes", 1, None, 0.5], ids=repr)
+def test_a_process_that_is_neither_true_nor_false(app: App, process: Any):
+    with declined(InvalidOption, f"process cannot be {process!r}", "Give True"):
+        app.task(process=process)(plain)
+
+
+@pytest.mark.parametrize("kind", ["nested", "lambda"])
+def test_a_function_that_no_child_process_can_find(app: App, kind: str):
+    """Certain only when a worker starts: a command line may name the App."""
+
+    def nested() -> None: ...
+
+    app.task(name="work", process=True)(nested if kind == "nested" else lambda: None)
+    with declined(UsageError, "shop.work has process=True", "durio worker module:app"):
+        asyncio.run(made(app))
+    app.origin = "shop:app"
+    asyncio.run(made(app))
+
+
+async def made(app: App) -> None:
+    async with app:
+        await make_worker(app)
+
+
+def test_a_task_that_was_typed_in(app: App, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plain, "__module__", "__main__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    app.task(process=True)(plain)
+    with declined(UsageError, "typed in", "Write the App to a file"):
+        asyncio.run(made(app))

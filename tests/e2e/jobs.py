@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from durio import App, Context, Retry
+from durio import App, Context, Permanent, Retry
 from tests.e2e.ledger import VARIABLE, note
 
 CHILD_SECONDS_MAX = 100.0
@@ -87,6 +87,22 @@ async def nothing(ctx: Context) -> None:
 
 
 @task()
+async def refused(ctx: Context) -> None:
+    """Die at the first attempt."""
+    note("start", ctx.job_id, ctx.attempt)
+    raise Permanent("no such order")
+
+
+@task()
+async def refused_late(ctx: Context) -> None:
+    """Die when the test opens the gate."""
+    note("start", ctx.job_id, ctx.attempt)
+    while not is_open():  # noqa: ASYNC110 - another process opens it
+        await asyncio.sleep(LOOK_SECONDS)
+    raise Permanent("no such order")
+
+
+@task()
 async def poison(ctx: Context, seconds: float) -> None:
     """Kill the worker, every time."""
     note("start", ctx.job_id, ctx.attempt)
@@ -129,6 +145,47 @@ async def block_past_limit(ctx: Context) -> None:
     note("start", ctx.job_id, ctx.attempt)
     if ctx.attempt == 1:
         time.sleep(60)  # noqa: ASYNC251 - the fault under test
+    note("effect", ctx.job_id, ctx.attempt)
+
+
+@task(timeout=1, retry=Retry(1, delays=(0.1,), jitter=False))
+async def spin_past_limit(ctx: Context) -> None:
+    """Keep the loop busy past the hard limit, at the first attempt."""
+    note("start", ctx.job_id, ctx.attempt)
+    while ctx.attempt == 1:
+        pass
+    note("effect", ctx.job_id, ctx.attempt)
+
+
+@task(timeout=1, retry=Retry(1, delays=(0.1,), jitter=False))
+async def block_in_a_part(ctx: Context) -> None:
+    """Block the loop past the hard limit from a task of the task, at first."""
+    note("start", ctx.job_id, ctx.attempt)
+
+    async def part() -> None:
+        if ctx.attempt == 1:
+            time.sleep(60)  # noqa: ASYNC251 - the fault under test
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(part())
+    note("effect", ctx.job_id, ctx.attempt)
+
+
+@task()
+async def block_until_told(ctx: Context) -> None:
+    """Block the loop for ten minutes, or not at all once the gate is open."""
+    note("start", ctx.job_id, ctx.attempt)
+    if not is_open():
+        time.sleep(600)  # noqa: ASYNC251 - the fault under test
+    note("effect", ctx.job_id, ctx.attempt)
+
+
+@task(queue="blocking", timeout=1, retry=Retry(1, delays=(0.1,), jitter=False))
+async def block_until_open(ctx: Context) -> None:
+    """Block the loop past the hard limit, until the test opens the gate."""
+    note("start", ctx.job_id, ctx.attempt)
+    while not is_open():
+        time.sleep(LOOK_SECONDS)  # noqa: ASYNC251 - the fault under test
     note("effect", ctx.job_id, ctx.attempt)
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,10 +92,13 @@ class Process:
     def log(self) -> str:
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
+    def records(self) -> list[dict[str, Any]]:
+        """The log's records, in order."""
+        return [json.loads(line) for line in self.log.splitlines() if line[:1] == "{"]
+
     def events(self, name: str) -> list[dict[str, Any]]:
         """The log's records of this name."""
-        rows = [json.loads(line) for line in self.log.splitlines() if line[:1] == "{"]
-        return [row for row in rows if row.get("event") == name]
+        return [row for row in self.records() if row.get("event") == name]
 
     @property
     def exit_code(self) -> int | None:
@@ -135,9 +138,18 @@ class Process:
         )
         return self._process.returncode
 
+    def children(self) -> list[int]:
+        """The processes that it has started and that are not reaped yet."""
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
     def clear_away(self) -> None:
         if self.exit_code is None:
+            children = self.children()
             self.kill()
+            for pid in children:  # without their supervisor they would drain first
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 class Place:

@@ -15,7 +15,8 @@ HEAVY |= {"django", "fastapi", "flask", "starlette", "uvicorn", "click", "rich"}
 HEAVY |= {"opentelemetry", "prometheus_client", "sentry_sdk", "textual", "pytest"}
 
 # Ports that are not a store's capability.
-NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "handler", "store"}
+NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "fleet", "handler"}
+NOT_A_CAPABILITY |= {"store"}
 
 # Files of cli/ that every command shares.
 NOT_A_COMMAND = {"__init__", "main", "output"}
@@ -45,7 +46,7 @@ def test_every_folder_of_code_is_a_package() -> None:
 
 def test_import_is_light() -> None:
     """`import durio` loads no driver, no web framework and no terminal library."""
-    for module in ("durio", "durio.errors", "durio.keys"):
+    for module in ("durio", "durio.errors", "durio.keys", "durio.queues"):
         loaded = HEAVY & {name.split(".")[0] for name in modules_after(module)}
         assert not loaded, f"import {module} loads {sorted(loaded)}"
 

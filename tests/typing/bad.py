@@ -67,5 +67,9 @@ async def bad_plain_calls(ctx: Context[Deps]) -> None:
 async def misspelt(order_id: int) -> None: ...
 
 
+@app.task(process="yes")  # E True or False
+async def elsewhere() -> None: ...
+
+
 @app.task(retry="often")  # E a Retry or a number
 async def stubborn(order_id: int) -> None: ...

@@ -50,7 +50,7 @@ async def render(ctx: Context[Deps], page: int) -> bytes:
     return b""
 
 
-@app.task
+@app.task(process=True)
 def half(x: float) -> float:
     return x / 2
 

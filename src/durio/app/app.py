@@ -11,9 +11,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from durio.app.connect import DEFAULT_URL, connect, masked, settings_file
+from durio.app.configuration import configuration
+from durio.app.connect import connect, is_in_memory, masked
+from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
+from durio.app.live import LiveTeller
 from durio.app.registry import Registry, TaskOptions
+from durio.app.spawn import Spawner
 from durio.app.tasks import (
     Configured,
     D,
@@ -25,6 +29,7 @@ from durio.app.tasks import (
     WithContext,
     handle_of,
 )
+from durio.client.bounds import Bounds, declare_at_start
 from durio.client.enqueue import Enqueuer, Mould
 from durio.client.handle import Job
 from durio.client.named import named_arguments, named_recipe
@@ -32,17 +37,14 @@ from durio.client.wait import Waiters, not_found
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread, Portal
 from durio.model.codec import canonical, encode
+from durio.model.duration import Duration
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
-from durio.model.names import check_app, check_name, task_name
+from durio.model.names import check_app, check_name, lane, task_name
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.queues import Queue
 from durio.model.retry import Retry
-from durio.model.settings import (
-    Settings,
-    merged,
-    settings_from,
-    settings_from_environment,
-)
+from durio.model.settings import Settings
 from durio.model.timeout import Timeout
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
@@ -72,25 +74,34 @@ class App:
         deps: DepsFactory | None = None,
         middleware: Sequence[Middleware] = (),
         imports: Sequence[str] = (),
+        queues: Sequence[Queue] = (),
         clock: Clock | None = None,
     ) -> None:
         self.name = check_app(name)
         # Code beats the environment: a test's memory store must never open production.
-        self.url = url or os.environ.get("DURIO_URL") or DEFAULT_URL
-        self.settings = _settings(settings)
+        self.configuration = configuration(url, settings)
+        self.url = self.configuration.url
+        self.settings = self.configuration.settings
         self.clock: Clock = clock or HostClock()
-        self.emit = Emitter(LogWriter())
+        self.live = LiveTeller(name, self.clock, lambda: self._stores.get(os.getpid()))
+        self.emit = Emitter(LogWriter(), self.live)
         self.hooks = Hooks()
         self.deps = deps
         self.middleware = tuple(middleware)
         self.imports = tuple(imports)
         self.registry = Registry(self.name, self.settings, self.emit, retry, timeout)
+        self.bounds = Bounds(self.settings.queue.full_seconds)
+        self._default_maxsize: int | None = None
+        for queue in queues:
+            self._declare(queue)
         # By process: a forked child makes its own.
         self._stores: dict[int, Store] = {}
-        self._folder = _current_folder()
+        self.folder = _current_folder()
+        self.origin: str | None = None  # module:attribute, if a command line named it
         self._entered = 0
         self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRoom]
         self._rooms = WeakKeyDictionary()
+        self._spawner = Spawner(self.emit)
         self._portal = Portal(LoopThread(f"durio-{name}"))
 
     def __repr__(self) -> str:
@@ -121,6 +132,7 @@ class App:
         timeout: Timeout = ...,
         retention: Retention = ...,
         result_ttl: Any = ...,
+        process: bool = ...,
     ) -> TaskDecorator: ...
     def task(self, fn: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
         """Make a function a task, with defaults for its jobs."""
@@ -134,9 +146,48 @@ class App:
 
         return decorate if fn is None else decorate(fn)
 
-    def queue(self, name: str, *, retention: Retention = UNSET) -> None:
-        """Say how a queue of this App is kept; queues exist by being used."""
-        self.registry.add_queue(check_name("queue", name), retention)
+    def queue(
+        self,
+        name: str,
+        *,
+        retention: Retention = UNSET,
+        maxsize: int | None = UNSET,
+        full_wait: Duration = UNSET,
+        weight: int = UNSET,
+        slots: int | None = UNSET,
+        prefetch: int | None = UNSET,
+    ) -> None:
+        """Say how a queue is kept, bounded and served; queues exist by being used."""
+        queue = Queue(
+            name,
+            retention=retention,
+            maxsize=maxsize,
+            full_wait=full_wait,
+            weight=weight,
+            slots=slots,
+            prefetch=prefetch,
+        )
+        self._declare(queue)
+
+    def _declare(self, queue: Queue) -> None:
+        self.registry.add_queue(queue)
+        self.bounds.say(lane(self.name, queue.name), queue)
+
+    @property
+    def default_maxsize(self) -> int | None:
+        """The bound of queues that declare none: in memory, or beside a worker here."""
+        if self._default_maxsize is None and is_in_memory(self.url):
+            return self.settings.queue.embedded_max or None
+        return self._default_maxsize
+
+    @default_maxsize.setter
+    def default_maxsize(self, maxsize: int | None) -> None:
+        self._default_maxsize = maxsize or None
+        self.bounds.default = self.default_maxsize
+
+    async def declare_bounds(self) -> None:
+        """Tell the store how large queues may be, as a worker does when it begins."""
+        await declare_at_start(await self.store(), self.bounds, self.name)
 
     # --- asking for work
 
@@ -190,6 +241,12 @@ class App:
         """Run a coroutine of this App for a caller without an event loop."""
         return self._portal.run(coro, SYNC_SECONDS_MAX)
 
+    def spawn(
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None
+    ) -> "asyncio.Task[T]":
+        """Run a coroutine in this process, tracked but not stored: lost with it."""
+        return self._spawner.spawn(coro, name, self.settings.worker.spawned_max)
+
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
@@ -204,7 +261,13 @@ class App:
             await self.close()
 
     async def close(self) -> None:
-        """Close the store; the next use opens it again."""
+        """Wait for spawned work, close the store; the next use opens it again."""
+        try:
+            await self._spawner.end(self.settings.worker.grace_seconds)
+        finally:
+            await self._close_store()
+
+    async def _close_store(self) -> None:
         store = self._stores.pop(os.getpid(), None)
         self._rooms.clear()
         if store is not None:
@@ -215,6 +278,16 @@ class App:
         """For ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
         return Lifespan(self)
 
+    def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        grace: Duration | None = None,
+    ) -> EmbeddedWorker:
+        """A worker on this event loop: `async with app.worker() as worker:`."""
+        return EmbeddedWorker(self, queues=queues, concurrency=concurrency, grace=grace)
+
     # --- what tasks and handles ask for
 
     async def store(self) -> Store:
@@ -222,14 +295,17 @@ class App:
         pid = os.getpid()
         store = self._stores.get(pid)
         if store is None:
-            made = connect(self.url, self.clock, self.settings, self._folder)
+            self.bounds.default = self.default_maxsize  # its URL may have changed
+            made = connect(self.url, self.clock, self.settings, self.folder)
             store = self._stores.setdefault(pid, made)  # another thread may be quicker
         await store.open()
         return store
 
     async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
         """Store jobs, combined with what others of this loop are sending."""
-        return await (await self._room()).enqueuer.enqueue(jobs)
+        answers = await (await self._room()).enqueuer.enqueue(jobs)
+        self.live.on_enqueued(jobs, answers)
+        return answers
 
     async def waiters(self) -> Waiters:
         """The shared poller of this loop."""
@@ -241,7 +317,7 @@ class App:
         store = await self.store()
         if room is None or room.store is not store:
             warn = self.settings.payload.warn_bytes
-            room = LoopRoom(store, self.clock, self.emit, warn)
+            room = LoopRoom(store, self.clock, self.emit, warn, self.bounds)
             self._rooms[loop] = room
         return room
 
@@ -264,23 +340,16 @@ class LoopRoom:
     """What an App keeps per event loop."""
 
     def __init__(
-        self, store: Store, clock: Clock, emit: Emitter, warn_bytes: int
+        self,
+        store: Store,
+        clock: Clock,
+        emit: Emitter,
+        warn_bytes: int,
+        bounds: Bounds,
     ) -> None:
         self.store = store
-        self.enqueuer = Enqueuer(store, clock, emit, warn_bytes)
+        self.enqueuer = Enqueuer(store, clock, emit, warn_bytes, bounds)
         self.waiters = Waiters(store, clock)
-
-
-def _settings(
-    given: Settings | Mapping[str, Any] | str | os.PathLike[str] | None,
-) -> Settings:
-    """Code beats the environment, which beats a file; a Settings is taken as it is."""
-    if isinstance(given, Settings):
-        return given
-    environment = settings_from_environment(os.environ)
-    if isinstance(given, str | os.PathLike):
-        return settings_from(merged(settings_file(given), environment))
-    return settings_from(merged(environment, given or {}))
 
 
 def _current_folder() -> str:

@@ -18,6 +18,7 @@ from durio.ports.store import Store
 DEFAULT_URL = "sqlite:///durio.db"
 # Up to the last @ before the path: a password may hold anything, also an @.
 PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
+SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
 STORES = {"sqlite": "durio.stores.sqlite.url"}
 
 
@@ -32,6 +33,12 @@ def survey_of(url: str) -> ModuleType:
     """What looks at this kind of store from outside, without opening it for work."""
     room = module_of(url).rpartition(".")[0]
     return importlib.import_module(f"{room}.survey")
+
+
+def checks_of(url: str) -> ModuleType:
+    """What the doctor can see of this kind of store from outside."""
+    room = module_of(url).rpartition(".")[0]
+    return importlib.import_module(f"{room}.checks")
 
 
 def module_of(url: str) -> str:
@@ -60,6 +67,11 @@ def check_text(url: str) -> None:
         )
 
 
+def is_in_memory(url: str) -> bool:
+    """Whether the jobs end with the process."""
+    return isinstance(url, str) and url.partition("?")[0].endswith(":///:memory:")
+
+
 def scheme_of(url: str) -> str:
     """What stands before `://`."""
     return url.partition("://")[0].lower() if "://" in url else url.partition(":")[0]
@@ -67,7 +79,7 @@ def scheme_of(url: str) -> str:
 
 def masked(url: str) -> str:
     """A URL without its password, for people and logs."""
-    return PASSWORD.sub(r"\1:***@", url)
+    return SECRETS.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))
 
 
 def settings_file(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -11,16 +11,15 @@ from durio.model.duration import seconds
 from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
 from durio.model.job import PRIORITY_DEFAULT
 from durio.model.names import check_name, did_you_mean, lane
-from durio.model.options import UNSET, check_priority, check_retention, keep_of
+from durio.model.options import UNSET, check_priority, keep_of
 from durio.model.outcome import Keep
+from durio.model.queues import DEFAULT_QUEUE, Queue
 from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
 from durio.model.signature import Signature
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit
-
-DEFAULT_QUEUE = "default"
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +32,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Any = UNSET
     retention: Any = UNSET
     result_ttl: Any = UNSET
+    process: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -47,6 +47,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         chosen = cls(**given)
         check_name("queue", chosen.queue)
         check_priority(chosen.priority)
+        if not isinstance(chosen.process, bool):
+            raise InvalidOption(
+                f"process cannot be {chosen.process!r}",
+                cure="Give True to run the task in a child process, or leave it out.",
+                option="process",
+                value=chosen.process,
+            )
         return chosen
 
 
@@ -62,7 +69,7 @@ class Registry:
         self.retry = Retry(5) if retry is UNSET else as_retry(retry)
         self._limits = DEFAULT_LIMITS if timeout is UNSET else time_limits(timeout)
         self.handlers: dict[str, Handler] = {}
-        self._queues: dict[str, Keep] = {}
+        self.queues: dict[str, Queue] = {}  # as declared, in that order
 
     def add(self, function: Callable[..., Any], options: TaskOptions) -> Handler:
         """A function becomes the handler of its name."""
@@ -92,6 +99,7 @@ class Registry:
             signature=Signature(function, task, skip_first=context),
             takes_context=context,
             is_async=inspect.iscoroutinefunction(function),
+            is_process=options.process,
             queue=options.queue,
             priority=options.priority,
             retry=policy,
@@ -104,17 +112,28 @@ class Registry:
         self.handlers[task] = handler
         return handler
 
-    def add_queue(self, queue: str, retention: Any) -> None:
-        """How the jobs of a queue are kept, unless their task says otherwise."""
-        if retention is not UNSET:
-            check_retention(retention)
-            self._queues[queue] = keep_of(retention, lane(self.namespace, queue))
+    def add_queue(self, queue: Queue) -> None:
+        """What is said about a queue, on top of what was said before."""
+        if not isinstance(queue, Queue):
+            raise InvalidOption(
+                f"queues cannot hold {queue!r}",
+                cure="Give durio.queues.TIERS, or durio.queues.Queue(...) for each.",
+            )
+        before = self.queues.get(queue.name)
+        self.queues[queue.name] = queue if before is None else before.changed_by(queue)
 
     def queue_keeps(self) -> dict[str, Keep]:
         """Retention by lane, for queues that have their own."""
+        lanes = {lane(self.namespace, name): q for name, q in self.queues.items()}
         return {
-            lane(self.namespace, queue): keep for queue, keep in self._queues.items()
+            name: keep_of(queue.retention, name)
+            for name, queue in lanes.items()
+            if queue.retention is not UNSET
         }
+
+    def queue_names(self) -> set[str]:
+        """Queues that the code knows: declared, or named by a task."""
+        return {*self.queues, *(h.queue for h in self.handlers.values())}
 
     def published(self) -> dict[str, dict[str, Any]]:
         """What producers that know only names may learn about each task."""

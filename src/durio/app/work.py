@@ -1,71 +1,145 @@
 """A worker for an App: hands the machine's clock, threads and signals to its rooms."""
 
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from durio.app.app import App
+from durio.app.origin import origin_of
 from durio.host.beside import ThreadAside, WorkerMachine
+from durio.host.child_log import wanted_level
+from durio.host.child_wire import Setup
+from durio.host.children import ProcessNursery
 from durio.host.executors import ThreadExecutor
+from durio.host.processes import cores
 from durio.host.signals import process_name
+from durio.maintenance.gauge import Gauge
 from durio.maintenance.leader import Leader
 from durio.maintenance.loop import keep_going
 from durio.maintenance.promoter import Promoter
 from durio.maintenance.pruner import Pruner
 from durio.maintenance.rescuer import Rescuer
 from durio.model.job import CANCELLED, DEAD
-from durio.model.names import check_name
+from durio.model.names import queue_of
 from durio.model.outcome import Left
+from durio.model.queues import Serving, serving
+from durio.model.settings import Settings
 from durio.model.version import __version__
-from durio.ports.executor import Aside, Executor
+from durio.ports.executor import Aside, Executor, Nursery
+from durio.ports.fleet import Tell
 from durio.telemetry.log import install_job_fields
 from durio.telemetry.names import JOB_CANCELLED, JOB_DEAD, JOB_RESCUED
+from durio.worker.finish import rescued_event
+from durio.worker.plan import Plan
 from durio.worker.watchdog import Machine
-from durio.worker.worker import Plan, Worker, dead_event
+from durio.worker.worker import Worker
 
 RESCUED_NAMES = {DEAD: JOB_DEAD, CANCELLED: JOB_CANCELLED}
 
 
-async def make_worker(
+async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
     app: App,
     *,
     queues: Sequence[str] | None = None,
+    weights: Sequence[str] = (),
+    prefetches: Sequence[str] = (),
+    concurrency: int | None = None,
     is_burst: bool = False,
     executor: Executor | None = None,
     aside: Aside | None = None,
     machine: Machine | None = None,
+    settings: Settings | None = None,
+    nursery: Nursery | None = None,
+    tell: Tell | None = None,
 ) -> Worker:
-    """A worker that serves these queues of the App, or all of them."""
+    """A worker that serves these queues of the App, or all of them.
+
+    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` are
+    `high=6` and the like. Without `concurrency` it has the sum of the slots, where every
+    queue has some, else what the settings say.
+    """
     install_job_fields()
     store = await app.store()
-    host, pid = process_name()
-    plan = Plan(
-        namespace=app.name,
-        name=f"{host}/{pid}",
-        host=host,
-        pid=pid,
-        version=__version__,
-        queues=None
-        if queues is None
-        else tuple(check_name("queue", q) for q in queues),
-        handlers=app.registry.handlers,
-        keeps=app.registry.queue_keeps(),
-        tasks=app.registry.published(),
-        settings=app.settings,
-        middleware=app.middleware,
-        hooks=app.hooks,
-        deps=app.deps,
-        is_burst=is_burst,
+    await app.declare_bounds()
+    settings = settings or app.settings
+    served = serving(
+        queues,
+        weights=weights,
+        prefetches=prefetches,
+        declared=app.registry.queues,
+        is_strict=settings.worker.strict,
     )
+    served.check({*app.registry.queue_names(), *await stored_queues(app)})
+    total = served.concurrency(concurrency, settings.worker.concurrency)
+    settings = with_concurrency(settings, total)
+    plan = replace(plan_of(app, settings, served), is_burst=is_burst, tell=tell)
     return Worker(
         plan,
         store=store,
         clock=app.clock,
         emit=app.emit,
-        executor=executor or ThreadExecutor(app.settings.worker.concurrency),
+        executor=executor or ThreadExecutor(settings.worker.concurrency),
         aside=aside or ThreadAside(),
         machine=machine or WorkerMachine(),
         loops=maintenance_loops,
+        nursery=nursery or make_nursery(app, settings, plan.name),
     )
+
+
+def plan_of(app: App, settings: Settings, served: Serving) -> Plan:
+    """What every worker of this App in this process is told."""
+    host, pid = process_name()
+    return Plan(
+        namespace=app.name,
+        name=f"{host}/{pid}",
+        host=host,
+        pid=pid,
+        version=__version__,
+        serving=served,
+        handlers=app.registry.handlers,
+        keeps=app.registry.queue_keeps(),
+        tasks=app.registry.published(),
+        settings=settings,
+        middleware=app.middleware,
+        hooks=app.hooks,
+        deps=app.deps,
+    )
+
+
+def make_nursery(app: App, settings: Settings, name: str) -> Nursery | None:
+    """Child processes for the App's tasks with process=True; None: it has none."""
+    if not any(handler.is_process for handler in app.registry.handlers.values()):
+        return None
+    setup = Setup(
+        origin=origin_of(app),
+        url=app.url,
+        folder=app.folder,
+        settings=settings,
+        worker=name,
+        log_level=wanted_level(),
+    )
+    worker = settings.worker
+    return ProcessNursery(
+        setup,
+        app.emit,
+        count=worker.children or max(1, cores() // max(1, worker.processes)),
+        jobs_max=worker.child_jobs,
+        rss_max=worker.child_rss_bytes,
+    )
+
+
+async def stored_queues(app: App) -> set[str]:
+    """Queues of this App that ever got a job."""
+    rows = await (await app.store()).lanes(app.name)
+    return {queue_of(row.name) for row in rows}
+
+
+def with_concurrency(settings: Settings, concurrency: int) -> Settings:
+    """These settings with so many slots."""
+    worker = msgspec.structs.replace(settings.worker, concurrency=concurrency)
+    return msgspec.structs.replace(settings, worker=worker)
 
 
 def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
@@ -90,12 +164,23 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         here_seconds=settings.worker.life_seconds,
     )
     promoter = Promoter(store)
+    gauge = Gauge(store, clock, settings.queue.soft_max)
     pruner = Pruner(store, emit, settings.retention.dead_count)
+
+    async def look() -> float:
+        """At once when a supervisor says that somebody died here."""
+        await worker.looks.wait()
+        worker.looks.clear()
+        await rescuer.turn_here()
+        return 0.0
+
     turns = {
         "promoter": leader.only(promoter.turn, 1.0),
         "rescuer": leader.only(rescuer.turn, 1.0),
         "here": rescuer.turn_here,
+        "look": look,
         "pruner": leader.only(pruner.turn, 5.0),
+        "gauge": leader.only(gauge.turn, 1.0),
     }
     loops = [keep_going(name, turn, clock, emit) for name, turn in turns.items()]
     return [leader.run(), *loops]
@@ -104,7 +189,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
 def tell_rescued(worker: Worker, left: Sequence[Left]) -> None:
     """Logs and hooks of jobs that a rescue moved."""
     events = [
-        dead_event(one, RESCUED_NAMES.get(one.state, JOB_RESCUED)) for one in left
+        rescued_event(one, RESCUED_NAMES.get(one.state, JOB_RESCUED)) for one in left
     ]
     worker.emit.jobs(events)
     worker.hooks.tell(events)

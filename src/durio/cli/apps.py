@@ -16,9 +16,15 @@ from typing import Any, TypeVar
 import click
 
 from durio.app.app import App
+from durio.app.configuration import configuration
 from durio.app.connect import connect, masked, survey_of
 from durio.cli.main import AppImportFailed
-from durio.model.errors import DurioError, StoreUnavailable, UsageError
+from durio.model.errors import (
+    DurioError,
+    InvalidOption,
+    StoreUnavailable,
+    UsageError,
+)
 from durio.model.failure import spoken_error
 from durio.model.names import did_you_mean
 from durio.telemetry.emit import JobEvent
@@ -55,7 +61,11 @@ class Place:
 
     def namespace(self) -> str | None:
         """The namespace that was asked for; None: nobody named one."""
-        return self.name or os.environ.get("DURIO_NAME") or None
+        return self.name or configuration(self.store, None).name
+
+    def is_named(self) -> bool:
+        """Whether one App is meant; else a list is of every App in the store."""
+        return self.app_path is not None or self.namespace() is not None
 
     def ask(self, question: Callable[[App], Awaitable[T]]) -> T:
         """Put a question to a store that is there already; none is made for it."""
@@ -151,6 +161,7 @@ def load_app(path: str, store: str | None = None) -> App:
     if sys.path[:1] != [str(Path.cwd())]:
         sys.path.insert(0, str(Path.cwd()))
     app = find_app(load_module(module_name), attribute or DEFAULT_ATTRIBUTE, path)
+    app.origin = path
     if store is not None:
         app.url = store
     for name in app.imports:
@@ -186,7 +197,14 @@ def load_module(name: str) -> ModuleType:
             f"{did_you_mean(name, known)}",
         ) from None
     except (Exception, SystemExit) as error:
+        refuse_surroundings(error)
         raise import_failed(error, f"{name} cannot be imported") from error
+
+
+def refuse_surroundings(error: BaseException) -> None:
+    """A bad settings file or variable is no fault of the user's code: say so itself."""
+    if isinstance(error, InvalidOption) and "place" in error.values:
+        raise error
 
 
 def find_app(module: ModuleType, attribute: str, path: str) -> App:
@@ -209,6 +227,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
     try:
         made = found()
     except (Exception, SystemExit) as error:
+        refuse_surroundings(error)
         raise import_failed(error, f"{path} made no App") from error
     if not isinstance(made, App):
         raise AppImportFailed(

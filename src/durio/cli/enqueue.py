@@ -80,7 +80,8 @@ def command(
     --wait also {"state", "result", "attempts", "seconds", "reason", "error"}.
 
     \b
-    Exit codes: 2 wrong name, arguments or options; 3 store; with --wait
+    Exit codes: 2 wrong name, arguments or options; 3 store; 75 the queue is full or
+    closed: the error says when to try again, with --json as "retry_after"; with --wait
       6  the job is dead: its reason and last error are printed
       7  the time is over; the job goes on
       1  the job was cancelled

@@ -7,6 +7,7 @@ happened, the error's code, the cure; with `--json` as an object on standard out
 the answer would have been, so that a script reads one stream.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -19,8 +20,11 @@ import click
 import msgspec
 
 from durio.model.errors import (
+    ChildFailed,
     DurioError,
     JobDead,
+    QueueClosed,
+    QueueFull,
     SchemaMismatch,
     StoreError,
     UsageError,
@@ -32,8 +36,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("durio.cli.worker", "Run the jobs of an App until told to stop."),
     "enqueue": ("durio.cli.enqueue", "Ask for a job by name; wait for its result."),
     "jobs": ("durio.cli.jobs", "List, show, retry and cancel jobs."),
-    "workers": ("durio.cli.workers", "List the workers of a store."),
+    "queues": (
+        "durio.cli.queues",
+        "See queues; pause, bound, drain, move, purge them.",
+    ),
+    "dead": ("durio.cli.dead", "Review dead letters: retry, discard, export, import."),
+    "workers": ("durio.cli.workers", "List workers, look into them, drain them."),
+    "audit": ("durio.cli.audit", "See what people did by hand."),
     "migrate": ("durio.cli.schema", "Make or upgrade a store's schema, or look at it."),
+    "tail": ("durio.cli.tail", "See what happens, as it happens."),
+    "doctor": ("durio.cli.doctor", "Look for trouble, and say what to do about it."),
+    "config": ("durio.cli.config", "Show the settings that hold, and who set them."),
     "bench": ("durio.cli.bench", "Measure this machine against the bare driver."),
     "demo": ("durio.cli.demo", "Run a small shop and kill one of its workers."),
 }
@@ -42,12 +55,15 @@ EXIT_CODES = """\b
 Exit codes:
   0  ok, also a worker that drained     6    the awaited job is dead
   1  the command failed                 7    the time to wait is over
-  2  usage                              130  interrupted
-  3  the store is out of reach          143  terminated before the drain ended
-  4  the App cannot be imported
-  5  the schema is missing, older or newer
+  2  usage                              8    doctor found errors
+  3  the store is out of reach          130  interrupted
+  4  the App cannot be imported         143  terminated before the drain ended
+  5  the schema: missing, older, newer  75   try later: the queue takes no more
+  9  worker processes keep dying: a crash loop
 """
 INTERRUPTED = 130
+# What a write to a stream fails with; errors about a file carry its name.
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -61,12 +77,27 @@ class AppImportFailed(DurioError):
         self.traceback_text = traceback_text
 
 
+class OutputFailed(DurioError):
+    """What a command has to say cannot be written."""
+
+    code = "output_failed"
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"standard output cannot be written: {error.strerror}",
+            cure="The command itself ran. Make room, or send its output elsewhere.",
+        )
+
+
 # The first that fits.
 EXITS: tuple[tuple[type[BaseException], int], ...] = (
     (AppImportFailed, 4),
+    (ChildFailed, 4),
     (SchemaMismatch, 5),
     (StoreError, 3),
     (JobDead, 6),
+    (QueueFull, 75),
+    (QueueClosed, 75),
     (UsageError, 2),
     (click.UsageError, 2),
     (TimeoutError, 7),
@@ -124,13 +155,15 @@ def keep_lines(function: Function) -> Function:
     epilog=EXIT_CODES,
 )
 @click.version_option(__version__, prog_name="durio", message="%(prog)s %(version)s")
+@click.pass_context
 @keep_lines
-def commands() -> None:
+def commands(ctx: click.Context) -> None:
     r"""Durable jobs: typed tasks, one store, nothing lost.
 
     One URL says which store: --store, else the App's own, else DURIO_URL, else
-    sqlite:///durio.db. A file named .env in the current directory may hold such
-    variables as KEY=VALUE lines; variables that are already set win.
+    sqlite:///durio.db. Settings come from flags, the App's code, DURIO_* variables, a file
+    named .env (KEY=VALUE lines), durio.toml or [tool.durio] of pyproject.toml, all in the
+    current directory, strongest first: durio config show --origin.
 
     \b
     Start here:
@@ -141,7 +174,8 @@ def commands() -> None:
     Every command takes --json. Then the answer is one JSON object on standard output,
     also when it is an error: {"error": {"code", "what", "cure"}}.
     """
-    read_env_file(Path(".env"), os.environ)
+    # Which variables came from it, for `config show`.
+    ctx.obj = read_env_file(Path(".env"), os.environ)
 
 
 def main() -> None:
@@ -152,10 +186,10 @@ def main() -> None:
 # --- .env
 
 
-def read_env_file(path: Path, environ: MutableMapping[str, str]) -> None:
+def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
     """Take KEY=VALUE lines into the environment; what is set already stays."""
     if not path.is_file():
-        return
+        return set()
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:
@@ -163,8 +197,14 @@ def read_env_file(path: Path, environ: MutableMapping[str, str]) -> None:
             f"{path} cannot be read: {error.strerror}",
             cure="Make it readable, or move it.",
         ) from None
-    for name, value in env_lines(text):
-        environ.setdefault(name, value)
+    set_already = set(environ)
+    taken = {
+        name: value
+        for name, value in env_lines(text)
+        if not {name, name.removesuffix("_FILE"), f"{name}_FILE"} & set_already
+    }
+    environ.update(taken)
+    return set(taken)
 
 
 def env_lines(text: str) -> list[tuple[str, str]]:
@@ -207,17 +247,24 @@ def exit_code_of(error: BaseException) -> int:
 def tell(error: BaseException, *, as_json: bool) -> int:
     """Print an error, to whoever reads it, and give its exit code."""
     if isinstance(error, BrokenPipeError):
-        # The reader has gone, as `head` does; Python must not flush to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # the reader has gone, as `head` does
         return 1
+    if isinstance(error, OSError) and error.errno in NO_ROOM and not error.filename:
+        drop_output()
+        error, as_json = OutputFailed(error), False
     fields = error_fields(error)
     if as_json:
-        click.echo(msgspec.json.encode({"error": fields}))
+        click.echo(msgspec.json.encode({"error": {**fields, **error_figures(error)}}))
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
     else:
         click.echo(error_text(fields), err=True)
     return exit_code_of(error)
+
+
+def drop_output() -> None:
+    """Python flushes standard output at exit: it must not fail a second time there."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def error_fields(error: BaseException) -> dict[str, str]:
@@ -241,9 +288,17 @@ def error_fields(error: BaseException) -> dict[str, str]:
             "cure": "This was not foreseen: please report it with the lines above.",
             "traceback": "".join(traceback.format_exception(error)),
         }
-    if isinstance(error, AppImportFailed) and error.traceback_text:
+    if isinstance(error, AppImportFailed | ChildFailed) and error.traceback_text:
         told["traceback"] = error.traceback_text
     return {name: storable_text(text) for name, text in told.items()}
+
+
+def error_figures(error: BaseException) -> dict[str, float]:
+    """What a script needs to try again later."""
+    if not isinstance(error, QueueFull):
+        return {}
+    names = ("depth", "limit", "retry_after")
+    return {name: getattr(error, name) for name in names}
 
 
 def cure_of(error: click.ClickException) -> str:

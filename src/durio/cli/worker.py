@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,11 +16,22 @@ from durio.app.connect import masked
 from durio.app.work import make_worker
 from durio.cli.apps import JSON_OPTION, STORE_OPTION, load_app
 from durio.cli.main import INTERRUPTED, keep_lines
-from durio.host.signals import Signals, end_process
+from durio.cli.queue_flags import QueueFlags, queue_options, read_queue_flags, slots_of
+from durio.cli.supervise import (
+    Call,
+    KeepArguments,
+    as_member,
+    stand_alone,
+    supervise,
+    supervise_options,
+)
+from durio.host.beside import WorkerMachine
+from durio.host.fleet import SupervisorLine
+from durio.host.notify import Notify
+from durio.host.signals import STOP_SIGNALS, Signals, end_process
 from durio.model.duration import seconds, spoken
-from durio.model.errors import UsageError
-from durio.model.names import check_name
 from durio.model.settings import Settings
+from durio.model.size import size_bytes
 from durio.model.version import __version__
 from durio.telemetry.log import configure
 from durio.worker.watchdog import EXIT_BLOCKED
@@ -29,7 +40,13 @@ from durio.worker.worker import Worker
 TERMINATED = 143
 TASKS_SHOWN = 8
 # Option -> the setting that it overrides; durations are text such as 30 or 2m.
-NUMBERS = {"concurrency": "concurrency", "prefetch": "prefetch"}
+NUMBERS = {
+    "concurrency": "concurrency",
+    "prefetch": "prefetch",
+    "strict": "strict",
+    "recycle_jobs": "recycle_jobs",
+    "processes": "processes",  # of a supervised worker: how many share the cores
+}
 DURATIONS = {
     "grace": "grace_seconds",
     "lease": "lease_seconds",
@@ -37,20 +54,14 @@ DURATIONS = {
 }
 
 
-@click.command("worker", short_help="Run the jobs of an App until told to stop.")
-@click.argument("app_path", metavar="MODULE:APP")
-@click.option(
-    "-q", "--queue", "queues", multiple=True, metavar="QUEUE",
-    help="Serve this queue; may be repeated. Without it: every queue of the App.",
-)  # fmt: skip
-@click.option(
-    "-c", "--concurrency", type=int, metavar="N", help="Slots: jobs at once (10)."
+@click.command(
+    "worker", cls=KeepArguments, short_help="Run the jobs of an App until told to stop."
 )
+@click.argument("app_path", metavar="MODULE:APP")
+@queue_options
+@supervise_options
 @click.option("--burst", is_flag=True, help="End when nothing is ready or running.")
 @STORE_OPTION
-@click.option(
-    "--prefetch", type=int, metavar="N", help="Jobs held ahead of the slots, at most."
-)
 @click.option(
     "--grace", metavar="SECONDS", help="For running jobs to end after a signal (25)."
 )
@@ -69,10 +80,11 @@ DURATIONS = {
 def command(
     app_path: str,
     *,
-    queues: tuple[str, ...],
     burst: bool,
     store: str | None,
     is_json: bool,
+    processes: int | None,
+    supervised: int | None,
     **given: Any,
 ) -> int:
     r"""Run the jobs of an App until told to stop.
@@ -84,12 +96,23 @@ def command(
     The first SIGTERM or SIGINT (Ctrl-C) stops claiming: running jobs may end within
     the grace, the rest is cancelled and given back, uncharged. A second signal gives
     back at once. Logs go to standard error. --json means --log-format json, and one
-    object at the end: {"exit_code", "cut_short", "signal"}.
+    object at the end: {"exit_code", "cut_short", "signal"}, with --processes also
+    "restarts".
+
+    With --processes N a supervisor keeps N workers running: one that dies is replaced and
+    its jobs run again at once. SIGHUP replaces all of them without a gap, for new code.
+
+    Queues that have jobs share the slots by weight (1 each): with --weight high=6, high
+    gets six times the turns of others. No queue starves, unless --strict says so.
 
     \b
     Examples:
       durio worker app:app
       durio worker shop.jobs:app -q mail -q default -c 50
+      durio worker app:app -q high=4 -q default=2 -q low=1
+      durio worker app:app --weight high=6 --weight default=3 --prefetch mail=4
+      durio worker app:app -q critical -q 'mail*' -q default --strict
+      durio worker app:app --processes 4 --recycle-rss 500MB
       durio worker app:app --burst --log-format json
 
     \b
@@ -97,18 +120,42 @@ def command(
       0    drained: every running job ended by itself; or the burst is over
       143  SIGTERM, and jobs were cut short and given back
       130  SIGINT, and jobs were cut short and given back
+      70   a task blocked the event loop past its hard limit (no supervisor)
+      9    the workers keep dying: the supervisor gave up
       2, 3, 4, 5  usage, store, import of the App, schema
     """
     if is_json:
         given["log_format"] = given["log_format"] or "json"
-    served = check_queues(queues)
-    app = load_app(app_path, store)
+    flags = read_queue_flags(given)
+    flags.serving(is_strict=bool(given["strict"]))  # refuse bad ones before all else
+    call = Call.of(click.get_current_context(), is_burst=burst, is_json=is_json)
+
+    def start(line: SupervisorLine | None) -> int:
+        return run_here(load_app(app_path, store), call, flags, given, line)
+
+    if supervised is not None:
+        given["processes"] = processes
+        return as_member(supervised, start)
+    return start(None) if processes is None else supervise(call, processes, given)
+
+
+def run_here(
+    app: App,
+    call: Call,
+    flags: QueueFlags,
+    given: dict[str, Any],
+    line: SupervisorLine | None,
+) -> int:
+    """A worker in this process, to its end."""
     app.settings = changed_settings(app.settings, given)
     configure(app.settings.log)
-    greet(app, served)
+    if line is None:
+        stand_alone(call, app, given)
+        greet(app, flags)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code, signal, hangs = runner.run(work(app, served, is_burst=burst))
-        if is_json:
+        worked = work(app, flags, is_burst=call.is_burst, line=line)
+        code, signal, hangs = runner.run(worked)
+        if call.is_json and line is None:
             told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
             click.echo(msgspec.json.encode(told))
         if hangs:
@@ -117,28 +164,19 @@ def command(
     return code
 
 
-def check_queues(queues: Sequence[str]) -> list[str] | None:
-    """Plain names; None: every queue of the App."""
-    for queue in queues:
-        if "=" in queue:
-            raise UsageError(
-                f"-q {queue}: slots of a queue come with a later release",
-                cure=f"Give the plain name: -q {queue.partition('=')[0]}",
-            )
-        check_name("queue", queue)
-    return list(dict.fromkeys(queues)) or None
-
-
 def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
     """The App's settings, changed by flags; bad values are refused here."""
     worker: dict[str, Any] = {
         setting: given[option]
         for option, setting in NUMBERS.items()
-        if given[option] is not None
+        if given.get(option) is not None
     }
     for option, setting in DURATIONS.items():
         if given[option] is not None:
             worker[setting] = seconds(given[option], f"--{option}")
+    if given.get("recycle_rss"):
+        size = size_bytes(given["recycle_rss"], "--recycle-rss")
+        worker["recycle_rss_bytes"] = size
     log: dict[str, Any] = {}
     if given["log_format"]:
         log["format"] = given["log_format"]
@@ -151,7 +189,7 @@ def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
     )
 
 
-def greet(app: App, queues: Sequence[str] | None) -> None:
+def greet(app: App, flags: QueueFlags) -> None:
     """Tell a person at a terminal who works on what."""
     tasks = sorted(app.registry.handlers)
     if not tasks:
@@ -159,12 +197,12 @@ def greet(app: App, queues: Sequence[str] | None) -> None:
     if not sys.stderr.isatty():
         return
     more = f" and {len(tasks) - TASKS_SHOWN} more" if len(tasks) > TASKS_SHOWN else ""
-    worker = app.settings.worker
+    worker, slots = app.settings.worker, slots_of(app, flags)
     lines = (
         f"durio {__version__}  app {app.name}  pid {os.getpid()}",
         f"  store   {masked(app.url)}",
-        f"  queues  {', '.join(queues) if queues else 'all'}",
-        f"  slots   {worker.concurrency}",
+        f"  queues  {', '.join(flags.queues or ('all',))}",
+        f"  slots   {slots}",
         f"  tasks   {', '.join(tasks[:TASKS_SHOWN]) or 'none'}{more}",
         f"  Ctrl-C  drains within {spoken(worker.grace_seconds)}; again: stops at once",
     )
@@ -179,28 +217,69 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def work(
-    app: App, queues: Sequence[str] | None, *, is_burst: bool
+    app: App,
+    flags: QueueFlags,
+    *,
+    is_burst: bool,
+    line: SupervisorLine | None = None,
 ) -> tuple[int, str | None, bool]:
     """Run a worker to its end: exit code, the signal that ended it, what hangs on."""
-    heard: list[str] = []
-    workers: list[Worker] = []
-
-    def hear(signal: str, _count: int) -> None:
-        heard.append(signal)
-        for worker in workers:
-            worker.stop()
-
+    ears, notify = Ears(app), Notify(os.environ)
+    signals = Signals(ears.hear, STOP_SIGNALS, is_last=True)
+    tell = notify.tell if notify.is_heard else None
+    if line is not None:
+        tell = line.tell
+        line.listen(ears.look, ears.lose_supervisor)
     # Signals first: one that comes while the store is being opened is not lost.
-    async with Signals(hear), app:
-        worker = await make_worker(app, queues=queues, is_burst=is_burst)
-        workers.append(worker)
-        if heard:
+    async with signals, app:
+        worker = await make_worker(
+            app,
+            queues=flags.queues,
+            weights=flags.weights,
+            prefetches=flags.prefetches,
+            concurrency=flags.concurrency,
+            is_burst=is_burst,
+            machine=WorkerMachine(signals),
+            tell=tell,
+        )
+        ears.workers.append(worker)
+        if ears.heard:
             worker.stop()
         await worker.run()
-    signal = heard[0] if heard else None
+        signal = ears.heard[0] if ears.heard else None
+        signals.exit_code = exit_code(worker, signal)
+    return signals.exit_code, signal, worker.hangs
+
+
+def exit_code(worker: Worker, signal: str | None) -> int:
+    """How a worker ended, as a number."""
     if worker.is_overwhelmed:
-        return EXIT_BLOCKED, signal, worker.hangs
+        return EXIT_BLOCKED
     if not worker.was_cut_short:
-        return 0, signal, worker.hangs
-    code = INTERRUPTED if signal == "SIGINT" else TERMINATED
-    return code, signal, worker.hangs
+        return 0
+    return INTERRUPTED if signal == "SIGINT" else TERMINATED
+
+
+class Ears:
+    """What a worker hears from outside: signals, and its supervisor."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.heard: list[str] = []
+        self.workers: list[Worker] = []  # none while the store is being opened
+
+    def hear(self, signal: str, _count: int) -> None:
+        """A signal: drain; a second one: now."""
+        self.heard.append(signal)
+        for worker in self.workers:
+            worker.stop()
+
+    def lose_supervisor(self) -> None:
+        """Nobody would replace or stop this process any more: it ends by itself."""
+        self._app.emit("supervisor.lost", pid=os.getpid())
+        self.hear("SIGTERM", 1)
+
+    def look(self) -> None:
+        """Somebody died on this host: its jobs are to be given back now."""
+        for worker in self.workers:
+            worker.looks.set()

@@ -4,8 +4,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from durio.host.signals import dump_stacks, end_process
+from durio.host.processes import own_cpu_seconds, own_rss_bytes
+from durio.host.signals import Signals, dump_stacks, end_process, every_stack
 from durio.host.threads import LoopThread
+from durio.ports.executor import ThreadStack
 
 STOP_SECONDS = 2.0
 
@@ -28,12 +30,29 @@ class ThreadAside:
 class WorkerMachine:
     """The process a worker lives in; made in the thread that runs its loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Signals | None = None) -> None:
         self._thread_id = threading.get_ident()
+        self._signals = signals
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        return own_cpu_seconds()
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        return own_rss_bytes()
+
+    def stops(self) -> list[tuple[str, float]]:
+        """The signals that asked for a stop, heard even while the loop is blocked."""
+        return [] if self._signals is None else self._signals.heard
 
     def stack(self) -> str:
         """The live stack of the thread that runs the worker's loop."""
         return dump_stacks(self._thread_id)
+
+    def stacks(self) -> list[ThreadStack]:
+        """The live stacks of all its threads."""
+        return every_stack()
 
     def end(self, code: int) -> None:
         """End the process now."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
+from durio.host.signals import flush_streams
+
 LOOK_SECONDS = 0.01
 END_SECONDS = 5.0
 TAIL_CHARS = 2_000
@@ -125,6 +127,12 @@ def this_program() -> list[str]:
     return [sys.executable, "-m", "durio"]
 
 
+def become(command: Sequence[str]) -> None:
+    """Run another program in place of this one, under the same id. Never returns."""
+    flush_streams()
+    os.execv(command[0], list(command))  # noqa: S606 - our own program
+
+
 def pause(seconds: float) -> None:
     """Block this thread for so long."""
     time.sleep(seconds)
@@ -143,3 +151,30 @@ def own_rss_bytes() -> int:
         # Bytes on macOS, where there is no /proc.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(pages) * resource.getpagesize()
+
+
+def rss_bytes_of(pid: int) -> int | None:
+    """Resident memory of a process now; None: nobody can tell."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * resource.getpagesize()
+
+
+def cpu_seconds_of(pid: int) -> float | None:
+    """User and system time of a process so far; None: nobody can tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        # Its name stands in parentheses and may hold anything; the times come later.
+        user, system = stat.rpartition(")")[2].split()[11:13]
+    except (OSError, ValueError):
+        return None
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1

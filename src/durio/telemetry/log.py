@@ -158,7 +158,7 @@ class LogWriter:
         if logger.isEnabledFor(meaning.level):
             stack = fields.get("stack", "")
             told = " ".join(
-                f"{k}={_short(v)}" for k, v in fields.items() if k != "stack"
+                f"{k}={on_one_line(v)}" for k, v in fields.items() if k != "stack"
             )
             told += f"\n{_indented(stack)}" if stack else ""
             logger.log(
@@ -180,7 +180,7 @@ class LogWriter:
             for event in seen:
                 _record(event)
         else:
-            stamp = _stamp(datetime.now(UTC))
+            stamp = stamped(datetime.now(UTC))
             write = _json_line if handler.is_json else _human_line
             handler.write_lines([write(event, stamp) for event in seen])
 
@@ -197,15 +197,16 @@ def _own_handler() -> StreamLog | None:
 
 
 def _record(event: JobEvent) -> None:
-    fields = _fields(event)
-    told = " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+    fields = job_fields(event)
+    told = " ".join(f"{k}={on_one_line(v)}" for k, v in fields.items())
     level = MEANINGS[event.name].level
     logger.log(
         level, "%s %s", event.name, told, extra={"event": event.name, "fields": fields}
     )
 
 
-def _fields(event: JobEvent) -> dict[str, Any]:
+def job_fields(event: JobEvent) -> dict[str, Any]:
+    """What is told about a job, beside the event's name and time."""
     fields: dict[str, Any] = {
         "job_id": id_text(event.id),
         "task": event.task,
@@ -238,13 +239,13 @@ def _human_line(event: JobEvent, stamp: str) -> str:
     for name in ("reason", "error_type", "error", "delay_seconds", "meta"):
         value = getattr(event, name)
         if value:
-            line += f" {name}={_short(value)}"
+            line += f" {name}={on_one_line(value)}"
     return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
 
 
 def _json_line(event: JobEvent, stamp: str) -> str:
     level = logging.getLevelName(MEANINGS[event.name].level)
-    fields = {"ts": stamp, "level": level, "event": event.name, **_fields(event)}
+    fields = {"ts": stamp, "level": level, "event": event.name, **job_fields(event)}
     return msgspec.json.encode(fields, enc_hook=repr).decode()
 
 
@@ -260,9 +261,9 @@ class HumanLines(logging.Formatter):
         told: dict[str, Any] = record.__dict__
         if "job_id" in told:
             text += JOB_FIELDS.format_map(told)
-        line = f"{_stamp(_moment(record))} {record.levelname:<7} {text}"
-        if record.exc_info:
-            line += "\n" + _indented(self.formatException(record.exc_info))
+        line = f"{stamped(_moment(record))} {record.levelname:<7} {text}"
+        if (trace := _traceback(self, record)) is not None:
+            line += "\n" + _indented(trace)
         return line
 
 
@@ -278,7 +279,7 @@ class JsonLines(logging.Formatter):
         """One line."""
         event = getattr(record, "event", None)
         out: dict[str, Any] = {
-            "ts": _stamp(_moment(record)),
+            "ts": stamped(_moment(record)),
             "level": record.levelname,
             "logger": record.name,
         }
@@ -287,16 +288,24 @@ class JsonLines(logging.Formatter):
         else:
             out["message"] = record.getMessage()
         out |= {k: v for k, v in record.__dict__.items() if k not in PLAIN_RECORD}
-        if record.exc_info:
-            out["traceback"] = self.formatException(record.exc_info)
+        if (trace := _traceback(self, record)) is not None:
+            out["traceback"] = trace
         return msgspec.json.encode(out, enc_hook=repr).decode()
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    """Of a record with an error; one from a child process has it as text."""
+    if record.exc_info:
+        return formatter.formatException(record.exc_info)
+    return record.exc_text or None
 
 
 def _moment(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 
-def _stamp(moment: datetime) -> str:
+def stamped(moment: datetime) -> str:
+    """A time as logs write it: UTC, to the millisecond."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
@@ -305,7 +314,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 
-def _short(value: Any) -> str:
+def on_one_line(value: Any) -> str:
     """Bounded, and on one line: a value must not be able to forge log lines."""
     text = value if isinstance(value, str) else str(value)
     if len(text) > LOG_LINE_CHARS_MAX:

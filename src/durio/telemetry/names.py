@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+LEVELS = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR"}
 
 
 class Meaning(NamedTuple):
@@ -12,6 +13,7 @@ class Meaning(NamedTuple):
     text: str
 
 
+JOB_ENQUEUED: Final = "job.enqueued"
 JOB_STARTED: Final = "job.started"
 JOB_DONE: Final = "job.done"
 JOB_RETRIED: Final = "job.retried"
@@ -25,6 +27,7 @@ JOB_PARKED: Final = "job.parked"
 JOB_ABANDONED: Final = "job.abandoned"
 
 MEANINGS: dict[str, Meaning] = {
+    JOB_ENQUEUED: Meaning(DEBUG, "a job was stored; told to `durio tail` only"),
     JOB_STARTED: Meaning(DEBUG, "an attempt began"),
     JOB_DONE: Meaning(INFO, "the store accepted the result"),
     JOB_RETRIED: Meaning(WARNING, "the attempt failed and will be made again"),
@@ -44,6 +47,41 @@ MEANINGS: dict[str, Meaning] = {
         ERROR, "too many abandoned attempts hang on: the worker ends"
     ),
     "worker.rescued": Meaning(WARNING, "a dead worker's jobs were taken back"),
+    "worker.failed": Meaning(
+        ERROR, "an embedded worker ended with an error; its process goes on"
+    ),
+    "worker.stuck": Meaning(
+        ERROR, "a call blocks past its hard limit in a process that is not ours to end"
+    ),
+    "spawn.failed": Meaning(ERROR, "a call of app.spawn raised; nobody retries it"),
+    "spawn.cancelled": Meaning(
+        WARNING, "calls of app.spawn still ran at the end: cancelled"
+    ),
+    "child.started": Meaning(INFO, "a child process is ready for jobs"),
+    "child.died": Meaning(ERROR, "a child process died; only its own job is charged"),
+    "child.killed": Meaning(WARNING, "a child process did not stop in time: killed"),
+    "child.recycled": Meaning(INFO, "a child process had its share and is replaced"),
+    "child.failed": Meaning(ERROR, "a child process did not become ready; tried again"),
+    "fleet.started": Meaning(INFO, "a supervisor starts its worker processes"),
+    "fleet.stopping": Meaning(INFO, "a signal: every worker process is told to drain"),
+    "fleet.draining": Meaning(INFO, "how many jobs still run, and the grace left"),
+    "fleet.stopped": Meaning(INFO, "every worker process has ended"),
+    "fleet.crashed": Meaning(ERROR, "worker processes keep dying: the supervisor ends"),
+    "process.started": Meaning(INFO, "the supervisor started a worker process"),
+    "process.unstarted": Meaning(ERROR, "no process could be started; tried again"),
+    "process.replaced": Meaning(INFO, "a new worker process took over from an old one"),
+    "process.drained": Meaning(INFO, "a worker process has done all it was to do"),
+    "process.ended": Meaning(ERROR, "a worker process ended unasked; it is replaced"),
+    "process.blocked": Meaning(
+        ERROR, "a task blocked a worker process past its hard limit; it is replaced"
+    ),
+    "process.killed": Meaning(ERROR, "a worker process hung: killed"),
+    "reload.started": Meaning(INFO, "every worker process is replaced, one by one"),
+    "reload.ended": Meaning(INFO, "every worker process is a new one"),
+    "reload.failed": Meaning(ERROR, "a new process did not come up; old ones work on"),
+    "supervisor.lost": Meaning(ERROR, "the supervisor is gone: this worker drains"),
+    "tasks.missing": Meaning(WARNING, "supervised workers have nothing to run"),
+    "recycle.ignored": Meaning(WARNING, "only a supervisor recycles workers"),
     "loop.blocked": Meaning(WARNING, "a call blocks the event loop; its stack"),
     "lease.unrenewed": Meaning(WARNING, "a heartbeat failed; the next one tries again"),
     "store.failed": Meaning(WARNING, "a call to the store failed; tried again"),
@@ -51,6 +89,7 @@ MEANINGS: dict[str, Meaning] = {
     "hook.failed": Meaning(ERROR, "a hook raised; the job is not affected"),
     "upkeep.failed": Meaning(WARNING, "a maintenance turn failed; the next one comes"),
     "jobs.pruned": Meaning(DEBUG, "final jobs past their retention were deleted"),
+    "queue.filled": Meaning(WARNING, "a queue is full: its enqueues wait for room"),
     "payload.large": Meaning(WARNING, "arguments over the warning bound"),
     "namespace.unknown": Meaning(WARNING, "enqueued by name; no worker told its tasks"),
     "retry.unpaused": Meaning(WARNING, "a retry policy without a pause between tries"),

@@ -8,6 +8,7 @@ for control flow: Retry.after, Snooze, Permanent, DeadLetter and Cancel become o
 
 import asyncio
 import os
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -18,13 +19,14 @@ from durio.model.errors import (
     NotSerializable,
     PayloadTooLarge,
 )
-from durio.model.failure import encode_failure, failure_of
+from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
 from durio.model.outcome import Keep, Kind, Outcome, Reason
 from durio.model.retry import Decision, classify
 from durio.model.settings import Settings
+from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
-from durio.ports.executor import Executor, SoftTimeLimit
+from durio.ports.executor import Executor, Nursery, SoftTimeLimit
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.log import in_job, structlog_binder
 from durio.telemetry.names import (
@@ -32,6 +34,7 @@ from durio.telemetry.names import (
     JOB_DEAD,
     JOB_DONE,
     JOB_RELEASED,
+    JOB_RESCUED,
     JOB_RETRIED,
     JOB_SNOOZED,
 )
@@ -47,6 +50,7 @@ NAME_BY_KIND = {
     Kind.RELEASE: JOB_RELEASED,
     Kind.DEAD: JOB_DEAD,
     Kind.CANCEL: JOB_CANCELLED,
+    Kind.LOST: JOB_RESCUED,
 }
 
 
@@ -72,6 +76,9 @@ class Bench:
         self.worker_name = worker_name
         self.report = report
         self.deps: Any = None
+        self.nursery: Nursery | None = None
+        self.versions: Any = None  # of tasks, see there; a child need not know
+        self.host_task: asyncio.Task[Any] | None = None  # the worker's own
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
 
@@ -152,6 +159,11 @@ class Bench:
     ) -> tuple[Outcome, JobEvent | None]:
         """The retry policy's word, unless we stopped it ourselves."""
         claim = attempt.claim
+        if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
+            attempt.why = attempt.why or Why.STOP
+        if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
+            attempt.why = attempt.why or Why.STOP
+            self.loop.call_soon(_raise, error)  # it was meant for the whole program
         if attempt.why is not None and not isinstance(error, Control):
             # We stopped it: whatever it raised on the way out, it is not charged.
             kind = Kind.CANCEL if attempt.why is Why.CANCEL else Kind.RELEASE
@@ -168,6 +180,10 @@ class Bench:
         )
         return self._decided(attempt, error, decision)
 
+    def _is_torn_down(self) -> bool:
+        """Whether the whole loop is being ended: it cancels the worker with the rest."""
+        return self.host_task is not None and self.host_task.cancelling() > 0
+
     def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
         """The hard limit: the attempt is over, whatever its code still does."""
         seconds = self.loop.time() - attempt.started
@@ -176,6 +192,38 @@ class Bench:
             cure="Raise timeout=, or make the task stop at SoftTimeLimit.",
         )
         return self._failed(attempt, error)
+
+    def stopped(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+        """We stopped an attempt that runs elsewhere: it is over as we asked."""
+        return self._failed(attempt, asyncio.CancelledError())
+
+    def lost(
+        self, attempt: Attempt, how: str, stack: str
+    ) -> tuple[Outcome, JobEvent | None]:
+        """Its process died under it, and it was alone there: it is charged for that."""
+        claim = attempt.claim
+        failure = Failure(
+            type="ChildLost",
+            message=how,
+            traceback=stack,
+            attempt=attempt.number,
+            at=self.clock.now(),
+            worker=self.worker_name,
+            logs=tuple(attempt.log_lines()),
+        )
+        outcome = Outcome(
+            claim.id,
+            claim.claim_no,
+            Kind.LOST,
+            error=encode_failure(failure),
+            guilty=True,
+        )
+        event = self._event(attempt, outcome)._replace(
+            error_type=failure.type, error=failure.message, traceback=stack
+        )
+        if claim.lost >= LOST_MAX - 1:
+            event = event._replace(name=JOB_DEAD, reason=Reason.WORKER_LOST)
+        return outcome, event
 
     def _dead(
         self, attempt: Attempt, error: BaseException, reason: str
@@ -229,6 +277,16 @@ class Bench:
             delay_seconds=outcome.delay_seconds,
             meta=None if attempt.cold is None else attempt.cold.meta,
         )
+
+
+def _is_from_keyboard(error: KeyboardInterrupt) -> bool:
+    """Whether a signal met this task by chance: asyncio's own handler raised it."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_code.co_name == "_on_sigint"
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _spoken(error: BaseException) -> BaseException:

@@ -119,8 +119,18 @@ class Context(Generic[D]):
                 f"progress is {len(told)} bytes, over {PROGRESS_BYTES_MAX}",
                 cure="Keep its message short.",
             )
-        if self._report is not None and self._loop is not None:
+        if self._report is None or self._loop is None:
+            return
+        if self._is_here():
+            self._report(told)  # now: an attempt that fails next must not be quicker
+        else:
             self._loop.call_soon_threadsafe(self._report, told)
+
+    def _is_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # a thread without a loop
+            return False
 
 
 def local_context(task: str, job_id: bytes, deps: Any = None) -> Context[Any]:

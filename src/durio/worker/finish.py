@@ -7,12 +7,13 @@ to logs and hooks is said after that: a transition the store refused never happe
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Kind, Left, Outcome
 from durio.ports.exchange import Exchanged
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FENCED
 from durio.worker.inflight import Attempt
 
+BEGIN_ANEW = frozenset({Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST})
 
 class Ended(NamedTuple):
     """One outcome on its way to the store."""
@@ -70,8 +71,8 @@ class Outbox:
         """Everything there is, for one exchange; `settle` or `keep` must follow."""
         self.sent, self._ended = self._ended, []
         if self._notes:
-            # An attempt that has ended needs no note about its progress.
-            over = {ended.outcome.id for ended in self.sent}
+            # A final job keeps its last word; one that begins anew needs none.
+            over = {e.outcome.id for e in self.sent if e.outcome.kind in BEGIN_ANEW}
             notes = [n for n in self._notes.values() if n.outcome.id not in over]
             self.sent = notes + self.sent
             self._notes = {}
@@ -97,7 +98,8 @@ class Outbox:
         sent, self.sent = self.sent, []
         if answer.rejected or answer.cancelled:
             sent = self._without_refused(sent, answer)
-        if not self._tells_done:
+        # Asked each time: somebody may have begun to listen.
+        if not self._has_hooks and not self._emit.wants(JOB_DONE):
             events = [ended.event for ended in sent if ended.event is not None]
         else:
             events = [
@@ -124,7 +126,7 @@ class Outbox:
                 )
             elif refusal.landed:
                 accepted.append(ended)  # the first try was accepted, its reply was lost
-            elif ended.attempt is not None:
+            elif ended.attempt is not None and outcome.kind != Kind.PROGRESS:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
         self.fenced_total += len(late)
         if late:
@@ -137,6 +139,26 @@ def _as_cancelled(ended: Ended) -> Ended:
         return ended
     event = ended.event or done_event(ended.attempt)
     return ended._replace(event=event._replace(name=JOB_CANCELLED))
+
+
+def rescued_event(left: Left, name: str) -> JobEvent:
+    """The event of a job that left `running` by a rescuer's hand."""
+    return JobEvent(
+        name=name,
+        id=left.id,
+        task=left.task,
+        lane=left.lane,
+        attempt=left.attempt,
+        reason=left.reason or "",
+        worker=str(left.worker),
+    )
+
+
+def event_of(attempt: Attempt, name: str) -> JobEvent:
+    """The event of an attempt that has not ended yet."""
+    claim = attempt.claim
+    meta = None if attempt.cold is None else attempt.cold.meta
+    return JobEvent(name, claim.id, claim.task, claim.lane, attempt.number, meta=meta)
 
 
 def done_event(attempt: Attempt | None) -> JobEvent:

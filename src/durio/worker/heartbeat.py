@@ -11,12 +11,12 @@ when writing is possible again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from durio.model.errors import StoreError
 from durio.ports.clock import Clock
-from durio.ports.lease import Renewed
+from durio.ports.lease import Order, Renewed, Vitals
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -52,6 +52,9 @@ class Heartbeat:
         interval_seconds: float,
         on_cancels: Callable[[list[tuple[bytes, int]]], None],
         on_lost: Callable[[int], None],
+        on_paused: Callable[[frozenset[str]], None],
+        on_orders: Callable[[Sequence[Order]], None],
+        measure: Callable[[], Vitals],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -62,6 +65,9 @@ class Heartbeat:
         self._margin_seconds = min(5.0, lease_seconds / 6)
         self._on_cancels = on_cancels
         self._on_lost = on_lost
+        self._on_paused = on_paused
+        self._on_orders = on_orders
+        self._measure = measure
 
     async def run(self) -> None:
         """Renew until cancelled."""
@@ -74,19 +80,21 @@ class Heartbeat:
 
     async def renew(self) -> None:
         """One renewal, and what follows from its answer."""
-        me = self._me.id
+        me, vitals = self._me.id, self._measure()
         if not me:  # fenced, and not registered anew yet
             return
-        error = await self._try(me, self._interval_seconds)
+        error = await self._try(me, self._interval_seconds, vitals)
         if error is not None:
             await self._unrenewed(me, error)
 
-    async def _try(self, me: int, timeout_seconds: float) -> Exception | None:
+    async def _try(
+        self, me: int, timeout_seconds: float, vitals: Vitals | None = None
+    ) -> Exception | None:
         """Ask the store; what went wrong, if anything did."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                renewed = await self._store.renew(me, self._lease_seconds)
+                renewed = await self._store.renew(me, self._lease_seconds, vitals)
         except (StoreError, TimeoutError) as error:
             return error
         if me == self._me.id:
@@ -100,6 +108,10 @@ class Heartbeat:
         self._me.renewed_at = began
         if renewed.cancels:
             self._on_cancels(renewed.cancels)
+        if renewed.paused:
+            self._on_paused(renewed.paused)
+        if renewed.orders:
+            self._on_orders(renewed.orders)
 
     async def _unrenewed(self, me: int, error: Exception) -> None:
         age = self._clock.monotonic() - self._me.renewed_at

@@ -187,6 +187,11 @@ class Attempt:
             self.soft_hits += 1
             self.task_of_loop.cancel()
 
+    def abandon(self) -> None:
+        """Nobody waits for it any more: its thread no longer counts."""
+        if self.call is not None:
+            self.call.abandon()
+
     def meet(self, thrown: BaseException) -> BaseException:
         """What to throw into the task in place of what the loop threw."""
         if self.soft_hits and isinstance(thrown, asyncio.CancelledError):

@@ -10,25 +10,27 @@ again it is convicted, and no innocent neighbour with it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from durio.model.errors import DurioError, UnknownTask
-from durio.model.failure import encode_failure, failure_of
-from durio.model.job import Claim, attempt_number
+from durio.model.errors import DurioError
+from durio.model.job import Claim
 from durio.model.outcome import Kind, Outcome, Reason
 from durio.model.transitions import LOST_MAX
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit, JobEvent
-from durio.telemetry.names import JOB_ABANDONED, JOB_DEAD, JOB_PARKED, JOB_STARTED
+from durio.telemetry.names import JOB_ABANDONED, JOB_STARTED
 from durio.worker.attempt import Bench
+from durio.worker.buffer import Buffer, Sort
 from durio.worker.deadline import Deadlines
-from durio.worker.finish import Ended, Outbox
+from durio.worker.errand import ChildAttempt, withdraw_waiting
+from durio.worker.finish import Ended, Outbox, event_of
 from durio.worker.inflight import Attempt, Why
+from durio.worker.quotas import Quotas
+from durio.worker.unrunnable import buried, parked
 
 # A job that must run alone may hold its neighbours up for so long, and so rarely.
 LONELY_WAIT_SECONDS = 10.0
 LONELY_PAUSE_SECONDS = 60.0
-PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 SKIP_SECONDS = 60.0
 ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is told about
 RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
@@ -51,6 +53,8 @@ class Slots:
         tell_hooks: Callable[[list[JobEvent]], None],
         has_before: bool,
         overwhelmed: Callable[[], None],
+        quotas: Quotas | None = None,
+        sort: Sort | None = None,
     ) -> None:
         settings = bench.settings.worker
         self._bench = bench
@@ -60,12 +64,15 @@ class Slots:
         self._nudge = nudge
         self._tell_hooks = tell_hooks
         self._overwhelmed = overwhelmed
-        self._tells_started = has_before or emit.wants(JOB_STARTED)
+        self._quotas = quotas  # None: no queue has slots or prefetch of its own
+        self._has_before = has_before
+        self._tells_started = False  # see `add`
         self._loop = asyncio.get_running_loop()
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
-        self.buffer: deque[Claim] = deque()
+        self.ended = 0  # attempts
+        self.buffer = Buffer(quotas, sort)
         self._lonely: deque[tuple[float, Claim]] = deque()
         self._alone: Claim | None = None  # its mark is on the way, or it runs
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -74,7 +81,7 @@ class Slots:
         self._ended_at = float("-inf")  # the last end of an attempt
         self.target = 0  # how many to hold ahead, see `round_trip`
         self._skips_until = 0.0
-        self.deadlines = Deadlines(self.running, Attempt.warn, self._give_up)
+        self.deadlines = Deadlines(self.running, lambda a: a.warn(), self._give_up)
 
     # --- how many more
 
@@ -86,6 +93,8 @@ class Slots:
         if len(self._abandoned) >= self._bench.settings.worker.abandoned_max:
             return 0
         free = self.concurrency - len(self.running)
+        if self._quotas is not None:
+            return self._quotas.want(free, self.target, len(self.buffer))
         return max(0, free + self.target - len(self.buffer))
 
     @property
@@ -111,18 +120,22 @@ class Slots:
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Claims from an exchange; those already in our hands are known (a resync)."""
+        # Asked once for all of them: somebody may have begun to listen.
+        self._tells_started = self._has_before or self._emit.wants(JOB_STARTED)
         held = {claim.id for claim in self.buffer} | {c.id for _, c in self._lonely}
         if self._alone is not None:
             held.add(self._alone.id)
+        new: list[Claim] = []
         for claim in claims:
             if claim.id in self.running or claim.id in held:
                 continue
             if self._is_closed:
                 self.give_back(claim)
-            elif claim.lost >= LOST_MAX - 1:
+            elif claim.lost >= LOST_MAX - 1 and not self._has_own_process(claim):
                 self._lonely.append((self._loop.time(), claim))
             else:
-                self.buffer.append(claim)
+                new.append(claim)
+        self.buffer.add(new)
         if self._lonely:
             self._isolate()
         self.fill()
@@ -131,32 +144,61 @@ class Slots:
         """Start what waits, as far as there are slots."""
         if self._lonely or self._alone is not None:
             return
-        buffer, running = self.buffer, self.running
-        while buffer and len(running) < self.concurrency:
-            self._start(buffer.popleft())
+        running, take_next = self.running, self.buffer.take_next
+        while len(running) < self.concurrency:
+            claim = take_next()
+            if claim is None:
+                return
+            self._start(claim)
 
     def _start(self, claim: Claim) -> None:
         handler = self._handlers.get(claim.task)
         if handler is None:
             self._park(claim)
             return
+        if handler.is_process:
+            self._send(claim, handler)
+            return
         try:
             attempt = Attempt(claim, handler, self._loop.time(), self._bench)
         except DurioError as error:
             self._bury(claim, error, Reason.BAD_PAYLOAD)
             return
-        self.running[claim.id] = attempt
+        self._take_slot(attempt)
         self.deadlines.watch(attempt)
         attempt.task_of_loop = asyncio.Task(self._run(attempt), loop=self._loop)
         if self._tells_started:
             self._tell_started(attempt)
 
+    def _take_slot(self, attempt: Attempt) -> None:
+        self.running[attempt.claim.id] = attempt
+        if self._quotas is not None:
+            self._quotas.starts(attempt.claim)
+
+    # --- attempts in child processes
+
+    def _send(self, claim: Claim, handler: Handler) -> None:
+        try:
+            attempt = ChildAttempt(claim, handler, self._bench, self)
+        except DurioError as error:
+            self._bury(claim, error, Reason.BAD_PAYLOAD)
+            return
+        self._take_slot(attempt)
+        attempt.send()
+
+    def begun(self, attempt: Attempt) -> None:
+        """A child has it: its time counts from now on."""
+        self.deadlines.watch(attempt)
+        if self._tells_started:
+            self._tell_started(attempt)
+
+    def _has_own_process(self, claim: Claim) -> bool:
+        """Whether a crash would be its own, and nobody else's."""
+        handler = self._handlers.get(claim.task)
+        return handler is not None and handler.is_process
+
     def _tell_started(self, attempt: Attempt) -> None:
-        claim = attempt.claim
-        meta = None if attempt.cold is None else attempt.cold.meta
-        event = JobEvent(
-            JOB_STARTED, claim.id, claim.task, claim.lane, attempt.number, meta=meta
-        )
+        event = event_of(attempt, JOB_STARTED)
         self._emit.jobs([event])
         self._tell_hooks([event])
 
@@ -164,16 +206,27 @@ class Slots:
         outcome, event = await self._bench.make(attempt)
         if attempt.is_over:
             return  # abandoned or fenced meanwhile: its word no longer counts
-        self._over(attempt, outcome, event)
+        self.over(attempt, outcome, event)
 
-    def _over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
+    def over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
+        """It has ended: its outcome is on its way, its slot is free."""
+        versions = self._bench.versions
+        if event is None or not versions.judge(attempt, outcome, event, self._settle):
+            self._settle(attempt, outcome, event)
+
+    def _settle(
+        self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
+    ) -> None:
         attempt.is_over = True
+        self.ended += 1
         attempt.ended = self._ended_at = now = self._loop.time()
         self._duration_seconds += DURATION_WEIGHT * (
             now - attempt.started - self._duration_seconds
         )
         claim = attempt.claim
         del self.running[claim.id]
+        if self._quotas is not None:
+            self._quotas.ends(claim)
         self._outbox.add(Ended(outcome, attempt, event))
         if self._alone is not None and self._alone.id == claim.id:
             self._alone = None
@@ -195,58 +248,20 @@ class Slots:
         return self._loop.time() < self._skips_until
 
     def _park(self, claim: Claim) -> None:
-        """Put aside, uncharged, for a worker that knows it; dead after a day."""
         self._skips_until = self._loop.time() + SKIP_SECONDS
-        now = self._bench.clock.now()
-        age = 0.0 if claim.parked_at is None else now - claim.parked_at
-        if age >= self._bench.settings.worker.unknown_task_seconds:
-            error = UnknownTask(
-                f"no worker knew a task {claim.task!r} for {age / 3600:.1f} h",
-                cure="Deploy the code that has it, then retry the job.",
-            )
-            self._bury(claim, error, Reason.UNKNOWN_TASK)
-            return
-        delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
-        outcome = Outcome(
-            claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay, parks=True
-        )
-        number = attempt_number(claim.retried, claim.losses)
-        event = JobEvent(
-            JOB_PARKED, claim.id, claim.task, claim.lane, number, delay_seconds=delay
-        )
-        self._outbox.add(Ended(outcome, None, event))
+        day = self._bench.settings.worker.unknown_task_seconds
+        self._outbox.add(parked(claim, self._bench.clock.now(), day))
         self._nudge()
 
     def _bury(self, claim: Claim, error: DurioError, reason: str) -> None:
-        """Dead without an attempt: nobody could ever run it as it is stored."""
-        number = attempt_number(claim.retried, claim.losses)
-        failure = failure_of(error, attempt=number, at=self._bench.clock.now())
-        outcome = Outcome(
-            claim.id,
-            claim.claim_no,
-            Kind.DEAD,
-            error=encode_failure(failure),
-            reason=reason,
-        )
-        event = JobEvent(
-            JOB_DEAD,
-            claim.id,
-            claim.task,
-            claim.lane,
-            number,
-            reason=reason,
-            error_type=failure.type,
-            error=failure.message,
-        )
-        self._outbox.add(Ended(outcome, None, event))
+        self._outbox.add(buried(claim, error, reason, self._bench.clock.now()))
         self._nudge()
 
     # --- jobs that run alone
 
     def _isolate(self) -> None:
         """Hold everything else back; when nothing runs, ask for the mark."""
-        while self.buffer:
-            self.give_back(self.buffer.popleft())
+        self._empty_buffer()
         since, claim = self._lonely[0]
         if self.running or self._alone is not None:
             if self._loop.time() - since > LONELY_WAIT_SECONDS and self._alone is None:
@@ -283,8 +298,7 @@ class Slots:
             self._isolate()
         elif self.buffer and self._is_stuck():
             self.target = 0
-            while self.buffer:
-                self.give_back(self.buffer.popleft())
+            self._empty_buffer()
 
     def _is_stuck(self) -> bool:
         return self._loop.time() - self._ended_at > HOARD_SECONDS
@@ -295,7 +309,7 @@ class Slots:
         """The hard limit: record it, cancel, abandon."""
         outcome, event = self._bench.timed_out(attempt)
         self._abandon(attempt)
-        self._over(attempt, outcome, event)
+        self.over(attempt, outcome, event)
         task = attempt.task_of_loop
         if task is not None:
             task.cancel()
@@ -305,11 +319,7 @@ class Slots:
         """Its code ignores the cancel and hangs on: nobody waits for it any more."""
         if task.done() and (attempt.call is None or attempt.call.future.done()):
             return
-        claim = attempt.claim
-        event = JobEvent(
-            JOB_ABANDONED, claim.id, claim.task, claim.lane, attempt.number
-        )
-        self._emit.jobs([event])
+        self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
 
     def _abandon(self, attempt: Attempt) -> None:
         """Nobody waits for it any more; it is counted until it really ends."""
@@ -319,8 +329,7 @@ class Slots:
             task.add_done_callback(self._abandoned.discard)
             if len(self._abandoned) == self._bench.settings.worker.abandoned_max:
                 self._overwhelmed()
-        if attempt.call is not None:
-            attempt.call.abandon()
+        attempt.abandon()
 
     @property
     def hangs(self) -> bool:
@@ -341,16 +350,28 @@ class Slots:
         self._outbox.add(Ended(outcome, None, None))
         self._nudge()
 
+    def _empty_buffer(self, lanes: Collection[str] | None = None) -> None:
+        for claim in self.buffer.take_all(lanes):
+            self.give_back(claim)
+
+    def hold_back(self, lanes: Collection[str]) -> None:
+        """These lanes are paused: what waits for a slot goes back."""
+        self._empty_buffer(lanes)
+        for waiting in [w for w in self._lonely if w[1].lane in lanes]:
+            self._lonely.remove(waiting)
+            self.give_back(waiting[1])
+        withdraw_waiting(a for a in self.running.values() if a.claim.lane in lanes)
+
     def close(self) -> None:
         """Start nothing more; what was not started goes back."""
         self._is_closed = True
-        while self.buffer:
-            self.give_back(self.buffer.popleft())
+        self._empty_buffer()
         while self._lonely:
             self.give_back(self._lonely.popleft()[1])
         if self._alone is not None and self._alone.id not in self.running:
             self.give_back(self._alone)
             self._alone = None
+        withdraw_waiting(self.running.values())
 
     def interrupt_all(self, why: Why) -> None:
         """Cancel everything that runs."""
@@ -363,7 +384,7 @@ class Slots:
             claim = attempt.claim
             outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE)
             self._abandon(attempt)
-            self._over(attempt, outcome, None)
+            self.over(attempt, outcome, None)
 
     def lose_all(self) -> None:
         """The lease is lost: cancel what runs, forget everything, write nothing."""
@@ -372,6 +393,8 @@ class Slots:
             attempt.is_over = True
             self._abandon(attempt)
         self.running.clear()
-        self.buffer.clear()
+        self.buffer.take_all()
         self._lonely.clear()
+        if self._quotas is not None:
+            self._quotas.clear()
         self._alone = None

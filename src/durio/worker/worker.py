@@ -7,64 +7,41 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from durio.model.errors import StoreError
-from durio.model.outcome import Keep, Kind, Outcome
-from durio.model.settings import Settings
+from durio.model.errors import DurioError, StoreError
+from durio.model.outcome import Kind, Outcome
 from durio.ports.clock import Clock
-from durio.ports.executor import Aside, Executor
-from durio.ports.handler import DepsFactory, Handler
-from durio.ports.lease import WorkerInfo
+from durio.ports.executor import Aside, Executor, Nursery
 from durio.ports.store import Store, Wake
-from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.emit import Emit
 from durio.worker.attempt import Bench
 from durio.worker.claim import Claims
+from durio.worker.errand import cared_for, wants_children
 from durio.worker.finish import Outbox
 from durio.worker.heartbeat import Heartbeat
 from durio.worker.inflight import Attempt, Why
-from durio.worker.middleware import DRAIN_SECONDS, HookRunner, Hooks, Middleware
+from durio.worker.lanes import Lanes
+from durio.worker.middleware import DRAIN_SECONDS, HookRunner
+from durio.worker.orders import Orders
+from durio.worker.plan import Me, Plan
+from durio.worker.pulse import Pulse
+from durio.worker.quotas import quotas_for
+from durio.worker.register import Registration
 from durio.worker.slots import Slots
+from durio.worker.versions import Versions
 from durio.worker.wakeup import Wakeup
 from durio.worker.watchdog import Machine, Watchdog
 
 CANCEL_SECONDS = 2.0  # for cancelled attempts to clean up
 FLUSH_SECONDS = 10.0  # for the last outcomes to reach the store
 DRAIN_LOOK_SECONDS = 0.02
+LOOKS_PER_NOTE = 25
 LEAVE_SECONDS = 5.0
 
 Loops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
-
-
-@dataclass(slots=True)
-class Me:
-    """The identity of a worker: a fenced one registers anew; id 0 is nobody yet."""
-
-    id: int = 0
-    renewed_at: float = 0.0
-
-
-@dataclass(slots=True, kw_only=True)
-class Plan:
-    """What a worker is told: whom to serve, with what."""
-
-    namespace: str
-    name: str
-    host: str
-    pid: int
-    version: str
-    queues: tuple[str, ...] | None
-    handlers: Mapping[str, Handler]
-    tasks: Mapping[str, Mapping[str, Any]]
-    settings: Settings
-    keeps: Mapping[str, Keep] = field(default_factory=dict[str, Keep])  # by lane
-    middleware: Sequence[Middleware] = ()
-    hooks: Hooks = field(default_factory=Hooks)
-    deps: DepsFactory | None = None
-    is_burst: bool = False
 
 
 class Worker:
@@ -81,6 +58,7 @@ class Worker:
         aside: Aside,
         machine: Machine,
         loops: Loops,
+        nursery: Nursery | None = None,
     ) -> None:
         self.plan = plan
         self.store = store
@@ -90,14 +68,17 @@ class Worker:
         self._aside = aside
         self._machine = machine
         self._loops = loops
+        self._nursery = nursery
         self.me = Me()
         self.was_cut_short = False
         self.is_overwhelmed = False
+        self.started = asyncio.Event()  # it has a lease
+        self.looks = asyncio.Event()  # somebody may have died on this host
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._refreshing: asyncio.Task[None] | None = None
-        self._registering: asyncio.Task[None] | None = None
+        self._registration = Registration(store, clock, emit, plan, self.me)
 
     # --- from outside
 
@@ -112,22 +93,34 @@ class Worker:
             self._stop_now.set()
         self._stop.set()
 
+    def drain_by_order(self) -> None:
+        """Drain because somebody asked through the store; nobody comes after us."""
+        self._pulse.ordered()
+        if not self._stop.is_set():
+            self.stop()
+
     async def run(self) -> None:
         """Work until `stop`, or, in a burst, until nothing is left."""
         self._build()
-        async with self._deps():
-            if not await self._register_unless_stopped():
+        self._bench.host_task = asyncio.current_task()
+        async with self._deps(), self._children():
+            if not await self._registration.unless(self._stop):
                 return
             self._start_aside()
+            self.started.set()
             self.emit(
                 "worker.started",
                 worker=self.me.id,
                 process=self.plan.name,
-                queues=",".join(self.plan.queues or ("*",)),
+                queues=",".join(self.plan.serving.told_of or ("*",)),
                 concurrency=self._slots.concurrency,
             )
+            self._pulse.ready(len(self.plan.handlers))
             try:
                 await self._work()
+            except BaseException:  # the loop ends around us, or a part of us is broken
+                await self._cut_off()
+                raise
             finally:
                 await self._aside.stop()
                 self._executor.close()
@@ -138,13 +131,15 @@ class Worker:
         plan, settings = self.plan, self.plan.settings
         self.hooks = HookRunner(plan.hooks, self.emit)
         has_hooks = bool(plan.hooks.by_kind)
+        quotas = quotas_for(plan.serving, settings.worker.concurrency)
+        lanes = Lanes(plan.namespace, plan.serving, quotas, self.clock.random)
         self._claims = Claims(
             store=self.store,
             clock=self.clock,
             emit=self.emit,
             me=self.me,
             namespace=plan.namespace,
-            queues=plan.queues,
+            lanes=lanes,
             known=sorted(plan.handlers),
             is_burst=plan.is_burst,
         )
@@ -158,6 +153,8 @@ class Worker:
             worker_name=plan.name,
             report=self._report,
         )
+        day = settings.worker.unknown_task_seconds
+        self._bench.versions = Versions(self.store, self.clock, plan.tasks, day)
         self._slots = Slots(
             bench=self._bench,
             handlers=plan.handlers,
@@ -167,8 +164,13 @@ class Worker:
             tell_hooks=self.hooks.tell,
             has_before="before" in plan.hooks.by_kind,
             overwhelmed=self._overwhelm,
+            quotas=quotas,
+            sort=lanes.sort if plan.serving.is_strict else None,
         )
         self._claims.join(self._slots, self._outbox)
+        self._pulse = Pulse(settings.worker, self._machine, self._slots, plan.tell)
+        parts = (self._aside, self._machine, self._slots, self._pulse.measure)
+        orders = Orders(self, *parts, self._nursery)
         self._heartbeat = Heartbeat(
             store=self.store,
             clock=self.clock,
@@ -178,6 +180,9 @@ class Worker:
             interval_seconds=settings.worker.heartbeat_seconds,
             on_cancels=self._hear_cancels,
             on_lost=self._hear_loss,
+            on_paused=self._hear_pause,
+            on_orders=orders.hear,
+            measure=self._pulse.measure,
         )
 
     @asynccontextmanager
@@ -189,32 +194,14 @@ class Worker:
             self._bench.deps = deps
             yield
 
-    async def _register_unless_stopped(self) -> bool:
-        """A stop need not wait for a store that is held up."""
-        register = self._loop.create_task(self._register())
-        stop = self._loop.create_task(self._stop.wait())
-        await asyncio.wait((register, stop), return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if not register.done():
-            register.cancel()
-            return False
-        register.result()
-        return True
-
-    async def _register(self) -> None:
-        plan, began = self.plan, self.clock.monotonic()
-        info = WorkerInfo(
-            namespace=plan.namespace,
-            name=plan.name,
-            host=plan.host,
-            pid=plan.pid,
-            queues=plan.queues,
-            concurrency=self._slots.concurrency,
-            version=plan.version,
-            tasks=plan.tasks,
+    def _children(self) -> AbstractAsyncContextManager[None]:
+        self._bench.nursery = self._nursery
+        if self._nursery is not None:
+            self._pulse.children = self._nursery.vitals
+        ahead = wants_children(self.plan.handlers, self.plan.serving.serves)
+        return cared_for(
+            self._nursery, ahead=ahead, broken=self._break, stop=self._stop
         )
-        self.me.id = await self.store.register(info, plan.settings.worker.lease_seconds)
-        self.me.renewed_at = began
 
     def _start_aside(self) -> None:
         self._aside.start(self._heartbeat.run)
@@ -227,6 +214,7 @@ class Worker:
             worker_id=lambda: self.me.id,
             time_out=lambda attempt: self._bench.timed_out(attempt)[0],
             block_seconds=self.plan.settings.worker.block_seconds,
+            grace_seconds=self.plan.settings.worker.grace_seconds,
         )
         self._aside.start(watchdog.run)
 
@@ -258,8 +246,7 @@ class Worker:
     async def _drain(self, claims: "asyncio.Task[None]") -> None:
         """Let running jobs end, then cancel, then give back: all within the grace."""
         grace = self.plan.settings.worker.grace_seconds
-        if self._registering is not None:
-            self._registering.cancel()
+        self._registration.end()
         self.emit(
             "worker.stopping", worker=self.me.id, running=len(self._slots.running)
         )
@@ -274,11 +261,27 @@ class Worker:
         await asyncio.wait((claims,), timeout=FLUSH_SECONDS)
         claims.cancel()
 
+    async def _cut_off(self) -> None:
+        """End without a grace: in a program that lives on nothing may go on or stay."""
+        self.was_cut_short = True
+        self._slots.close()
+        self._slots.interrupt_all(Why.STOP)
+        await self._until_idle(CANCEL_SECONDS)
+        self._slots.release_all()
+        self._claims.end()
+        with suppress(StoreError, TimeoutError):  # told by whoever met it first
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._claims.run()
+        await self._leave()
+
     async def _until_idle(self, seconds: float) -> None:
-        deadline = self._loop.time() + seconds
+        deadline, looks = self._loop.time() + seconds, 0
         while self._slots.running and self._loop.time() < deadline:
             if self._stop_now.is_set() and not self.was_cut_short:
                 return
+            if looks % LOOKS_PER_NOTE == 0:
+                self._pulse.draining(deadline - self._loop.time())
+            looks += 1
             await self.clock.sleep(DRAIN_LOOK_SECONDS)
 
     async def _leave(self) -> None:
@@ -305,12 +308,18 @@ class Worker:
         self.emit("worker.overwhelmed", worker=self.me.id, abandoned=count)
         self.stop()
 
+    def _break(self, error: DurioError) -> None:
+        """Our children never start: end, give everything back, let a new process try."""
+        self.is_overwhelmed = True
+        self.emit("worker.overwhelmed", worker=self.me.id, error=error.what)
+        self.stop()
+
     # --- what comes in from the sides
 
     def _report(self, attempt: Attempt, told: bytes) -> None:
         if attempt.is_over:
             return
-        claim = attempt.claim
+        claim, attempt.progress = attempt.claim, told
         self._outbox.note(
             Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told), attempt
         )
@@ -334,6 +343,10 @@ class Worker:
         for job_id, claim_no in cancels:
             self._slots.cancel(job_id, claim_no)
 
+    def _hear_pause(self, lanes: frozenset[str]) -> None:
+        """From the heartbeat's loop."""
+        self._loop.call_soon_threadsafe(self._claims.pause, lanes)
+
     def _hear_loss(self, worker: int) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._lost, worker)
@@ -346,31 +359,4 @@ class Worker:
         self._slots.lose_all()
         self._outbox.drop()
         self.me.id = 0
-        self._registering = self._loop.create_task(self._register_anew(worker))
-
-    async def _register_anew(self, old: int) -> None:
-        pause = 0.1
-        while True:
-            try:
-                # What the old name still holds, here or in the store, is given back.
-                await self.store.leave(old)
-                await self._register()
-                break
-            except StoreError as error:
-                self.emit("store.failed", call="register", error=str(error))
-                await self.clock.sleep(pause * (0.5 + self.clock.random() / 2))
-                pause = min(pause * 2, 5.0)
-        self._claims.forget()
-
-
-def dead_event(left: Any, name: str) -> JobEvent:
-    """The event of a job that left `running` by a rescuer's hand."""
-    return JobEvent(
-        name=name,
-        id=left.id,
-        task=left.task,
-        lane=left.lane,
-        attempt=left.attempt,
-        reason=left.reason or "",
-        worker=str(left.worker),
-    )
+        self._registration.again(worker, self._claims.forget)

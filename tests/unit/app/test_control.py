@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from durio import App, Context, JobCancelled, Progress, Retry, State
+from durio.errors import WrongState
+from durio.keys import while_active
 from tests.unit.app.lab import (
     drained,
     finished,
@@ -14,6 +16,28 @@ from tests.unit.app.lab import (
     virtual,
     working,
 )
+
+# --- retry by hand
+
+
+@virtual
+async def test_a_job_whose_key_another_one_has_is_not_retried(app: App):
+    @app.task(name="task")
+    async def task() -> None: ...
+
+    keyed = task.options(key="k", unique=while_active)
+    first = await keyed.enqueue()
+    await first.cancel()
+    second = await keyed.enqueue()
+    assert second.created
+    with pytest.raises(WrongState, match="another job has its idempotency key"):
+        await first.retry()
+    assert (await first.status()).state is State.CANCELLED
+    await second.cancel()
+    await first.retry()
+    third = await keyed.enqueue()
+    assert (third.id, third.created) == (first.id, False)
+
 
 # --- cancel
 

@@ -33,6 +33,23 @@ async def test_the_soft_limit_is_raised_inside_at_its_second(app: App, timeout: 
     assert seen == pytest.approx([soft])
 
 
+@pytest.mark.proves("M108")
+@virtual
+async def test_a_last_word_at_the_soft_limit_is_kept(app: App):
+    @app.task(name="half", timeout=(5, 10), retry=0)
+    async def half(ctx: Context) -> None:
+        try:
+            await app.clock.sleep(100)
+        except SoftTimeLimit:
+            await ctx.progress(7, 10, message="saved so far")
+            raise
+
+    async with working(app):
+        status = await finished(await half.enqueue())
+    assert (status.state, status.error.type) == (State.DEAD, "SoftTimeLimit")
+    assert (status.progress.done, status.progress.message) == (7, "saved so far")
+
+
 @pytest.mark.proves("M103", "M105")
 @virtual
 async def test_the_hard_limit_abandons_what_does_not_listen(app: App):

@@ -7,7 +7,7 @@ import pytest
 
 from durio.cli.enqueue import parse_arguments
 from durio.errors import UsageError
-from tests.unit.cli.terminal import Terminal
+from tests.unit.cli.terminal import SHOP, Terminal
 
 
 @pytest.mark.parametrize(
@@ -190,3 +190,22 @@ def test_nobody_works_within_the_timeout(shop: Terminal) -> None:
     result = shop.run(*asked)
     assert result.exit_code == 7
     assert "it goes on [timeout]" in result.stderr
+
+
+STORE = ("--store", "sqlite:///jobs.db", "--name", "shop")
+
+
+@pytest.mark.proves("M37")
+def test_a_full_queue_says_when_to_try_again(
+    shop: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.write("bounded.py", SHOP + '\napp.queue("mail", maxsize=1)\n')
+    monkeypatch.setenv("DURIO_QUEUE__FULL_SECONDS", "0.05")
+    shop.ok("enqueue", "refuse", "--app", "bounded")
+    told = shop.error("enqueue", "refuse", "--app", "bounded", code=75)
+    assert (told["code"], told["depth"], told["limit"]) == ("queue_full", 1, 1)
+    assert told["retry_after"] >= 1
+    # The bound is the store's: who knows only the name is held to it too.
+    by_name = shop.run("enqueue", "refuse", "--queue", "mail", *STORE)
+    assert by_name.exit_code == 75
+    assert "Try again in" in by_name.stderr

@@ -102,7 +102,7 @@ async def test_the_repeat_of_an_enqueue_may_find_its_job_finished(app: App) -> N
         assert await job.result(60) == 1
         await app.clock.sleep(10)
     assert counted.runs == {1: 1}
-    assert faulty.count("enqueue") == 2
+    assert faulty.times("enqueue") == 2
 
 
 @virtual(settings=BRISK)

@@ -1,0 +1,80 @@
+"""Getting a lease: at the start, and anew when it was lost."""
+
+import asyncio
+from collections.abc import Callable
+
+from durio.model.errors import StoreError
+from durio.ports.clock import Clock
+from durio.ports.lease import WorkerInfo
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+from durio.worker.plan import Me, Plan
+
+PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
+
+
+class Registration:
+    """Makes a worker somebody: `me` is who it is from then on."""
+
+    def __init__(
+        self, store: Store, clock: Clock, emit: Emit, plan: Plan, me: Me
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._emit = emit
+        self._plan = plan
+        self._me = me
+        self._again: asyncio.Task[None] | None = None
+
+    async def unless(self, stop: asyncio.Event) -> bool:
+        """Register; False: a stop came first, which need not wait for a stuck store."""
+        loop = asyncio.get_running_loop()
+        register = loop.create_task(self._register())
+        stopped = loop.create_task(stop.wait())
+        await asyncio.wait((register, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not register.done():
+            register.cancel()
+            return False
+        register.result()
+        return True
+
+    def again(self, old: int, then: Callable[[], None]) -> None:
+        """A new name in place of one that was lost."""
+        self._again = asyncio.get_running_loop().create_task(self._anew(old, then))
+
+    def end(self) -> None:
+        """Try no more."""
+        if self._again is not None:
+            self._again.cancel()
+
+    async def _register(self) -> None:
+        plan, began = self._plan, self._clock.monotonic()
+        info = WorkerInfo(
+            namespace=plan.namespace,
+            name=plan.name,
+            host=plan.host,
+            pid=plan.pid,
+            queues=plan.serving.patterns,
+            concurrency=plan.settings.worker.concurrency,
+            version=plan.version,
+            tasks=plan.tasks,
+            **plan.serving.shown(),
+        )
+        lease_seconds = plan.settings.worker.lease_seconds
+        self._me.id = await self._store.register(info, lease_seconds)
+        self._me.renewed_at = began
+
+    async def _anew(self, old: int, then: Callable[[], None]) -> None:
+        pause = PAUSE_FIRST
+        while True:
+            try:
+                # What the old name still holds, here or in the store, is given back.
+                await self._store.leave(old)
+                await self._register()
+                break
+            except StoreError as error:
+                self._emit("store.failed", call="register", error=str(error))
+                await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
+                pause = min(pause * 2, PAUSE_LAST)
+        then()
