@@ -11,17 +11,24 @@ from tests.e2e.ledger import VARIABLE
 from tests.e2e.workers import Place
 
 
+@pytest.fixture(autouse=True, scope="session")
+def heard_signals() -> Iterator[None]:
+    """Under nohup, or behind an `&`, these are ignored, by what we start as well."""
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGHUP, hangup)
+    signal.signal(signal.SIGINT, interrupt)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     place = Place(tmp_path)
-    # Under nohup this one is ignored, in every process that we start too.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     monkeypatch.setenv(VARIABLE, str(place.ledger_folder))
     try:
         yield place
     finally:
         place.clear_away()
-        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture

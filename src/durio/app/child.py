@@ -33,6 +33,8 @@ from durio.host.executors import ThreadExecutor
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
 from durio.model.errors import UsageError
 from durio.model.failure import failure_of
+from durio.model.outcome import Outcome
+from durio.telemetry.emit import JobEvent
 from durio.telemetry.log import install_job_fields
 from durio.worker.attempt import Bench
 from durio.worker.inflight import Attempt, Why
@@ -64,7 +66,7 @@ def prepared_app(setup: Setup, post: Post) -> App:
     """The worker's App, with its store and settings, whatever the code says."""
     app = find_app(setup.origin)
     install_job_fields()
-    forward_all(post.say, setup.log_level)
+    forward_all(post.say, setup.log_level, setup.settings.log)
     app.url, app.folder, app.settings = setup.url, setup.folder, setup.settings
     if is_in_memory(app.url):
         app.store = refuse_store
@@ -144,7 +146,16 @@ class Seat:
         if self._timer is not None:
             self._timer.cancel()
             self._send_note()
-        self._post.say(Finished(outcome, event, own_rss_bytes(), own_cpu_seconds()))
+        try:
+            self._tell_end(outcome, event)
+        except Exception as error:  # it must be heard, if only as a failure
+            self._tell_end(*self.bench.unsaid(attempt, outcome, error))
+
+    def _tell_end(self, outcome: Outcome, event: JobEvent | None) -> None:
+        if event is not None:
+            event = event._replace(meta=None)  # the worker has it
+        usage = own_rss_bytes(), own_cpu_seconds()
+        self._post.finish(Finished(outcome, event, *usage))
 
     # --- progress
 

@@ -16,6 +16,7 @@ own), and what a service manager sends to all processes is passed over.
 
 import asyncio
 import ctypes
+import errno
 import faulthandler
 import fcntl
 import os
@@ -26,10 +27,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from durio.host.child_wire import (
+    LINE_LOST_CODE,
     READ_BYTES,
+    Finished,
     Frames,
     FromChild,
     Look,
@@ -43,6 +46,7 @@ from durio.host.signals import every_stack
 
 PASSED_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
+NOT_OUR_LINE = (errno.EBADF, errno.ENOTSOCK)  # a task has closed it
 
 
 @final
@@ -60,6 +64,8 @@ class Post:
         self._words: list[bytes] = []
         self._signals: dict[signal.Signals, Any] = {}
         self._masks = threading.local()
+        self._worker = os.getppid()
+        self._is_fork = False
 
     def settle_in(self) -> None:
         """Tie this process to its worker, and be ready to say where it crashes."""
@@ -97,35 +103,51 @@ class Post:
         """Pass every word on to the loop."""
 
         def read() -> None:
-            while (word := self._next()) is not None:
-                if isinstance(word, Look):  # answered here: the loop may be blocked
-                    self.say(Looked(told_stacks()))
-                    continue
-                with suppress(RuntimeError):  # the loop is closed: we are leaving
-                    loop.call_soon_threadsafe(hear, word)
-            end_group()
+            try:
+                while (word := self._next()) is not None:
+                    if isinstance(word, Look):  # answered here: the loop may be blocked
+                        self.say(Looked(told_stacks()))
+                        continue
+                    with suppress(RuntimeError):  # the loop is closed: we are leaving
+                        loop.call_soon_threadsafe(hear, word)
+            finally:
+                end_group()  # nothing more can be heard
 
         threading.Thread(target=read, name="durio-words", daemon=True).start()
 
     def say(self, *words: FromChild) -> None:
         """Send words, from any thread; waits while the worker does not read."""
         data = b"".join(map(frame, words))
+        if self._is_fork:
+            return  # the job is our parent's, and so is the line
         try:
             with self._lock:
                 self._line.sendall(data)
-        except OSError:
-            end_group()  # nobody is there to hear how a job ended
+        except OSError as error:
+            self._cut_off(error)
+
+    def finish(self, word: Finished) -> None:
+        """Say how the job ended."""
+        if self._is_fork:
+            os._exit(0)  # a task forked and came back twice: its parent will tell
+        self.say(word)
 
     def _next(self) -> ToChild | None:
         while not self._words:
             try:
                 data = self._line.recv(READ_BYTES)
-            except OSError:
-                return None
+            except OSError as error:
+                self._cut_off(error)
             if not data:
                 return None
             self._words = self._frames.feed(data)[::-1]
         return to_child.decode(self._words.pop())
+
+    def _cut_off(self, error: OSError) -> NoReturn:
+        """Nobody can hear how a job ends: another child must do it again."""
+        if error.errno in NOT_OUR_LINE and os.getppid() == self._worker:
+            os._exit(LINE_LOST_CODE)  # the worker says why, and ends our group
+        end_group()
 
     def _outlive_nobody(self) -> None:
         with suppress(OSError):
@@ -143,6 +165,7 @@ class Post:
 
     def _let_go(self) -> None:
         """In a process that a task has forked: it is stopped as any other is."""
+        self._is_fork = True
         for each, handler in self._signals.items():
             signal.signal(each, handler)
         self._go_on()
@@ -178,10 +201,11 @@ def told_stacks() -> str:
     """Every thread but the one that asks, the main thread's first."""
     mine = threading.get_ident()
     stacks = [each for each in every_stack() if each.id != mine]
-    return "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)
+    told = "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)
+    return told.encode("utf-8", "replace").decode()  # a name may be no text at all
 
 
-def end_group() -> None:
+def end_group() -> NoReturn:
     """End this process and whatever it started."""
     with suppress(OSError):
         os.killpg(os.getpgrp(), signal.SIGKILL)

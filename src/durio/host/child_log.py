@@ -6,17 +6,23 @@ formats are the worker's, and nothing is written twice.
 """
 
 import logging
+import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from durio.host.child_wire import Logged
 from durio.model.failure import MESSAGE_CHARS_MAX, TRACEBACK_CHARS_MAX, storable
-from durio.telemetry.log import PLAIN_RECORD, JobFields, in_job
+from durio.model.settings import LogSettings
+from durio.telemetry.log import PLAIN_RECORD, JobFields, StreamLog, in_job
 
 NOT_EXTRA = PLAIN_RECORD | {"job_id", "task", "queue", "attempt"}
 OURS = frozenset({"event", "fields"})
 EXTRA_CHARS_MAX = 1_000
+NAME_CHARS_MAX = 1_000
 PLAIN_TYPES = int | float | bool | None
 formatter = logging.Formatter()
 
@@ -30,21 +36,28 @@ class Forwarder(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record on its way."""
-        text = "<no message: its arguments cannot be formatted>"
-        with suppress(Exception):  # they are the user's, and may raise anything
-            text = record.getMessage()
-        self._say(
-            Logged(
-                name=record.name,
-                level=record.levelno,
-                text=storable(text, MESSAGE_CHARS_MAX),
-                created=record.created,
-                place=(record.pathname, record.lineno, record.funcName or ""),
-                error=storable(_error_of(record), TRACEBACK_CHARS_MAX),
-                extra=_extra_of(record),
-                in_job=in_job.get() is not None,
-            )
-        )
+        try:
+            self._say(logged_of(record))
+        except Exception:  # whatever it is made of: a log call fails no task
+            self.handleError(record)
+
+
+def logged_of(record: logging.LogRecord) -> Logged:
+    """A record as plain data, whatever a user put into it."""
+    text = "<no message: its arguments cannot be formatted>"
+    with suppress(Exception):  # they are the user's, and may raise anything
+        text = record.getMessage()
+    file, function = record.pathname, record.funcName or ""
+    return Logged(
+        name=storable(record.name, NAME_CHARS_MAX),
+        level=record.levelno,
+        text=storable(text, MESSAGE_CHARS_MAX),
+        created=record.created,
+        place=(storable(file, NAME_CHARS_MAX), record.lineno, storable(function, 200)),
+        error=storable(_error_of(record), TRACEBACK_CHARS_MAX),
+        extra=_extra_of(record),
+        in_job=in_job.get() is not None,
+    )
 
 
 def _error_of(record: logging.LogRecord) -> str:
@@ -54,22 +67,37 @@ def _error_of(record: logging.LogRecord) -> str:
     return record.exc_text or ""
 
 
-def _extra_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What `extra=` gave it, as plain data; our own emissions are that already."""
-    told: dict[str, Any] = {}
+def _extra_of(record: logging.LogRecord) -> bytes:
+    """What `extra=` gave it, as far as it can be told."""
+    told: dict[str, msgspec.Raw] = {}
     for name, value in record.__dict__.items():
-        if name in OURS or (name not in NOT_EXTRA and isinstance(value, PLAIN_TYPES)):
-            told[name] = value
-        elif name not in NOT_EXTRA:
+        if name in OURS or name not in NOT_EXTRA:
             with suppress(Exception):  # a repr may raise anything too
-                text = value if isinstance(value, str) else repr(value)
-                told[name] = storable(text, EXTRA_CHARS_MAX)
-    return told
+                told[storable(str(name), 200)] = _raw(name, value)
+    return msgspec.json.encode(told)
 
 
-def forward_all(say: Callable[[Logged], None], level: int) -> None:
+def _raw(name: str, value: Any) -> msgspec.Raw:
+    # Our own emissions are plain data already.
+    if name not in OURS and not isinstance(value, PLAIN_TYPES):
+        text = value if isinstance(value, str) else repr(value)
+        value = storable(text, EXTRA_CHARS_MAX)
+    return msgspec.Raw(msgspec.json.encode(value, enc_hook=repr))
+
+
+def forward_all(say: Callable[[Logged], None], level: int, log: LogSettings) -> None:
     """Let every logger of this process hand its records to `say`, and to nobody else."""
     root = logging.getLogger()
+    written = StreamLog(log, sys.stderr)
+
+    def write_in_fork() -> None:
+        """A process that a task forks has no line to the worker, but the same stderr."""
+        root.handlers[:] = [
+            written if isinstance(handler, Forwarder) else handler
+            for handler in root.handlers
+        ]
+
+    os.register_at_fork(after_in_child=write_in_fork)
     for logger in list(root.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger):
             logger.handlers.clear()
@@ -85,17 +113,25 @@ def wanted_level() -> int:
 
 def replay(logged: Logged, fields: JobFields | None) -> None:
     """A child's record once more, here; it also counts as one of its job."""
+    # Filters and handlers are the user's: what they raise must not stop other words.
+    with suppress(Exception):
+        _replay(logged, fields)
+
+
+def _replay(logged: Logged, fields: JobFields | None) -> None:
     logger = logging.getLogger(logged.name)
     file, line, function = logged.place
     # Whoever makes records gives those of a job its fields.
     token = in_job.set(fields if logged.in_job else None)
-    record = logger.makeRecord(
-        logged.name, logged.level, file, line, logged.text, (), None, function
-    )
-    in_job.reset(token)
+    try:
+        record = logger.makeRecord(
+            logged.name, logged.level, file, line, logged.text, (), None, function
+        )
+    finally:
+        in_job.reset(token)
     record.created = logged.created
     record.msecs = (logged.created % 1) * 1000
     record.exc_text = logged.error or None
-    record.__dict__.update(logged.extra)
+    record.__dict__.update(msgspec.json.decode(logged.extra))
     if logger.isEnabledFor(logged.level):
         logger.handle(record)

@@ -18,11 +18,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, final
 
-from durio.host.child_wire import READ_BYTES, Frames, ToChild, frame
+from durio.host.child_wire import (
+    LINE_LOST_CODE,
+    READ_BYTES,
+    Frames,
+    ToChild,
+    frame,
+)
+from durio.model.errors import InvariantBroken
 
 CRASH_BYTES_MAX = 16_000
 EOF_SECONDS = 1.0  # a stranger may hold the line open after the child's end
 MODULE = "durio.app.child"
+LINE_LOST = (
+    "its line to the worker is closed; perhaps a task closed file descriptors that are "
+    "not its own, or ran another program in place of this one"
+)
+NO_FRAME = "perhaps a task wrote to a file descriptor that is not its own"
 OUR_FRAMES = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 
 
@@ -49,6 +61,7 @@ class ChildProcess:
         self._how: tuple[str, str] | None = None
         self.pid = 0
         self.was_killed = False
+        self._why = ""  # it was killed, if it is not the worker's end
         self._line, theirs = socket.socketpair()
         self._line.setblocking(False)
         life, self._life = os.pipe()
@@ -90,12 +103,18 @@ class ChildProcess:
             return
         except OSError:
             data = b""
-        for word in self._frames.feed(data):
+        try:
+            words = self._frames.feed(data)
+        except InvariantBroken as error:
+            self.kill(f"{error.what}; {NO_FRAME}")
+            self._hang_up()
+            return
+        for word in words:
             self._hear(word)
         if not data:
             self._hang_up()
             # One that closed the line and lives on can tell us nothing any more.
-            self._loop.call_later(EOF_SECONDS, self.kill)
+            self._loop.call_later(EOF_SECONDS, self.kill, LINE_LOST)
 
     def _hang_up(self) -> None:
         """Nothing more can come; the end is told once how it ended is known."""
@@ -110,9 +129,10 @@ class ChildProcess:
 
     # --- ending
 
-    def kill(self) -> None:
+    def kill(self, why: str = "") -> None:
         """SIGKILL for it and everything it started."""
         self.was_killed = True
+        self._why = self._why or why
         with self._lock:
             if self.pid and not self._is_reaped:
                 kill_group(self.pid)
@@ -156,7 +176,7 @@ class ChildProcess:
             kill_group(process.pid)
             code = process.wait()
             self._is_reaped = True
-        self._tell(spoken_end(code))
+        self._tell(spoken_end(code, self._why))
 
     def _tell(self, how: str) -> None:
         stack = ""
@@ -186,14 +206,18 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def spoken_end(code: int) -> str:
-    """How a process ended, in words."""
+def spoken_end(code: int, why: str = "") -> str:
+    """How a process ended, in words; `why`: its worker killed it."""
+    if code == LINE_LOST_CODE:
+        return f"exit code {code}: {LINE_LOST}"
     if code >= 0:
         return f"exit code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
+    if -code == signal.SIGKILL and why:
+        return f"killed by its worker: {why}"
     if -code == signal.SIGKILL:
         return f"killed by {name}: perhaps out of memory"
     return f"killed by {name}"

@@ -4,8 +4,6 @@ A frame is four bytes of length and one word. Arguments, results and errors trav
 bytes that the store keeps, and are decoded only in the child that runs the task.
 """
 
-from typing import Any
-
 import msgspec
 
 from durio.model.errors import InvariantBroken
@@ -17,6 +15,7 @@ from durio.telemetry.emit import JobEvent
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 1 << 30  # what a store's row can hold
 READ_BYTES = 1 << 16
+LINE_LOST_CODE = 76  # a child that can tell its worker nothing ends with this
 
 # --- to a child
 
@@ -105,7 +104,7 @@ class Logged(msgspec.Struct, array_like=True, tag="logged", frozen=True):
     created: float
     place: tuple[str, int, str]  # file, line, function
     error: str  # its traceback, formatted
-    extra: dict[str, Any]
+    extra: bytes  # as JSON: its numbers have no bounds, and its keys are text
     in_job: bool
 
 

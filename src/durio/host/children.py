@@ -115,8 +115,9 @@ class Child:
     def _hear(self, body: bytes) -> None:
         try:
             word = from_child.decode(body)
-        except msgspec.MsgspecError:
-            self.process.kill()  # it is not itself any more
+        except (msgspec.MsgspecError, ValueError) as error:
+            # It is not itself any more.
+            self.process.kill(f"what it said is no word of ours ({error})")
             return
         if isinstance(word, Finished):
             self._finish(word)

@@ -225,6 +225,13 @@ class Bench:
             event = event._replace(name=JOB_DEAD, reason=Reason.WORKER_LOST)
         return outcome, event
 
+    def unsaid(
+        self, attempt: Attempt, outcome: Outcome, error: Exception
+    ) -> tuple[Outcome, JobEvent | None]:
+        """Its end cannot be sent to the worker: a failure, which keeps its own error."""
+        dead, event = self._dead(attempt, error, Reason.PERMANENT)
+        return dead._replace(error=outcome.error or dead.error), event
+
     def _dead(
         self, attempt: Attempt, error: BaseException, reason: str
     ) -> tuple[Outcome, JobEvent | None]:

@@ -2,6 +2,11 @@
 
 There is one timer for the whole worker, set to the earliest limit of all that runs. A job
 that ends in time costs one comparison; a timer of its own would cost more than the job.
+
+While a call blocks the event loop nobody gets on, and no end is heard: that time does not
+count, but for the attempt that was seen to block. Where nobody was seen it may be any of
+them: then all are let off at most as long again as their hard limit. The watchdog asks
+several times a second: by that sign of life a stall is known.
 """
 
 import asyncio
@@ -19,15 +24,17 @@ class Deadlines:
     def __init__(
         self,
         running: Mapping[bytes, Attempt],
-        soft: Callable[[Attempt], None],
-        hard: Callable[[Attempt], None],
+        give_up: Callable[[Attempt], None],
+        stall_seconds: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._running = running
-        self._soft = soft
-        self._hard = hard
+        self._give_up = give_up
+        self._stall_seconds = stall_seconds
         self._next = NEVER
         self._timer: asyncio.TimerHandle | None = None
+        self._alive_at = NEVER  # nobody asks yet
+        self.blamed: Attempt | None = None  # seen to block the loop, from beside it
 
     def watch(self, attempt: Attempt) -> None:
         """From now on this attempt's limits count."""
@@ -44,8 +51,20 @@ class Deadlines:
         self._next = at
         self._timer = self._loop.call_at(at, self._look)
 
+    def answer(self) -> None:
+        """The loop runs."""
+        now = self._loop.time()
+        stalled, self._alive_at = now - self._alive_at, now
+        if stalled > self._stall_seconds:
+            for attempt in self._running.values():
+                if attempt is not self.blamed:
+                    _excuse(attempt, stalled, is_bounded=self.blamed is None)
+        self.blamed = None
+
     def _look(self) -> None:
         """Warn or end what is due, then sleep until the next limit."""
+        if self._alive_at < NEVER:
+            self.answer()  # on some loops timers come first
         now = self._loop.time()
         self._next, self._timer = NEVER, None
         for attempt in list(self._running.values()):
@@ -57,15 +76,26 @@ class Deadlines:
 
     def _hit(self, attempt: Attempt, now: float) -> None:
         limits = attempt.limits
-        hard = attempt.started + (limits.hard_seconds or NEVER)
+        hard = (
+            attempt.started + attempt.excused_seconds + (limits.hard_seconds or NEVER)
+        )
         if now < hard:
             attempt.limit_at = hard
-            self._soft(attempt)
+            attempt.warn()
         else:
             attempt.limit_at = NEVER
-            self._hard(attempt)
+            self._give_up(attempt)
 
     def close(self) -> None:
         """No more limits."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _excuse(attempt: Attempt, seconds: float, *, is_bounded: bool) -> None:
+    """Time in which it could not get on does not count."""
+    if is_bounded:
+        hard = attempt.limits.hard_seconds or 0.0
+        seconds = min(seconds, max(0.0, hard - attempt.excused_seconds))
+    attempt.excused_seconds += seconds
+    attempt.limit_at += seconds

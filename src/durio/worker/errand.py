@@ -105,6 +105,8 @@ class ChildAttempt(Attempt):
 
     def finished(self, outcome: Outcome, event: JobEvent | None) -> None:
         """The child's word on how it ended."""
+        if event is not None and self.cold is not None:
+            event = event._replace(meta=self.cold.meta)
         if not self.is_over:
             self._runs.over(self, outcome, event)
 

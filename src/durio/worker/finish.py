@@ -15,6 +15,7 @@ from durio.worker.inflight import Attempt
 
 BEGIN_ANEW = frozenset({Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST})
 
+
 class Ended(NamedTuple):
     """One outcome on its way to the store."""
 

@@ -55,6 +55,7 @@ class Attempt:
         "cold",
         "desk",
         "ended",
+        "excused_seconds",
         "handler",
         "has_begun",
         "is_over",
@@ -79,6 +80,7 @@ class Attempt:
             None if claim.opts is None else row_options(claim.opts)
         )
         self.limit_at = float("inf")
+        self.excused_seconds = 0.0  # of its limits: the loop stood still
         self.has_begun = False
         self.is_over = False
         self.soft_hits = 0

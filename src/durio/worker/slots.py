@@ -81,7 +81,7 @@ class Slots:
         self._ended_at = float("-inf")  # the last end of an attempt
         self.target = 0  # how many to hold ahead, see `round_trip`
         self._skips_until = 0.0
-        self.deadlines = Deadlines(self.running, lambda a: a.warn(), self._give_up)
+        self.deadlines = Deadlines(self.running, self._give_up, settings.block_seconds)
 
     # --- how many more
 

@@ -10,19 +10,27 @@ grace is over, or at the second one, it gives everything back and ends the proce
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from contextvars import Context
+from typing import Any, Protocol
 
 from durio.model.errors import StoreError
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome
 from durio.ports.clock import Clock
 from durio.ports.executor import ThreadStack
 from durio.ports.store import Store
-from durio.telemetry.emit import Emit
-from durio.worker.inflight import Attempt
+from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.log import in_job
+from durio.worker.deadline import NEVER, Deadlines
+from durio.worker.inflight import Attempt, Why
+from durio.worker.middleware import HookRunner, Hooks
+
+Told = tuple[Outcome, JobEvent | None]  # an end, and what to say of it when accepted
 
 LOOKS_PER_BLOCK = 4
 LAST_WORD_SECONDS = 5.0
+ABANDONED_BLOCKS = 10  # times as long as is worth a word
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
@@ -67,7 +75,10 @@ class Watchdog:
         machine: Machine,
         running: Mapping[bytes, Attempt],
         worker_id: Callable[[], int],
-        time_out: Callable[[Attempt], Outcome],
+        time_out: Callable[[Attempt], Told],
+        stopped: Callable[[Attempt], Told],
+        hooks: Hooks,
+        deadlines: Deadlines,
         block_seconds: float,
         grace_seconds: float,
     ) -> None:
@@ -78,6 +89,9 @@ class Watchdog:
         self._running = running
         self._worker_id = worker_id
         self._time_out = time_out
+        self._stopped = stopped
+        self._hooks = hooks
+        self._deadlines = deadlines
         self._block_seconds = block_seconds
         self._grace_seconds = grace_seconds
         self._watched = asyncio.get_running_loop()
@@ -101,9 +115,11 @@ class Watchdog:
 
     def _answer(self) -> None:
         self._answered_at = self._clock.monotonic()
+        self._deadlines.answer()
 
     async def _blocked(self, seconds: float) -> None:
-        guilty = self._guilty()
+        guilty = self._deadlines.blamed = self._guilty()
+        is_running = guilty is not None and self._running.get(guilty.claim.id) is guilty
         if not self._has_told:
             self._has_told = True
             self._emit(
@@ -114,25 +130,32 @@ class Watchdog:
             )
         if self._has_ended:
             return
-        late = self._late(guilty)
-        if late or self._is_stop_due():
-            # Once: where the process is not ours to end, this returns.
+        if guilty is not None and is_running and self._is_past_hard(guilty):
+            told = self._time_out(guilty)
+            guilty.why = Why.FENCED  # that was its end: nothing more counts
+            await self._end([told])
+        elif self._is_stop_due() or self._is_haunted(guilty, seconds):
+            await self._end([])
+        elif guilty is None and seconds > self._longest_limit():
+            # Nobody knows who it is, so it must not look as if nobody were: as after
+            # a crash each is charged a little, and the guilty is found when it is alone.
             self._has_ended = True
-            await self._last_word(late)
+            self._machine.end(EXIT_BLOCKED)
 
     def _guilty(self) -> Attempt | None:
+        """The attempt whose code holds the loop, also in a task that it started."""
         current = asyncio.current_task(self._watched)
-        if current is None:
-            return None
-        for attempt in list(self._running.values()):
-            if attempt.task_of_loop is current:
-                return attempt
-        return None
+        return None if current is None else _attempt_of(current)
 
-    def _late(self, guilty: Attempt | None) -> list[Attempt]:
-        """The guilty, past its hard limit; nobody known (a task of a task): all such."""
-        suspects = list(self._running.values()) if guilty is None else [guilty]
-        return [attempt for attempt in suspects if self._is_past_hard(attempt)]
+    def _is_haunted(self, guilty: Attempt | None, seconds: float) -> bool:
+        """Whether the code of an abandoned attempt holds the loop, and does not let go."""
+        is_over = guilty is not None and guilty.is_over
+        return is_over and seconds > ABANDONED_BLOCKS * self._block_seconds
+
+    def _longest_limit(self) -> float:
+        """Whoever it is has had its time by then."""
+        limits = [a.limits.hard_seconds for a in list(self._running.values())]
+        return max((limit or NEVER for limit in limits), default=NEVER)
 
     def _is_stop_due(self) -> bool:
         """Whether a stop was asked for that the loop cannot hear, and must be now."""
@@ -153,22 +176,42 @@ class Watchdog:
         if limits.hard_seconds is None:
             return False
         # Give the loop's own timer its chance first.
-        late = self._watched.time() - attempt.started - limits.hard_seconds
-        return late > self._block_seconds
+        passed = self._watched.time() - attempt.started - attempt.excused_seconds
+        return passed - limits.hard_seconds > self._block_seconds
 
-    async def _last_word(self, late: Sequence[Attempt]) -> None:
-        outcomes = [self._time_out(attempt) for attempt in late]
-        outcomes += [
-            Outcome(other.claim.id, other.claim.claim_no, Kind.RELEASE)
-            for other in list(self._running.values())
-            if other not in late
-        ]
+    async def _end(self, told: list[Told]) -> None:
+        """Say the last word, give the others back, and end: once, if we may not."""
+        self._has_ended = True
+        guilty = {outcome.id for outcome, _ in told}
+        others = [a for a in list(self._running.values()) if a.claim.id not in guilty]
+        for other in others:
+            other.why = other.why or Why.STOP
+        told += [self._stopped(other) for other in others]
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 worker = self._worker_id()
-                await self._store.finish(worker, outcomes)
+                outcomes = [outcome for outcome, _ in told]
+                refused = {r.id for r in await self._store.finish(worker, outcomes)}
                 # What was claimed and not started goes back with the lease.
                 await self._store.leave(worker)
+                await self._tell([e for o, e in told if e and o.id not in refused])
         except (StoreError, TimeoutError) as error:
             self._emit("store.failed", call="finish", error=str(error))
         self._machine.end(self._exit_code())
+
+    async def _tell(self, events: Sequence[JobEvent]) -> None:
+        """To the log, and to hooks: here, for the loop they belong to is blocked."""
+        self._emit.jobs(events)
+        runner = HookRunner(self._hooks, self._emit)
+        runner.tell(events)
+        await runner.drain()
+
+
+def _attempt_of(task: "asyncio.Task[Any]") -> Attempt | None:
+    """The attempt in whose context a task runs; read from beside its loop."""
+    # Before Python 3.12 a task does not tell its context, but the collector sees it.
+    for held in gc.get_referents(task):
+        if isinstance(held, Context):
+            attempt = held.get(in_job)
+            return attempt if isinstance(attempt, Attempt) else None
+    return None

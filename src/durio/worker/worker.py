@@ -212,7 +212,10 @@ class Worker:
             machine=self._machine,
             running=self._slots.running,
             worker_id=lambda: self.me.id,
-            time_out=lambda attempt: self._bench.timed_out(attempt)[0],
+            time_out=self._bench.timed_out,
+            stopped=self._bench.stopped,
+            hooks=self.plan.hooks,
+            deadlines=self._slots.deadlines,
             block_seconds=self.plan.settings.worker.block_seconds,
             grace_seconds=self.plan.settings.worker.grace_seconds,
         )

@@ -171,5 +171,7 @@ def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
         return False
     if outcome.kind == Kind.DONE:
         return state == DONE
+    if outcome.kind == Kind.RELEASE:
+        return state == CANCELLED  # the only end that a release can come to
     is_lost = state == DEAD and reason == Reason.WORKER_LOST
     return is_lost is outcome.guilty
