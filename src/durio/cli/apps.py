@@ -18,7 +18,7 @@ import click
 from durio.app.app import App
 from durio.app.configuration import configuration
 from durio.app.connect import connect, masked, survey_of
-from durio.cli.main import AppImportFailed
+from durio.cli.main import AppImportFailed, DepsFailed
 from durio.model.errors import (
     DurioError,
     InvalidOption,
@@ -258,6 +258,15 @@ def import_failed(error: BaseException, what: str) -> AppImportFailed:
         cure = "Guard what runs as a program: if __name__ == '__main__': ..."
     shown = user_traceback(error)
     return AppImportFailed(f"{what}: {told}", cure=cure, traceback_text=shown)
+
+
+def deps_failed(error: BaseException) -> DepsFailed:
+    """The error of the user's `deps=`, with its traceback, without our frames."""
+    return DepsFailed(
+        f"deps= raised {type(error).__name__}: {spoken_error(error)}",
+        cure="Correct it, or see that what it needs can be reached.",
+        traceback_text=user_traceback(error),
+    )
 
 
 def user_traceback(error: BaseException) -> str:

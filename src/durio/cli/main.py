@@ -67,14 +67,24 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class AppImportFailed(DurioError):
-    """The user's module, or the App in it, cannot be loaded."""
-
-    code = "app_import_failed"
+class UserCodeFailed(DurioError):
+    """Code of the user raised: its own traceback is shown, not ours."""
 
     def __init__(self, what: str, *, cure: str = "", traceback_text: str = "") -> None:
         super().__init__(what, cure=cure)
         self.traceback_text = traceback_text
+
+
+class AppImportFailed(UserCodeFailed):
+    """The user's module, or the App in it, cannot be loaded."""
+
+    code = "app_import_failed"
+
+
+class DepsFailed(UserCodeFailed):
+    """The user's `deps=` raised when a worker entered it."""
+
+    code = "deps_failed"
 
 
 class OutputFailed(DurioError):
@@ -288,7 +298,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
             "cure": "This was not foreseen: please report it with the lines above.",
             "traceback": "".join(traceback.format_exception(error)),
         }
-    if isinstance(error, AppImportFailed | ChildFailed) and error.traceback_text:
+    if isinstance(error, UserCodeFailed | ChildFailed) and error.traceback_text:
         told["traceback"] = error.traceback_text
     return {name: storable_text(text) for name, text in told.items()}
 

@@ -14,7 +14,7 @@ import msgspec
 from durio.app.app import App
 from durio.app.connect import masked
 from durio.app.work import make_worker
-from durio.cli.apps import JSON_OPTION, STORE_OPTION, load_app
+from durio.cli.apps import JSON_OPTION, STORE_OPTION, deps_failed, load_app
 from durio.cli.main import INTERRUPTED, keep_lines
 from durio.cli.queue_flags import QueueFlags, queue_options, read_queue_flags, slots_of
 from durio.cli.supervise import (
@@ -123,6 +123,7 @@ def command(
       70   a task blocked the event loop past its hard limit (no supervisor)
       9    the workers keep dying: the supervisor gave up
       2, 3, 4, 5  usage, store, import of the App, schema
+      1    deps= of the App raised at the start
     """
     if is_json:
         given["log_format"] = given["log_format"] or "json"
@@ -245,7 +246,12 @@ async def work(
         ears.workers.append(worker)
         if ears.heard:
             worker.stop()
-        await worker.run()
+        try:
+            await worker.run()
+        except Exception as error:
+            if error is worker.deps_error:
+                raise deps_failed(error) from error
+            raise
         signal = ears.heard[0] if ears.heard else None
         signals.exit_code = exit_code(worker, signal)
     return signals.exit_code, signal, worker.hangs

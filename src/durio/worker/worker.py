@@ -8,7 +8,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from typing import Any
 
 from durio.model.errors import DurioError, StoreError
@@ -72,6 +77,7 @@ class Worker:
         self.me = Me()
         self.was_cut_short = False
         self.is_overwhelmed = False
+        self.deps_error: Exception | None = None  # the user's, at the start
         self.started = asyncio.Event()  # it has a lease
         self.looks = asyncio.Event()  # somebody may have died on this host
         self._stop = asyncio.Event()
@@ -190,8 +196,12 @@ class Worker:
         if self.plan.deps is None:
             yield
             return
-        async with self.plan.deps() as deps:
-            self._bench.deps = deps
+        async with AsyncExitStack() as stack:
+            try:
+                self._bench.deps = await stack.enter_async_context(self.plan.deps())
+            except Exception as error:
+                self.deps_error = error
+                raise
             yield
 
     def _children(self) -> AbstractAsyncContextManager[None]:

@@ -13,6 +13,7 @@ def refused(path: str) -> AppImportFailed:
     return caught.value
 
 
+@pytest.mark.proves("M22")
 @pytest.mark.parametrize("path", ["shop:app", "shop"])
 @pytest.mark.usefixtures("shop")
 def test_app_by_module_and_name(path: str) -> None:

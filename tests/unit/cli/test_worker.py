@@ -168,3 +168,23 @@ def test_globs_and_order_on_the_command_line(shop: Terminal) -> None:
 def test_worker_without_tasks_is_warned(terminal: Terminal) -> None:
     terminal.write("bare.py", "from durio import App\napp = App()\n")
     assert "has no tasks" in terminal.run("worker", "bare", "--burst").stderr
+
+
+def test_deps_that_fail_are_the_users_own(terminal: Terminal) -> None:
+    terminal.write(
+        "lacking.py",
+        "from contextlib import asynccontextmanager\n"
+        "from durio import App\n"
+        "@asynccontextmanager\n"
+        "async def deps():\n"
+        "    raise RuntimeError('no database')\n"
+        "    yield\n"
+        "app = App(deps=deps)\n",
+    )
+    error = terminal.error("worker", "lacking", "--burst", code=1)
+    assert (error["code"], error["what"]) == (
+        "deps_failed",
+        "deps= raised RuntimeError: no database",
+    )
+    assert "lacking.py" in error["traceback"]
+    assert "durio/worker" not in error["traceback"]
