@@ -30,6 +30,7 @@ Told = tuple[Outcome, JobEvent | None]  # an end, and what to say of it when acc
 
 LOOKS_PER_BLOCK = 4
 LAST_WORD_SECONDS = 5.0
+NOBODY_SECONDS = 60.0  # no attempt runs: a hook, or a library's callback, blocks
 ABANDONED_BLOCKS = 10  # times as long as is worth a word
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
@@ -155,7 +156,7 @@ class Watchdog:
     def _longest_limit(self) -> float:
         """Whoever it is has had its time by then."""
         limits = [a.limits.hard_seconds for a in list(self._running.values())]
-        return max((limit or NEVER for limit in limits), default=NEVER)
+        return max((limit or NEVER for limit in limits), default=NOBODY_SECONDS)
 
     def _is_stop_due(self) -> bool:
         """Whether a stop was asked for that the loop cannot hear, and must be now."""

@@ -10,6 +10,12 @@ from durio.client.handle import job_errors
 from tests.unit.app.lab import finished, in_state, real, record_of, virtual, working
 
 
+def spin_until(go: asyncio.Event) -> None:
+    """Be busy in a thread; the soft limit may be raised at any step of it."""
+    while not go.is_set():
+        sum(range(1000))
+
+
 @pytest.mark.proves("M103", "M104", "M105")
 @pytest.mark.parametrize("timeout", [(270, 300), (540, 600), (300, 360), 10])
 @virtual
@@ -179,22 +185,42 @@ async def test_a_hard_limit_abandons_a_thread_and_gives_its_slot_away(app: App):
 
     @app.task(name="deaf", timeout=(0.02, 0.1), retry=0)
     def deaf() -> str:
-        while not go.is_set():
-            with suppress(SoftTimeLimit):
-                sum(range(1000))
+        with suppress(SoftTimeLimit):
+            spin_until(go)
+        spin_until(go)
         return "too late"
 
     @app.task(name="next")
     def next_one() -> int:
         return 1
 
-    async with working(app):
+    async with working(app) as worker:
         job = await deaf.enqueue()
         status = await finished(job)
         assert (status.state, status.error.type) == (State.DEAD, "HardTimeLimit")
         assert await (await next_one.enqueue()).result(timeout=60) == 1
+        assert worker.hangs
         go.set()
     assert (await job.status()).state is State.DEAD
+
+
+@real(settings={"worker": {"abandoned_max": 3}})
+async def test_too_many_threads_that_hang_end_the_worker(app: App):
+    """Nothing can end them but the end of the process."""
+    go = asyncio.Event()
+
+    @app.task(name="hangs", timeout=0.1)  # again and again: one of them may listen
+    def hangs() -> None:
+        with suppress(SoftTimeLimit):
+            spin_until(go)
+        spin_until(go)
+
+    async with working(app) as worker:
+        await hangs.options(retry=Retry(9, base=0)).enqueue_many([()] * 3)
+        while not worker.is_overwhelmed:
+            await app.clock.sleep(0.01)
+        assert worker.hangs
+        go.set()
 
 
 @virtual

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from durio import App, JobStatus, State
+from durio import App, JobStatus, SoftTimeLimit, State
 from durio.app.work import make_worker
 from durio.host.beside import ThreadAside
+from durio.model.settings import merged
 from durio.testing.aside import StillMachine
 from tests.unit.app.lab import finished, real
 
@@ -105,3 +107,28 @@ async def test_small_blocks_do_not_stretch_a_limit_for_ever(app: App):
         State.DEAD,
         "exhausted",
     )
+
+
+@real(settings=merged(QUICK, {"worker": {"block_seconds": 0.1}}))
+async def test_abandoned_code_that_blocks_ends_the_process(app: App):
+    """It is over and charged; whoever runs beside it now has nothing to do with it."""
+
+    @app.task(name="haunts", timeout=(0.1, 0.2), retry=0)
+    async def haunts() -> None:
+        try:
+            while True:
+                with suppress(SoftTimeLimit):
+                    await asyncio.sleep(60)
+        finally:
+            time.sleep(BLOCK_SECONDS)
+
+    @app.task(name="waits", timeout=(20, 30), retry=0)
+    async def waits() -> str:
+        await asyncio.sleep(0.5)
+        return "ended"
+
+    machine = StillMachine()
+    ends = await beside(app, machine, haunts=haunts, waits=waits)
+    assert ends["haunts"].error.type == "HardTimeLimit"
+    assert (ends["waits"].state, ends["waits"].attempt) == (State.DONE, 1)
+    assert machine.ends == [70]
