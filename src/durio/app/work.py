@@ -164,7 +164,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         here_seconds=settings.worker.life_seconds,
     )
     promoter = Promoter(store)
-    gauge = Gauge(store, clock, settings.queue.soft_max)
+    gauge = Gauge(store, clock, settings.queue.soft_max, worker.plan.namespace)
     pruner = Pruner(store, emit, settings.retention.dead_count)
 
     async def look() -> float:

@@ -76,6 +76,12 @@ class Place:
                 f"there is no store at {masked(app.url)}",
                 cure="Name it with --store or DURIO_URL; a worker or an enqueue makes it.",
             )
+        if not survey_of(app.url).status(app.url).applied:
+            raise StoreUnavailable(
+                f"{masked(app.url)} holds no jobs: it is a file of another program",
+                cure="Name the store with --store or DURIO_URL. To keep jobs beside "
+                "what is in this file: durio migrate.",
+            )
         return run(app, question)
 
 

@@ -61,7 +61,7 @@ def confirm(told: str, *, yes: bool, typed: str | None = None) -> None:
     if not is_asked_person():
         raise NotConfirmed(
             f"{told}: that needs a yes, and there is no terminal to ask at",
-            cure="Add --yes to do it without being asked, --dry-run to only count.",
+            cure="Add --yes to do it without being asked.",
         )
     click.echo(f"{told}.", err=True)
     if typed is None:

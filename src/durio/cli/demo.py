@@ -20,6 +20,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 from durio.cli.apps import JSON_OPTION
+from durio.cli.main import keep_lines
 from durio.cli.output import is_terminal, show_json, show_table
 from durio.cli.stage import Stage
 from durio.cli.verdict import Row, Verdict, enough_happened, judge
@@ -74,6 +75,7 @@ COLUMNS = (
     "--no-browser", is_flag=True, help="Open no browser; there is nothing to open yet."
 )
 @JSON_OPTION
+@keep_lines
 def command(
     *,
     seconds: float,

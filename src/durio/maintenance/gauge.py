@@ -21,10 +21,11 @@ class Gauge:
     store: Upkeep
     clock: Clock
     soft_max: int
+    namespace: str
 
     async def turn(self) -> float:
         """One look; how long to rest."""
         began = self.clock.monotonic()
-        await self.store.measure(self.soft_max)
+        await self.store.measure(self.soft_max, namespace=self.namespace)
         took = self.clock.monotonic() - began
         return max(REST_SECONDS if self.soft_max else OFF_SECONDS, took * REST_FACTOR)

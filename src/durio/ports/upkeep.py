@@ -61,8 +61,10 @@ class Upkeep(Protocol):
         """
         ...
 
-    async def measure(self, soft_max: int) -> None:
+    async def measure(self, soft_max: int, *, namespace: str | None = None) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it.
+
+        `namespace` leaves the queues of other Apps to these: their bound is not ours.
 
         Writes only where a mark changes; queues with a bound of their own have none.
         """

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from durio.cli import output
@@ -231,3 +232,28 @@ def test_unwritable_folder(terminal: Terminal, tmp_path: Path) -> None:
     missing = tmp_path / "none"
     error = terminal.error("migrate", "--store", f"sqlite:///{missing}/x.db", code=3)
     assert error["code"] == "store_unavailable"
+
+
+def test_looking_makes_nothing_in_a_file_of_another_program(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs.db"
+    db = apsw.Connection(str(theirs))
+    db.execute("create table t (x)")
+    db.close()
+    before = theirs.read_bytes()
+    error = terminal.error("jobs", "ls", "--store", f"sqlite:///{theirs}", code=3)
+    assert "holds no jobs" in error["what"]
+    assert theirs.read_bytes() == before
+
+
+def test_tables_of_another_program_are_not_taken_for_ours(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs.db"
+    db = apsw.Connection(str(theirs))
+    db.execute("create table job (x)")
+    db.close()
+    error = terminal.error("migrate", "--store", f"sqlite:///{theirs}", code=5)
+    assert (error["code"], error["cure"]) == ("schema_mismatch", "Name another file.")
+    assert ": job" in error["what"]

@@ -6,7 +6,7 @@ way into and out of waiting tells of itself, in the same transaction. Only an en
 for room; a job that was accepted once (a retry, a rescue, an operator's hand) just enters.
 
 A queue without a bound has the soft one: the leader looks at it about once a second and
-leaves a mark, which enqueues obey.
+leaves a mark, which enqueues obey as long as there are workers, one of which leads.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,6 +29,7 @@ READ_MARKED = statement("read_marked")
 READ_SOFT_QUEUES = statement("read_soft_queues")
 COUNT_WAITING = statement("count_waiting")
 MARK_OVER = statement("mark_over")
+HAS_WORKERS = statement("has_workers")
 
 NO_BOUND = -1  # by hand: beats the code
 AS_IN_CODE = -2
@@ -89,8 +90,15 @@ def missing_room(tx: Transaction, lane: str, jobs: int) -> Full | None:
     if guard.limit is not None:
         fits = guard.depth + jobs <= guard.limit
         return None if fits else Full(lane, guard.depth, guard.limit)
-    if guard.soft_limit:
+    return softly_full(tx, lane, guard) if guard.soft_limit else None
+
+
+def softly_full(tx: Transaction, lane: str, guard: Guard) -> Full | None:
+    """A mark is obeyed while somebody may take it again; an old one goes here."""
+    namespace = lane.partition(":")[0]
+    if tx.db.rows(HAS_WORKERS, (namespace, tx.boot, tx.ticks)):
         return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
+    take_mark(tx, lane)
     return None
 
 
@@ -164,6 +172,7 @@ def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     tx.db.rows(BOUND_BY_HAND, (lane, by_hand))
     tx.new_lanes.add(lane)
+    take_mark(tx, lane)
     count_depth(tx, lane)
 
 
@@ -179,18 +188,28 @@ def count_depth(tx: Transaction, lane: str) -> None:
 # --- the soft bound
 
 
-def marks_to_change(db: Database, soft_max: int) -> list[tuple[str, int, int]]:
+def marks_to_change(
+    db: Database, soft_max: int, span: tuple[str, str]
+) -> list[tuple[str, int, int]]:
     """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
     if not soft_max or db.value(IS_SMALL, (soft_max,)):
         # Nothing can be beyond it: only old marks have to go.
-        return [(lane, 0, 0) for lane, _ in db.rows(READ_MARKED)]
+        return [(lane, 0, 0) for lane, _ in db.rows(READ_MARKED, span)]
     found: list[tuple[str, int, int]] = []
-    for lane, mark in db.rows(READ_SOFT_QUEUES):
+    for lane, mark in db.rows(READ_SOFT_QUEUES, span):
         depth = db.value(COUNT_WAITING, (lane, soft_max))
         seen = soft_max if depth >= soft_max else 0
         if seen != mark:
             found.append((lane, seen, depth))
     return found
+
+
+def take_mark(tx: Transaction, lane: str) -> None:
+    """A hand has changed what waits here: whoever leads looks again within a second."""
+    guard = guard_of(tx, lane)
+    if guard is not None and guard.soft_limit:
+        tx.db.rows(MARK_OVER, (lane, 0, guard.depth))
+        forget_guards(tx)
 
 
 def mark_over(tx: Transaction, changes: list[tuple[str, int, int]]) -> None:

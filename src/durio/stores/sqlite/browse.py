@@ -51,6 +51,8 @@ Row = tuple[Any, ...]
 
 _vitals_decoder = msgspec.json.Decoder(Vitals)
 
+EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
+
 
 class SqliteBrowse(AtDesk):
     """Read-only questions, on what is committed."""
@@ -130,9 +132,9 @@ class SqliteBrowse(AtDesk):
             lambda db: waiting_tasks(db, namespace, limit)
         )
 
-    async def tallies(self, namespace: str) -> list[Tally]:
+    async def tallies(self, namespace: str | None) -> list[Tally]:
         """Dead letters ever, by queue, task and type of error."""
-        span = prefix_span(f"{namespace}:")
+        span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
         rows = await self.desk.reader.read(lambda db: db.rows(READ_TALLIES, span))
         return [Tally(*row) for row in rows]
 

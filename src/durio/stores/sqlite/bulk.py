@@ -17,6 +17,7 @@ from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
 from durio.stores.sqlite.audit import namespace_of, query_in_words, write_down
+from durio.stores.sqlite.bounds import take_mark
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.filters import conditions, states_of, walk_of
 from durio.stores.sqlite.hands import act, is_changed
@@ -103,26 +104,38 @@ def mark_of(text: str) -> Mark:
 def count(db: Database, query: Query, now: float) -> Counted:
     """One statement, so that number and mark are of the same moment."""
     states = states_of(query)
-    sums: list[str] = []
-    values: list[Any] = []
+    parts: list[tuple[str, list[Any]]] = []
     if states is None:
         where, values = conditions(query, dead=False)
-        sums.append(counting("job", "true", where))
+        parts.append((f"job where true {where}", values))
     for state in sorted(set(states or ())):
         if state == BLOCKED:
             continue  # nothing is ever blocked yet
         walk = walk_of(state)
-        where, more = conditions(query, dead=state == DEAD)
-        sums.append(counting(walk.source, walk.condition, where))
-        values += more
-    sql = f"{READ_MARK}, {' + '.join(sums) or '0'}"
-    seq, at, deaths, jobs = db.rows(sql, values)[0]
-    return Counted(jobs, str(Mark(seq, max(now, at), deaths)))
+        where, values = conditions(query, dead=state == DEAD)
+        parts.append((f"{walk.source} where {walk.condition} {where}", values))
+    total = " + ".join(f"(select count(*) from {part})" for part, _ in parts)  # noqa: S608
+    given = [value for _, values in parts for value in values]
+    seq, at, deaths, jobs = db.rows(f"{READ_MARK}, {total or '0'}", given)[0]
+    at = max(now, at, latest(db, parts, states))
+    return Counted(jobs, str(Mark(seq, at, deaths)))
 
 
-def counting(source: str, condition: str, where: str) -> str:
-    """One part of a count; what people wrote travels apart."""
-    return f"(select count(*) from {source} where {condition} {where})"  # noqa: S608 - ours
+def latest(
+    db: Database, parts: list[tuple[str, list[Any]]], states: tuple[int, ...] | None
+) -> float:
+    """The latest moment in what was counted: a clock may have been ahead of ours.
+
+    Deaths are numbered and need none: those who only ask for them do not pay.
+    """
+    if states is not None and set(states) <= {DEAD}:
+        return 0.0
+    moments = "max(max(created_at), coalesce(max(finished_at), 0))"
+    rows = [
+        db.value(f"select {moments} from {part}", values)  # noqa: S608 - ours
+        for part, values in parts
+    ]
+    return max((moment or 0.0 for moment in rows), default=0.0)
 
 
 def changeable(query: Query, verb: Verb) -> list[int]:
@@ -199,6 +212,8 @@ def act_on(
             after = act(tx, job_id, state, verb)
             jobs += is_changed(Acted(job_id, state, after), verb)
     if jobs:
+        if verb == "cancel" and query.lane is not None:
+            take_mark(tx, query.lane)
         namespace = query.namespace or namespace_of(query.lane or "")
         target = query_in_words(query)
         line = write_down(tx, namespace, by, verb, target, jobs, step_of=line)

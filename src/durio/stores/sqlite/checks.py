@@ -173,7 +173,12 @@ def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
     name = "store.fsync"
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return
-    seconds = median(sync_seconds(folder, clock))
+    try:
+        seconds = median(sync_seconds(folder, clock))
+    except OSError as failure:
+        fix = "Make room, or see what is wrong with this disk: nothing can be stored."
+        yield error(name, f"a small file cannot be written: {failure.strerror}", fix)
+        return
     told = f"{seconds * 1000:.2f} ms, median of {SYNC_TIMES}"
     if seconds > SYNC_SECONDS_MAX:
         fix = "Use a faster disk: every commit waits for it."

@@ -43,17 +43,20 @@ def act_on_ids(
 ) -> list[Acted]:
     """Jobs by name, in the order asked; `payload` are other arguments for a retry."""
     acted: list[Acted] = []
-    namespace = ""
+    of_apps: dict[str, list[Acted]] = {}
     for job_id in ids:
         rows = tx.db.rows(FIND_STATE_AND_LANE, (job_id,))
         state, lane = rows[0] if rows else (None, "")
-        namespace = namespace or namespace_of(lane)
         after = None if state is None else act(tx, job_id, state, verb, payload)
         acted.append(Acted(job_id, state, after))
+        if rows:
+            of_apps.setdefault(namespace_of(lane), []).append(acted[-1])
     if by is not None:
-        changed = sum(is_changed(one, verb) for one in acted)
         word = verb if payload is None else "retry_edited"
-        write_down(tx, namespace, by, word, ids_in_words(ids), changed)
+        for namespace, some in of_apps.items():
+            changed = sum(is_changed(one, verb) for one in some)
+            target = ids_in_words([one.id for one in some])
+            write_down(tx, namespace, by, word, target, changed)
     return acted
 
 
@@ -146,7 +149,7 @@ def discard(tx: Transaction, job_id: bytes, state: int) -> int | None:
 def restore(tx: Transaction, records: Sequence[Record], by: str) -> int:
     """Dead letters as they were, without a key; they stay as long as those of today."""
     gone_at = tx.now + tx.retention.dead_seconds
-    restored = 0
+    of_apps: dict[str, list[bytes]] = {}
     for lane in {record.lane for record in records}:
         tx.db.rows(INSERT_QUEUE, (lane,))
         tx.new_lanes.add(lane)
@@ -157,9 +160,8 @@ def restore(tx: Transaction, records: Sequence[Record], by: str) -> int:
         times = (r.created_at, r.started_at, ended, gone_at)
         what = (r.id, r.lane, r.rank, r.task, r.payload)
         values = (*what, *counters, r.opts, errors, *times, r.reason, next_death(tx))
-        restored += len(tx.db.rows(RESTORE_JOB, values))
-    namespace = namespace_of(records[0].lane)
-    write_down(
-        tx, namespace, by, "restore", ids_in_words([r.id for r in records]), restored
-    )
-    return restored
+        if tx.db.rows(RESTORE_JOB, values):
+            of_apps.setdefault(namespace_of(r.lane), []).append(r.id)
+    for namespace, ids in of_apps.items():
+        write_down(tx, namespace, by, "restore", ids_in_words(ids), len(ids))
+    return sum(map(len, of_apps.values()))

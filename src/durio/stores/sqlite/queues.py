@@ -9,12 +9,14 @@ from durio.stores.sqlite.bounds import (
     forget_guards,
     note_entered,
     note_left,
+    take_mark,
 )
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.transaction import Transaction
 
 CHANGE_QUEUE = statement("change_queue")
 FIND_BELLS = statement("find_bells")
+READ_LANES = statement("read_lanes")
 INSERT_QUEUE = statement("insert_queue")
 MOVE_READY = statement("move_ready")
 MOVE_SCHEDULED = statement("move_scheduled")
@@ -25,10 +27,24 @@ BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
 def change_queue_by_hand(
     tx: Transaction, lane: str, change: QueueChange, by: str
 ) -> None:
-    """The change, and who made it."""
+    """The change, and who made it; what was so already is no change."""
+    news = news_in(tx, lane, change)
     change_queue(tx, lane, change)
-    for verb, target in change_in_words(lane, change):
+    for verb, target in change_in_words(lane, news):
         write_down(tx, namespace_of(lane), by, verb, target)
+
+
+def news_in(tx: Transaction, lane: str, change: QueueChange) -> QueueChange:
+    """The part of a change that is not so yet."""
+    rows = tx.db.rows(READ_LANES, (lane, f"{lane}\0"))
+    _, paused, closed, _, bound, _ = rows[0] if rows else (lane, 0, 0, None, None, 0)
+    return QueueChange(
+        None if change.paused == bool(paused) else change.paused,
+        None if change.closed == bool(closed) else change.closed,
+        None
+        if change.maxsize == (AS_IN_CODE if bound is None else bound)
+        else change.maxsize,
+    )
 
 
 def change_in_words(lane: str, change: QueueChange) -> list[tuple[str, str]]:
@@ -74,6 +90,7 @@ def move(
         tx.db.rows(INSERT_QUEUE, (to,))
         tx.new_lanes.add(to)
         note_left(tx, lane, jobs)
+        take_mark(tx, lane)
         note_entered(tx, to, jobs)
         target = f"{lane} to {to}"
         namespace = namespace_of(lane)

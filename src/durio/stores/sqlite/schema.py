@@ -5,6 +5,7 @@ after the fact, or a schema from newer code, is refused rather than guessed at.
 """
 
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Literal, NamedTuple
@@ -28,6 +29,8 @@ HAS_MIGRATIONS = statement("has_migrations")
 CREATE_MIGRATION = statement("create_migration")
 READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
+
+CREATED = re.compile(r"^create (?:table|index) (\w+)", re.MULTILINE)
 
 Synchronous = Literal["full", "normal"]
 
@@ -111,6 +114,19 @@ def bring_up_to_date(
         migrate(db, path, clock.now())
 
 
+def refuse_foreign_tables(db: Database, path: str | None) -> None:
+    """Jobs may live beside another program's tables, but not in them."""
+    ours = {name for step in migrations() for name in CREATED.findall(step.text)}
+    there = {name for (name,) in db.rows("select name from sqlite_schema")}
+    if clash := sorted(ours & there):
+        raise SchemaMismatch(
+            f"{path}: another program has tables or indexes of these names: "
+            f"{', '.join(clash)}",
+            cure="Name another file.",
+            path=path,
+        )
+
+
 def use_log(db: Database, path: str) -> None:
     """Write-ahead logging, and space that can be given back."""
     # In this order: after journal_mode=wal, auto_vacuum silently stays off.
@@ -131,6 +147,8 @@ def migrate(db: Database, path: str | None, now: float) -> None:
         db.rows(CREATE_MIGRATION)
         status = migration_status(db)  # somebody may have been quicker
         check_status(status, path)
+        if not status.applied:
+            refuse_foreign_tables(db, path)
         for step in migrations():
             if step.name in status.waiting:
                 db.rows(step.text)

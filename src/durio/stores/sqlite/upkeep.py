@@ -11,6 +11,7 @@ from durio.stores.sqlite.audit import prune_audit
 from durio.stores.sqlite.bounds import mark_over, marks_to_change
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.folder import close_quietly
 from durio.stores.sqlite.gate import pass_gate
 from durio.stores.sqlite.lease import unequip
@@ -107,9 +108,12 @@ class SqliteUpkeep(AtDesk):
         """Delete final jobs past their retention, and expired keys; how many went."""
         return await self.desk.writer.write(lambda tx: prune(tx, limit, dead_count))
 
-    async def measure(self, soft_max: int) -> None:
+    async def measure(self, soft_max: int, *, namespace: str | None = None) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it."""
-        changes = await self.desk.reader.read(lambda db: marks_to_change(db, soft_max))
+        span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
+        changes = await self.desk.reader.read(
+            lambda db: marks_to_change(db, soft_max, span)
+        )
         if changes:
             await self.desk.writer.write(lambda tx: mark_over(tx, changes))
 

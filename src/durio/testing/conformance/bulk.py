@@ -266,6 +266,22 @@ async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
 MARKS = {"words": "no mark", "empty": "", "numbers": "1:2", "parts": "1:2:3:4"}
 
 
+@chapter.promise()
+async def a_clock_that_was_ahead_hides_no_job(scene: Scene) -> None:
+    """Jobs of a time that has not come yet are counted, and acted on, like others."""
+    await scene.add()
+    scene.clock.step(3600.0)
+    ahead = await scene.add_many(2)
+    scene.clock.step(-3600.0)
+    await scene.add_many(2)
+    query = Query(lane=LANE, states=(READY,))
+    counted = await scene.store.count(query)
+    assert counted.jobs == 5
+    done = await scene.store.act_on(query, "cancel", counted.mark, MANY, by="kim")
+    assert done.jobs == 5
+    assert await scene.store.states(ahead) == dict.fromkeys(ahead, CANCELLED)
+
+
 @chapter.table(MARKS)
 async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
     """Nothing is guessed about what somebody meant."""

@@ -3,6 +3,7 @@
 from durio.model.job import READY, NewJob
 from durio.model.keys import debounce
 from durio.model.outcome import Kind
+from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.enqueue import Full
 from durio.testing.conformance.bounds import BOUND, MAIL, bounded, check_depth
@@ -93,6 +94,7 @@ async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
 async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) -> None:
     """Judged by `measure` alone; queues with a bound of their own are not touched."""
     store = scene.store
+    await scene.worker()
     await store.declare({MAIL: 10})
     await scene.add_many(5, lane=MAIL)
     await store.measure(4)
@@ -106,6 +108,56 @@ async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) 
     await scene.claim(await scene.worker())
     assert (await scene.send()).full, "until somebody looks"
     await store.measure(5)
+    assert (await scene.send()).created
+
+
+@chapter.promise("M35")
+async def the_soft_bound_of_an_app_is_its_own(scene: Scene) -> None:
+    """Another App in the store may have another one, or none."""
+    await scene.worker("other")
+    await scene.add_many(3)
+    await scene.add_many(3, lane="other:default")
+    await scene.store.measure(2, namespace="other")
+    assert (await scene.send()).created
+    assert (await scene.send(lane="other:default")).full
+    await scene.store.measure(0, namespace="shop")
+    assert (await scene.send(lane="other:default")).full
+    await scene.store.measure(0, namespace="other")
+    assert (await scene.send(lane="other:default")).created
+
+
+@chapter.promise("M35")
+async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
+    """With nobody left to look, an emptied queue must not stay full for ever."""
+    store = scene.store
+    await scene.worker()
+
+    async def fill() -> None:
+        await scene.add_many(3)
+        await store.measure(2)
+        assert (await scene.send()).full
+
+    await fill()
+    query = Query(lane=LANE, states=(READY,))
+    mark = (await store.count(query)).mark
+    await store.act_on(query, "cancel", mark, 10, by="kim")
+    await fill()
+    await store.move(LANE, "shop:other", 10, by="kim")
+    await fill()
+    await store.change_queue(LANE, QueueChange(maxsize=-1), by="kim")
+    assert (await scene.send()).created
+    await store.measure(2)
+    assert (await scene.send()).created, "no bound means none"
+
+
+@chapter.promise("M35")
+async def a_soft_mark_ends_with_the_workers(scene: Scene) -> None:
+    """Nobody is left who would look again: it must not keep producers out for ever."""
+    worker = await scene.worker()
+    await scene.add_many(3)
+    await scene.store.measure(2)
+    assert (await scene.send()).full
+    await scene.store.leave(worker)
     assert (await scene.send()).created
 
 

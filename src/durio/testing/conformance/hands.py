@@ -212,6 +212,7 @@ async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
     ]
     assert await (await scene.other()).tallies("shop") == wanted
     assert await store.tallies("bank") == []
+    assert await store.tallies(None) == wanted
 
 
 async def lost_for_good(scene: Scene) -> None:
