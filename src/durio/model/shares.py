@@ -8,12 +8,19 @@ for: one that took over another's share pays for it later.
 A queue that gave less than asked is dry: its share goes to the others, and when jobs come
 back it starts at the present. Nothing is saved up for idle hours.
 
+Where a queue may hold only so many jobs ahead, nobody overtakes it: see `dealt`.
+
 In strict order there are no shares: the first queue may take all, then the next.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
+
+LATE_MAX = (
+    1  # jobs that a queue at its own bound is late: its slots may be free at once
+)
 
 
 class Lot(NamedTuple):
@@ -23,6 +30,7 @@ class Lot(NamedTuple):
     weight: int
     room: int
     is_capped: bool = False  # by slots of its own, not by what the others leave
+    ahead: int = 0  # so many of its room may wait for a slot
 
 
 class Shares:
@@ -35,7 +43,7 @@ class Shares:
         self._dry: set[str] = set()
         self._now = 0.0
         self._last: tuple[Sequence[Lot], Sequence[tuple[str, int]], int] = ((), (), 0)
-        self._ahead: Mapping[str, int] = {}  # how it was when last dealt
+        self._began: dict[str, float] = {}  # where each stood when last asked
         self._had_slots = True
 
     def forget_all_but(self, names: Collection[str]) -> None:
@@ -54,9 +62,9 @@ class Shares:
         First one job of each dry queue, then the shares, then, for what these could not
         give, everybody again for as much as there is room.
         """
-        lots = sorted((lot for lot in lots if lot.room > 0), key=self._finish)
+        lots = self._in_order(lot for lot in lots if lot.room > 0)
         full = [lot for lot in lots if lot.name not in self._dry]
-        shares, _ = self._split(full, want, want, {})
+        shares = self._split(full, want)
         probes = [(lot.name, 1) for lot in lots if lot.name in self._dry]
         first = probes + [(name, share) for name, share in shares.items() if share]
         given = dict(first)
@@ -66,39 +74,39 @@ class Shares:
         return asked
 
     def dealt(
-        self, lots: Sequence[Lot], slots: int, ahead: Mapping[str, int], want: int
+        self, lots: Sequence[Lot], slots: int, want: int
     ) -> list[tuple[str, int]]:
-        """Whom to ask where queues compete for slots: no slot is promised twice.
+        """Whom to ask where a queue may hold only so many ahead: nobody overtakes it.
 
-        A share is made of what a queue may hold `ahead`, then of slots. Dry queues get
-        slots that nobody else can use, and are asked for one job to hold ahead.
+        In order of the shares the first jobs get the free slots, and the next ones
+        wait; where one would wait that may not, it ends. Dry queues get slots that
+        nobody else can use, and are asked for one job to hold ahead.
         """
-        self._had_slots, self._ahead = slots > 0, ahead
-        lots = sorted((lot for lot in lots if lot.room > 0), key=self._finish)
+        self._had_slots = slots > 0
+        lots = self._in_order(lots)
         full = [lot for lot in lots if lot.name not in self._dry]
-        shares, slots = self._split(full, want, slots, ahead)
+        shares, slots = self._deal(full, slots, want)
         dry = [lot for lot in lots if lot.name in self._dry]
-        shares |= self._split(dry, slots, slots, {})[0]
+        spare, _ = self._deal([lot._replace(ahead=0) for lot in dry], slots, slots)
         for lot in dry:
-            shares[lot.name] = max(shares[lot.name], min(1, ahead[lot.name]))
+            shares[lot.name] = max(spare[lot.name], min(1, lot.ahead))
         limits = [(lot.name, shares[lot.name]) for lot in (*dry, *full)]
         asked = [(name, limit) for name, limit in limits if limit > 0]
         self._last = lots, asked, want
         return asked
 
-    def owed(self) -> int:
-        """How many queues that may hold nothing ahead come first, as of the last answer.
-
-        Others that hold jobs ahead would take every slot before they are asked again.
-        """
-        count = 0
-        for lot in sorted(self._last[0], key=self._finish):
-            if lot.name in self._dry:
-                continue
-            if self._ahead.get(lot.name, 0):
-                break
-            count += 1
-        return count
+    def mixed(self, names: Sequence[str]) -> list[int]:
+        """Places of what came, in the order of the shares that were last asked for."""
+        weights = {lot.name: lot.weight for lot in self._last[0]}
+        seen: Counter[str] = Counter()
+        finishes: list[tuple[float, int]] = []
+        for place, name in enumerate(names):
+            seen[name] += 1
+            finish = self._began.get(name, self._now) + seen[name] / weights.get(
+                name, 1
+            )
+            finishes.append((finish, place))
+        return [place for _, place in sorted(finishes)]
 
     def settle(self, got: Mapping[str, int]) -> bool:
         """Charge what came of what was last asked; whether there may be more."""
@@ -107,42 +115,82 @@ class Shares:
         self._dry -= dry.keys()
         self._dry |= {name for name in dry if dry[name]}
         free: list[float] = []  # finishing times of those that could give more
-        held: list[float] = []  # and of those that gave all that they may
+        held: dict[str, float] = {}  # and of those that gave all that they may
+        late: dict[str, float] = {}
         for lot in lots:
             count = got.get(lot.name, 0)
             due = self._due[lot.name] = self._start(lot) + count / lot.weight
-            if lot.name not in self._dry:
-                (held if lot.is_capped and count >= lot.room else free).append(due)
+            if lot.name in self._dry:
+                continue
+            if lot.is_capped and count >= lot.room:
+                held[lot.name] = due
+                late[lot.name] = LATE_MAX / lot.weight
+            else:
+                free.append(due)
         # The present: where the hindmost of those that have jobs stands.
-        self._now = max(self._now, min(free or held, default=self._now))
+        self._now = max(self._now, min(free or held.values(), default=self._now))
         for name in self._due:
-            self._due[name] = max(self._due[name], self._now)
+            least = self._now - late.get(name, 0.0)
+            self._due[name] = max(self._due[name], least)
         could = {name for name, _ in asked}
         return any(
             lot.name not in self._dry and (self._had_slots or lot.name in could)
             for lot in lots
         )
 
-    def _split(
-        self, lots: Sequence[Lot], want: int, slots: int, ahead: Mapping[str, int]
-    ) -> tuple[dict[str, int], int]:
-        """Shares of what is wanted, and the slots that are left."""
+    def _split(self, lots: Sequence[Lot], want: int) -> dict[str, int]:
+        """Shares of what is wanted."""
         shares = dict.fromkeys((lot.name for lot in lots), 0)
-        line = [(self._finish(lot), place) for place, lot in enumerate(lots)]
-        heapify(line)
+        line = self._line(lots)
         while line and want > 0:
             finish, place = line[0]
-            name, weight, room, _ = lots[place]
-            needs_slot = shares[name] >= ahead.get(name, 0)
-            if shares[name] >= room or (needs_slot and not slots):
+            lot = lots[place]
+            if shares[lot.name] >= lot.room:
                 heappop(line)
                 continue
-            shares[name] += 1
+            shares[lot.name] += 1
             want -= 1
-            slots -= needs_slot
-            step = 0.0 if self._is_strict else 1 / weight
-            heapreplace(line, (finish + step, place))
-        return shares, slots
+            heapreplace(line, (finish + self._step(lot), place))
+        return shares
+
+    def _deal(
+        self, lots: Sequence[Lot], slots: int, want: int
+    ) -> tuple[Counter[str], int]:
+        """Shares of slots and of waiting, and the slots that are left."""
+        starts: Counter[str] = Counter()
+        waits: Counter[str] = Counter()
+        may_wait = True
+        line = self._line(lots)
+        while line and want > 0:
+            finish, place = line[0]
+            lot = lots[place]
+            if slots and starts[lot.name] < lot.room - lot.ahead:
+                starts[lot.name] += 1
+                slots -= 1
+            elif may_wait and waits[lot.name] < lot.ahead:
+                waits[lot.name] += 1
+            elif slots:  # all slots of its own are taken: others may start, not wait
+                may_wait = False
+                heappop(line)
+                continue
+            else:
+                break
+            want -= 1
+            heapreplace(line, (finish + self._step(lot), place))
+        return starts + waits, slots
+
+    def _line(self, lots: Sequence[Lot]) -> list[tuple[float, int]]:
+        line = [(self._finish(lot), place) for place, lot in enumerate(lots)]
+        heapify(line)
+        return line
+
+    def _in_order(self, lots: Iterable[Lot]) -> list[Lot]:
+        lots = sorted(lots, key=self._finish)
+        self._began = {lot.name: self._start(lot) for lot in lots}
+        return lots
+
+    def _step(self, lot: Lot) -> float:
+        return 0.0 if self._is_strict else 1 / lot.weight
 
     def _finish(self, lot: Lot) -> float:
         if self._is_strict:

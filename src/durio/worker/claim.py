@@ -196,8 +196,6 @@ class Claims:
         self._outbox.settle(answer)
         if claims:
             self._slots.add(self._lanes.mixed(claims))
-        elif len(self._slots.buffer):
-            self._slots.fill()  # slots may have been kept for who had nothing
         if self._paused_meanwhile:
             self._slots.hold_back(self._paused_meanwhile)
             self._paused_meanwhile = frozenset()
@@ -279,8 +277,8 @@ class Claims:
 
     async def _is_burst_over(self, answer: Exchanged) -> bool:
         """Nothing is ready or running in these lanes, here or elsewhere."""
-        if not self._is_burst or answer.claims or len(self._outbox):
-            return False
+        if not self._is_burst or answer.claims or answer.more or len(self._outbox):
+            return False  # `more`: not every lane has been asked yet
         if not self._slots.is_idle or self._slots.awaits_mark:
             return False
         await self._learn_lanes()

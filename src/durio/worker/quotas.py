@@ -5,7 +5,7 @@ Only a worker with slots or prefetch for single queues has quotas; others pay no
 A queue with slots may hold ahead its part of what the worker holds ahead. A prefetch of
 its own is exact. Where queues share slots that needs care: two queues asked for the same
 free slot may both give a job, and one of them would wait. Then free slots are dealt out
-(`model.shares`), each to one queue; what a queue holds ahead comes on top of that.
+(`model.shares`), each to one queue, and what waits never overtakes a queue that may not.
 """
 
 from collections import Counter, deque
@@ -26,7 +26,6 @@ class Quotas:
         self._running: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
         self.free = 0  # slots, when `want` was last asked
-        self.kept = 0  # free slots that only a claim beyond its prefetch may take
         self._target = 0
 
     # --- counting
@@ -55,34 +54,17 @@ class Quotas:
     # --- who may start
 
     def take_next(self, buffer: deque[Claim]) -> Claim | None:
-        """The first that may start: those that may not hold nobody up.
-
-        A queue that holds more than its prefetch comes first: slots were kept for it.
-        """
-        first: int | None = None
+        """The first that may start: those that may not hold nobody up."""
         full: set[str] = set()
-        is_kept = self.kept >= self._concurrency - self._running.total()
         for place, claim in enumerate(buffer):
             if claim.lane in full:
                 continue
-            full.add(claim.lane)  # or known now: another of this lane changes nothing
-            if self._running[claim.lane] >= self._slots(claim.lane):
-                continue
-            is_over = self.deals_slots and self._is_over(claim.lane)
-            if is_over or (first is None and not is_kept):
-                first = place
-            if is_over or not self.deals_slots:
-                break
-        if first is None:
-            return None
-        claim = buffer[first]
-        del buffer[first]
-        self.leaves(claim)
-        return claim
-
-    def _is_over(self, lane: str) -> bool:
-        prefetch = self._rule(lane).prefetch
-        return prefetch is not None and self._waiting[lane] > prefetch
+            if self._running[claim.lane] < self._slots(claim.lane):
+                del buffer[place]
+                self.leaves(claim)
+                return claim
+            full.add(claim.lane)
+        return None
 
     def _slots(self, lane: str) -> int:
         slots = self._rule(lane).slots

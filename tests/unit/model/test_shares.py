@@ -92,10 +92,7 @@ def test_nothing_is_saved_up(*, is_capped: bool, is_dealt: bool) -> None:
 
     def exchange(stock: dict[str, int]) -> Counter[str]:
         some = lots(10, is_capped=is_capped)
-        if is_dealt:
-            asked = shares.dealt(some, 10, dict.fromkeys(WEIGHTS, 0), 10)
-        else:
-            asked = shares.asked(some, 10)
+        asked = shares.dealt(some, 10, 10) if is_dealt else shares.asked(some, 10)
         got = served(asked, 10, stock)
         shares.settle(got)
         return got
@@ -166,50 +163,73 @@ def test_forgotten_queues_begin_anew() -> None:
 # --- where queues compete for slots
 
 
+def holding(room: int = 10, **ahead: int) -> list[Lot]:
+    return [
+        Lot(name, weight, room, ahead=ahead[name])
+        for name, weight in WEIGHTS.items()
+        if name in ahead
+    ]
+
+
 def test_no_slot_is_promised_twice() -> None:
     shares = Shares(halfway)
     ahead = {"high": 2, "default": 0, "low": 5}
-    asked = shares.dealt(lots(10), 4, ahead, 11)
-    promised = sum(max(0, limit - ahead[name]) for name, limit in asked)
-    assert promised <= 4
-    assert sum(limit for _, limit in asked) == 11
+    asked = shares.dealt(holding(**ahead), 4, 11)
+    assert sum(max(0, limit - ahead[name]) for name, limit in asked) <= 4
     assert shares.settle(served(asked, 11, dict.fromkeys(WEIGHTS, 99)))
+
+
+def test_what_waits_overtakes_nobody_who_may_not_wait() -> None:
+    shares = Shares(lambda: 0.0)
+    picks: Counter[str] = Counter()
+    for _ in range(100):
+        asked = shares.dealt(holding(300, high=0, default=256, low=256), 10, 266)
+        got = served(asked, 266, dict.fromkeys(WEIGHTS, 999))
+        shares.settle(got)
+        picks += got
+    total = picks.total()
+    assert total >= 1000, "every slot is used"
+    for name, weight in WEIGHTS.items():
+        assert picks[name] == pytest.approx(total * weight / 10, abs=2)
+
+
+def test_without_a_slot_nobody_goes_before_who_may_not_wait() -> None:
+    shares = Shares(lambda: 0.0)
+    assert shares.dealt(holding(high=0, low=5), 0, 5) == []
+    assert not shares.settle({})
+    assert shares.dealt(holding(high=0, low=5), 1, 6) == [("high", 1)]
+
+
+def test_a_queue_at_its_own_slots_leaves_free_ones_to_the_others() -> None:
+    shares = Shares(halfway)
+    some = [Lot("high", 6, 0, is_capped=True), Lot("low", 1, 20, ahead=10)]
+    assert shares.dealt(some, 3, 13) == [("low", 3)], "to start; none waits"
 
 
 def test_dry_queues_get_slots_that_nobody_uses() -> None:
     shares = Shares(halfway)
-    ahead = dict.fromkeys(WEIGHTS, 0)
-    while shares.settle(served(shares.dealt(lots(10), 4, ahead, 4), 4, {})):
+    none = dict.fromkeys(WEIGHTS, 0)
+    while shares.settle(served(shares.dealt(holding(**none), 4, 4), 4, {})):
         pass
-    assert sum(limit for _, limit in shares.dealt(lots(10), 4, ahead, 4)) == 4
-    ahead["low"] = 3
+    assert sum(limit for _, limit in shares.dealt(holding(**none), 4, 4)) == 4
     shares.refresh(["high"])
-    asked = dict(shares.dealt(lots(10), 4, ahead, 7))
+    asked = dict(shares.dealt(holding(high=0, default=0, low=3), 4, 7))
     assert asked == {"low": 1, "high": 4}, "one to hold ahead, no slot"
-
-
-def test_asking_again_is_for_those_who_can_be_asked() -> None:
-    """Without a slot, a queue that may hold nothing ahead has to wait."""
-    shares = Shares(halfway)
-    ahead = {"high": 0, "low": 3}
-    asked = shares.dealt(lots(10, high=6, low=1), 0, ahead, 3)
-    assert asked == [("low", 3)]
-    assert not shares.settle({})
-    assert shares.owed() == 1, "the next slot that is free is for high"
-    shares.refresh()
-    assert shares.owed() == 1
-    asked = shares.dealt(lots(10, high=6, low=1), 1, ahead, 4)
-    assert asked[0] == ("high", 1)
-    shares.settle({"high": 0, "low": 3})
-    assert shares.owed() == 0
 
 
 def test_slots_in_strict_order() -> None:
     shares = Shares(halfway, is_strict=True)
-    ahead = dict.fromkeys(WEIGHTS, 0)
-    assert shares.dealt(lots(3), 4, ahead, 4) == [("high", 3), ("default", 1)]
+    assert shares.dealt(lots(3), 4, 4) == [("high", 3), ("default", 1)]
     shares.settle({"default": 1})
-    assert shares.dealt(lots(3), 4, ahead, 4)[-2:] == [("default", 3), ("low", 1)]
+    assert shares.dealt(lots(3), 4, 4)[-2:] == [("default", 3), ("low", 1)]
+
+
+def test_what_came_is_mixed_by_shares_as_they_stood() -> None:
+    shares = Shares(lambda: 0.0)
+    shares.settle(served(shares.asked(lots(9), 9), 9, dict.fromkeys(WEIGHTS, 99)))
+    shares.asked(lots(9), 9)
+    names = ["high", "high", "default", "low", "unknown"]
+    assert names[shares.mixed(names)[0]] == "low", "nine went before: it is its turn"
 
 
 @given(
