@@ -232,5 +232,5 @@ def test_person_at_a_terminal_is_asked(
         os.close(mine)
     assert b"3 dead letters will be deleted for good." in err
     assert command.returncode == (0 if is_done else 2)
-    assert (out == b"3 dead letters are deleted\n") is is_done
+    assert (out == b"3 dead letters deleted\n") is is_done
     assert len(place.rows()) == (0 if is_done else 3)

@@ -24,6 +24,8 @@ PREFIX, SUFFIX = "DURIO_", "_FILE"
 SECRET_BYTES_MAX = 64 * 1024
 # What a file may say beside the settings; an App's own name stands in its code.
 BESIDE = ("url", "name")
+# Variables that a program has taken from a file such as .env, and that file.
+ENV_FILES: dict[str, str] = {}
 
 Given = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -101,8 +103,10 @@ def effective_settings(
         origin = origins.get(error.values.get("setting", ""), DEFAULT)
         if origin.kind not in {"environment", "file"}:
             raise
+        file = ENV_FILES.get(origin.place)
+        where = origin.place if file is None else f"{origin.place} in {file}"
         raise InvalidOption(
-            f"{origin.place}: {error.what}", cure=error.cure, place=origin.place
+            f"{where}: {error.what}", cure=error.cure, place=origin.place
         ) from None
 
 

@@ -12,7 +12,7 @@ def settings_file(given: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings in a file, as a tree; unknown names are refused with the rest."""
     path = Path(given)
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidOption(
             f"the settings file {str(path)!r} cannot be read: {error}",

@@ -8,13 +8,19 @@ from durio.cli.apps import Place
 from durio.cli.main import error_fields
 from durio.cli.output import show_json, show_text
 from durio.client.wait import not_found
-from durio.model.errors import DurioError, JobNotFound, WrongState
+from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE, State
 from durio.model.transitions import check_retry
 from durio.ports.control import Acted, Verb
 
 GONE = "gone"
+
+
+class WrongApp(UsageError):
+    """A job of another App than the one that was named."""
+
+    code = "wrong_app"
 
 
 def act(place: Place, job_ids: Sequence[str], verb: Verb, *, by: str) -> int:
@@ -27,15 +33,38 @@ def act(place: Place, job_ids: Sequence[str], verb: Verb, *, by: str) -> int:
         except JobNotFound as error:
             answers[job_id] = answer(job_id, None, error)
 
-    async def ask(app: App) -> list[Acted]:
-        return await (await app.store()).act(list(wanted), verb, by=by)
+    async def ask(app: App) -> tuple[dict[bytes, DurioError], list[Acted]]:
+        store = await app.store()
+        others = await of_other_apps(app, list(wanted), place)
+        ours = [job_id for job_id in wanted if job_id not in others]
+        return others, await store.act(ours, verb, by=by)
 
-    for acted in place.ask(ask):
+    others, done = place.ask(ask)
+    for job_id, error in others.items():
+        answers[wanted[job_id]] = answer(id_text(job_id), None, error)
+    for acted in done:
         answers[wanted[acted.id]] = answer(
             id_text(acted.id), acted, refusal(acted, verb)
         )
     rows = [answers[job_id] for job_id in dict.fromkeys(job_ids) if job_id in answers]
     return show_answers(place, rows, verb)
+
+
+async def of_other_apps(
+    app: App, ids: Sequence[bytes], place: Place
+) -> dict[bytes, DurioError]:
+    """Why some of these may not be touched: another App was named than theirs."""
+    if not place.is_named():
+        return {}
+    found: dict[bytes, DurioError] = {}
+    for record in await (await app.store()).get(ids):
+        namespace = record.lane.partition(":")[0]
+        if namespace != app.name:
+            found[record.id] = WrongApp(
+                f"job {id_text(record.id)} is of App {namespace}, not of {app.name}",
+                cure=f"Name its App: --name {namespace}",
+            )
+    return found
 
 
 def show_answers(place: Place, rows: Sequence[dict[str, Any]], verb: Verb) -> int:

@@ -33,8 +33,9 @@ def command() -> None:
 def list_audit(*, place: Place, limit: int) -> None:
     r"""List what people did, the newest first.
 
-    Retries, cancels and discards of jobs, and every change of a queue or a worker, are
-    written down in the transaction that did them. Without --app, --name or DURIO_NAME
+    Retries, cancels and discards of jobs, every change of a queue, and what workers were
+    asked (drain; report and stack: somebody looked) are written down in the transaction
+    that did them. What was so already is no change. Without --app, --name or DURIO_NAME
     those of every App in the store are listed.
 
     \b

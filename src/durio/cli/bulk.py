@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.answers import act
+from durio.cli.answers import act, of_other_apps
 from durio.cli.apps import Place
 from durio.cli.confirm import (
     BY_OPTION,
@@ -29,7 +29,7 @@ from durio.ports.control import Counted, Verb
 # Verb -> what will become of them, and what did.
 WORDS: dict[Verb, tuple[str, str]] = {
     "retry": ("will run again", "run again"),
-    "discard": ("will be deleted for good", "are deleted"),
+    "discard": ("will be deleted for good", "deleted"),
 }
 WHY_NOT: dict[Verb, str] = {
     "retry": "no longer dead, or another job has their idempotency key",
@@ -157,7 +157,9 @@ def letters_text(jobs: int) -> str:
 def act_on_named(place: Place, bulk: Bulk, verb: Verb) -> int:
     """Do it to those; what cannot be undone is confirmed."""
     if verb == "discard" or bulk.dry_run:
-        dead = place.ask(functools.partial(count_dead, job_ids=bulk.job_ids))
+        dead = place.ask(
+            functools.partial(count_dead, job_ids=bulk.job_ids, place=place)
+        )
         told = letters_text(dead)
         if bulk.dry_run:
             return show_done(place, bulk, dead, 0, told)
@@ -166,13 +168,14 @@ def act_on_named(place: Place, bulk: Bulk, verb: Verb) -> int:
     return act(place, bulk.job_ids, verb, by=who(bulk.by))
 
 
-async def count_dead(app: App, *, job_ids: Sequence[str]) -> int:
-    """How many of these are dead."""
+async def count_dead(app: App, *, job_ids: Sequence[str], place: Place) -> int:
+    """How many of these are dead, and of the App that was named."""
     known: set[bytes] = set()
     for job_id in job_ids:
         try:
             known.add(id_bytes(job_id))
         except JobNotFound:
             continue  # it is answered for when it is acted on
+    known -= (await of_other_apps(app, list(known), place)).keys()
     states = await (await app.store()).states(list(known))
     return sum(state == DEAD for state in states.values())

@@ -134,6 +134,8 @@ def show_dead(*, place: Place, job_id: str) -> None:
     Its arguments, meta, key and options, and every failed attempt with its traceback and
     last log lines. A job that is not dead is refused: see `durio jobs show`.
 
+    Exit codes: 1 there is no such job, 2 it is not dead.
+
     With --json: the fields of `durio jobs show`.
     """
 
@@ -290,7 +292,8 @@ def import_dead(*, place: Place, file: str, by: str | None) -> None:
 
     Every line is checked first: a bad one is named by its number, and nothing is
     written. Ids that are stored already stay as they are and are counted as skipped, so
-    the same file can be imported again. Letters keep their App, queue and times.
+    the same file can be imported again. Letters keep their App, queue and times; with
+    --app, --name or DURIO_NAME a letter of another App is refused.
 
     \b
     Example:
@@ -305,11 +308,12 @@ def import_dead(*, place: Place, file: str, by: str | None) -> None:
 
     async def ask(app: App) -> tuple[int, int]:
         bounds = app.settings.payload.bytes_max
+        named = app.name if place.is_named() else None
         with open_input(file) as stream:
 
             def read() -> Iterator[Record]:
                 stream.seek(0)
-                return letters(stream, app.now(), bounds)
+                return letters(stream, app.now(), bounds, named)
 
             return sum(1 for _ in read()), await restore(app, read, name)
 
@@ -328,25 +332,27 @@ def import_dead(*, place: Place, file: str, by: str | None) -> None:
 @place_options
 @keep_lines
 def show_totals(*, place: Place) -> None:
-    """Count the jobs of an App that ever died, by queue, task and type of error.
+    """Count the jobs that ever died, by queue, task and type of error.
 
-    The figures only grow: retrying or discarding a dead letter changes nothing. The App
-    is the one at hand: --app, --name, DURIO_NAME, default app.
+    The figures only grow: retrying or discarding a dead letter changes nothing. Without
+    --app, --name or DURIO_NAME those of every App in the store are counted.
 
     With --json: {"jobs_dead_lettered_total": [{"labels": {"queue", "task",
-    "error_type"}, "value"}]}.
+    "error_type"}, "value"}]}; a task begins with the name of its App.
     """
 
     async def ask(app: App) -> tuple[str, Sequence[Tally]]:
-        return app.name, await (await app.store()).tallies(app.name)
+        name = app.name if place.is_named() else None
+        whose = "" if name is None else f" of app {name}"
+        return whose, await (await app.store()).tallies(name)
 
-    name, found = place.ask(ask)
+    whose, found = place.ask(ask)
     tallies = sorted(found, key=lambda tally: (-tally.dead, tally))
     if place.is_json:
         show_json({METRIC: [metric_fields(tally) for tally in tallies]})
         return
     rows = [[queue_of(t.lane), t.task, t.error_type, t.dead] for t in tallies]
-    show_table(TOTALS, rows, f"no job of app {name} ever died")
+    show_table(TOTALS, rows, f"no job{whose} ever died")
     if tallies:
         show_text(f"{sum(tally.dead for tally in tallies)} in all")
 

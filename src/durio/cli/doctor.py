@@ -65,8 +65,9 @@ def loaded(place: Place) -> tuple[App, list[Finding]]:
     try:
         app = place.app()
     except AppImportFailed as trouble:
-        last = (trouble.traceback_text.strip().splitlines() or [""])[-1]
-        told = f"{trouble.what}" + (f" ({last.strip()})" if last else "")
+        lines = [line.strip() for line in trouble.traceback_text.splitlines()]
+        places = [line for line in lines if line.startswith("File ")]
+        told = trouble.what + "".join(f" ({place})" for place in places[-1:])
         bare = replace(place, app_path=None).app()
         return bare, [error("app.import", told, trouble.cure)]
     if place.app_path is None:

@@ -10,7 +10,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.edit import checked_payload
-from durio.cli.answers import answer, refusal, show_answers
+from durio.cli.answers import answer, of_other_apps, refusal, show_answers
 from durio.cli.apps import Place
 from durio.cli.bulk import Bulk
 from durio.cli.confirm import NotConfirmed, is_asked_person, who
@@ -49,7 +49,7 @@ def retry_edited(place: Place, bulk: Bulk, edit: Edit, find: Find) -> int:
         raise UsageError(
             "--edit and --args are for one job", cure="Name one job by its id."
         )
-    record = place.ask(lambda app: find(app, bulk.job_ids[0]))
+    record = place.ask(lambda app: found_here(app, bulk.job_ids[0], place, find))
     if edit.arguments is None:
         payload = asked_payload(place, record, edit)
     else:
@@ -65,6 +65,14 @@ def retry_edited(place: Place, bulk: Bulk, edit: Edit, find: Find) -> int:
     acted = place.ask(ask)
     row = answer(id_text(record.id), acted, refusal(acted, "retry"))
     return show_answers(place, [row], "retry")
+
+
+async def found_here(app: App, job_id: str, place: Place, find: Find) -> Record:
+    """The job, unless another App was named than its own."""
+    record = await find(app, job_id)
+    for error in (await of_other_apps(app, [record.id], place)).values():
+        raise error
+    return record
 
 
 def check(
@@ -101,7 +109,7 @@ def asked_payload(place: Place, record: Record, edit: Edit) -> bytes:
         )
     text, is_plain = editable(record)
     while True:
-        written = click.edit(text, extension=".json")
+        written = written_by_person(text)
         if written is None or written == text:
             raise NotConfirmed("the arguments were not changed: nothing was done")
         text = written
@@ -112,6 +120,17 @@ def asked_payload(place: Place, record: Record, edit: Edit) -> bytes:
             click.echo(error_text(error_fields(error)), err=True)
             if not click.confirm("Edit again?", default=True, err=True):
                 raise NotConfirmed("given up: nothing was changed") from None
+
+
+def written_by_person(text: str) -> str | None:
+    """What the editor saved; None: nothing."""
+    try:
+        return click.edit(text, extension=".json")
+    except click.ClickException as error:
+        raise UsageError(
+            f"the editor failed: {error.format_message()}",
+            cure="Set $EDITOR to one that works, or give --args JSON.",
+        ) from None
 
 
 def editable(record: Record) -> tuple[str, bool]:

@@ -122,8 +122,13 @@ def stored_json(stored: bytes | str | None) -> msgspec.Raw:
 # --- in
 
 
-def letters(stream: BinaryIO, now: float, bytes_max: int) -> Iterator[Record]:
-    """Every letter of a file, checked; the first bad line ends it with its number."""
+def letters(
+    stream: BinaryIO, now: float, bytes_max: int, namespace: str | None = None
+) -> Iterator[Record]:
+    """Every letter of a file, checked; the first bad line ends it with its number.
+
+    `namespace` is the App that was named: letters of others are not for it.
+    """
     number = 0
     while line := stream.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -132,11 +137,24 @@ def letters(stream: BinaryIO, now: float, bytes_max: int) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            yield record_of(_decoder.decode(line), now, bytes_max)
+            letter = _decoder.decode(line)
+            record = record_of(letter, now, bytes_max)
         except DurioError as error:
             raise bad(number, error.what) from None
         except (ValueError, OverflowError, RecursionError) as error:
             raise bad(number, str(error)) from None
+        if namespace not in (None, letter.namespace):
+            raise of_other(number, letter.namespace, namespace)
+        yield record
+
+
+def of_other(number: int, namespace: str, named: str | None) -> BadLetter:
+    """The error for a letter of another App than the one that was named."""
+    return BadLetter(
+        f"line {number}: a letter of App {namespace}, not of {named}",
+        cure="Nothing was imported. Letters keep their App: name that one, or none.",
+        line=number,
+    )
 
 
 def bad(number: int, why: str) -> BadLetter:

@@ -210,20 +210,30 @@ def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
     set_already = set(environ)
     taken = {
         name: value
-        for name, value in env_lines(text)
+        for name, value in env_lines(text, path)
         if not {name, name.removesuffix("_FILE"), f"{name}_FILE"} & set_already
     }
     environ.update(taken)
+    ours = [name for name in taken if name.startswith("DURIO_")]
+    if ours:  # errors about their values name the file; --help needs no App for that
+        files = importlib.import_module("durio.app.configuration").ENV_FILES
+        files.clear()
+        files.update(dict.fromkeys(ours, str(path)))
     return set(taken)
 
 
-def env_lines(text: str) -> list[tuple[str, str]]:
-    """The variables of a .env file; lines that are none are passed over."""
+def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
+    """The variables of a .env file; other programs' odd lines are passed over."""
     found: list[tuple[str, str]] = []
-    for line in text.removeprefix("\ufeff").splitlines():
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         name, value = name.strip(), value.strip()
         if not equals or not name.isidentifier() or "\0" in value:
+            if name.startswith("DURIO_"):
+                raise UsageError(
+                    f"{path}, line {number}: {line.strip()[:100]!r} sets no variable",
+                    cure="Write NAME=VALUE.",
+                )
             continue
         if value[:1] in {"'", '"'}:
             value = value[1:].partition(value[0])[0]
@@ -287,7 +297,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
         told = {
             "code": "timeout",
             "what": str(error) or "the time is over",
-            "cure": "Give a longer --timeout, or look later: durio jobs show.",
+            "cure": "Give a longer --timeout, or look again later.",
         }
     elif isinstance(error, click.ClickException):
         told = {"code": "usage", "what": error.format_message(), "cure": cure_of(error)}

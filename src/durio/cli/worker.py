@@ -122,8 +122,7 @@ def command(
       130  SIGINT, and jobs were cut short and given back
       70   a task blocked the event loop past its hard limit (no supervisor)
       9    the workers keep dying: the supervisor gave up
-      2, 3, 4, 5  usage, store, import of the App, schema
-      1    deps= of the App raised at the start
+      1, 2, 3, 4, 5  deps= raised, usage, store, import of the App, schema
     """
     if is_json:
         given["log_format"] = given["log_format"] or "json"

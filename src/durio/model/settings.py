@@ -5,7 +5,7 @@ An App takes a Settings, a dict of the same shape, or environment variables:
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
@@ -79,13 +79,18 @@ class RetentionSettings(
     result_seconds: float = 3600.0
 
 
+Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+Format = Literal["human", "json"]
+CHOICES = {"log.level": get_args(Level), "log.format": get_args(Format)}
+
+
 class LogSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
     """What a worker writes to its log."""
 
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    format: Literal["human", "json"] = "human"
+    level: Level = "INFO"
+    format: Format = "human"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,16 +140,27 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
             chosen = dict(cast("Mapping[str, Any]", fields))
             _refuse_unknown(f"{group}.", kind, chosen)
     try:
-        return msgspec.convert(tree, Settings, strict=False)
+        return msgspec.convert(_spelt(tree), Settings, strict=False)
     except msgspec.ValidationError as error:
         why, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
-        variable = f"DURIO_{name.replace('.', '__').upper()}"
+        choices = CHOICES.get(name)
         raise InvalidOption(
             f"setting {name or '?'}: {why}",
-            cure=f"Correct it in settings=, or in the variable {variable}.",
+            cure=f"Give {' or '.join(choices)}."
+            if choices
+            else "Correct it where it is set: settings=, a file, or the variable "
+            f"DURIO_{name.replace('.', '__').upper()}.",
             setting=name,
         ) from None
+
+
+def _spelt(tree: dict[str, Any]) -> dict[str, Any]:
+    """The log's level in whatever case, as on the command line."""
+    level = tree["log"].get("level") if _is_group(tree.get("log")) else None
+    if not isinstance(level, str):
+        return tree
+    return merged(tree, {"log": {"level": level.upper()}})
 
 
 def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -162,14 +178,31 @@ def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str,
 
 
 def _refuse_half_named(variable: str, name: str) -> None:
-    """A setting without its group would be ignored: say how it is spelt."""
+    """A variable that is nearly one of ours would be ignored: say how it is spelt.
+
+    Others are left alone: a cluster with a service named durio sets DURIO_PORT.
+    """
+    if name in Settings.__struct_fields__:
+        raise InvalidOption(
+            f"{variable} is a group of settings",
+            cure=f"Name one of its settings: {variable}__..., see durio config show.",
+            place=variable,
+        )
     for group in Settings.__struct_fields__:
         for field in getattr(Settings(), group).__struct_fields__:
             if name in (field, f"{group}_{field}"):
                 raise InvalidOption(
                     f"there is no environment variable {variable}",
                     cure=f"The setting is DURIO_{group.upper()}__{field.upper()}.",
+                    place=variable,
                 )
+    known = [other.removeprefix("DURIO_") for other in NOT_SETTINGS]
+    if meant := did_you_mean(name.upper(), known):
+        raise InvalidOption(
+            f"there is no environment variable {variable}",
+            cure=meant.strip().replace("'", "'DURIO_", 1),
+            place=variable,
+        )
 
 
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,10 +232,17 @@ def _refuse_unknown(
     prefix: str, kind: type[msgspec.Struct], given: dict[str, Any]
 ) -> None:
     known = kind.__struct_fields__
-    for name in given:
+    for name, value in given.items():
         if name not in known:
             raise InvalidOption(
                 f"there is no setting {prefix}{name}",
                 cure=f"Known here: {', '.join(known)}.{did_you_mean(name, known)}",
-                setting=f"{prefix}{name}",
+                setting=".".join([f"{prefix}{name}", *_first_of(value)]),
             )
+
+
+def _first_of(fields: object) -> list[str]:
+    """The first name in a group: that is how a place of it is known."""
+    if not isinstance(fields, Mapping):
+        return []
+    return [str(name) for name in cast("Mapping[str, Any]", fields)][:1]

@@ -120,8 +120,8 @@ class Browse(Protocol):
         """
         ...
 
-    async def tallies(self, namespace: str) -> list[Tally]:
-        """Dead letters ever, by queue, task and type of error."""
+    async def tallies(self, namespace: str | None) -> list[Tally]:
+        """Dead letters ever, by queue, task and type of error; None: of every App."""
         ...
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:

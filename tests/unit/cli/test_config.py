@@ -172,6 +172,41 @@ def test_a_bad_variable_is_named(
         assert VARIABLE in terminal.error(*args, code=2)["what"]
 
 
+def test_a_bad_value_names_the_env_file(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    terminal.write(".env", f"{VARIABLE}=many\n")
+    error = terminal.error("config", "show", code=2)
+    assert error["what"].startswith(f"{VARIABLE} in .env: ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("DURIO_URLL", "Did you mean 'DURIO_URL'?"),
+        ("DURIO_WORKER", "DURIO_WORKER__"),
+        ("DURIO_WROKER__CONCURRENCY", "DURIO_WROKER__CONCURRENCY: "),
+        ("DURIO_LOG__LEVEL", "DEBUG or INFO or WARNING or ERROR"),
+    ],
+)
+def test_variables_that_are_nearly_ours(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, variable: str, words: str
+) -> None:
+    monkeypatch.setenv(variable, "3")
+    terminal.write("shop.py", SHOP.format(url="", settings="None"))
+    for args in (["config", "show"], ["worker", "shop"]):
+        error = terminal.error(*args, code=2)
+        assert words in f"{error['what']} {error['cure']}"
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding(terminal: Terminal) -> None:
+    terminal.write("durio.toml", "\ufeffname = 'shop'\n[log]\nlevel = 'debug'\n")
+    shown = {row["name"]: row for row in terminal.json("config", "show")["settings"]}
+    assert shown["name"]["value"] == "shop"
+    assert shown["log.level"]["value"] == "DEBUG", "in any case, as by --log-level"
+
+
 def test_bad_settings_in_code_are_the_codes_fault(terminal: Terminal) -> None:
     terminal.write("shop.py", SHOP.format(url="", settings="{'wroker': {}}"))
     error = terminal.error("worker", "shop", code=4)

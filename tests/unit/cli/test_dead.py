@@ -43,7 +43,7 @@ def letter(
         lane=f"shop:{queue}",
         rank=4,
         state=DEAD,
-        task=f"shop.{task}",
+        task=task if "." in task else f"shop.{task}",
         payload=b'[[],{"path":"a","width":7}]',
         retried=2,
         losses=0,
@@ -396,6 +396,17 @@ def test_editing_can_be_given_up(
 
 
 @pytest.mark.usefixtures("person")
+def test_an_editor_that_fails(
+    shop: Terminal, bury: Bury, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = bury()
+    monkeypatch.setenv("EDITOR", "/no/such/editor")
+    error = shop.error("dead", "retry", job, "--edit", *PLACE, code=2)
+    assert "editor failed" in error["what"]
+    assert "--args" in error["cure"]
+
+
+@pytest.mark.usefixtures("person")
 def test_positionals_are_edited_beside_keywords(
     shop: Terminal, bury: Bury, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,3 +547,71 @@ def test_totals_only_grow(shop: Terminal, ended: Ended) -> None:
     assert shop.json("dead", "totals", *PLACE) == wanted
     shown = shop.ok("dead", "totals", *PLACE)
     assert shown.splitlines()[1:] == ["mail   shop.refuse  Permanent  2", "2 in all"]
+
+
+# --- several Apps in one store
+
+
+def bank_letter(bury: Bury) -> str:
+    (job,) = bury(lane="bank:default", task="bank.pay")
+    return job
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_acts_by_id_are_for_the_app_that_is_named(
+    shop: Terminal, bury: Bury, verb: str
+) -> None:
+    (ours,), theirs = bury(1), bank_letter(bury)
+    both = (ours, theirs)
+    yes = ("--yes",) if verb == "discard" else ()
+    dry = shop.json("dead", verb, *both, "--dry-run", *PLACE)
+    assert dry["counted"] == 1
+    rows = shop.json("dead", verb, *both, *yes, *PLACE, code=1)["jobs"]
+    assert [row["ok"] for row in rows] == [True, False]
+    assert rows[1]["error"]["code"] == "wrong_app"
+    assert "of App bank, not of shop" in rows[1]["error"]["what"]
+    assert shop.json("jobs", "show", theirs, *STORE)["state"] == "dead"
+
+
+def test_edited_retries_are_for_the_app_that_is_named(
+    shop: Terminal, bury: Bury
+) -> None:
+    args = ("--args", "[]", "--unchecked")
+    theirs = bank_letter(bury)
+    error = shop.error("dead", "retry", theirs, *args, *PLACE, code=2)
+    assert error["code"] == "wrong_app"
+    shop.ok("dead", "retry", theirs, *args, *STORE)
+
+
+def test_an_act_on_jobs_of_two_apps_is_written_down_for_each(
+    shop: Terminal, bury: Bury
+) -> None:
+    (ours,), theirs = bury(1), bank_letter(bury)
+    shop.run("dead", "retry", theirs, ours, UNKNOWN, *STORE)
+    for name, job in (("bank", theirs), ("shop", ours)):
+        lines = shop.json("audit", "ls", "--name", name, *STORE)["audit"]
+        told = [(line["verb"], line["target"], line["jobs"]) for line in lines]
+        assert told[0] == ("retry", job, 1)
+
+
+def test_letters_of_another_app_than_the_one_named_are_not_imported(
+    shop: Terminal, bury: Bury
+) -> None:
+    bury(1)
+    bank_letter(bury)
+    shop.ok("dead", "export", "-o", "all.jsonl", *STORE)
+    other = ("--store", "sqlite:///other.db")
+    shop.ok("migrate", *other)
+    error = shop.error("dead", "import", "all.jsonl", "--name", "shop", *other, code=2)
+    assert "of App bank, not of shop" in error["what"]
+    assert shop.json("dead", "import", "all.jsonl", *other)["imported"] == 2
+    assert shop.json("dead", "import", "all.jsonl", *other)["skipped"] == 2
+    for name in ("bank", "shop"):
+        lines = shop.json("audit", "ls", "--name", name, *other)["audit"]
+        assert [(line["verb"], line["jobs"]) for line in lines] == [("restore", 1)]
+
+
+def test_totals_without_a_name_are_of_every_app(shop: Terminal, ended: Ended) -> None:
+    ended("refuse")
+    assert "shop.refuse" in shop.ok("dead", "totals", *STORE)
+    assert shop.ok("dead", "totals", "--name", "bank", *STORE).startswith("no job of")

@@ -159,7 +159,7 @@ no line
 1BAD=x
 NUL=a\0b
 """
-    assert env_lines(text) == [
+    assert env_lines(text, Path(".env")) == [
         ("DURIO_URL", "sqlite:///a.db"),
         ("DURIO_NAME", "shop"),
         ("QUOTED", "a # b"),
@@ -180,6 +180,15 @@ def test_env_file_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
     read_env_file(tmp_path, environ)
     read_env_file(tmp_path / "none", environ)
     assert not environ
+
+
+@pytest.mark.parametrize("line", ["DURIO_NAME shop", "export DURIO_NAME: shop"])
+def test_a_line_of_the_env_file_that_is_meant_for_us_and_says_nothing(
+    terminal: Terminal, line: str
+) -> None:
+    terminal.write(".env", f"something else\n{line}\n")
+    error = terminal.error("jobs", "ls", code=2)
+    assert ".env, line 2" in error["what"]
 
 
 def test_command_line_reads_the_env_file(

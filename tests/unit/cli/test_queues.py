@@ -285,6 +285,20 @@ def test_hands_on_queues_are_written_down(shop: Terminal) -> None:
     assert any(line["verb"] == "limit" for line in lines)
 
 
+def test_only_what_changed_is_written_down(shop: Terminal) -> None:
+    """A queue that is so already is left alone, and nobody is said to have acted."""
+    enqueue(shop, 1)
+    shop.ok("queues", "pause", "default", *PLACE)
+    for _ in range(2):
+        shop.ok("queues", "resume", "default", *PLACE)
+        shop.ok("queues", "limit", "default", "--maxsize", "9", *PLACE)
+    shop.ok("queues", "limit", "default", "--maxsize", "code", *PLACE)
+    shop.ok("queues", "limit", "default", "--maxsize", "code", *PLACE)
+    lines = shop.json("audit", "ls", *PLACE)["audit"]
+    told = [line["verb"] for line in reversed(lines)]
+    assert told == ["pause", "resume", "limit", "limit"]
+
+
 def test_json_is_one_object_also_when_a_person_is_asked(
     shop: Terminal, person: None
 ) -> None:

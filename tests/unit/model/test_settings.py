@@ -51,6 +51,26 @@ def test_a_variable_without_its_group_is_refused(name: str) -> None:
     assert "DURIO_WORKER__CONCURRENCY" in caught.value.cure
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [("DURIO_URLL", "Did you mean 'DURIO_URL'?"), ("DURIO_LOG", "DURIO_LOG__")],
+)
+def test_a_variable_that_is_nearly_ours_is_refused(name: str, cure: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        settings_from_environment({name: "x"})
+    assert cure in caught.value.cure
+
+
+def test_variables_of_a_cluster_are_left_alone() -> None:
+    """A service named durio sets these in every container."""
+    names = ["DURIO_PORT", "DURIO_SERVICE_HOST", "DURIO_PORT_80_TCP_ADDR"]
+    assert settings_from_environment(dict.fromkeys(names, "x")) == {}
+
+
+def test_a_level_in_any_case() -> None:
+    assert settings_from({"log": {"level": "debug"}}).log.level == "DEBUG"
+
+
 def test_only_trees_are_merged() -> None:
     with pytest.raises(InvalidOption, match="cannot be a list"):
         merged({}, [1])  # pyright: ignore[reportArgumentType]
@@ -71,7 +91,11 @@ def test_only_trees_are_merged() -> None:
         ({"worker": {"heartbeat_seconds": 0}}, "more than 0"),
         ({"payload": {"bytes_max": -1}}, "0 or more"),
         ({"retention": {"dead_count": -1}}, "0 or more"),
-        ({"log": {"level": "LOUD"}}, "settings"),
+        ({"log": {"level": "LOUD"}}, "DEBUG or INFO"),
+        ({"log": {"level": 5}}, "DEBUG or INFO"),
+        ({"log": 5}, "settings"),
+        ({"wroker": {"x": 1}}, "Did you mean 'worker'"),
+        ({"wroker": 5}, "Did you mean 'worker'"),
     ],
     ids=str,
 )
