@@ -371,9 +371,12 @@ async def made(app: App) -> None:
         await make_worker(app)
 
 
-def test_a_task_that_was_typed_in(app: App, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("file", [None, "<stdin>"])
+def test_a_task_that_was_typed_in(
+    app: App, monkeypatch: pytest.MonkeyPatch, file: str | None
+):
     monkeypatch.setattr(plain, "__module__", "__main__")
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", file)
     app.task(process=True)(plain)
     with declined(UsageError, "typed in", "Write the App to a file"):
         asyncio.run(made(app))

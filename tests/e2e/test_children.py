@@ -226,6 +226,7 @@ def test_children_are_reused(child_place: ChildPlace) -> None:
     assert {parent for _, _, parent in wheres} == {worker.pid}
 
 
+@pytest.mark.proves("L10")
 def test_a_child_is_replaced_after_its_share_of_jobs(child_place: ChildPlace) -> None:
     child_place.worker(children=2, child_jobs=5)
     ids = child_place.enqueue("where", *[()] * 30)
@@ -319,6 +320,15 @@ def test_a_script_finds_its_own_tasks_again(child_place: ChildPlace) -> None:
     assert script.ended() == 0, script.log
     assert "ran in a child" in script.log
     assert "in __durio_main__" in script.log
+
+
+def test_a_script_without_a_guard_is_told_so(child_place: ChildPlace) -> None:
+    """Its children must not enqueue and work as it does."""
+    bare = SCRIPT.replace('if __name__ == "__main__":', "if True:")
+    script = child_place.run_script(bare)
+    assert script.ended() == 1, script.log
+    assert 'Put what it does below: if __name__ == "__main__":' in script.log
+    assert child_place.rows() == {}
 
 
 def test_a_child_that_cannot_load_the_app_ends_the_worker(

@@ -6,10 +6,12 @@ Stores are loaded by name on first use, so that `import durio` loads no driver.
 import importlib
 import os
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from durio.model.errors import InvalidURL
+from durio.model.errors import InvalidURL, UsageError
 from durio.model.names import did_you_mean
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
@@ -20,13 +22,30 @@ DEFAULT_URL = "sqlite:///durio.db"
 PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
 SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
 STORES = {"sqlite": "durio.stores.sqlite.url"}
+LOADING: list[str] = []  # a script that a child process reads for its tasks
 
 
 def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Store:
     """The store behind a URL, not opened yet; its paths are relative to `folder`."""
+    if LOADING:
+        raise UsageError(
+            f"{LOADING[-1]} uses its store, or starts a worker, whenever it is loaded; "
+            "child processes load it too, for its tasks with process=True",
+            cure='Put what it does below: if __name__ == "__main__":',
+        )
     return importlib.import_module(module_of(url)).store_at(
         url, clock, settings, folder
     )
+
+
+@contextmanager
+def loading(script: str) -> Generator[None, None, None]:
+    """While a program is loaded once more it must only declare things."""
+    LOADING.append(script)
+    try:
+        yield
+    finally:
+        LOADING.pop()
 
 
 def survey_of(url: str) -> ModuleType:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from durio.app.app import App
+from durio.app.connect import loading
 from durio.app.tasks import Calls, place_of
 from durio.host.child_wire import Found, Origin
 from durio.model.errors import UsageError
@@ -33,6 +34,8 @@ def origin_of(app: App) -> Origin:
     main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
     file = getattr(main, "__file__", None)
+    if file is not None and file.startswith("<"):  # `python - < script.py`
+        file = None
     if app.origin is None:
         for handler in handlers:
             refuse_nameless(handler, file)
@@ -135,10 +138,12 @@ def loaded(module: str, origin: Origin) -> ModuleType:
     """A module, also the one that the worker's program was started as."""
     if module != MAIN:
         return module_named(module)
-    if origin.main_module is not None:
-        made = runpy.run_module(origin.main_module, run_name=MAIN_AGAIN, alter_sys=True)
-    else:
-        made = runpy.run_path(origin.main_file or "", run_name=MAIN_AGAIN)
+    name, file = origin.main_module, origin.main_file or ""
+    with loading(name or file):
+        if name is not None:
+            made = runpy.run_module(name, run_name=MAIN_AGAIN, alter_sys=True)
+        else:
+            made = runpy.run_path(file, run_name=MAIN_AGAIN)
     again = ModuleType(MAIN_AGAIN)
     vars(again).update(made)
     # Annotations and dataclasses look up the module that a class says it is from.

@@ -34,6 +34,14 @@ class Forwarder(logging.Handler):
         super().__init__()
         self._say = say
 
+    # The line has a lock of its own, and a thread that is interrupted may keep this one.
+
+    def acquire(self) -> None:
+        """Nothing."""
+
+    def release(self) -> None:
+        """Nothing."""
+
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record on its way."""
         try:
@@ -47,17 +55,22 @@ def logged_of(record: logging.LogRecord) -> Logged:
     text = "<no message: its arguments cannot be formatted>"
     with suppress(Exception):  # they are the user's, and may raise anything
         text = record.getMessage()
-    file, function = record.pathname, record.funcName or ""
+    # Types too: records may be made by hand, of anything.
+    file, line, function = record.pathname, record.lineno, record.funcName
     return Logged(
-        name=storable(record.name, NAME_CHARS_MAX),
-        level=record.levelno,
+        name=_named(record.name),
+        level=int(record.levelno or 0),
         text=storable(text, MESSAGE_CHARS_MAX),
-        created=record.created,
-        place=(storable(file, NAME_CHARS_MAX), record.lineno, storable(function, 200)),
+        created=float(record.created),
+        place=(_named(file), int(line or 0), _named(function)),
         error=storable(_error_of(record), TRACEBACK_CHARS_MAX),
         extra=_extra_of(record),
         in_job=in_job.get() is not None,
     )
+
+
+def _named(name: object) -> str:
+    return storable(str(name or ""), NAME_CHARS_MAX)
 
 
 def _error_of(record: logging.LogRecord) -> str:
@@ -73,7 +86,7 @@ def _extra_of(record: logging.LogRecord) -> bytes:
     for name, value in record.__dict__.items():
         if name in OURS or name not in NOT_EXTRA:
             with suppress(Exception):  # a repr may raise anything too
-                told[storable(str(name), 200)] = _raw(name, value)
+                told[_named(name)] = _raw(name, value)
     return msgspec.json.encode(told)
 
 

@@ -274,7 +274,8 @@ class ProcessNursery:
                 child,
                 f"it does not know the task {', '.join(sorted(unknown))}",
                 "",
-                "Declare tasks when their module is imported, always.",
+                "Declare tasks when their module is imported, always; if the code has "
+                "changed since the worker began, restart that.",
             )
             return
         if child.state is not State.STARTING:

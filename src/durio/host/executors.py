@@ -14,6 +14,10 @@ CPython could also take back what was sent, by sending nothing; but 3.11 then be
 ever that something waits: every loop and call of the process takes a slow path, and under
 a tracer it never ends. So nothing is sent but real errors, and they are raised.
 
+One place must never be hit: between taking a lock of `logging` and the `try` that frees
+it. A thread that waits for such a lock would be hit just there, keep it for ever, and stop
+every thread that logs, the loop's among them. So one that is there is asked a little later.
+
 *Completions.* A thread wakes the loop only if no wakeup is on its way already: what
 ends meanwhile is delivered with it.
 
@@ -24,6 +28,9 @@ another may be started in its place, and it goes when its function ends.
 import asyncio
 import contextvars
 import ctypes
+import logging
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -39,6 +46,13 @@ WAITING: Final = 0
 RUNNING: Final = 1
 OVER: Final = 2
 RAISING_TURNS: Final = 3  # one would do
+AGAIN_SECONDS: Final = 0.001
+TAKES_LOCKS: Final = frozenset(
+    {
+        *("acquire", "release", "handle", "_acquireLock", "_releaseLock"),
+        *("isEnabledFor", "getLogger", "_clear_cache"),
+    }
+)
 
 send_error = ctypes.pythonapi.PyThreadState_SetAsyncExc
 send_error.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -189,8 +203,11 @@ class ThreadExecutor:
 
 def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> None:
     """Work until told to go: the life of one thread."""
+    home = os.getpid()
     while (call := inbox.get()) is not None:
         call.run()
+        if os.getpid() != home:
+            os._exit(0)  # a task forked and came back twice: this is the copy
         # Released before it is delivered: whoever waits for the answer may start the
         # next call at once, and finds this thread idle.
         executor.release(call, inbox)
@@ -246,6 +263,9 @@ class ThreadCall:
         A function that blocks inside C (a sleep, a read) sees it when that returns.
         """
         with self.lock:
+            if self.state == RUNNING and takes_lock_of_logging(self.thread_id):
+                self.mailbox.loop.call_later(AGAIN_SECONDS, self.interrupt, error)
+                return True
             if self.state == RUNNING:
                 self.was_sent = True
                 return send_error(self.thread_id, error) == 1
@@ -319,6 +339,15 @@ class ThreadCall:
         if not self.future.done():
             self.future.set_result(Ended(self.value, self.error))
         self.function = self.value = self.error = None
+
+
+def takes_lock_of_logging(thread_id: int) -> bool:
+    """Whether an error raised in this thread now could leave such a lock taken."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if frame is None:
+        return False
+    code = frame.f_code
+    return code.co_name in TAKES_LOCKS and code.co_filename == logging.__file__
 
 
 def leave_out_our_frames(error: BaseException) -> None:

@@ -123,15 +123,27 @@ class StreamLog(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self.is_json = settings.format == "json"
         self.setFormatter(JsonLines() if self.is_json else HumanLines())
+        self._one_at_a_time: Any = self.lock
+
+    # A soft limit may be raised in a thread at any step. Between a call that takes a lock
+    # and the `try` that frees it the lock would stay taken; `with` has no such step.
+
+    def acquire(self) -> None:
+        """Nothing yet: the lock is taken where it is sure to be freed."""
+
+    def release(self) -> None:
+        """Nothing: see above."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        with self._one_at_a_time:
+            super().emit(record)
 
     def write_lines(self, lines: list[str]) -> None:
         """One write for all of them."""
-        self.acquire()
-        try:
+        with self._one_at_a_time:
             self.stream.write("\n".join(lines) + "\n")
             self.flush()
-        finally:
-            self.release()
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:

@@ -18,7 +18,7 @@ from durio.model.outcome import Kind, Outcome, Reason
 from durio.model.transitions import LOST_MAX
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit, JobEvent
-from durio.telemetry.names import JOB_ABANDONED, JOB_STARTED
+from durio.telemetry.names import JOB_ABANDONED, JOB_RELEASED, JOB_STARTED
 from durio.worker.attempt import Bench
 from durio.worker.buffer import Buffer, Sort
 from durio.worker.deadline import Deadlines
@@ -312,14 +312,14 @@ class Slots:
         self.over(attempt, outcome, event)
         task = attempt.task_of_loop
         if task is not None:
-            task.cancel()
+            if attempt.call is None:  # a thread cannot be cancelled: its task waits on
+                task.cancel()
             self._loop.call_later(ABANDON_SECONDS, self._tell_abandoned, task, attempt)
 
     def _tell_abandoned(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
         """Its code ignores the cancel and hangs on: nobody waits for it any more."""
-        if task.done() and (attempt.call is None or attempt.call.future.done()):
-            return
-        self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
+        if not task.done():
+            self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
 
     def _abandon(self, attempt: Attempt) -> None:
         """Nobody waits for it any more; it is counted until it really ends."""
@@ -381,10 +381,9 @@ class Slots:
     def release_all(self) -> None:
         """What still hangs on after a cancel is given back and abandoned."""
         for attempt in list(self.running.values()):
-            claim = attempt.claim
-            outcome = Outcome(claim.id, claim.claim_no, Kind.RELEASE)
+            outcome = Outcome(attempt.claim.id, attempt.claim.claim_no, Kind.RELEASE)
             self._abandon(attempt)
-            self.over(attempt, outcome, None)
+            self.over(attempt, outcome, event_of(attempt, JOB_RELEASED))
 
     def lose_all(self) -> None:
         """The lease is lost: cancel what runs, forget everything, write nothing."""

@@ -232,8 +232,10 @@ class Supervisor:
         running = sum(member.last.running for member in ready)
         rss = sum(member.last.rss_bytes for member in ready) / 2**20
         what = "draining" if self.is_ending else "ready"
+        # One that leaves because another has its seat is no longer one of them.
+        count = sum(self.is_ending or not member.is_asked for member in ready)
         return (
-            f"{len(ready)} of {self.processes} workers {what}, "
+            f"{count} of {self.processes} workers {what}, "
             f"{running} jobs running, {rss:.0f} MiB"
         )
 
@@ -309,8 +311,8 @@ class Supervisor:
         if member.is_ordered or (self.is_burst and code == 0):
             seat.is_retired = True
             self.emit("process.drained", pid=member.process.pid, exit_code=code)
-        elif code in HOPELESS and not self.was_ready:
-            self._fail(code, member.error)
+        elif code in HOPELESS and member.error is not None and not self.was_ready:
+            self._fail(code, member.error)  # by its own word, not by chance
         elif code == EXIT_BLOCKED:
             self.verdict.restarts += 1
             seat.start_at = self.clock.monotonic()
@@ -320,7 +322,8 @@ class Supervisor:
 
     def _restart(self, member: Member, code: int) -> None:
         self.verdict.restarts += 1
-        self.deaths += code not in HARMLESS
+        is_start = not member.is_ready and code != EXIT_STORE
+        self.deaths += is_start or code not in HARMLESS
         pause = member.seat.back_off(member, self.clock)
         self._tell_end(member, code, pause)
         if self.deaths >= DEATHS_MAX:

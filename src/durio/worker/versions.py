@@ -3,7 +3,9 @@
 A payload that fails validation is dead at once. But while old and new code stand side by
 side, in a rolling deploy or after a way back, a task may have another signature elsewhere.
 Workers publish theirs; when one of the last weeks differs from ours, the job is put aside
-like one of an unknown task, for a worker that can read it.
+like one of an unknown task, for a worker that can read it. The same when it was a child
+process that could not read it, but we can: a child loads the code anew, and that may have
+changed on disk since this worker began.
 """
 
 import asyncio
@@ -60,7 +62,7 @@ class Versions:
     async def _ask(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent, settle: Settle
     ) -> None:
-        if await self._has_others(attempt.task):
+        if fits_here(attempt) or await self._has_others(attempt.task):
             aside = put_aside(attempt.claim, self._clock.now())
             told = aside.event and aside.event._replace(
                 error_type=event.error_type, error=event.error
@@ -76,3 +78,14 @@ class Versions:
         except StoreError:
             return True  # nobody can tell: put aside, not buried
         return any(mark != ours for mark in marks)
+
+
+def fits_here(attempt: Attempt) -> bool:
+    """Whether our code can read what a child process could not: it has other code."""
+    if not attempt.handler.is_process:
+        return False
+    try:
+        attempt.handler.signature.decode(attempt.claim.payload)
+    except Exception:  # ours, or a type's own validator
+        return False
+    return True

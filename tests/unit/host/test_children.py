@@ -40,7 +40,7 @@ from durio.host.children import ProcessNursery
 from durio.host.processes import cores, cpu_seconds_of, own_rss_bytes, rss_bytes_of
 from durio.model.errors import ChildFailed, InvariantBroken
 from durio.model.job import Claim
-from durio.model.outcome import Keep, Outcome
+from durio.model.outcome import Keep, Kind, Outcome
 from durio.model.settings import PayloadSettings, Settings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.log import install_job_fields, new_records
@@ -141,6 +141,7 @@ def test_killing_nobody_does_no_harm():
     kill_group(2**22 + 1)  # beyond every pid
 
 
+@pytest.mark.proves("L13")
 def test_what_a_process_uses():
     assert rss_bytes_of(os.getpid()) == pytest.approx(own_rss_bytes(), rel=0.5)
     assert (cpu_seconds_of(os.getpid()) or 0) > 0
@@ -202,6 +203,64 @@ def test_a_record_travels_with_its_extras_and_its_error(
     assert not hasattr(second, "job_id")
     assert list(fields.records) == [first]
     assert wanted_level() <= logging.CRITICAL
+
+
+def hostile_records() -> list[logging.LogRecord]:
+    """Made of what a log call accepts, and nobody would expect."""
+    names = ["plain", "a\ud800b", None]
+    extras: list[dict[Any, Any]] = [
+        {"n": 2**70},
+        {1: 2},
+        {"bad\ud800": "\ud800"},
+        {"event": Nasty(), "fields": {"n": 2**70, ("a",): {1}}},
+        {"fields": "\ud800"},
+        {"n": 10**5000},
+    ]
+    records = [logging.makeLogRecord({"name": name, "msg": "m"}) for name in names]
+    for extra in extras:
+        record = logging.makeLogRecord({"name": "plain", "msg": "m\ud800"})
+        record.levelno = logging.ERROR
+        record.__dict__.update(extra)
+        records.append(record)
+    return records
+
+
+def test_every_record_travels(caplog: pytest.LogCaptureFixture):
+    for record in hostile_records():
+        told: list[bytes] = []
+        Forwarder(lambda word, told=told: told.append(frame(word))).emit(record)
+        (body,) = Frames().feed(told[0])
+        word = from_child.decode(body)
+        assert isinstance(word, Logged)
+        replay(word, None)
+    # The first three are of no level, so that nobody wants them.
+    assert len(caplog.records) == len(hostile_records()) - 3
+    assert caplog.records[0].n == 2**70
+    assert caplog.records[3].fields["n"] == 2**70
+
+
+def test_a_log_call_fails_nobody(capsys: pytest.CaptureFixture[str]):
+    def refuse(word: Logged) -> None:
+        raise OverflowError(word.text)
+
+    log = logging.getLogger("childs.refused")
+    log.handlers[:] = [Forwarder(refuse)]
+    log.warning("not to be sent")
+    assert "not to be sent" in capsys.readouterr().err
+
+
+def test_a_handler_that_fails_stops_no_other_words():
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError(record.name)
+
+    log = logging.getLogger("workers.failing")
+    log.handlers[:] = [Failing()]
+    log.propagate = False
+    replay(
+        Logged("workers.failing", 40, "m", 1.5, ("f", 1, ""), "", b"{}", in_job=False),
+        None,
+    )
 
 
 # --- the pool
@@ -434,6 +493,127 @@ def test_a_process_that_a_task_forks_is_stopped_as_any_other(tmp_path: Path):
         assert outcome.result == b"-15"
 
     with_nursery(setup_of(tmp_path, forking), body)
+
+
+def in_work(lines: str) -> str:
+    """The module whose task does this."""
+    body = "\n".join(f"    {line}" for line in lines.strip().splitlines())
+    return MODULE.replace(
+        "def work() -> int: return os.getpid()", f"def work():\n{body}"
+    )
+
+
+def test_what_a_task_forks_may_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """It has no line to the worker, and must not take its innocent parent with it."""
+    forking = MODULE.replace(
+        "@app.task(process=True)\ndef work() -> int: return os.getpid()",
+        """
+import logging, multiprocessing
+from durio import Context
+log = logging.getLogger("shop")
+def aside(number):
+    log.warning("aside %d", number)
+    Context.current().progress_sync(number)
+    return number
+@app.task(process=True)
+def work() -> list[int]:
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=aside, args=(7,))
+    process.start()
+    process.join()
+    with context.Pool(2) as pool:
+        return [process.exitcode, *pool.map(aside, range(4))]
+""",
+    )
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        teller = await run_one(nursery)
+        assert teller.told == ["begun", "finished"]
+        assert teller.outcome is not None
+        assert teller.outcome.result == b"[0,0,1,2,3]", teller.outcome
+
+    with_nursery(setup_of(tmp_path, forking), body)
+    assert "aside 7 job_id=" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_fork_that_comes_back_ends_nothing_but_itself(tmp_path: Path, kind: str):
+    twice = MODULE.replace("def work", f"{kind} work").replace(
+        "return os.getpid()",
+        """
+    forked = os.fork()
+    if forked:
+        os.waitpid(forked, 0)
+    return forked and 1
+""",
+    )
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        teller = await run_one(nursery)
+        assert teller.told == ["begun", "finished"]
+        assert teller.outcome is not None
+        assert teller.outcome.result == b"1"
+
+    with_nursery(setup_of(tmp_path, twice), body)
+
+
+def test_the_error_of_a_job_with_unusual_meta_is_told(tmp_path: Path):
+    failing = in_work("raise ValueError('mine')")
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        teller = Teller()
+        meta = b'{"meta":{"n":%d},"retry":{"retries":0}}' % 2**70
+        nursery.send(CLAIM._replace(opts=meta), teller)
+        await teller.over.wait()
+        assert teller.outcome is not None
+        assert b"ValueError" in (teller.outcome.error or b"")
+
+    with_nursery(setup_of(tmp_path, failing), body)
+
+
+def test_an_end_that_cannot_be_sent_is_a_failure_at_once(tmp_path: Path):
+    large = in_work("""
+from durio.host import child_wire
+child_wire.FRAME_BYTES_MAX = 5_000
+return "x" * 6_000
+""")
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        teller = await run_one(nursery)
+        assert teller.told == ["begun", "finished"]
+        assert teller.outcome is not None
+        assert teller.outcome.kind == Kind.DEAD
+        assert b"a word of 6" in (teller.outcome.error or b"")
+
+    with_nursery(setup_of(tmp_path, large), body)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(rb"\xff" * 64, "is no frame"), (rb"\0\0\0\1\xc1", "is no word of ours")],
+)
+def test_a_child_that_speaks_nonsense_is_killed_and_that_is_said(
+    tmp_path: Path, said: bytes, told: str
+):
+    speaking = in_work(f"""
+import sys, time
+os.write(int(sys.argv[1]), b"{said.decode()}")
+time.sleep(99)
+""")
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        begun, how = (await run_one(nursery)).told
+        assert begun == "begun"
+        assert "killed by its worker: " in how
+        assert told in how
+        assert "memory" not in how
+
+    with_nursery(setup_of(tmp_path, speaking), body)
 
 
 def test_a_store_in_memory_is_out_of_reach(tmp_path: Path):

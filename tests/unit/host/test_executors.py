@@ -1,5 +1,7 @@
 import asyncio
 import contextvars
+import io
+import logging  # noqa: TID251 - a thread that logs is interrupted
 import sys
 import threading  # noqa: TID251 - the host's own business
 import weakref
@@ -10,7 +12,9 @@ import pytest
 
 from durio.host.executors import ThreadExecutor, Threads
 from durio.model.errors import OperatingError, UsageError
+from durio.model.settings import LogSettings
 from durio.ports.executor import Call, Ended, Executor, SoftTimeLimit
+from durio.telemetry.log import StreamLog
 
 BOUND_SECONDS = 10
 
@@ -336,3 +340,43 @@ def test_an_idle_thread_keeps_nothing_of_its_last_job():
         await until(lambda: gone() is None)
 
     run(main)
+
+
+def where(thread: int) -> str:
+    """The function that a thread is in."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else frame.f_code.co_name
+
+
+@pytest.mark.parametrize(
+    ("handler", "waits_in"),
+    [
+        (logging.StreamHandler(io.StringIO()), "acquire"),
+        (StreamLog(LogSettings(), io.StringIO()), "emit"),
+    ],
+    ids=["any", "ours"],
+)
+def test_an_interrupt_never_leaves_a_lock_of_logging_taken(
+    handler: logging.Handler, waits_in: str
+):
+    """A thread that waits for the log would be hit with its lock in hand."""
+    lock: Any = handler.lock
+    threads: list[int] = []
+    record = logging.makeLogRecord({"msg": "m"})
+
+    def log_on() -> None:
+        threads.append(threading.get_ident())
+        while True:
+            handler.handle(record)
+
+    async def main(executor: ThreadExecutor) -> BaseException | None:
+        with lock:
+            call = executor.start(log_on)
+            await until(lambda: bool(threads) and where(threads[0]) == waits_in)
+            assert call.interrupt(SoftTimeLimit)
+        error = (await call.future).error
+        assert lock.acquire(blocking=False)
+        lock.release()
+        return error
+
+    assert isinstance(run(main), SoftTimeLimit)

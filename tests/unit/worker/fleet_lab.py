@@ -173,13 +173,14 @@ class FakeAnnounce:
 
     every_seconds: float = float("inf")
     said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     signs: int = 0
 
     def ready(self, status: str) -> None:
         self.said.append(f"ready: {status}")
 
     def status(self, text: str) -> None:
-        del text
+        self.texts.append(text)
 
     def reloading(self) -> None:
         self.said.append("reloading")

@@ -10,9 +10,13 @@ from durio import App, HookEvent, Job, State
 from durio.client.handle import job_errors
 from durio.errors import ChildFailed
 from durio.model.job import Claim
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Kind, Outcome, Reason
 from durio.ports.executor import ChildVitals, Sender
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.names import JOB_DEAD
+from tests.bad_input.door import asked
 from tests.unit.app.lab import finished, reached, record_of, virtual, working
+from tests.unit.app.test_ends import Listener
 
 
 @dataclass
@@ -44,6 +48,13 @@ class Errand:
     def finish(self, kind: Kind = Kind.DONE, **fields: Any) -> None:
         word = Outcome(self.claim.id, self.claim.claim_no, kind, **fields)
         self.sender.finished(word, None)
+
+    def die(self, reason: str) -> None:
+        word = Outcome(self.claim.id, self.claim.claim_no, Kind.DEAD, reason=reason)
+        event = JobEvent(
+            JOB_DEAD, self.claim.id, self.claim.task, self.claim.lane, 1, reason=reason
+        )
+        self.sender.finished(word, event)
 
 
 class PretendedNursery:
@@ -260,3 +271,51 @@ async def test_no_child_is_started_ahead_for_queues_that_need_none(app: App) -> 
         errand.finish(result=b"1")
         assert (await finished(job)).state is State.DONE
     assert nursery.opened == [False]
+
+
+@virtual
+async def test_what_a_child_tells_carries_the_meta_of_the_job(app: App) -> None:
+    """Which does not travel: numbers in it may be of any size."""
+    nursery, heard = PretendedNursery(), Listener(app)
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.options(meta={"n": 2**70}).enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        errand.die(Reason.PERMANENT)
+        assert (await finished(job)).state is State.DEAD
+    told = [fields["meta"] for name, fields in heard.heard if name == JOB_DEAD]
+    assert told == [{"n": 2**70}]
+
+
+@virtual
+async def test_arguments_that_only_the_code_of_a_child_refuses_wait(app: App) -> None:
+    """It loaded newer code from disk; this worker could still read them."""
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        errand.die(Reason.BAD_PAYLOAD)
+        status = await reached(job, lambda status: status.state is not State.RUNNING)
+        assert (status.state, status.reason) == (State.SCHEDULED, None)
+        again = await sent(nursery, job, 2)
+        again.begin()
+        again.finish(result=b"1")
+        assert (await finished(job)).state is State.DONE
+    record = await record_of(app, job)
+    assert (record.losses, record.retried) == (0, 0)
+
+
+@virtual
+async def test_arguments_that_nobody_can_read_are_dead_at_once(app: App) -> None:
+    nursery = PretendedNursery()
+    job = await add(app).enqueue()
+    await asked(app, "update job set payload = ?", b"[[7],{}]")  # it takes none
+    async with working(app, nursery=nursery):
+        errand = await sent(nursery, job)
+        errand.begin()
+        errand.die(Reason.BAD_PAYLOAD)
+        status = await finished(job)
+    assert (status.state, status.reason) == (State.DEAD, "bad_payload")

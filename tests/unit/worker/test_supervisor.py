@@ -182,6 +182,31 @@ async def test_a_start_that_cannot_work_is_not_repeated(
     assert len(place.fleet.all) == 3
 
 
+@pytest.mark.parametrize("code", [5, 130, 143, 0])
+@virtual
+async def test_a_start_that_ends_without_a_word_is_a_crash(
+    clock: VirtualClock, code: int
+) -> None:
+    """Somebody's module ended the process: its code means nothing, and it is told."""
+    bad = Life(boot_seconds=9, dies_after=0.5, exit_code=code)
+    place = yard(clock, then=bad, processes=1)
+    assert (await place.over()).exit_code == EXIT_CRASH_LOOP
+    ends = place.told("process.ended")
+    assert {end["error"] for end in ends} == {f"exit code {code}"}
+
+
+@virtual
+async def test_no_more_are_ready_than_there_are(clock: VirtualClock) -> None:
+    """Also while those that are replaced still drain."""
+    place = yard(clock, then=Life(drain_seconds=5), processes=2)
+    await place.until(10)
+    place.supervisor.reload()
+    await place.until(60)
+    counts = {text.partition(",")[0] for text in place.announce.texts}
+    assert counts == {"0 of 2 workers ready", "2 of 2 workers ready"}
+    await place.end()
+
+
 @virtual
 async def test_once_somebody_was_ready_such_a_start_is_repeated(
     clock: VirtualClock,
