@@ -179,7 +179,8 @@ def test_a_fenced_worker_kills_its_children(child_place: ChildPlace) -> None:
     (job,) = child_place.enqueue("held_child", ())
     child_place.wait_for("start", 1)
     (pid,) = child_place.pids_of([job])
-    first.stop()
+    with child_place.writer_lock():  # so it is not inside a transaction
+        first.stop()
     child_place.worker(children=1)
     child_place.wait_for_attempt(2, 1)
     first.go_on()

@@ -95,7 +95,8 @@ def test_stack_of_a_child(child_place: ChildPlace) -> None:
 
 def test_a_worker_that_stands_still_does_not_answer(place: Place) -> None:
     worker = place.worker(**QUICK)
-    worker.stop()
+    with place.writer_lock():  # so it is not inside a transaction, in everybody's way
+        worker.stop()
     told = ask(place, "workers", "stack", "--all", "--timeout", "0.5", code=7)
     (stopped,) = told["workers"]
     assert (stopped["ok"], stopped["name"].endswith(f"/{worker.pid}")) == (False, True)
