@@ -212,8 +212,8 @@ async def test_shares_hold_with_prefetch_for_each_queue(app: App) -> None:
     assert shares["low"] == pytest.approx(100, abs=50)
 
 
-ONE_PREFETCH = [[f"{queue}={ahead}"] for queue in QUEUES for ahead in (0, 1, 8)]
-ALL_PREFETCH = [[f"{queue}={ahead}" for queue in QUEUES] for ahead in (0, 1, 8)]
+ONE_PREFETCH = [["high=0"], ["high=8"], ["default=1"], ["low=0"]]
+ALL_PREFETCH = [[f"{queue}={ahead}" for queue in QUEUES] for ahead in (0, 8)]
 # No queue needs more than its slots for its share.
 SLOTS = {
     1: [None],
