@@ -19,6 +19,7 @@ from durio.app.app import App
 from durio.app.configuration import configuration
 from durio.app.connect import connect, masked, survey_of
 from durio.cli.main import AppImportFailed, DepsFailed
+from durio.cli.stall import StallWatch
 from durio.model.errors import (
     DurioError,
     InvalidOption,
@@ -90,7 +91,7 @@ def run(app: App, work: Callable[[App], Awaitable[T]]) -> T:
 
     async def opened() -> T:
         async with app:
-            return await work(app)
+            return await StallWatch(await app.store()).wait_for(work(app))
 
     return asyncio.run(opened())
 

@@ -1,0 +1,64 @@
+"""A command behind a process that keeps the store locked: it says so, and gives up.
+
+A process that was stopped inside a transaction keeps every writer waiting. Whoever is
+called at night types a command first: it must name the culprit, not hang with the rest.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import click
+
+from durio.model.errors import StoreStalled
+from durio.ports.store import Store
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.5
+TOLD_SECONDS = 2.0
+GIVE_UP_SECONDS = 30.0
+
+
+class StallWatch:
+    """Looks, beside some work, whether somebody keeps the store locked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._has_told = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """What the work gives; StoreStalled when it cannot get on for too long."""
+        bound = asyncio.timeout(None)
+        try:
+            async with bound:
+                self._look(bound)
+                return await work
+        except TimeoutError:
+            if bound.expired():
+                raise self._error() from None
+            raise
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _look(self, bound: asyncio.Timeout) -> None:
+        loop, stall = asyncio.get_running_loop(), self._store.stall()
+        seconds = 0.0 if stall is None else stall.seconds
+        if stall is not None and seconds >= TOLD_SECONDS and not self._has_told:
+            self._has_told = True
+            click.echo(f"waiting: process {stall.pid} keeps the store locked", err=True)
+        if seconds >= GIVE_UP_SECONDS:
+            bound.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(LOOK_SECONDS, self._look, bound)
+
+    def _error(self) -> StoreStalled:
+        stall = self._store.stall()
+        holder = "a process" if stall is None else f"process {stall.pid}"
+        return StoreStalled(
+            f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",
+            cure="See what it does; if it is stopped, kill -CONT lets it go on. Nothing "
+            "is lost, but what was asked may still be done when the lock is free.",
+            unknown=True,
+        )
