@@ -6,7 +6,7 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import Place, place_options
-from durio.cli.filters import LIMIT_MAX
+from durio.cli.filters import LIMIT_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table
 from durio.model.job import moment
@@ -21,13 +21,7 @@ def command() -> None:
 
 
 @command.command("ls")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
+@LIMIT_OPTION
 @place_options
 @keep_lines
 def list_audit(*, place: Place, limit: int) -> None:

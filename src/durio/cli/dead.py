@@ -11,7 +11,7 @@ from durio.cli.apps import Place, place_options
 from durio.cli.bulk import Bulk, act_on_letters, bulk_options, letters_text
 from durio.cli.confirm import BY_OPTION, who
 from durio.cli.edit import Edit, retry_edited
-from durio.cli.filters import LIMIT_MAX, Filters, filter_options, find
+from durio.cli.filters import Filters, filter_options, find, page_options
 from durio.cli.letters import (
     letters,
     open_input,
@@ -62,14 +62,7 @@ def command() -> None:
 
 @command.command("ls")
 @filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--cursor", metavar="CURSOR", help="Go on where the last list ended.")
+@page_options
 @place_options
 @keep_lines
 def list_dead(

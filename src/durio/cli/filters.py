@@ -115,6 +115,23 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+LIMIT_OPTION = click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=50,
+    show_default=True,
+    help="At most so many.",
+)
+
+
+def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How much of a long list, and from where."""
+    cursor = click.option(
+        "--cursor", metavar="CURSOR", help="Go on where the last list ended."
+    )
+    return LIMIT_OPTION(cursor(function))
+
+
 async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:
     """As many pages as it takes."""
     store = await app.store()

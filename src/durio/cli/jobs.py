@@ -8,7 +8,7 @@ from durio.app.app import App
 from durio.cli.answers import act
 from durio.cli.apps import Place, place_options
 from durio.cli.confirm import BY_OPTION, who
-from durio.cli.filters import LIMIT_MAX, find
+from durio.cli.filters import find, page_options
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
 from durio.cli.record import (
@@ -43,14 +43,7 @@ def command() -> None:
 )
 @click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
 @click.option("--task", metavar="TASK", help="Only jobs of this task.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT_MAX),
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
-@click.option("--cursor", metavar="CURSOR", help="Go on where the last list ended.")
+@page_options
 @place_options
 @keep_lines
 def list_jobs(*, place: Place, limit: int, cursor: str | None, **given: Any) -> None:

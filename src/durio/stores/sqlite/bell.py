@@ -131,17 +131,11 @@ class SocketBells:
         rings = drain(bell.socket)
         if rings:
             return wake_of(rings)
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
         bell.listeners += 1
-        descriptor = bell.socket.fileno()
-        loop.add_reader(descriptor, settle, ended)
-        timer = loop.call_later(timeout_seconds, settle, ended)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            await ended
+            await until_readable(bell.socket, ended, timeout_seconds)
         finally:
-            timer.cancel()
-            loop.remove_reader(descriptor)
             rings = drain(bell.socket)
             bell.listeners -= 1
             bell.close_if_unused()
@@ -190,6 +184,20 @@ def drain(bell: socket.socket) -> list[bytes]:
         while True:
             rings.append(bell.recv(DATAGRAM_BYTES_MAX))
     return rings
+
+
+async def until_readable(
+    listened: socket.socket, ended: "asyncio.Future[None]", timeout_seconds: float
+) -> None:
+    """Until something can be read, the time is over, or somebody settles `ended`."""
+    loop, descriptor = asyncio.get_running_loop(), listened.fileno()
+    loop.add_reader(descriptor, settle, ended)
+    timer = loop.call_later(timeout_seconds, settle, ended)
+    try:
+        await ended
+    finally:
+        timer.cancel()
+        loop.remove_reader(descriptor)
 
 
 def settle(future: "asyncio.Future[None]") -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from durio.ports.clock import Clock
 from durio.ports.live import Listener
-from durio.stores.sqlite.bell import settle, socket_address
+from durio.stores.sqlite.bell import settle, socket_address, until_readable
 from durio.stores.sqlite.folder import Folder
 
 LOOK_SECONDS = 1.0
@@ -272,14 +272,9 @@ class SocketEar:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         self._wake = lambda: loop.call_soon_threadsafe(settle, ended)
-        descriptor = self._socket.fileno()
-        loop.add_reader(descriptor, settle, ended)
-        timer = loop.call_later(timeout_seconds, settle, ended)
         try:
-            await ended
+            await until_readable(self._socket, ended, timeout_seconds)
         finally:
-            timer.cancel()
-            loop.remove_reader(descriptor)
             self._wake = None
             found = self._drain()
             if self._is_closed:
