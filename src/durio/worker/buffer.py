@@ -1,7 +1,7 @@
 """Claimed but unstarted: what waits here for a slot, and who is next."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from durio.model.job import Claim
 from durio.worker.quotas import Quotas
@@ -9,25 +9,23 @@ from durio.worker.quotas import Quotas
 Sort = Callable[[Sequence[Claim]], list[Claim]]
 
 
-class Buffer:
-    """First come, first served; unless queues have slots of their own, or an order."""
+class Buffer(deque[Claim]):
+    """First come, first served; unless queues have slots of their own, or an order.
+
+    A deque itself, for every job passes through it: where queues have nothing of their
+    own, the next is `popleft`.
+    """
 
     def __init__(self, quotas: Quotas | None = None, sort: Sort | None = None) -> None:
+        super().__init__()
         self._quotas = quotas
         self._sort = sort
-        self._claims: deque[Claim] = deque()
-
-    def __len__(self) -> int:
-        return len(self._claims)
-
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(self._claims)
 
     def add(self, claims: Sequence[Claim]) -> None:
         """They wait, behind those that came before."""
-        self._claims.extend(claims)
+        self.extend(claims)
         if self._sort is not None:
-            self._claims = deque(self._sort(self._claims))
+            self._hold(self._sort(self))
         if self._quotas is not None:
             for claim in claims:
                 self._quotas.waits(claim)
@@ -35,16 +33,20 @@ class Buffer:
     def take_next(self) -> Claim | None:
         """The first that may start; None: nobody may."""
         if self._quotas is not None:
-            return self._quotas.take_next(self._claims)
-        return self._claims.popleft() if self._claims else None
+            return self._quotas.take_next(self)
+        return self.popleft() if self else None
 
     def take_all(self, lanes: Collection[str] | None = None) -> list[Claim]:
         """Everything, or everything of these lanes: none of it will start."""
-        taken = [c for c in self._claims if lanes is None or c.lane in lanes]
+        taken = [c for c in self if lanes is None or c.lane in lanes]
         if taken:
             ids = {claim.id for claim in taken}
-            self._claims = deque(c for c in self._claims if c.id not in ids)
+            self._hold([c for c in self if c.id not in ids])
         if self._quotas is not None:
             for claim in taken:
                 self._quotas.leaves(claim)
         return taken
+
+    def _hold(self, claims: list[Claim]) -> None:
+        self.clear()
+        self.extend(claims)

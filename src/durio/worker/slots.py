@@ -144,9 +144,13 @@ class Slots:
         """Start what waits, as far as there are slots."""
         if self._lonely or self._alone is not None:
             return
-        running, take_next = self.running, self.buffer.take_next
+        running, buffer = self.running, self.buffer
+        if self._quotas is None:
+            while buffer and len(running) < self.concurrency:
+                self._start(buffer.popleft())
+            return
         while len(running) < self.concurrency:
-            claim = take_next()
+            claim = buffer.take_next()
             if claim is None:
                 return
             self._start(claim)
@@ -156,35 +160,26 @@ class Slots:
         if handler is None:
             self._park(claim)
             return
-        if handler.is_process:
-            self._send(claim, handler)
-            return
         try:
-            attempt = Attempt(claim, handler, self._loop.time(), self._bench)
+            if handler.is_process:
+                attempt = ChildAttempt(claim, handler, self._bench, self)
+            else:
+                attempt = Attempt(claim, handler, self._loop.time(), self._bench)
         except DurioError as error:
             self._bury(claim, error, Reason.BAD_PAYLOAD)
             return
-        self._take_slot(attempt)
+        self.running[claim.id] = attempt
+        if self._quotas is not None:
+            self._quotas.starts(claim)
+        if isinstance(attempt, ChildAttempt):
+            attempt.send()
+            return
         self.deadlines.watch(attempt)
         attempt.task_of_loop = asyncio.Task(self._run(attempt), loop=self._loop)
         if self._tells_started:
             self._tell_started(attempt)
 
-    def _take_slot(self, attempt: Attempt) -> None:
-        self.running[attempt.claim.id] = attempt
-        if self._quotas is not None:
-            self._quotas.starts(attempt.claim)
-
     # --- attempts in child processes
-
-    def _send(self, claim: Claim, handler: Handler) -> None:
-        try:
-            attempt = ChildAttempt(claim, handler, self._bench, self)
-        except DurioError as error:
-            self._bury(claim, error, Reason.BAD_PAYLOAD)
-            return
-        self._take_slot(attempt)
-        attempt.send()
 
     def begun(self, attempt: Attempt) -> None:
         """A child has it: its time counts from now on."""
@@ -206,7 +201,8 @@ class Slots:
         outcome, event = await self._bench.make(attempt)
         if attempt.is_over:
             return  # abandoned or fenced meanwhile: its word no longer counts
-        self.over(attempt, outcome, event)
+        settle = self._settle if event is None else self.over
+        settle(attempt, outcome, event)
 
     def over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
         """It has ended: its outcome is on its way, its slot is free."""
