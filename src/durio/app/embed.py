@@ -14,7 +14,6 @@ from typing import Any, Protocol, Self, cast
 
 import msgspec
 
-from durio.host.beside import WorkerMachine
 from durio.model.duration import Duration, seconds
 from durio.model.errors import InvalidOption, OperatingError
 from durio.model.failure import failure_of
@@ -54,18 +53,6 @@ class Host(Protocol):
 
     async def __aenter__(self) -> Any: ...
     async def __aexit__(self, *exc: object) -> None: ...
-
-
-class GuestMachine(WorkerMachine):
-    """A process that is not ours: it is told about, never ended."""
-
-    def __init__(self, emit: Emit) -> None:
-        super().__init__()
-        self._emit = emit
-
-    def end(self, code: int) -> None:
-        """Say loudly what a worker's own process would have ended for."""
-        self._emit("worker.stuck", exit_code=code, stack=self.stack())
 
 
 class EmbeddedWorker:
@@ -147,7 +134,8 @@ class EmbeddedWorker:
     async def _begin(self, settings: Settings) -> None:
         # By name, on first use: `import durio` loads nothing of a worker's machine.
         make_worker = importlib.import_module("durio.app.work").make_worker
-        parts = {"machine": GuestMachine(self._app.emit), **self._parts}
+        guest = importlib.import_module("durio.host.beside").GuestMachine
+        parts = {"machine": guest(self._app.emit), **self._parts}
         self._worker = await make_worker(
             self._app,
             queues=self._queues,

@@ -8,6 +8,7 @@ from durio.host.processes import own_cpu_seconds, own_rss_bytes
 from durio.host.signals import Signals, dump_stacks, end_process, every_stack
 from durio.host.threads import LoopThread
 from durio.ports.executor import ThreadStack
+from durio.telemetry.emit import Emit
 
 STOP_SECONDS = 2.0
 
@@ -57,3 +58,15 @@ class WorkerMachine:
     def end(self, code: int) -> None:
         """End the process now."""
         end_process(code)
+
+
+class GuestMachine(WorkerMachine):
+    """A process that is not ours: it is told about, never ended."""
+
+    def __init__(self, emit: Emit) -> None:
+        super().__init__()
+        self._emit = emit
+
+    def end(self, code: int) -> None:
+        """Say loudly what a worker's own process would have ended for."""
+        self._emit("worker.stuck", exit_code=code, stack=self.stack())
