@@ -23,6 +23,8 @@ READY := $(VENV)/.ready
 
 # Warnings are errors in tests; here an old pip must not ask for a newer one.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The suite starts a thousand short processes: each would compile the whole package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 # --- for people ---------------------------------------------------------------------------
 
