@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,7 +46,7 @@ async def nothing(number: int) -> int:
 
 
 @contextmanager
-def place() -> Iterator[Path]:
+def place() -> Generator[Path]:
     """A temporary folder on the disk of the current directory, with a ledger in it."""
     with tempfile.TemporaryDirectory(prefix="durio-bench-", dir=Path.cwd()) as name:
         folder = Path(name)

@@ -8,7 +8,7 @@ from tests.e2e.workers import Place
 
 JOBS, WARM_UP = 50_000, 10_000
 ROWS = 5_000
-# The first jobs are heavy: SQLite's page cache (16 MB) shall be full before we look.
+# The first jobs are heavy: SQLite's page cache (8 MB) shall be full before we look.
 BALLAST = "x" * 2_000
 SECONDS = 100.0
 MEGABYTE = 1 << 20
