@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -215,6 +216,32 @@ def held_child(ctx: Context) -> int:
     ctx.progress_sync(7, 7)
     note("effect", ctx.job_id, ctx.attempt)
     return os.getpid()
+
+
+# --- those that break their child, and leave it running
+
+
+@app.task(process=True, retry=0)
+async def break_child(ctx: Context, how: str) -> None:
+    """With the loop, or the tasks, of its child."""
+    note("start", ctx.job_id, ctx.attempt)
+    if how == "cancel all":
+        for task in asyncio.all_tasks():
+            task.cancel()
+    else:
+        asyncio.get_running_loop().stop()
+    if how != "stop and return":
+        await asyncio.sleep(600)
+
+
+@app.task(process=True, retry=0)
+def shut_all_lines(ctx: Context) -> None:
+    """Sockets that are not its own: also the line to the worker."""
+    note("start", ctx.job_id, ctx.attempt)
+    for fd in range(3, 64):
+        with suppress(OSError), socket.socket(fileno=os.dup(fd)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+    time.sleep(600)
 
 
 # --- crashes

@@ -22,6 +22,7 @@ from durio.host.child_wire import (
     End,
     Finished,
     Interrupt,
+    Leaving,
     Noted,
     Ready,
     Run,
@@ -91,8 +92,10 @@ async def serve(app: App, setup: Setup, post: Post) -> None:
         post.listen(asyncio.get_running_loop(), seat.hear)
         tasks = [task for task, h in app.registry.handlers.items() if h.is_process]
         post.say(Ready(tasks))
-        await seat.ended.wait()
-        seat.bench.executor.close()
+        try:
+            await seat.ended.wait()
+        finally:
+            seat.leave()
 
 
 class Seat:
@@ -105,6 +108,8 @@ class Seat:
         self._attempt: Attempt | None = None
         self._newest: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._jobs = 0  # begun
+        self._is_leaving = False
         self.ended = asyncio.Event()
         self.bench = Bench(
             clock=app.clock,
@@ -133,6 +138,14 @@ class Seat:
             case _:
                 pass
 
+    def leave(self) -> None:
+        """Begin nothing more, and say so if it was not the worker's wish."""
+        self._is_leaving = True
+        if self.ended.is_set():
+            self.bench.executor.close()
+        else:  # a task has stopped the loop, or cancelled what is not its own
+            self._post.say(Leaving(self._jobs))
+
     def _begin(self, word: Run) -> None:
         claim = word.claim
         handler = self._handlers[claim.task]
@@ -140,6 +153,9 @@ class Seat:
         attempt.task_of_loop = asyncio.Task(self._make(attempt), loop=self._loop)
 
     async def _make(self, attempt: Attempt) -> None:
+        if self._is_leaving:
+            return  # the worker gives it to another child
+        self._jobs += 1
         outcome, event = await self.bench.make(attempt)
         attempt.is_over = True
         self._attempt = None

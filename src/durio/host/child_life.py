@@ -16,7 +16,6 @@ own), and what a service manager sends to all processes is passed over.
 
 import asyncio
 import ctypes
-import errno
 import faulthandler
 import fcntl
 import os
@@ -46,7 +45,7 @@ from durio.host.signals import every_stack
 
 PASSED_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
-NOT_OUR_LINE = (errno.EBADF, errno.ENOTSOCK)  # a task has closed it
+SURE_SECONDS = 0.5  # a worker's death closes both lines, one after the other
 
 
 @final
@@ -81,7 +80,7 @@ class Post:
                 target=self._outlive_nobody, name="durio-life", daemon=True
             )
             watch.start()
-        if select.select([self._life], [], [], 0)[0]:
+        if is_at_end(self._life, 0):
             end_group()  # the worker has died already
         # A process that a task forks has no share in these.
         os.register_at_fork(
@@ -111,7 +110,7 @@ class Post:
                     with suppress(RuntimeError):  # the loop is closed: we are leaving
                         loop.call_soon_threadsafe(hear, word)
             finally:
-                end_group()  # nothing more can be heard
+                self._cut_off()  # nothing more can be heard
 
         threading.Thread(target=read, name="durio-words", daemon=True).start()
 
@@ -123,8 +122,8 @@ class Post:
         try:
             with self._lock:
                 self._line.sendall(data)
-        except OSError as error:
-            self._cut_off(error)
+        except OSError:
+            self._cut_off()
 
     def finish(self, word: Finished) -> None:
         """Say how the job ended."""
@@ -136,16 +135,18 @@ class Post:
         while not self._words:
             try:
                 data = self._line.recv(READ_BYTES)
-            except OSError as error:
-                self._cut_off(error)
+            except OSError:
+                self._cut_off()
             if not data:
                 return None
             self._words = self._frames.feed(data)[::-1]
         return to_child.decode(self._words.pop())
 
-    def _cut_off(self, error: OSError) -> NoReturn:
+    def _cut_off(self) -> NoReturn:
         """Nobody can hear how a job ends: another child must do it again."""
-        if error.errno in NOT_OUR_LINE and os.getppid() == self._worker:
+        # Kept for good: a word that still got through would bring us the next job.
+        self._lock.acquire(timeout=SURE_SECONDS)
+        if not is_at_end(self._life, SURE_SECONDS) and os.getppid() == self._worker:
             os._exit(LINE_LOST_CODE)  # the worker says why, and ends our group
         end_group()
 
@@ -173,6 +174,14 @@ class Post:
         self._line.close()
         with suppress(OSError):
             os.close(self._life)
+
+
+def is_at_end(life: int, seconds: float) -> bool:
+    """Whether the other end is closed, or will be within so many seconds."""
+    poll = select.poll()  # select() knows no file descriptor above 1023
+    poll.register(life, select.POLLIN)
+    # A task may have closed our own end: that says nothing.
+    return any(event != select.POLLNVAL for _, event in poll.poll(1000 * seconds))
 
 
 def kills_group_at_end_of(life: int) -> bool:

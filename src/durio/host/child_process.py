@@ -69,10 +69,9 @@ class ChildProcess:
         self._loop.add_reader(self._line, self._read)
         ALIVE.add(self)
         fds = (theirs.detach(), life, self._crash.fileno())
-        self._keeper = threading.Thread(
+        threading.Thread(
             target=self._keep, args=(title, fds), name="durio-child", daemon=True
-        )
-        self._keeper.start()
+        ).start()
 
     # --- talking
 
@@ -136,10 +135,6 @@ class ChildProcess:
         with self._lock:
             if self.pid and not self._is_reaped:
                 kill_group(self.pid)
-
-    def join(self, seconds: float) -> None:
-        """Wait for its keeper, which has nothing left to do."""
-        self._keeper.join(seconds)
 
     def forget(self) -> None:
         """In a forked process: its end of the lines is not ours."""

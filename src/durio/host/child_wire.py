@@ -89,6 +89,12 @@ class Broken(msgspec.Struct, array_like=True, tag="broken", frozen=True):
     traceback: str
 
 
+class Leaving(msgspec.Struct, array_like=True, tag="leaving", frozen=True):
+    """It ends unasked: its loop is broken. No more jobs; it has begun so many."""
+
+    jobs: int
+
+
 class Noted(msgspec.Struct, array_like=True, tag="noted", frozen=True):
     """Progress of the job at hand."""
 
@@ -124,7 +130,7 @@ class Finished(msgspec.Struct, array_like=True, tag="finished", frozen=True):
 
 
 ToChild = Setup | Run | Warn | Interrupt | Look | End
-FromChild = Ready | Broken | Noted | Logged | Looked | Finished
+FromChild = Ready | Broken | Leaving | Noted | Logged | Looked | Finished
 
 encoder = msgspec.msgpack.Encoder(enc_hook=repr)
 to_child = msgspec.msgpack.Decoder(ToChild)

@@ -9,29 +9,11 @@ spare until it has left, so that there is no gap and never more at work than was
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
-from typing import Any, final
+from typing import final
 
-import msgspec
-
-from durio.host.child_log import replay
-from durio.host.child_process import ChildProcess
+from durio.host.child import AT_WORK, Child, ChildErrand, State
 from durio.host.child_stack import stacks_of
-from durio.host.child_wire import (
-    Broken,
-    End,
-    Finished,
-    Interrupt,
-    Logged,
-    Looked,
-    Noted,
-    Ready,
-    Run,
-    Setup,
-    Warn,
-    from_child,
-)
-from durio.host.processes import cpu_seconds_of, rss_bytes_of
+from durio.host.child_wire import End, Ready, Setup
 from durio.model.errors import ChildFailed, DurioError
 from durio.model.ids import id_text
 from durio.model.job import Claim
@@ -45,127 +27,6 @@ BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
 FAILURES_MAX = 8  # starts in a row
 # The next is started so many jobs ahead, or at this share of the memory.
 AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
-
-
-class State(Enum):
-    """Where a child is in its life."""
-
-    STARTING = 0
-    SPARE = 1  # ready, and waits for another to leave
-    IDLE = 2
-    BUSY = 3
-    LEAVING = 4
-
-
-AT_WORK = (State.IDLE, State.BUSY)
-
-
-@final
-class ChildErrand:
-    """A job in a child's hands, or in line for one."""
-
-    def __init__(self, nursery: "ProcessNursery", claim: Claim, sender: Sender) -> None:
-        self._nursery = nursery
-        self.claim = claim
-        self.sender = sender
-        self.child: Child | None = None
-
-    def withdraw(self) -> bool:
-        """Take it out of the line; False: a child has it."""
-        return self.child is None and self._nursery.withdraw(self)
-
-    def warn(self) -> None:
-        """The soft time limit, inside the task."""
-        if self.child is not None:
-            self.child.process.say(Warn())
-
-    def interrupt(self, why: str) -> None:
-        """Cancel it inside the child, for this reason."""
-        if self.child is not None:
-            self.child.process.say(Interrupt(why))
-
-    def kill(self) -> None:
-        """End its child and all that this started; the sender hears nothing more."""
-        child = self.child
-        if child is not None and child.errand is self:
-            child.errand = None
-            self._nursery.kill(child, self.claim)
-
-
-@final
-class Child:
-    """One child process and what it is doing."""
-
-    def __init__(self, nursery: "ProcessNursery", setup: Setup, title: str) -> None:
-        self._nursery = nursery
-        self.state = State.STARTING
-        self.errand: ChildErrand | None = None
-        self.jobs = 0
-        self.rss_bytes = 0
-        self.cpu_seconds = 0.0
-        self.looked: asyncio.Future[str] | None = None
-        self.process = ChildProcess(title, hear=self._hear, ended=self._ended)
-        self.process.say(setup)
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self.process.pid
-
-    def _hear(self, body: bytes) -> None:
-        try:
-            word = from_child.decode(body)
-        except (msgspec.MsgspecError, ValueError) as error:
-            # It is not itself any more.
-            self.process.kill(f"what it said is no word of ours ({error})")
-            return
-        if isinstance(word, Finished):
-            self._finish(word)
-        elif isinstance(word, Ready):
-            self._nursery.ready(self, word)
-        elif isinstance(word, Broken):
-            self._nursery.failed(self, word.what, word.traceback)
-        else:
-            self._pass_on(word)
-
-    def _pass_on(self, word: Noted | Logged | Looked) -> None:
-        sender: Any = None if self.errand is None else self.errand.sender
-        if isinstance(word, Logged):
-            replay(word, sender)
-        elif isinstance(word, Noted):
-            if sender is not None:
-                sender.noted(word.told)
-        elif self.looked is not None and not self.looked.done():
-            self.looked.set_result(word.stack)
-
-    def give(self, errand: ChildErrand) -> None:
-        """A job for an idle child."""
-        self.state, self.errand, errand.child = State.BUSY, errand, self
-        self.jobs += 1
-        self.process.say(Run(errand.claim))
-        errand.sender.begun()
-
-    def _finish(self, word: Finished) -> None:
-        self.rss_bytes, self.cpu_seconds = word.rss_bytes, word.cpu_seconds
-        errand, self.errand = self.errand, None
-        if self.state is State.BUSY:
-            self.state = State.IDLE
-            self._nursery.rested(self)
-        if errand is not None:
-            errand.sender.finished(word.outcome, word.event)
-
-    def _ended(self, how: str, stack: str) -> None:
-        errand, self.errand = self.errand, None
-        self._nursery.gone(self, how, stack, errand)
-        if errand is not None:
-            errand.sender.crashed(f"child process {self.pid} died: {how}", stack)
-
-    def vitals(self) -> tuple[float, int]:
-        """CPU seconds and resident memory now, or as it last said."""
-        return (
-            cpu_seconds_of(self.pid) or self.cpu_seconds,
-            rss_bytes_of(self.pid) or self.rss_bytes,
-        )
 
 
 @final
@@ -328,13 +189,30 @@ class ProcessNursery:
         self._fill()
         self._hand_out()
 
+    def leaves(self, child: Child, unbegun: ChildErrand | None) -> None:
+        """One is broken and ends by itself: what it never began is first in line."""
+        child.state = State.LEAVING
+        if child in self._idle:
+            self._idle.remove(child)
+        if child.errand is None:
+            self.see_off(child)
+        if unbegun is not None:
+            self._line.appendleft(unbegun)
+            unbegun.sender.returned()
+        self._fill()
+        self._hand_out()
+
+    def see_off(self, child: Child) -> None:
+        """One that leaves has nothing more to do: it has a bounded time for that."""
+        self._loop.call_later(LEAVE_SECONDS, child.process.kill)
+
     def gone(
         self, child: Child, how: str, stack: str, errand: ChildErrand | None
     ) -> None:
         """One has ended; another takes its place."""
         if child.state is State.STARTING:
             self.failed(child, f"it died: {how}", stack)
-        elif child.state is not State.LEAVING:
+        elif child.state is not State.LEAVING or errand is not None:
             # With a job in its hands, its last stack is told with that.
             task, stack = (errand.claim.task, "") if errand else ("", stack)
             self._emit("child.died", pid=child.pid, how=how, task=task, stack=stack)
@@ -372,7 +250,7 @@ class ProcessNursery:
         return 0 < self._rss_max * AHEAD_SHARE < child.rss_bytes
 
     def _start(self) -> None:
-        child = Child(self, self._setup, self._setup.worker)
+        child = Child(self, self._setup)
         self._children.append(child)
         self._loop.call_later(
             START_SECONDS,
@@ -396,4 +274,4 @@ class ProcessNursery:
         if child in self._idle:
             self._idle.remove(child)
         child.process.say(End())
-        self._loop.call_later(LEAVE_SECONDS, child.process.kill)
+        self.see_off(child)

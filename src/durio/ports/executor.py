@@ -82,6 +82,10 @@ class Sender(Protocol):
         """A child has the job: its time counts from now on."""
         ...
 
+    def returned(self) -> None:
+        """The child never began it: it is in line again, and no time counts."""
+        ...
+
     def noted(self, told: bytes) -> None:
         """Progress."""
         ...

@@ -99,6 +99,13 @@ class ChildAttempt(Attempt):
         self.started = self.desk.loop.time()
         self._runs.begun(self)
 
+    def returned(self) -> None:
+        """The child that had it never began it; what we were stopping is over."""
+        self.has_begun = False
+        self.limit_at = float("inf")
+        if self.why is not None:
+            self.interrupt(self.why)
+
     def noted(self, told: bytes) -> None:
         """Progress."""
         self.desk.report(self, told)

@@ -25,6 +25,7 @@ from durio.host.child_wire import (
     Found,
     Frames,
     Interrupt,
+    Leaving,
     Logged,
     Noted,
     Origin,
@@ -57,6 +58,7 @@ EVENT = JobEvent("job.dead", b"id", "e2e.work", "e2e:default", 2, meta={"a": [1]
 FROM_CHILD = [
     Ready(["e2e.work"]),
     Broken("ValueError: no", "Traceback"),
+    Leaving(7),
     Noted(b"{}"),
     Logged("shop", 20, "text", 1.5, ("f.py", 3, "main"), "", b"{}", in_job=True),
     Finished(OUTCOME, EVENT, 1000, 0.5),
@@ -284,6 +286,9 @@ class Teller:
 
     def begun(self) -> None:
         self.told.append("begun")
+
+    def returned(self) -> None:
+        self.told.append("returned")
 
     def noted(self, told: bytes) -> None: ...
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from durio import App, HookEvent, Job, State
+from durio.cli.worker import exit_code
 from durio.client.handle import job_errors
 from durio.errors import ChildFailed
 from durio.model.job import Claim
@@ -44,6 +45,10 @@ class Errand:
     def begin(self) -> None:
         self.in_line = False
         self.sender.begun()
+
+    def give_back(self) -> None:
+        self.in_line = True
+        self.sender.returned()
 
     def finish(self, kind: Kind = Kind.DONE, **fields: Any) -> None:
         word = Outcome(self.claim.id, self.claim.claim_no, kind, **fields)
@@ -162,6 +167,44 @@ async def test_a_cancel_that_nobody_hears_kills_the_child(app: App) -> None:
 
 
 @virtual
+async def test_what_a_child_never_began_waits_in_line_again(app: App) -> None:
+    """And its time counts anew from the next child on."""
+    nursery = PretendedNursery()
+    work = add(app, timeout=(300, 360), retry=0)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        await app.clock.sleep(200)
+        errand.give_back()
+        await app.clock.sleep(10_000)
+        assert errand.said == []
+        errand.begin()
+        await app.clock.sleep(200)
+        errand.finish(result=b"7")
+        assert (await finished(job)).state is State.DONE
+    assert errand.said == []
+    record = await record_of(app, job)
+    assert (record.losses, record.retried, record.claim_no) == (0, 0, 1)
+
+
+@virtual
+async def test_a_cancelled_job_that_comes_back_unbegun_is_over(app: App) -> None:
+    nursery = PretendedNursery()
+    work = add(app)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        await job.cancel()
+        await reached(job, lambda _: errand.said == ["cancel"])
+        errand.give_back()
+        assert not errand.in_line
+        assert (await finished(job)).state is State.CANCELLED
+    assert errand.said == ["cancel"]
+
+
+@virtual
 async def test_a_child_that_dies_of_a_cancel_is_no_loss(app: App) -> None:
     nursery = PretendedNursery()
     work = add(app)
@@ -248,15 +291,20 @@ async def test_a_worker_that_has_lost_its_lease_kills_and_writes_nothing(
 
 
 @virtual
-async def test_children_that_never_start_end_the_worker(app: App) -> None:
+async def test_children_that_never_start_end_the_worker(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     nursery = PretendedNursery()
     work = add(app)
     job = await work.enqueue()
     async with working(app, nursery=nursery) as worker:
         await sent(nursery, job)
-        nursery.broken(ChildFailed("it did not start"))
+        nursery.broken(error := ChildFailed("it did not start"))
         await worker._stop.wait()
-    assert worker.is_overwhelmed
+    assert worker.broken is error
+    assert exit_code(worker, None) == 70
+    (told,) = [r for r in caplog.records if vars(r).get("event") == "worker.broken"]
+    assert told.getMessage().endswith("error=it did not start")
     assert (await job.status()).state is State.READY
 
 
