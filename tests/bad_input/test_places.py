@@ -7,8 +7,10 @@ written does not exist.
 import asyncio
 import os
 import sqlite3
-import subprocess  # noqa: TID251 - mounts small disks
+import subprocess  # noqa: TID251 - mounts small disks, starts workers
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +265,34 @@ def test_a_disk_that_is_full_before_the_store_is_made(disk: Path):
     ballast.unlink()
     filled(path)
     assert count(path) == 3
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "1")])
+def test_a_worker_that_a_full_disk_ends_tells_what_helps_then(
+    disk: Path, processes: tuple[str, ...]
+):
+    """It has ended: it will not go on by itself."""
+    path = disk / "jobs.db"
+    filled(path)
+    with (disk / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(b"x" * 4096)
+    code = "import durio; app = durio.App()"
+    (disk.parent / "full.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "durio", "worker", "full:app", *processes],
+        cwd=disk.parent,
+        env={**os.environ, "DURIO_URL": f"sqlite:///{path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    told = done.stderr.partition("error:")[2]
+    assert "[store_full]" in told
+    assert "Free space on this disk, then start it again." in told
+    assert "goes on by itself" not in told
 
 
 # --- what lies there already

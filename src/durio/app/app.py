@@ -49,7 +49,7 @@ from durio.model.timeout import Timeout
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
 from durio.ports.handler import DepsFactory
-from durio.ports.store import Store
+from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter
 from durio.worker.middleware import Hooks, Middleware
@@ -300,6 +300,11 @@ class App:
             store = self._stores.setdefault(pid, made)  # another thread may be quicker
         await store.open()
         return store
+
+    def stall(self) -> Stall | None:
+        """Which process keeps our writes waiting, if one does; also at the opening."""
+        store = self._stores.get(os.getpid())
+        return None if store is None else store.stall()
 
     async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
         """Store jobs, combined with what others of this loop are sending."""

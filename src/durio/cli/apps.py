@@ -91,9 +91,12 @@ def run(app: App, work: Callable[[App], Awaitable[T]]) -> T:
 
     async def opened() -> T:
         async with app:
-            return await StallWatch(await app.store()).wait_for(work(app))
+            return await work(app)
 
-    return asyncio.run(opened())
+    async def watched() -> T:
+        return await StallWatch(app.stall).wait_for(opened())
+
+    return asyncio.run(watched())
 
 
 class Warnings:

@@ -27,6 +27,7 @@ from durio.model.errors import (
     QueueFull,
     SchemaMismatch,
     StoreError,
+    StoreFull,
     UsageError,
 )
 from durio.model.names import did_you_mean
@@ -60,6 +61,8 @@ Exit codes:
   4  the App cannot be imported         143  terminated before the drain ended
   5  the schema: missing, older, newer  75   try later: the queue takes no more
   9  worker processes keep dying: a crash loop
+  70 a worker cannot go on in its process: a task blocked the event loop past its
+     hard limit, too many abandoned attempts hang on, or no child process starts
 """
 INTERRUPTED = 130
 # What a write to a stream fails with; errors about a file carry its name.
@@ -291,6 +294,8 @@ def error_fields(error: BaseException) -> dict[str, str]:
     """An error as data: what, code, cure, and the traceback where it is the user's."""
     if isinstance(error, DurioError):
         told = {"code": error.code, "what": error.what, "cure": error.cure}
+        if isinstance(error, StoreFull):  # nothing goes on by itself: we end here
+            told["cure"] = "Free space on this disk, then start it again."
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         told = {"code": "interrupted", "what": "interrupted", "cure": ""}
     elif isinstance(error, TimeoutError):

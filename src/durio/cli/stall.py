@@ -2,16 +2,17 @@
 
 A process that was stopped inside a transaction keeps every writer waiting. Whoever is
 called at night types a command first: it must name the culprit, not hang with the rest.
+A worker that starts then says so too, and waits.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
 
 from durio.model.errors import StoreStalled
-from durio.ports.store import Store
+from durio.ports.store import Stall
 
 T = TypeVar("T")
 LOOK_SECONDS = 0.5
@@ -19,11 +20,29 @@ TOLD_SECONDS = 2.0
 GIVE_UP_SECONDS = 30.0
 
 
-class StallWatch:
-    """Looks, beside some work, whether somebody keeps the store locked."""
+def say(stall: Stall) -> None:
+    """One line for a person."""
+    click.echo(f"waiting: process {stall.pid} keeps the store locked", err=True)
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+
+class StallWatch:
+    """Looks, beside some work, whether somebody keeps the store locked.
+
+    `until`: once it holds, nobody needs to look any more.
+    """
+
+    def __init__(
+        self,
+        stall: Callable[[], Stall | None],
+        *,
+        tell: Callable[[Stall], object] = say,
+        until: Callable[[], bool] = lambda: False,
+        gives_up: bool = True,
+    ) -> None:
+        self._stall = stall
+        self._tell = tell
+        self._until = until
+        self._gives_up = gives_up
         self._has_told = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -43,18 +62,20 @@ class StallWatch:
                 self._timer.cancel()
 
     def _look(self, bound: asyncio.Timeout) -> None:
-        loop, stall = asyncio.get_running_loop(), self._store.stall()
+        if self._until():
+            return
+        loop, stall = asyncio.get_running_loop(), self._stall()
         seconds = 0.0 if stall is None else stall.seconds
         if stall is not None and seconds >= TOLD_SECONDS and not self._has_told:
             self._has_told = True
-            click.echo(f"waiting: process {stall.pid} keeps the store locked", err=True)
-        if seconds >= GIVE_UP_SECONDS:
+            self._tell(stall)
+        if self._gives_up and seconds >= GIVE_UP_SECONDS:
             bound.reschedule(loop.time())
         else:
             self._timer = loop.call_later(LOOK_SECONDS, self._look, bound)
 
     def _error(self) -> StoreStalled:
-        stall = self._store.stall()
+        stall = self._stall()
         holder = "a process" if stall is None else f"process {stall.pid}"
         return StoreStalled(
             f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",

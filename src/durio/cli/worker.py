@@ -5,7 +5,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import click
@@ -15,8 +16,9 @@ from durio.app.app import App
 from durio.app.connect import masked
 from durio.app.work import make_worker
 from durio.cli.apps import JSON_OPTION, STORE_OPTION, deps_failed, load_app
-from durio.cli.main import INTERRUPTED, keep_lines
+from durio.cli.main import keep_lines
 from durio.cli.queue_flags import QueueFlags, queue_options, read_queue_flags, slots_of
+from durio.cli.stall import StallWatch
 from durio.cli.supervise import (
     Call,
     KeepArguments,
@@ -33,11 +35,11 @@ from durio.model.duration import seconds, spoken
 from durio.model.settings import Settings
 from durio.model.size import size_bytes
 from durio.model.version import __version__
+from durio.ports.store import Stall
 from durio.telemetry.log import configure
-from durio.worker.watchdog import EXIT_BLOCKED
+from durio.worker.watchdog import EXIT_BLOCKED, exit_by
 from durio.worker.worker import Worker
 
-TERMINATED = 143
 TASKS_SHOWN = 8
 # Option -> the setting that it overrides; durations are text such as 30 or 2m.
 NUMBERS = {
@@ -118,9 +120,9 @@ def command(
     \b
     Exit codes:
       0    drained: every running job ended by itself; or the burst is over
-      143  SIGTERM, and jobs were cut short and given back
-      130  SIGINT, and jobs were cut short and given back
-      70   a task blocked the event loop past its hard limit (no supervisor)
+      143, 130  SIGTERM or SIGINT, and jobs were cut short and given back
+      70   it cannot go on (a supervisor replaces it): a task blocked the event loop past
+           its hard limit, too many abandoned attempts hang on, or no child starts
       9    the workers keep dying: the supervisor gave up
       1, 2, 3, 4, 5  deps= raised, usage, store, import of the App, schema
     """
@@ -230,9 +232,13 @@ async def work(
     if line is not None:
         tell = line.tell
         line.listen(ears.look, ears.lose_supervisor)
-    # Signals first: one that comes while the store is being opened is not lost.
-    async with signals, app:
-        worker = await make_worker(
+    watch = StallWatch(
+        app.stall, tell=ears.tell_stall, until=ears.has_started, gives_up=False
+    )
+
+    async def begin(stack: AsyncExitStack) -> Worker:
+        await stack.enter_async_context(app)
+        return await make_worker(
             app,
             queues=flags.queues,
             weights=flags.weights,
@@ -242,27 +248,36 @@ async def work(
             machine=WorkerMachine(signals),
             tell=tell,
         )
-        ears.workers.append(worker)
-        if ears.heard:
-            worker.stop()
-        try:
-            await worker.run()
-        except Exception as error:
-            if error is worker.deps_error:
-                raise deps_failed(error) from error
-            raise
+
+    # Signals first: one that comes while the store is being opened is not lost.
+    async with signals, AsyncExitStack() as stack:
+        worker = await watch.wait_for(run_worker(ears, begin(stack)))
         signal = ears.heard[0] if ears.heard else None
-        signals.exit_code = exit_code(worker, signal)
-    return signals.exit_code, signal, worker.hangs
+        signals.exit_code = 0 if worker is None else exit_code(worker, signal)
+    return signals.exit_code, signal, worker is not None and worker.hangs
+
+
+async def run_worker(ears: "Ears", start: Coroutine[Any, Any, Worker]) -> Worker | None:
+    """A worker that has ended; None: it was told to stop before there was one."""
+    worker = await ears.unless_stopped(start)
+    if worker is None:
+        return None
+    try:
+        await worker.run()
+    except Exception as error:
+        if error is worker.deps_error:
+            raise deps_failed(error) from error
+        raise
+    return worker
 
 
 def exit_code(worker: Worker, signal: str | None) -> int:
     """How a worker ended, as a number."""
-    if worker.is_overwhelmed:
+    if worker.broken is not None:
         return EXIT_BLOCKED
     if not worker.was_cut_short:
         return 0
-    return INTERRUPTED if signal == "SIGINT" else TERMINATED
+    return exit_by(signal)
 
 
 class Ears:
@@ -272,10 +287,38 @@ class Ears:
         self._app = app
         self.heard: list[str] = []
         self.workers: list[Worker] = []  # none while the store is being opened
+        self._starting: asyncio.Task[Worker] | None = None
+
+    async def unless_stopped(self, start: Coroutine[Any, Any, Worker]) -> Worker | None:
+        """A new worker; None: a stop came first, which need not wait for a stuck store."""
+        self._starting = asyncio.get_running_loop().create_task(start)
+        if self.heard:
+            self._starting.cancel()
+        try:
+            worker = await self._starting
+        except asyncio.CancelledError:
+            if self.heard:
+                return None
+            raise
+        self.workers.append(worker)
+        if self.heard:
+            worker.stop()
+        return worker
+
+    def has_started(self) -> bool:
+        """Whether there is a worker with a lease: its heartbeat tells of stalls itself."""
+        return any(worker.started.is_set() for worker in self.workers)
+
+    def tell_stall(self, stall: Stall) -> None:
+        """Somebody keeps us from starting."""
+        seconds = round(stall.seconds, 1)
+        self._app.emit("store.stalled", pid=stall.pid, seconds=seconds)
 
     def hear(self, signal: str, _count: int) -> None:
         """A signal: drain; a second one: now."""
         self.heard.append(signal)
+        if self._starting is not None and len(self.heard) == 1:
+            self._starting.cancel()
         for worker in self.workers:
             worker.stop()
 

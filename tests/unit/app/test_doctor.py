@@ -5,6 +5,8 @@ import fcntl
 import os
 import resource
 import socket
+import subprocess  # noqa: TID251 - another program holds the file
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +18,6 @@ import pytest
 from durio import App, Retry
 from durio.app.doctor import machine, queues
 from durio.app.doctor.examine import examine, run
-from durio.app.doctor.look import serves
 from durio.model.errors import StoreUnavailable
 from durio.model.finding import Finding, fine
 from durio.model.options import NO_OPTIONS
@@ -191,12 +192,6 @@ def test_a_url_that_names_no_store(clinic: Clinic) -> None:
 
 
 # --- the machine
-
-
-def test_python_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "PYTHON_MIN", (99, 0))
-    (finding,) = machine.python()
-    bad(finding, "error", "Python 3.")
 
 
 def test_a_clock_that_was_never_set() -> None:
@@ -385,6 +380,41 @@ def test_a_writer_that_does_not_let_go(clinic: Clinic) -> None:
         finding = clinic.one("store.writer")
     bad(finding, "error", "process 4711")
     assert "kill -CONT 4711" in finding.fix
+
+
+HOLD_THE_FILE = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("begin immediate")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_another_program_that_keeps_the_file_locked(clinic: Clinic) -> None:
+    """It knows nothing of our lock: SQLite alone can tell, and knows no name."""
+    clinic.make()
+    before = clinic.path.read_bytes()
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", HOLD_THE_FILE, str(clinic.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert stranger.stdout is not None
+    assert stranger.stdout.readline() == b"held\n"
+    try:
+        finding = clinic.one("store.writer")
+    finally:
+        stranger.communicate(b"\n", timeout=30)
+    bad(finding, "error", "a program other than Durio", str(clinic.path))
+    assert clinic.one("store.writer").severity == "ok"
+    assert clinic.path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_asked_for_its_lock(clinic: Clinic) -> None:
+    clinic.make()
+    clinic.path.write_text("dear diary, " * 500)
+    bad(clinic.one("store.writer"), "error", "not a SQLite database")
 
 
 def test_a_lock_that_changes_hands_is_no_stall(clinic: Clinic) -> None:
@@ -705,14 +735,17 @@ def test_a_worker_whose_lease_is_over(clinic: Clinic) -> None:
         await store.exchange(me, [], [Lane("shop:mail", 1)], 1)
 
     clinic.with_store(plant)
-    change(clinic, "update worker set expires_at = 0")
-    bad(clinic.one("workers.leases"), "error", f"{HERE}/1", "1 jobs", "no other worker")
+    change(clinic, "update worker set expires_at = expires_at - 60 - 3 * 86400")
+    told = f"{HERE}/1 (over for 3 d, 1 jobs); and no other worker is alive"
+    bad(clinic.one("workers.leases"), "error", told)
 
     async def another(_app: App, store: Store) -> None:
         await store.register(worker(name=f"{HERE}/2"), 60)
 
     clinic.with_store(another)
     bad(clinic.one("workers.leases"), "warning", f"{HERE}/1")
+    change(clinic, "update worker set boot = 'before' where id = 1")
+    bad(clinic.one("workers.leases"), "warning", f"{HERE}/1 (over, 1 jobs)")
 
 
 @pytest.mark.parametrize("versions", [("0.0.1", machine.__version__), ("0.0.1",)])
@@ -755,9 +788,3 @@ def test_every_app_of_a_store_is_looked_at(clinic: Clinic) -> None:
     assert len(told) == 2
     assert told[0].startswith("bakery: ")
     assert len(clinic.found("queues.unserved")) == 1
-
-
-def test_patterns_name_queues() -> None:
-    assert serves({"queues": None}, "mail")
-    assert serves({"queues": ["m*"]}, "mail")
-    assert not serves({"queues": ["x", "y"]}, "mail")

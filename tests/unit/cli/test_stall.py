@@ -4,11 +4,13 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from durio.cli import stall
 from tests.unit.cli.terminal import Terminal
+from tests.unit.stores.test_upgrade import make_old_file
 
 
 @contextmanager
@@ -38,3 +40,20 @@ def test_a_stopped_writer_is_named_and_not_waited_for(
         # Who only looks is not in anybody's way.
         assert "mail" in shop.ok("queues", "ls", "--app", "shop")
     shop.ok("queues", "pause", "mail", "--app", "shop")
+
+
+def test_a_stopped_writer_is_named_also_where_the_schema_is_older(
+    shop: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the opening of the store already waits."""
+    monkeypatch.setattr(stall, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stall, "TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(stall, "GIVE_UP_SECONDS", 0.2)
+    make_old_file(shop.folder / "jobs.db")
+    Path("jobs.db-durio").mkdir(mode=0o700)
+    Path("jobs.db-durio/writer.lock").touch(mode=0o600)
+    with locked(shop):
+        result = shop.run("migrate", "--app", "shop")
+        assert result.exit_code == 3
+        assert f"waiting: process {os.getpid()} keeps" in result.stderr
+    shop.ok("migrate", "--app", "shop")

@@ -35,17 +35,18 @@ def test_every_cell_of_the_gate(kind: Kind) -> None:
             await store.enqueue([job])
             claims = (await store.exchange(worker, [], [Lane(LANE, 1)], 1)).claims
             outcome = Outcome(
-                job.id, claims[0].claim_no, kind, delay_seconds=9.0 if delayed else 0.0
+                job.id,
+                claims[0].claim_no,
+                kind,
+                delay_seconds=9.0 if delayed else 0.0,
+                guilty=guilty,
             )
 
             def leave(
-                tx: Transaction,
-                row=(lost, cancel_asked, alone, job.id),
-                o=outcome,
-                g=guilty,
+                tx: Transaction, row=(lost, cancel_asked, alone, job.id), o=outcome
             ) -> None:
                 tx.db.rows("update job set lost=?, cancel=?, alone=? where id=?", row)
-                assert pass_gate(tx, worker, o, guilty=g) is not None
+                assert pass_gate(tx, worker, o) is not None
 
             await store.desk.writer.write(leave)
             (record,) = await store.get([job.id])

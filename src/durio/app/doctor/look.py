@@ -1,11 +1,11 @@
 """One bounded look at what is in a store, for every check to judge."""
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from durio.model.job import DEAD, Record
-from durio.model.names import queue_of
+from durio.model.names import namespace_of, queue_of
+from durio.model.queues import serves
 from durio.ports.browse import LaneRow, Query, WorkerRow
 from durio.ports.clock import Clock
 from durio.ports.store import Store
@@ -38,18 +38,12 @@ class Look(NamedTuple):
 
     def is_served(self, lane: str) -> bool:
         """Whether a live worker claims from it."""
-        return any(serves(row.info, queue_of(lane)) for row in self.alive)
+        return any(serves(r.info["queues"], queue_of(lane)) for r in self.alive)
 
     def jobs(self, lane: str, *states: int) -> int:
         """Jobs of a lane in these states."""
         counted = self.counts.get(lane, {})
         return sum(counted.get(state, 0) for state in states)
-
-
-def serves(info: Mapping[str, Any], queue: str) -> bool:
-    """Whether a worker was told to serve a queue; it may have been told a pattern."""
-    told = info.get("queues")
-    return told is None or any(fnmatchcase(queue, pattern) for pattern in told)
 
 
 async def look(
@@ -79,5 +73,5 @@ async def namespaces(store: Store) -> list[str]:
     """The Apps that show in a store: by their workers and their newest jobs."""
     found = {row.info["namespace"] for row in await store.workers(None)}
     page = await store.find(Query(), limit=DEAD_LOOKED_AT, cursor=None)
-    found |= {record.lane.partition(":")[0] for record in page.records}
+    found |= {namespace_of(record.lane) for record in page.records}
     return sorted(found)[:NAMESPACES_MAX]

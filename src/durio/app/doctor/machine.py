@@ -2,7 +2,6 @@
 
 import platform
 import resource
-import sys
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -10,7 +9,6 @@ from durio.model.finding import Finding, error, fine, warning
 from durio.model.version import __version__
 from durio.ports.clock import Clock
 
-PYTHON_MIN = (3, 11)
 FILES_MIN = 1024
 ZONES = ("UTC", "Europe/Paris")
 # No clock may be before this code: 2026-01-01.
@@ -18,14 +16,9 @@ EARLIEST = 1_767_225_600.0
 
 
 def python() -> Iterator[Finding]:
-    """The interpreter, and this release."""
-    found = platform.python_version()
-    told = f"Python {found}, durio {__version__}, {platform.system()}"
-    if sys.version_info[:2] < PYTHON_MIN:
-        wanted = ".".join(str(part) for part in PYTHON_MIN)
-        yield error("machine.python", told, f"Use Python {wanted} or later.")
-    else:
-        yield fine("machine.python", told)
+    """What a report begins with: an older interpreter could not import this release."""
+    found = f"Python {platform.python_version()}, durio {__version__}"
+    yield fine("machine.python", f"{found}, {platform.system()}")
 
 
 def clock(time: Clock) -> Iterator[Finding]:

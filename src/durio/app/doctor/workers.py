@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from durio.app.doctor.look import Look
-from durio.model.duration import spoken
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.version import __version__
 
@@ -16,9 +15,7 @@ def leases(look: Look) -> Iterator[Finding]:
         yield fine(name, f"{len(look.alive)} alive, none with a lease that is over")
         return
     told = ", ".join(
-        f"{row.info['name']} (over for {spoken(-row.lease_seconds_left)}, "
-        f"{row.running} jobs)"
-        for row in over
+        f"{row.info['name']} ({row.lease_told()}, {row.running} jobs)" for row in over
     )
     if look.alive:
         fix = "Its jobs are taken back within seconds. If it stays: see its log."

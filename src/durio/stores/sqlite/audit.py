@@ -43,11 +43,6 @@ def prune_audit(tx: Transaction, limit: int) -> None:
     tx.db.rows(PRUNE_AUDIT, (KEPT_MAX, limit))
 
 
-def namespace_of(lane: str) -> str:
-    """Whose queue it is."""
-    return lane.partition(":")[0]
-
-
 def ids_in_words(ids: Sequence[bytes]) -> str:
     """The first few by name, the others by number."""
     named = ", ".join(id_text(job_id) for job_id in ids[:IDS_NAMED_MAX])

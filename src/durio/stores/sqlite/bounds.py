@@ -12,6 +12,8 @@ leaves a mark, which enqueues obey as long as there are workers, one of which le
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
+from durio.model.names import namespace_of
+from durio.ports.control import AS_IN_CODE, NO_BOUND
 from durio.ports.enqueue import Full
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
@@ -30,9 +32,6 @@ READ_SOFT_QUEUES = statement("read_soft_queues")
 COUNT_WAITING = statement("count_waiting")
 MARK_OVER = statement("mark_over")
 HAS_WORKERS = statement("has_workers")
-
-NO_BOUND = -1  # by hand: beats the code
-AS_IN_CODE = -2
 
 
 class NoRoom(Exception):
@@ -95,8 +94,7 @@ def missing_room(tx: Transaction, lane: str, jobs: int) -> Full | None:
 
 def softly_full(tx: Transaction, lane: str, guard: Guard) -> Full | None:
     """A mark is obeyed while somebody may take it again; an old one goes here."""
-    namespace = lane.partition(":")[0]
-    if tx.db.rows(HAS_WORKERS, (namespace, tx.boot, tx.ticks)):
+    if tx.db.rows(HAS_WORKERS, (namespace_of(lane), tx.boot, tx.ticks)):
         return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
     take_mark(tx, lane)
     return None
@@ -194,7 +192,7 @@ def marks_to_change(
     """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
     if not soft_max or db.value(IS_SMALL, (soft_max,)):
         # Nothing can be beyond it: only old marks have to go.
-        return [(lane, 0, 0) for lane, _ in db.rows(READ_MARKED, span)]
+        return [(lane, 0, 0) for (lane,) in db.rows(READ_MARKED, span)]
     found: list[tuple[str, int, int]] = []
     for lane, mark in db.rows(READ_SOFT_QUEUES, span):
         depth = db.value(COUNT_WAITING, (lane, soft_max))

@@ -101,7 +101,7 @@ class SqliteBrowse(AtDesk):
             WorkerRow(
                 id=worker,
                 info=msgspec.json.decode(info),
-                lease_seconds_left=max(0.0, expires_at - ticks) if of == boot else 0.0,
+                lease_seconds_left=expires_at - ticks if of == boot else 0.0,
                 running=running,
                 vitals=vitals_of(vitals),
             )

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from durio.model.errors import InvalidOption
 from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
-from durio.stores.sqlite.audit import namespace_of, query_in_words, write_down
+from durio.stores.sqlite.audit import query_in_words, write_down
 from durio.stores.sqlite.bounds import take_mark
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.filters import conditions, states_of, walk_of

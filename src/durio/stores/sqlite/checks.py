@@ -6,6 +6,7 @@ locks that other connections of this process hold.
 """
 
 import os
+import select
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -39,6 +40,7 @@ LOG_BYTES_MAX = 256 * 2**20
 LOOK_SECONDS_MAX = 1.0
 LOOK_STEPS = 10_000
 STALL_SECONDS = 0.5  # a turn takes milliseconds
+STALL_LOOK_SECONDS = 0.001
 BESIDE = ("-wal", "-shm")
 MIB = 2**20
 
@@ -208,7 +210,7 @@ def sync_seconds(folder: Path, clock: Clock) -> list[float]:
 
 
 def writer(path: Path, clock: Clock) -> Iterator[Finding]:
-    """A process that was stopped in the middle of a transaction stops all writers."""
+    """Whoever was stopped in the middle of a transaction stops all writers."""
     name = "store.writer"
     lock = Path(f"{path}-durio") / "writer.lock"
     try:
@@ -217,14 +219,40 @@ def writer(path: Path, clock: Clock) -> Iterator[Finding]:
         return
     try:
         holder = holder_of(descriptor, clock)
+        # With the lock in hand: then whoever keeps SQLite's own is not one of us.
+        is_free = not path.is_file() or not try_lock(descriptor) or may_write(path)
+    except apsw.Error as trouble:
+        told = translated(trouble, str(path), at_commit=False)
+        yield error(name, told.what, told.cure)
+        return
     finally:
         os.close(descriptor)  # and with it the lock
-    if holder is None:
-        yield fine(name, "writers get their turn")
-    else:
+    if holder is not None:
         told = f"process {holder} holds the writers' lock and does not let go"
-        fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost."
+        fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost. If it "
+        fix += "runs, it may itself wait for another program that writes to the file."
         yield error(name, told, fix)
+    elif not is_free:
+        told = f"a program other than Durio keeps {path} locked and does not let go"
+        fix = f"Find it (fuser {path}) and let it end its transaction, or stop it."
+        yield error(name, told, fix)
+    else:
+        yield fine(name, "writers get their turn")
+
+
+def may_write(path: Path) -> bool:
+    """Whether SQLite lets us begin to write before long; nothing is written."""
+    db = Database(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(round(STALL_SECONDS * 1000))
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.rows("begin immediate")
+        db.rows("rollback")
+    except apsw.BusyError:
+        return False
+    finally:
+        db.close()
+    return True
 
 
 def holder_of(descriptor: int, clock: Clock) -> int | None:
@@ -237,6 +265,7 @@ def holder_of(descriptor: int, clock: Clock) -> int | None:
         holders.add(os.pread(descriptor, PID_BYTES, 0).strip())
         if len(holders) > 1:
             return None
+        select.select([], [], [], STALL_LOOK_SECONDS)
     return int(holders.pop() or 0) if holders else None
 
 

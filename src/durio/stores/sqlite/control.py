@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from durio.model.job import Record
 from durio.ports.browse import Query
-from durio.ports.control import Acted, ActedAll, Counted, Moved, QueueChange, Verb
+from durio.ports.control import Acted, Counted, QueueChange, Stepped, Verb
 from durio.stores.sqlite.bulk import (
     STEP_MAX,
     Begun,
@@ -17,7 +17,7 @@ from durio.stores.sqlite.bulk import (
 from durio.stores.sqlite.desk import AtDesk
 from durio.stores.sqlite.hands import act_on_ids, restore
 from durio.stores.sqlite.orders import give_order, read_answer
-from durio.stores.sqlite.queues import change_queue, change_queue_by_hand, move
+from durio.stores.sqlite.queues import change_queue, move
 
 
 class SqliteControl(AtDesk):
@@ -48,7 +48,7 @@ class SqliteControl(AtDesk):
 
     async def act_on(
         self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
-    ) -> ActedAll:
+    ) -> Stepped:
         """The verb for at most `limit` jobs that fit and are not beyond the mark."""
         desk, key = self.desk, (query, verb, mark, by)
         begun = desk.bulks.get(key)
@@ -63,7 +63,7 @@ class SqliteControl(AtDesk):
                 rows=len(step.found),
             )
         desk.bulks.put(key, None if step.then is None else Begun(step.then, line))
-        return ActedAll(jobs, more=step.then is not None)
+        return Stepped(jobs, more=step.then is not None)
 
     async def restore(self, records: Sequence[Record], *, by: str) -> int:
         """Dead letters from elsewhere; ids that are stored stay as they are."""
@@ -75,16 +75,9 @@ class SqliteControl(AtDesk):
 
     async def change_queue(self, lane: str, change: QueueChange, *, by: str) -> None:
         """Pause, resume, close, open or bound a queue; whoever serves it is told."""
-        await self.desk.writer.write(
-            lambda tx: change_queue_by_hand(tx, lane, change, by)
-        )
+        await self.desk.writer.write(lambda tx: change_queue(tx, lane, change, by))
 
-    async def pause(self, lane: str, *, paused: bool) -> None:
-        """Stop or resume claims from a lane."""
-        change = QueueChange(paused=paused)
-        await self.desk.writer.write(lambda tx: change_queue(tx, lane, change))
-
-    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Moved:
+    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Stepped:
         """Waiting jobs go to another queue with priority, due time and fence."""
         desk, key = self.desk, ("move", lane, to, by)
         room = max(1, min(limit, STEP_MAX))

@@ -1,9 +1,9 @@
 """Ears: who listens to what happens, by datagrams between processes or within one.
 
 A listener is an ear: a Unix datagram socket `<pid>-<id>.ear` in the private folder. Tellers
-look for ears about once a second, and send each as many events as fit into a datagram. They
-never wait: what a full buffer does not take is counted, and the next datagram that gets
-through begins with how many events are missing. In memory an ear is a bounded line.
+look for ears, and send each as many events as fit into a datagram. They never wait: what a
+full buffer does not take is counted, and the next datagram that gets through begins with
+how many events are missing. In memory an ear is a bounded line.
 
 Nothing here may disturb whoever tells: every failure ends in silence.
 """
@@ -24,7 +24,6 @@ from durio.ports.live import Listener
 from durio.stores.sqlite.bell import settle, socket_address, until_readable
 from durio.stores.sqlite.folder import Folder
 
-LOOK_SECONDS = 1.0
 DATAGRAM_BYTES_MAX = 32 * 1024
 EVENT_BYTES_MAX = DATAGRAM_BYTES_MAX // 2
 BUFFER_BYTES = 1024 * 1024
@@ -167,24 +166,17 @@ class SocketEars:
         self._mine: set[SocketEar] = set()
         self._mouth: socket.socket | None = None
         self._names: tuple[str, ...] = ()
-        self._looked_at = float("-inf")
         self._missed: dict[str, int] = {}
 
     def is_heard(self) -> bool:
-        """Whether there is an ear in the folder; looked up once a second."""
-        ticks = self._clock.monotonic()
-        if ticks - self._looked_at >= LOOK_SECONDS:
-            self._looked_at = ticks
-            self._look()
-        return bool(self._names)
-
-    def _look(self) -> None:
+        """Whether there is an ear in the folder."""
         names: list[str] = []
         with suppress(OSError):
             found = os.listdir(self._folder.descriptor)  # noqa: PTH208 - by descriptor
             names = sorted(name for name in found if name.endswith(SUFFIX))
         self._names = tuple(names[:EARS_MAX])
         self._missed = {n: m for n, m in list(self._missed.items()) if n in self._names}
+        return bool(names)
 
     def tell(self, events: Sequence[bytes]) -> None:
         """Send every ear what fits, without waiting."""
@@ -203,7 +195,6 @@ class SocketEars:
                 if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
                     # Its owner is gone, with or without its file.
                     self._folder.unlink(name)
-                    self._looked_at = float("-inf")
                     return
                 self._missed[name] = self._missed.get(name, 0) + size
 
@@ -223,7 +214,6 @@ class SocketEars:
         with suppress(OSError):
             ear.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
             ear.bind(socket_address(self._folder, name))
-        self._looked_at = float("-inf")
         opened = SocketEar(ear, name, self._folder, self._mine)
         self._mine.add(opened)
         return opened
@@ -246,7 +236,6 @@ class SocketEars:
             self._mouth.close()
         self._mouth = None
         self._names = ()
-        self._looked_at = float("-inf")
 
 
 class SocketEar:

@@ -24,6 +24,7 @@ from durio.ports.clock import Clock
 from durio.ports.store import Stall
 
 PID_BYTES = 12
+SUFFIX = "-durio"
 
 
 class Folder:
@@ -32,6 +33,14 @@ class Folder:
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.descriptor = descriptor
+
+    def make(self) -> None:
+        """Make and open it now, if that was left for later."""
+        if self.descriptor < 0:
+            descriptor = enter_folder(self.path)
+            if descriptor is None:  # somebody else was quicker
+                raise not_private(self.path)
+            self.descriptor = descriptor
 
     def close(self) -> None:
         """Let go of the folder; its files stay."""
@@ -49,9 +58,28 @@ def open_folder(database: str) -> Folder | None:
     """Open or make the folder; None when it is another user's, as the database is.
 
     Such a producer can neither lock nor ring: SQLite's own locks and the workers' safety
-    poll serve it. Any other foreign folder is refused: whoever owns it could stop us.
+    poll serve it. Beside a file that may be another program's none is made yet.
     """
-    path = f"{database}-durio"
+    path = f"{database}{SUFFIX}"
+    if is_filled(database) and not os.path.lexists(path):
+        return Folder(path, -1)  # see `make`
+    descriptor = enter_folder(path)
+    return None if descriptor is None else Folder(path, descriptor)
+
+
+def is_filled(path: str) -> bool:
+    """Whether a file is there with something in it: who knows whose it is."""
+    with suppress(OSError):
+        return os.stat(path).st_size > 0  # noqa: PTH116
+    return False
+
+
+def enter_folder(path: str) -> int | None:
+    """A descriptor of the folder, made if need be; None: the database's owner has it.
+
+    Any other foreign folder is refused: whoever owns it could stop us.
+    """
+    database = path.removesuffix(SUFFIX)
     with suppress(FileExistsError):
         make_folder(path)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,12 +97,18 @@ def open_folder(database: str) -> Folder | None:
             path=path,
         ) from None
     if descriptor < 0:
-        raise StoreUnavailable(
-            f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
-            cure=f"Run as its owner and `chmod 700 {path}`.",
-            path=path,
-        )
-    return Folder(path, descriptor)
+        raise not_private(path)
+    return descriptor
+
+
+def not_private(path: str) -> StoreUnavailable:
+    """Whoever can write in the folder, or owns it, could stop us."""
+    found = Path(path).lstat()
+    return StoreUnavailable(
+        f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
+        cure=f"Run as its owner and `chmod 700 {path}`.",
+        path=path,
+    )
 
 
 def make_folder(path: str) -> None:
@@ -142,6 +176,11 @@ class WriterLock:
         self._depth -= 1
         if self._depth == 0:
             self.release()
+
+    def prepare(self) -> None:
+        """Make the folder of the lock, now that the database is known to be ours."""
+        if self._folder is not None:
+            self._folder.make()
 
     def take_nowait(self) -> bool:
         """Take a turn if nobody else has it."""

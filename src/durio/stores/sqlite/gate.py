@@ -28,12 +28,7 @@ class Passed(NamedTuple):
 
 
 def pass_gate(
-    tx: Transaction,
-    worker: int | None,
-    outcome: Outcome,
-    *,
-    guilty: bool = False,
-    tell: int = EVERYBODY,
+    tx: Transaction, worker: int | None, outcome: Outcome, *, tell: int = EVERYBODY
 ) -> Passed | None:
     """Let one job out; None: the fence refused. `tell` names who need not be rung."""
     keep = outcome.keep or Keep(tx.retention.done_seconds)
@@ -45,7 +40,7 @@ def pass_gate(
         tx.now + outcome.delay_seconds if outcome.delay_seconds > 0 else None,
         None if outcome.error is None else outcome.error.decode(),
         Reason.WORKER_LOST if outcome.kind == Kind.LOST else outcome.reason,
-        guilty or outcome.guilty,
+        outcome.guilty,
         tx.now,
         tx.now + keep.seconds,
         tx.now + tx.retention.dead_seconds,

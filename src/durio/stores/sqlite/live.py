@@ -12,7 +12,7 @@ class SqliteLive(AtDesk):
     """Telling and hearing."""
 
     def is_heard(self) -> bool:
-        """Whether anybody listens; a glance a second, whatever is asked."""
+        """Whether anybody listens."""
         with suppress(StoreUnavailable):  # closed: there is nothing to tell
             return self.desk.ears.is_heard()
         return False

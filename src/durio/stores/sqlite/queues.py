@@ -1,10 +1,9 @@
 """Queues by hand: pause, resume, close, open, bound, and moving what waits."""
 
-from durio.ports.control import Moved, QueueChange
-from durio.stores.sqlite.audit import namespace_of, write_down
+from durio.model.names import namespace_of
+from durio.ports.control import AS_IN_CODE, NO_BOUND, QueueChange, Stepped
+from durio.stores.sqlite.audit import write_down
 from durio.stores.sqlite.bounds import (
-    AS_IN_CODE,
-    NO_BOUND,
     bound_by_hand,
     forget_guards,
     note_entered,
@@ -24,14 +23,26 @@ MOVE_SCHEDULED = statement("move_scheduled")
 BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
 
 
-def change_queue_by_hand(
-    tx: Transaction, lane: str, change: QueueChange, by: str
-) -> None:
+def change_queue(tx: Transaction, lane: str, change: QueueChange, by: str) -> None:
     """The change, and who made it; what was so already is no change."""
     news = news_in(tx, lane, change)
-    change_queue(tx, lane, change)
+    tx.db.rows(CHANGE_QUEUE, (lane, change.paused, change.closed))
+    tx.new_lanes.add(lane)
+    forget_guards(tx)
+    if change.maxsize is not None:
+        bound_by_hand(tx, lane, change.maxsize)
+    if change.paused is not None:
+        tell_workers(tx, lane, paused=change.paused)
     for verb, target in change_in_words(lane, news):
         write_down(tx, namespace_of(lane), by, verb, target)
+
+
+def tell_workers(tx: Transaction, lane: str, *, paused: bool) -> None:
+    """Every worker of the namespace, so that it asks at once."""
+    for worker, _ in tx.db.rows(FIND_BELLS, (namespace_of(lane),)):
+        tx.rung_workers.add(worker)
+    if not paused:
+        tx.ring(lane)
 
 
 def news_in(tx: Transaction, lane: str, change: QueueChange) -> QueueChange:
@@ -60,27 +71,12 @@ def change_in_words(lane: str, change: QueueChange) -> list[tuple[str, str]]:
     return told
 
 
-def change_queue(tx: Transaction, lane: str, change: QueueChange) -> None:
-    """Change the row and tell every worker of the namespace, so that it asks at once."""
-    tx.db.rows(CHANGE_QUEUE, (lane, change.paused, change.closed))
-    tx.new_lanes.add(lane)
-    forget_guards(tx)
-    if change.maxsize is not None:
-        bound_by_hand(tx, lane, change.maxsize)
-    if change.paused is None:
-        return
-    for worker, _ in tx.db.rows(FIND_BELLS, (namespace_of(lane),)):
-        tx.rung_workers.add(worker)
-    if not change.paused:
-        tx.ring(lane)
-
-
 def move(
     tx: Transaction, lane: str, to: str, limit: int, by: str, line: int | None
-) -> tuple[Moved, int | None]:
+) -> tuple[Stepped, int | None]:
     """Ready jobs first, in order, then those that are not due."""
     if lane == to:
-        return Moved(0, more=False), line
+        return Stepped(0, more=False), line
     jobs = len(tx.db.rows(MOVE_READY, (lane, to, limit)))
     if jobs:
         tx.ring(to)
@@ -95,4 +91,4 @@ def move(
         target = f"{lane} to {to}"
         namespace = namespace_of(lane)
         line = write_down(tx, namespace, by, "move", target, jobs, step_of=line)
-    return Moved(jobs, more=jobs == limit), line
+    return Stepped(jobs, more=jobs == limit), line

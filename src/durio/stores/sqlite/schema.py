@@ -6,8 +6,11 @@ after the fact, or a schema from newer code, is refused rather than guessed at.
 
 import hashlib
 import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import apsw
@@ -22,15 +25,23 @@ from durio.stores.sqlite.statements import statement
 LIBRARY_MIN = (3, 51, 3)
 BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
 STATEMENTS_CACHED = 128
-# More cache is slower, not faster, and costs memory. The size limit is in bytes.
-SETTINGS = ("cache_size=-16000", "temp_store=memory", "journal_size_limit=67108864")
+# More cache is no faster, from 2 MB to 16, and every process has its own: others' commits
+# empty it anyway. The size limit is in bytes.
+SETTINGS = ("cache_size=-8000", "temp_store=memory", "journal_size_limit=67108864")
 
-HAS_MIGRATIONS = statement("has_migrations")
+READ_MIGRATION_COLUMNS = statement("read_migration_columns")
 CREATE_MIGRATION = statement("create_migration")
 READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 
 CREATED = re.compile(r"^create (?:table|index) (\w+)", re.MULTILINE)
+# As `create_migration` makes it: another program may have a table of this name, too.
+MIGRATION_COLUMNS = [
+    ("table", "number", "integer", 0, 1),
+    ("table", "name", "text", 1, 0),
+    ("table", "checksum", "text", 1, 0),
+    ("table", "applied_at", "real", 1, 0),
+]
 
 Synchronous = Literal["full", "normal"]
 
@@ -90,13 +101,21 @@ def connect_reader(path: str) -> Database:
     return db
 
 
+def close_as_found(db: Database) -> None:
+    """Close a file that may be another program's: an empty log beside it was ours."""
+    with suppress(OSError):
+        if Path(f"{db.filename}-wal").stat().st_size == 0:
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    db.close()
+
+
 def bring_up_to_date(
     db: Database, path: str | None, lock: WriterLock, clock: Clock
 ) -> None:
     """Check the schema and, where it is older than this code, migrate it.
 
     A database that is up to date is not written to, so that opening it never waits for
-    a stalled writer.
+    a stalled writer. One that is refused stays as it was, and nothing is made beside it.
     """
     if path is not None and db.readonly("main"):
         raise StoreReadOnly(
@@ -104,8 +123,8 @@ def bring_up_to_date(
             cure="Give this user the right to write the file and its folder.",
             path=path,
         )
-    status = migration_status(db)
-    check_status(status, path)
+    status = checked_status(db, path)
+    lock.prepare()
     if not status.waiting:
         return
     with lock:
@@ -114,17 +133,40 @@ def bring_up_to_date(
         migrate(db, path, clock.now())
 
 
-def refuse_foreign_tables(db: Database, path: str | None) -> None:
+@contextmanager
+def one_moment(db: Database) -> Generator[None, None, None]:
+    """No commit of others is seen within: one may be migrating the file right now."""
+    with db:
+        yield
+
+
+def checked_status(db: Database, path: str | None) -> MigrationStatus:
+    """How a file stands to this code; one that this code must not touch is refused."""
+    with one_moment(db):
+        status = migration_status(db)
+        check_status(status, path)
+        refuse_foreign_tables(db, status)
+    return status
+
+
+def refuse_foreign_tables(db: Database, status: MigrationStatus) -> None:
     """Jobs may live beside another program's tables, but not in them."""
-    ours = {name for step in migrations() for name in CREATED.findall(step.text)}
-    there = {name for (name,) in db.rows("select name from sqlite_schema")}
-    if clash := sorted(ours & there):
-        raise SchemaMismatch(
-            f"{path}: another program has tables or indexes of these names: "
-            f"{', '.join(clash)}",
-            cure="Name another file.",
-            path=path,
-        )
+    waiting = [step for step in migrations() if step.name in status.waiting]
+    ours = {name for step in waiting for name in CREATED.findall(step.text)}
+    # SQLite's names are the same in either case; its `lower` folds as it does itself.
+    there = db.rows("select lower(name) from sqlite_schema where type <> 'trigger'")
+    if clash := sorted(ours & {name for (name,) in there}):
+        raise foreign(db, clash)
+
+
+def foreign(db: Database, names: Sequence[str]) -> SchemaMismatch:
+    """The file has such things already, and they are not ours."""
+    return SchemaMismatch(
+        f"{db.filename}: another program has tables or indexes of these names: "
+        f"{', '.join(names)}",
+        cure="Name another file.",
+        path=db.filename,
+    )
 
 
 def use_log(db: Database, path: str) -> None:
@@ -144,11 +186,8 @@ def migrate(db: Database, path: str | None, now: float) -> None:
     """Apply what is missing, all of it or nothing."""
     db.rows("begin immediate")
     try:
+        status = checked_status(db, path)  # somebody may have been quicker
         db.rows(CREATE_MIGRATION)
-        status = migration_status(db)  # somebody may have been quicker
-        check_status(status, path)
-        if not status.applied:
-            refuse_foreign_tables(db, path)
         for step in migrations():
             if step.name in status.waiting:
                 db.rows(step.text)
@@ -163,7 +202,7 @@ def migrate(db: Database, path: str | None, now: float) -> None:
 def migration_status(db: Database) -> MigrationStatus:
     """Compare the database with the migrations of this code."""
     recorded: dict[int, tuple[str, str]] = {}
-    if db.value(HAS_MIGRATIONS) is not None:
+    if has_migrations(db):
         rows = db.rows(READ_MIGRATIONS)
         recorded = {number: (name, checksum) for number, name, checksum in rows}
     ours = {step.number: step for step in migrations()}
@@ -177,6 +216,14 @@ def migration_status(db: Database) -> MigrationStatus:
             if number in ours and ours[number].checksum != checksum
         ],
     )
+
+
+def has_migrations(db: Database) -> bool:
+    """Whether any was ever applied; another program's table of that name is refused."""
+    columns = db.rows(READ_MIGRATION_COLUMNS)
+    if columns and columns != MIGRATION_COLUMNS:
+        raise foreign(db, ["migration"])
+    return bool(columns)
 
 
 def check_status(status: MigrationStatus, path: str | None) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 import apsw
 import msgspec
 
-from durio.model.queues import matches
+from durio.model.queues import serves
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import CONTROL, Bells, ring_for
@@ -16,6 +16,7 @@ from durio.stores.sqlite.schema import (
     BUSY_MILLISECONDS,
     Synchronous,
     bring_up_to_date,
+    close_as_found,
     connect_writer,
 )
 from durio.stores.sqlite.statements import statement
@@ -64,7 +65,7 @@ class Scribe:
             try:
                 bring_up_to_date(db, self.path, self.lock, self.clock)
             except BaseException:
-                db.close()
+                close_as_found(db)
                 raise
             db.set_wal_hook(self._note_log)
             self._db = db
@@ -157,15 +158,11 @@ def bells_to_ring(db: Database, lane: str, but: int, turn: int) -> list[int]:
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
     for worker, queues in db.rows(FIND_BELLS, (namespace,)):
-        if worker != but and (queues is None or serves(queues, queue)):
+        told = None if queues is None else decode_queues(queues)
+        if worker != but and serves(told, queue):
             found.append(worker)
     start = turn % len(found) if len(found) > RINGS_MAX else 0
     return (found[start:] + found[:start])[:RINGS_MAX]
-
-
-def serves(queues: str, queue: str) -> bool:
-    """Whether a worker of these names and globs serves a queue."""
-    return any(matches(pattern, queue) for pattern in decode_queues(queues))
 
 
 def shorten_log(db: Database) -> None:

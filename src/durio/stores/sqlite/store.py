@@ -100,8 +100,8 @@ class SqliteStore(
         except BaseException:
             if self._desk is desk:
                 self._desk = None
-                await self._clear(desk)
-                depart(self._inode)
+                if await self._clear(desk):
+                    depart(self._inode)
             raise
         self._is_open = True
         watch_forks(self)

@@ -8,11 +8,15 @@ from urllib.parse import unquote
 
 import apsw
 
+from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.schema import (
     MigrationStatus,
+    close_as_found,
     connect_reader,
     migration_status,
     migrations,
+    one_moment,
+    refuse_foreign_tables,
 )
 from durio.stores.sqlite.translate import translated
 
@@ -39,11 +43,20 @@ def status(url: str) -> MigrationStatus:
     try:
         db = connect_reader(path)
         try:
-            return migration_status(db)
+            return status_of(db)
         finally:
-            db.close()
+            close_as_found(db)
     except apsw.Error as error:
         raise translated(error, path, at_commit=False) from None
+
+
+def status_of(db: Database) -> MigrationStatus:
+    """How an open file stands to this code; one that can never hold jobs is refused."""
+    with one_moment(db):
+        seen = migration_status(db)
+        if not seen.applied:
+            refuse_foreign_tables(db, seen)
+    return seen
 
 
 def script() -> str:

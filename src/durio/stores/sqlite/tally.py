@@ -4,7 +4,7 @@ Deaths are rare: a job that does not die pays nothing. Each has a number that on
 by which a bulk act knows the dead it was counted for from those who died later.
 """
 
-from durio.stores.sqlite.audit import namespace_of
+from durio.model.names import namespace_of
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.transaction import Transaction
 

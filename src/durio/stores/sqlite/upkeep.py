@@ -1,6 +1,6 @@
 """What keeps the store healthy: promote, rescue, prune, tidy. Idempotent and bounded."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
@@ -52,7 +52,6 @@ class SqliteUpkeep(AtDesk):
         limit: int,
         *,
         worker: int | None = None,
-        guilty: Sequence[bytes] | None = None,
         namespace: str | None = None,
     ) -> Rescued:
         """Take back the jobs of workers whose lease is over, or of this `worker`.
@@ -61,14 +60,13 @@ class SqliteUpkeep(AtDesk):
         waited to write may belong to a worker that waits to renew it.
         """
         desk = self.desk
-        blamed = None if guilty is None else frozenset(guilty)
         asked = desk.clock.monotonic()
 
         def work(tx: Transaction) -> Rescued:
             workers = (
                 [worker] if worker is not None else lost_workers(tx, asked, namespace)
             )
-            return rescue_workers(tx, desk, workers, limit, blamed)
+            return rescue_workers(tx, desk, workers, limit)
 
         return await desk.writer.write(work)
 
@@ -90,27 +88,23 @@ class SqliteUpkeep(AtDesk):
             return Rescued([], [])
         try:
             return await desk.writer.write(
-                lambda tx: rescue_workers(tx, desk, list(seized), limit, None)
+                lambda tx: rescue_workers(tx, desk, list(seized), limit)
             )
         finally:
             for lock in seized.values():
                 close_quietly(lock)
 
-    async def rescue_orphans(
-        self, limit: int, *, namespace: str | None = None
-    ) -> Rescued:
+    async def rescue_orphans(self, limit: int) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
-        return await self.desk.writer.write(
-            lambda tx: rescue_orphans(tx, limit, namespace)
-        )
+        return await self.desk.writer.write(lambda tx: rescue_orphans(tx, limit))
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
         return await self.desk.writer.write(lambda tx: prune(tx, limit, dead_count))
 
-    async def measure(self, soft_max: int, *, namespace: str | None = None) -> None:
+    async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it."""
-        span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
+        span = prefix_span(f"{namespace}:")
         changes = await self.desk.reader.read(
             lambda db: marks_to_change(db, soft_max, span)
         )
@@ -155,11 +149,7 @@ def lost_workers(tx: Transaction, ticks: float, namespace: str | None) -> list[i
 
 
 def rescue_workers(
-    tx: Transaction,
-    desk: Desk,
-    workers: Sequence[int],
-    limit: int,
-    guilty: Collection[bytes] | None,
+    tx: Transaction, desk: Desk, workers: Sequence[int], limit: int
 ) -> Rescued:
     """Take jobs back, `limit` at most; a worker's row goes with its last job."""
     gone: list[int] = []
@@ -169,7 +159,7 @@ def rescue_workers(
         held = tx.db.rows(FIND_HELD, (worker, room + 1))
         # From here on it cannot renew: it may have lost a job already.
         tx.db.rows(MARK_RESCUED, (worker,))
-        left += [lose(tx, worker, row, guilty) for row in held[:room]]
+        left += [lose(tx, worker, row) for row in held[:room]]
         if len(held) > room:
             return Rescued(gone, left, more=True)
         gone += [row[0] for row in tx.db.rows(DELETE_WORKER, (worker,))]
@@ -178,20 +168,12 @@ def rescue_workers(
     return Rescued(gone, left)
 
 
-def lose(
-    tx: Transaction,
-    worker: int,
-    held: tuple[bytes, int, int, int],
-    guilty: Collection[bytes] | None,
-) -> Left:
-    """Let one job out as lost, or, where others are guilty, as released."""
+def lose(tx: Transaction, worker: int, held: tuple[bytes, int, int, int]) -> Left:
+    """Let one job out as lost."""
     job_id, claim_no, retried, losses = held
     attempt = attempt_number(retried, losses)
-    if guilty is not None and job_id not in guilty:
-        outcome = Outcome(job_id, claim_no, Kind.RELEASE)
-    else:
-        outcome = Outcome(job_id, claim_no, Kind.LOST, error=loss(tx, worker, attempt))
-    return let_out(tx, worker, outcome, attempt, guilty=guilty is not None)
+    outcome = Outcome(job_id, claim_no, Kind.LOST, error=loss(tx, worker, attempt))
+    return let_out(tx, worker, outcome, attempt)
 
 
 def loss(tx: Transaction, worker: int, attempt: int) -> bytes:
@@ -207,16 +189,9 @@ def loss(tx: Transaction, worker: int, attempt: int) -> bytes:
     )
 
 
-def let_out(
-    tx: Transaction,
-    worker: int,
-    outcome: Outcome,
-    attempt: int,
-    *,
-    guilty: bool = False,
-) -> Left:
+def let_out(tx: Transaction, worker: int, outcome: Outcome, attempt: int) -> Left:
     """Through the gate, and how to tell of it."""
-    passed = pass_gate(tx, worker, outcome, guilty=guilty)
+    passed = pass_gate(tx, worker, outcome)
     if passed is None:
         raise InvariantBroken("a job found running did not leave by the gate")
     reason = Reason.WORKER_LOST if passed.state == DEAD else None
@@ -225,9 +200,9 @@ def let_out(
     )
 
 
-def rescue_orphans(tx: Transaction, limit: int, namespace: str | None) -> Rescued:
+def rescue_orphans(tx: Transaction, limit: int) -> Rescued:
     """Nobody knows what became of their workers: nobody is charged."""
-    rows = tx.db.rows(FIND_ORPHANS, (limit + 1, namespace))
+    rows = tx.db.rows(FIND_ORPHANS, (limit + 1,))
     left: list[Left] = []
     for job_id, claim_no, retried, losses, worker in rows[:limit]:
         outcome = Outcome(job_id, claim_no, Kind.RELEASE)

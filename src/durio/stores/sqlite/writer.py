@@ -34,7 +34,7 @@ from durio.stores.sqlite.translate import translated
 
 ROWS_MAX = 1000
 BATCH_SECONDS_MAX = 0.05
-CLOSE_SECONDS_MAX = 5.0
+CLOSE_SECONDS_MIN, CLOSE_SECONDS_MAX = 0.5, 5.0
 
 # Held while a store of this process is being made, never across an await.
 opening = threading.RLock()
@@ -160,6 +160,7 @@ class WriterThread:
             kind: deque() for kind in Kind
         }
         self._in_use = threading.Lock()  # held while the connection is
+        self._asked: set[Operation[Any]] = set()  # somebody waits for the answer
         self._closing = False
         self._given_up = False
         self._thread: threading.Thread | None = None
@@ -188,8 +189,12 @@ class WriterThread:
             )
         if self._thread is None:
             self._start_thread()
+        self._asked.add(operation)
         self._arrivals.put(operation)
-        return await operation.future
+        try:
+            return await operation.future
+        finally:
+            self._asked.discard(operation)
 
     def _start_thread(self) -> None:
         with opening:  # two threads may have come here at once
@@ -219,7 +224,10 @@ class WriterThread:
             return True
         last = Operation(lambda _: None, Kind.LAST)
         self._arrivals.put(last)
-        await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MAX)
+        await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MIN)
+        if self._asked or self._scribe.lock.stall() is None:
+            rest = CLOSE_SECONDS_MAX - CLOSE_SECONDS_MIN
+            await asyncio.wait([last.future], timeout=rest)
         if not last.future.done():
             self._give_up()
         return last.future.done()
@@ -294,11 +302,7 @@ class WriterThread:
                 self._run_line(Kind.OUTSIDE)
                 self._scribe.checkpoint_if_long()
         except Exception as error:  # the thread must live, and callers must hear
-            kinds = [kind for kind in Kind if kind != Kind.LAST]
-            waiting = [
-                op for kind in kinds for op in self._drop_line(self._lines[kind])
-            ]
-            self._fail(waiting, error, at_commit=False)
+            self._fail(self._drop_work(), error, at_commit=False)
 
     def _write_batch(self) -> None:
         """One transaction of what waits, within its bounds; every caller is answered."""
