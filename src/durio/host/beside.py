@@ -1,5 +1,6 @@
 """What stands beside a worker's loop: a thread for its heartbeat, a hand on its process."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -54,6 +55,16 @@ class WorkerMachine:
     def stacks(self) -> list[ThreadStack]:
         """The live stacks of all its threads."""
         return every_stack()
+
+    async def run_elsewhere(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
+    ) -> bool:
+        """Run it on a thread of its own, wait so long at most; False: it hangs on."""
+        thread = LoopThread("durio-last-word")
+        running = asyncio.wrap_future(thread.submit(work()))
+        done, _ = await asyncio.wait((running,), timeout=seconds)
+        thread.stop(0.0)
+        return bool(done)
 
     def end(self, code: int) -> None:
         """End the process now."""

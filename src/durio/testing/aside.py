@@ -54,6 +54,17 @@ class StillMachine:
         """The one thread of a simulated world has nothing to tell."""
         return []
 
+    async def run_elsewhere(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
+    ) -> bool:
+        """Here: there is nowhere else."""
+        try:
+            async with asyncio.timeout(seconds):
+                await work()
+        except TimeoutError:
+            return False
+        return True
+
     def end(self, code: int) -> None:
         """Note what a real process would have ended with."""
         self.ends.append(code)

@@ -23,6 +23,13 @@ class Ended(NamedTuple):
     attempt: Attempt | None  # None: never started (a release of the buffer)
     event: JobEvent | None  # None: done, or nothing to tell
 
+    @property
+    def told(self) -> JobEvent | None:
+        """What there is to tell once it is accepted."""
+        if self.event is None and self.outcome.kind == Kind.DONE:
+            return done_event(self.attempt)
+        return self.event
+
 
 class Outbox:
     """The outcomes that the store has not answered for yet."""
@@ -37,11 +44,9 @@ class Outbox:
         self._emit = emit
         self._tell_hooks = tell_hooks
         self._has_hooks = has_hooks
-        self._tells_done = has_hooks or emit.wants(JOB_DONE)
         self._ended: list[Ended] = []
         self._notes: dict[bytes, Ended] = {}
         self.sent: list[Ended] = []
-        self.fenced_total = 0
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -129,7 +134,6 @@ class Outbox:
                 accepted.append(ended)  # the first try was accepted, its reply was lost
             elif ended.attempt is not None and outcome.kind != Kind.PROGRESS:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
-        self.fenced_total += len(late)
         if late:
             self._emit.jobs(late)
         return accepted

@@ -126,6 +126,13 @@ class HookRunner:
                 self._waiting.append((hook, _hook_event(event)))
         self._some.set()
 
+    def moved(self) -> "HookRunner":
+        """A runner for another loop, with everything that waits here."""
+        other = HookRunner(self._hooks, self._emit)
+        while self._waiting:
+            other._waiting.append(self._waiting.popleft())
+        return other
+
     async def run(self) -> None:
         """Run hooks until cancelled."""
         while True:

@@ -3,7 +3,9 @@
 Time limits rest on the event loop, and a call that blocks it stops them too. From beside
 the loop the watchdog sees that it no longer answers, logs the stack of the call that
 blocks it, and, when that attempt is past its hard limit, ends it the only way there is:
-its outcome is recorded, the neighbours are given back uncharged, the process ends.
+its outcome is recorded, with those that the loop had not got rid of; the neighbours are
+given back uncharged, the process ends. Nobody holds that up: hooks are told elsewhere, a
+bounded time.
 
 A blocked loop does not hear a signal either. The watchdog knows when one came: when the
 grace is over, or at the second one, it gives everything back and ends the process.
@@ -11,20 +13,21 @@ grace is over, or at the second one, it gives everything back and ends the proce
 
 import asyncio
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError
-from durio.model.outcome import Outcome
+from durio.model.outcome import Kind, Outcome
 from durio.ports.clock import Clock
 from durio.ports.executor import ThreadStack
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.log import in_job
 from durio.worker.deadline import NEVER, Deadlines
+from durio.worker.finish import Outbox
 from durio.worker.inflight import Attempt, Why
-from durio.worker.middleware import HookRunner, Hooks
+from durio.worker.middleware import HookRunner
 
 Told = tuple[Outcome, JobEvent | None]  # an end, and what to say of it when accepted
 
@@ -32,8 +35,14 @@ LOOKS_PER_BLOCK = 4
 LAST_WORD_SECONDS = 5.0
 NOBODY_SECONDS = 60.0  # no attempt runs: a hook, or a library's callback, blocks
 ABANDONED_BLOCKS = 10  # times as long as is worth a word
+NOT_AN_END = (Kind.PROGRESS, Kind.ALONE)
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+
+
+def exit_by(signal: str | None) -> int:
+    """The exit code after a signal that cut jobs short."""
+    return EXIT_INTERRUPTED if signal == "SIGINT" else EXIT_TERMINATED
 
 
 class Machine(Protocol):
@@ -59,6 +68,12 @@ class Machine(Protocol):
         """The live stacks of all its threads."""
         ...
 
+    async def run_elsewhere(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
+    ) -> bool:
+        """Run it beside everything, wait so long at most; False: it has not ended."""
+        ...
+
     def end(self, code: int) -> None:
         """End the process now; where it is not ours, only say so."""
         ...
@@ -75,10 +90,11 @@ class Watchdog:
         emit: Emit,
         machine: Machine,
         running: Mapping[bytes, Attempt],
+        outbox: Outbox,
         worker_id: Callable[[], int],
         time_out: Callable[[Attempt], Told],
         stopped: Callable[[Attempt], Told],
-        hooks: Hooks,
+        hooks: HookRunner,
         deadlines: Deadlines,
         block_seconds: float,
         grace_seconds: float,
@@ -88,6 +104,7 @@ class Watchdog:
         self._emit = emit
         self._machine = machine
         self._running = running
+        self._outbox = outbox
         self._worker_id = worker_id
         self._time_out = time_out
         self._stopped = stopped
@@ -107,12 +124,11 @@ class Watchdog:
             asked_at = self._clock.monotonic()
             self._watched.call_soon_threadsafe(self._answer)
             await self._clock.sleep(self._block_seconds / LOOKS_PER_BLOCK)
-            silent = self._clock.monotonic() - max(self._answered_at, 0.0)
-            if self._answered_at >= asked_at or silent < self._block_seconds:
-                if self._answered_at >= asked_at:
-                    self._has_told = self._has_ended = False
-                continue
-            await self._blocked(silent)
+            silent = self._clock.monotonic() - self._answered_at
+            if self._answered_at >= asked_at:
+                self._has_told = self._has_ended = False
+            elif silent >= self._block_seconds:
+                await self._blocked(silent)
 
     def _answer(self) -> None:
         self._answered_at = self._clock.monotonic()
@@ -170,7 +186,7 @@ class Watchdog:
         stops = self._machine.stops()
         if not stops:
             return EXIT_BLOCKED
-        return EXIT_INTERRUPTED if stops[0][0] == "SIGINT" else EXIT_TERMINATED
+        return exit_by(stops[0][0])
 
     def _is_past_hard(self, attempt: Attempt) -> bool:
         limits = attempt.limits
@@ -188,24 +204,35 @@ class Watchdog:
         for other in others:
             other.why = other.why or Why.STOP
         told += [self._stopped(other) for other in others]
+        # What had ended before waits for a loop that may never turn again.
+        ended = self._outbox.drop()
+        told += [(e.outcome, e.told) for e in ended if e.outcome.kind not in NOT_AN_END]
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 worker = self._worker_id()
-                outcomes = [outcome for outcome, _ in told]
-                refused = {r.id for r in await self._store.finish(worker, outcomes)}
+                answers = await self._store.finish(worker, [o for o, _ in told])
                 # What was claimed and not started goes back with the lease.
                 await self._store.leave(worker)
-                await self._tell([e for o, e in told if e and o.id not in refused])
         except (StoreError, TimeoutError) as error:
-            self._emit("store.failed", call="finish", error=str(error))
+            self._emit("store.failed", call="finish", error=str(error) or "no answer")
+            for each in ended:  # for a loop that turns again
+                self._outbox.add(each)
+        else:
+            refused = {answer.id for answer in answers if not answer.landed}
+            await self._tell([e for o, e in told if e and o.id not in refused])
         self._machine.end(self._exit_code())
 
     async def _tell(self, events: Sequence[JobEvent]) -> None:
-        """To the log, and to hooks: here, for the loop they belong to is blocked."""
-        self._emit.jobs(events)
-        runner = HookRunner(self._hooks, self._emit)
-        runner.tell(events)
-        await runner.drain()
+        """To the log, and to hooks: their loop is blocked, and they may block too."""
+        runner = self._hooks.moved()
+
+        async def tell() -> None:
+            self._emit.jobs(events)
+            runner.tell(events)
+            await runner.drain()
+
+        if not await self._machine.run_elsewhere(tell, LAST_WORD_SECONDS):
+            self._emit("hook.failed", error="hooks were still running at the end")
 
 
 def _attempt_of(task: "asyncio.Task[Any]") -> Attempt | None:

@@ -16,7 +16,7 @@ from contextlib import (
 )
 from typing import Any
 
-from durio.model.errors import DurioError, StoreError
+from durio.model.errors import DurioError, OperatingError, StoreError
 from durio.model.outcome import Kind, Outcome
 from durio.ports.clock import Clock
 from durio.ports.executor import Aside, Executor, Nursery
@@ -24,6 +24,7 @@ from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import Bench
 from durio.worker.claim import Claims
+from durio.worker.deps import Dependencies
 from durio.worker.errand import cared_for, wants_children
 from durio.worker.finish import Outbox
 from durio.worker.heartbeat import Heartbeat
@@ -76,7 +77,7 @@ class Worker:
         self._nursery = nursery
         self.me = Me()
         self.was_cut_short = False
-        self.is_overwhelmed = False
+        self.broken: DurioError | None = None  # why it cannot go on in this process
         self.deps_error: Exception | None = None  # the user's, at the start
         self.started = asyncio.Event()  # it has a lease
         self.looks = asyncio.Event()  # somebody may have died on this host
@@ -160,7 +161,7 @@ class Worker:
             report=self._report,
         )
         day = settings.worker.unknown_task_seconds
-        self._bench.versions = Versions(self.store, self.clock, plan.tasks, day)
+        versions = Versions(self.store, self.clock, plan.tasks, day)
         self._slots = Slots(
             bench=self._bench,
             handlers=plan.handlers,
@@ -170,6 +171,7 @@ class Worker:
             tell_hooks=self.hooks.tell,
             has_before="before" in plan.hooks.by_kind,
             overwhelmed=self._overwhelm,
+            versions=versions,
             quotas=quotas,
             sort=lanes.sort if plan.serving.is_strict else None,
         )
@@ -196,9 +198,10 @@ class Worker:
         if self.plan.deps is None:
             yield
             return
+        deps = Dependencies(self.plan.deps, self.emit)
         async with AsyncExitStack() as stack:
             try:
-                self._bench.deps = await stack.enter_async_context(self.plan.deps())
+                self._bench.deps = await stack.enter_async_context(deps)
             except Exception as error:
                 self.deps_error = error
                 raise
@@ -221,10 +224,11 @@ class Worker:
             emit=self.emit,
             machine=self._machine,
             running=self._slots.running,
+            outbox=self._outbox,
             worker_id=lambda: self.me.id,
             time_out=self._bench.timed_out,
             stopped=self._bench.stopped,
-            hooks=self.plan.hooks,
+            hooks=self.hooks,
             deadlines=self._slots.deadlines,
             block_seconds=self.plan.settings.worker.block_seconds,
             grace_seconds=self.plan.settings.worker.grace_seconds,
@@ -272,6 +276,8 @@ class Worker:
             self._slots.release_all()
         self._claims.end()
         await asyncio.wait((claims,), timeout=FLUSH_SECONDS)
+        # What the store never took will be run again, whatever came of it here.
+        self.was_cut_short |= bool(len(self._outbox) or self._outbox.sent)
         claims.cancel()
 
     async def _cut_off(self) -> None:
@@ -315,16 +321,19 @@ class Worker:
             self.emit("store.failed", call="leave", error=told)
 
     def _overwhelm(self) -> None:
-        """Too much abandoned code hangs on here: end, and let a new process begin."""
-        self.is_overwhelmed = True
+        """Too much abandoned code hangs on here."""
         count = self.plan.settings.worker.abandoned_max
-        self.emit("worker.overwhelmed", worker=self.me.id, abandoned=count)
-        self.stop()
+        self._break(
+            OperatingError(
+                f"too many attempts ignore their hard limit: {count} hang on",
+                cure="See job.abandoned in the log; restart this process.",
+            )
+        )
 
     def _break(self, error: DurioError) -> None:
-        """Our children never start: end, give everything back, let a new process try."""
-        self.is_overwhelmed = True
-        self.emit("worker.overwhelmed", worker=self.me.id, error=error.what)
+        """It cannot go on here: end, give everything back, let a new process begin."""
+        self.broken = self.broken or error
+        self.emit("worker.broken", worker=self.me.id, error=error.what)
         self.stop()
 
     # --- what comes in from the sides

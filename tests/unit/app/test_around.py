@@ -64,6 +64,28 @@ async def test_each_worker_has_dependencies_of_its_own(app: App):
     assert Counter(LIVES) == {"entered": 2, "left": 2}
 
 
+@asynccontextmanager
+async def deps_that_fail_to_leave() -> AsyncIterator[str]:
+    yield "pool"
+    raise ConnectionError("the pool is gone")
+
+
+@virtual(deps=deps_that_fail_to_leave)
+async def test_dependencies_that_fail_to_leave_are_told(
+    app: App, caplog: pytest.LogCaptureFixture
+):
+    """All jobs have their end by then: the worker ends in order, or it would restart."""
+
+    @app.task(name="task")
+    async def task() -> None:
+        pass
+
+    async with working(app):
+        await (await task.enqueue()).result()
+    (told,) = [r for r in caplog.records if r.message.startswith("deps.failed")]
+    assert "ConnectionError: the pool is gone" in told.getMessage()
+
+
 # --- middleware
 
 

@@ -9,6 +9,7 @@ from durio import App, HookEvent, State
 from durio.app.work import make_worker
 from durio.model.ids import id_bytes
 from durio.model.names import lane
+from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.testing.aside import StillMachine, TaskAside
@@ -65,11 +66,12 @@ async def test_it_waits_until_what_runs_has_ended(app: App) -> None:
     suspect = await work.options(queue="aside").enqueue("suspect", 1)
     await lose(app, suspect.id, times=2, queue="aside")
     store = await app.store()
-    await store.pause(lane(app.name, "aside"), paused=True)
+    aside = lane(app.name, "aside")
+    await store.change_queue(aside, QueueChange(paused=True), by="me")
     async with working(app):
         slow = await work.enqueue("slow", 8)
         await in_state(slow, State.RUNNING)
-        await store.pause(lane(app.name, "aside"), paused=False)
+        await store.change_queue(aside, QueueChange(paused=False), by="me")
         await in_state(suspect, State.RUNNING)
         late = await work.enqueue("late", 1)
         await finished(late)
@@ -176,7 +178,8 @@ async def test_too_much_hanging_code_ends_the_worker(app: App) -> None:
     waits = await hang.options(delay="10s").enqueue()
     worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
     await worker.run()
-    assert worker.is_overwhelmed
+    assert worker.broken is not None
+    assert "2 hang on" in worker.broken.what
     assert worker.hangs
     assert (await waits.status()).state is State.SCHEDULED
     rope.append(True)

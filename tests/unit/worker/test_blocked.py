@@ -1,6 +1,7 @@
 """A call blocks the event loop: who pays for it, and who does not. By the real clock."""
 
 import asyncio
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -9,9 +10,12 @@ import pytest
 
 from durio import App, JobStatus, SoftTimeLimit, State
 from durio.app.work import make_worker
-from durio.host.beside import ThreadAside
+from durio.host.beside import ThreadAside, WorkerMachine
 from durio.model.settings import merged
 from durio.testing.aside import StillMachine
+from durio.worker import watchdog
+from durio.worker.middleware import HookEvent
+from durio.worker.watchdog import Machine
 from tests.unit.app.lab import finished, real
 
 QUICK = {"worker": {"block_seconds": 0.2, "poll_seconds": 0.1}}
@@ -19,7 +23,21 @@ LIMITS = (0.6, 0.8)
 BLOCK_SECONDS = 1.5
 
 
-async def beside(app: App, machine: StillMachine, **names: Any) -> dict[str, JobStatus]:
+class Noting(WorkerMachine):
+    """A real machine that notes its end in place of ending."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__()
+        self._told = told
+        self.ended = threading.Event()
+
+    def end(self, code: int) -> None:
+        """Whatever comes later, a real process would not do."""
+        self._told.append(f"exit {code}")
+        self.ended.set()
+
+
+async def beside(app: App, machine: Machine, **names: Any) -> dict[str, JobStatus]:
     """Run one job of each task in one worker; their statuses."""
     worker = await make_worker(app, aside=ThreadAside(), machine=machine)
     async with asyncio.TaskGroup() as group:
@@ -127,8 +145,56 @@ async def test_abandoned_code_that_blocks_ends_the_process(app: App):
         await asyncio.sleep(0.5)
         return "ended"
 
-    machine = StillMachine()
+    told: list[str] = []
+    app.hooks.dead(lambda event: told.append(event.task))
+    machine = Noting(told)
     ends = await beside(app, machine, haunts=haunts, waits=waits)
     assert ends["haunts"].error.type == "HardTimeLimit"
     assert (ends["waits"].state, ends["waits"].attempt) == (State.DONE, 1)
-    assert machine.ends == [70]
+    assert told == ["app.haunts", "exit 70"], "a real process has no later word"
+
+
+@real(settings=QUICK)
+async def test_a_hook_that_blocks_does_not_keep_the_process(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watchdog, "LAST_WORD_SECONDS", 0.2)
+    told: list[str] = []
+    machine = Noting(told)
+
+    @app.task(name="blocks", timeout=LIMITS, retry=0)
+    async def blocks() -> None:
+        machine.ended.wait(60)
+
+    @app.hooks.dead
+    def hangs(_event: HookEvent) -> None:
+        told.append("hook")
+        machine.ended.wait(60)
+        told.append("the hook ended")
+
+    ends = await beside(app, machine, blocks=blocks)
+    assert ends["blocks"].error.type == "HardTimeLimit"
+    assert told[:2] == ["hook", "exit 70"]
+
+
+@real(settings=QUICK)
+async def test_what_ended_before_the_block_stays_ended(app: App):
+    """Its outcome waits for the loop: the last word carries it, and its hook is told."""
+    gate = asyncio.Event()
+    told: list[str] = []
+    app.hooks.after(lambda event: told.append(event.task))
+    machine = Noting(told)
+
+    @app.task(name="quick", retry=0)
+    async def quick() -> None:
+        told.append("runs")
+        gate.set()
+
+    @app.task(name="blocks", timeout=LIMITS, retry=0)
+    async def blocks() -> None:
+        await gate.wait()
+        machine.ended.wait(60)
+
+    ends = await beside(app, machine, blocks=blocks, quick=quick)
+    assert (ends["quick"].state, ends["quick"].attempt) == (State.DONE, 1)
+    assert told == ["runs", "app.quick", "exit 70"]

@@ -174,8 +174,8 @@ def test_the_first_that_may_start() -> None:
     mine = quotas("high=2", "low=1", concurrency=3)
     buffer = Buffer(mine)
     buffer.add([claim(1, "low"), claim(2, "low"), claim(3, "high")])
-    taken = []
-    while (next_one := buffer.take_next()) is not None:
+    taken: list[int] = []
+    while (next_one := mine.take_next(buffer)) is not None:
         mine.starts(next_one)
         taken.append(next_one.id[-1])
     assert taken == [1, 3], "the second of low holds nobody up"
@@ -187,12 +187,10 @@ def test_the_first_that_may_start() -> None:
 
 def test_first_come_first_served() -> None:
     buffer = Buffer()
-    assert buffer.take_next() is None
     buffer.add([claim(1, "a"), claim(2, "b")])
-    assert [one.id[-1] for one in buffer] == [1, 2]
-    taken = buffer.take_next()
-    assert taken is not None
-    assert taken.id[-1] == 1
+    buffer.add([claim(3, "a")])
+    assert [one.id[-1] for one in buffer] == [1, 2, 3]
+    assert buffer.popleft().id[-1] == 1
 
 
 def test_strict_order_in_the_buffer() -> None:

@@ -68,6 +68,18 @@ async def test_an_exchange_whose_reply_is_lost_counts_once(app: App) -> None:
 
 
 @virtual(settings=BRISK)
+async def test_a_stop_that_cannot_write_its_outcomes_says_so(app: App) -> None:
+    """The store is away to the end: the job ended here, and will be run again."""
+    counted, faulty = Counted(app), await faulty_store(app)
+    async with working(app) as worker:
+        job = await counted.task.enqueue(1)
+        await in_state(job, State.RUNNING)
+        faulty.fail("exchange", times=1_000)
+    assert worker.was_cut_short
+    assert (counted.runs[1], counted.ends) == (1, {})
+
+
+@virtual(settings=BRISK)
 async def test_claims_hidden_by_a_lost_reply_are_found_again(app: App) -> None:
     counted, faulty = Counted(app), await faulty_store(app)
     async with working(app):

@@ -1,0 +1,41 @@
+"""The user's `deps=`: entered before the first job of a worker, left after the last.
+
+To fail at the beginning ends the worker. To fail while leaving is told and no more: every
+job has its end by then, and a worker that is begun anew for it would help nobody.
+"""
+
+from types import TracebackType
+from typing import Any
+
+from durio.model.failure import failure_of
+from durio.telemetry.emit import Emit
+from durio.worker.attempt import OUR_FRAMES
+from durio.worker.plan import DepsFactory
+
+
+class Dependencies:
+    """Enter them for what they give."""
+
+    def __init__(self, factory: DepsFactory, emit: Emit) -> None:
+        self._factory = factory
+        self._emit = emit
+
+    async def __aenter__(self) -> Any:
+        self._entered = self._factory()
+        return await self._entered.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        try:
+            return await self._entered.__aexit__(kind, error, trace)
+        except Exception as failure:
+            if error is not None:
+                raise
+            told = failure_of(failure, hidden=OUR_FRAMES)
+            what = f"{told.type}: {told.message}"
+            self._emit("deps.failed", error=what, stack=told.traceback)
+            return None
