@@ -213,12 +213,10 @@ class ModelStore:
 
     # --- upkeep and operators
 
-    def rescue(self, worker: int, guilty: set[bytes] | None) -> None:
+    def rescue(self, worker: int) -> None:
         for row in list(self.rows.values()):
             if row.worker == worker:
-                innocent = guilty is not None and row.id not in guilty
-                kind = Kind.RELEASE if innocent else Kind.LOST
-                self.leave(row, kind, guilty=guilty is not None)
+                self.leave(row, Kind.LOST)
 
     def cancel(self, job_id: bytes) -> None:
         row = self.rows[job_id]

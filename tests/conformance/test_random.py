@@ -175,30 +175,24 @@ class Twins(RuleBasedStateMachine):
                 self.end(back, kind, 0.0)
 
     @precondition(lambda self: len(self.workers) > 1)
-    @rule(n=any_one, guilty=st.sampled_from([None, 1, 2]))
-    def rescue(self, n: int, guilty: int | None) -> None:
+    @rule(n=any_one)
+    def rescue(self, n: int) -> None:
         worker = self.workers.pop(n % len(self.workers))
-        named = None
-        if guilty is not None:
-            held = [job_id for owner, job_id, _ in self.claims if owner == worker]
-            named = set(held[-guilty:])
-        ids = None if named is None else sorted(named)
-        self.ask(self.store.rescue(1000, worker=worker, guilty=ids))
-        self.model.rescue(worker, named)
+        self.ask(self.store.rescue(1000, worker=worker))
+        self.model.rescue(worker)
         self.agree()
 
     @rule(
         want=st.integers(1, 3),
-        alone=st.booleans(),
-        guilty=st.sampled_from([None, None, 1, 2]),
+        last=st.sampled_from([None, Kind.ALONE, Kind.LOST]),
     )
-    def crash(self, want: int, alone: bool, guilty: int | None) -> None:  # noqa: FBT001
+    def crash(self, want: int, last: Kind | None) -> None:
         """Claimed, perhaps marked, and lost: often enough to come to a third loss."""
         self.begin_work()
         self.claim(len(self.workers) - 1, want)
-        if alone and self.claims:
-            self.end(1, Kind.ALONE, 0.0)
-        self.rescue(len(self.workers) - 1, guilty)
+        if last is not None and self.claims:
+            self.end(1, last, 0.0)
+        self.rescue(len(self.workers) - 1)
 
     @precondition(lambda self: self.claims)
     @rule(kind=st.sampled_from(KINDS))

@@ -162,13 +162,9 @@ class EmbeddedWorker:
         except BaseException as error:
             self._tell(_single(error))
             raise
-        if self._worker.is_overwhelmed:
-            error = OperatingError(
-                "the embedded worker ended: too many attempts ignore their hard limit",
-                cure="See job.abandoned in the log; restart this process.",
-            )
-            self._tell(error)
-            raise error
+        if self._worker.broken is not None:
+            self._tell(self._worker.broken)
+            raise self._worker.broken
 
     def _tell(self, error: BaseException) -> None:
         told = failure_of(error)

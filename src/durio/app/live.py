@@ -1,6 +1,6 @@
 """Tells whoever listens to the store what happens here: a subscriber like the log.
 
-Nothing is built while nobody listens: the store answers that with a glance a second.
+Nothing is built while nobody listens: that is looked up once a second.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import msgspec
 from durio.host.signals import process_name
 from durio.model.ids import id_text
 from durio.model.job import NewJob
-from durio.model.names import queue_of
+from durio.model.names import namespace_of, queue_of
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
 from durio.ports.live import Live
@@ -20,7 +20,7 @@ from durio.telemetry.emit import JobEvent
 from durio.telemetry.log import job_fields, stamped
 from durio.telemetry.names import JOB_ENQUEUED, LEVELS, MEANINGS, Meaning
 
-LOOK_SECONDS = 0.25  # the store itself looks about once a second
+LOOK_SECONDS = 1.0
 encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
@@ -61,7 +61,7 @@ class LiveTeller:
             self._tell(
                 [
                     self._head(event.name, MEANINGS[event.name])
-                    | {"namespace": event.lane.partition(":")[0]}
+                    | {"namespace": namespace_of(event.lane)}
                     | job_fields(event)
                     for event in events
                 ]
@@ -76,7 +76,7 @@ class LiveTeller:
             [
                 head
                 | {
-                    "namespace": job.lane.partition(":")[0],
+                    "namespace": namespace_of(job.lane),
                     "job_id": id_text(answer.id),
                     "task": job.task,
                     "queue": queue_of(job.lane),

@@ -11,6 +11,7 @@ from durio.client.wait import not_found
 from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE, State
+from durio.model.names import namespace_of
 from durio.model.transitions import check_retry
 from durio.ports.control import Acted, Verb
 
@@ -58,7 +59,7 @@ async def of_other_apps(
         return {}
     found: dict[bytes, DurioError] = {}
     for record in await (await app.store()).get(ids):
-        namespace = record.lane.partition(":")[0]
+        namespace = namespace_of(record.lane)
         if namespace != app.name:
             found[record.id] = WrongApp(
                 f"job {id_text(record.id)} is of App {namespace}, not of {app.name}",

@@ -106,13 +106,7 @@ def answered(
 def failed(answered: Answered) -> str:
     """Why there is no answer, and what can be seen from outside."""
     row, info = answered.row, answered.row.info
-    left = row.lease_seconds_left
-    lease = (
-        f"lease good for {spoken(left)}"
-        if left > 0
-        else f"lease over for {spoken(-left)}"
-    )
     return (
-        f"{row.id}  {info['name']}  {answered.why} "
-        f"({lease}, pid {info['pid']} on {info['host']}, {row.running} jobs)"
+        f"{row.id}  {info['name']}  {answered.why} (lease {row.lease_told()}, "
+        f"pid {info['pid']} on {info['host']}, {row.running} jobs)"
     )

@@ -16,10 +16,10 @@ from durio.cli.confirm import (
     YES_OPTION,
     confirm,
     in_steps,
+    show_done,
     who,
 )
 from durio.cli.filters import Filters
-from durio.cli.output import show_json, show_text
 from durio.model.errors import JobNotFound, UsageError
 from durio.model.ids import id_bytes
 from durio.model.job import DEAD
@@ -105,7 +105,7 @@ def act_on_letters(place: Place, bulk: Bulk, verb: Verb) -> int:
     which = f"{bulk.filters.words()}{scope(query)}"
     told = f"{letters_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
-        return show_done(place, bulk, counted.jobs, 0, told)
+        return show_done(place, counted.jobs, 0, told, dry_run=bulk.dry_run)
     confirm(f"{told} {WORDS[verb][0]}", yes=bulk.yes)
     by = who(bulk.by)
 
@@ -121,7 +121,7 @@ def act_on_letters(place: Place, bulk: Bulk, verb: Verb) -> int:
     words = f"{letters_text(done)}{which} {WORDS[verb][1]}"
     if done < jobs:
         words += f"; {jobs - done} not: {WHY_NOT[verb]}"
-    return show_done(place, bulk, counted.jobs, done, words)
+    return show_done(place, counted.jobs, done, words, dry_run=False)
 
 
 async def count(app: App, *, bulk: Bulk, place: Place) -> tuple[Counted, Query]:
@@ -134,15 +134,6 @@ def scope(query: Query) -> str:
     """Whose they are, where nothing says so: that must not come as a surprise."""
     is_narrow = query.namespace or query.lane or query.task
     return "" if is_narrow else " (of every App in the store)"
-
-
-def show_done(place: Place, bulk: Bulk, counted: int, done: int, words: str) -> int:
-    """How many, as data or as a line."""
-    if place.is_json:
-        show_json({"counted": counted, "done": done, "dry_run": bulk.dry_run})
-    else:
-        show_text(words)
-    return 0
 
 
 def letters_text(jobs: int) -> str:
@@ -162,7 +153,7 @@ def act_on_named(place: Place, bulk: Bulk, verb: Verb) -> int:
         )
         told = letters_text(dead)
         if bulk.dry_run:
-            return show_done(place, bulk, dead, 0, told)
+            return show_done(place, dead, 0, told, dry_run=True)
         if dead:
             confirm(f"{told} {WORDS[verb][0]}", yes=bulk.yes)
     return act(place, bulk.job_ids, verb, by=who(bulk.by))

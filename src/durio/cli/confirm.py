@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import click
 
+from durio.cli.apps import Place
+from durio.cli.output import show_json, show_text
 from durio.host.signals import process_name
 from durio.model.errors import UsageError
 from durio.model.failure import storable
@@ -72,6 +74,17 @@ def confirm(told: str, *, yes: bool, typed: str | None = None) -> None:
         is_agreed = answer.strip() == typed
     if not is_agreed:
         raise NotConfirmed("not confirmed: nothing was changed")
+
+
+def show_done(
+    place: Place, counted: int, done: int, words: str, *, dry_run: bool
+) -> int:
+    """How many, as data or as a line."""
+    if place.is_json:
+        show_json({"counted": counted, "done": done, "dry_run": dry_run})
+    else:
+        show_text(words)
+    return 0
 
 
 async def in_steps(step: Step, jobs: int, label: str) -> int:

@@ -244,7 +244,9 @@ def discard_dead(*, place: Place, bulk: Bulk) -> int:
 @place_options
 @keep_lines
 def export_dead(*, place: Place, filters: Filters, output: str | None) -> None:
-    r"""Write dead letters as JSON lines, complete enough for `durio dead import`.
+    r"""Write dead letters as JSON lines, for `durio dead import` and other programs.
+
+    An import takes all of a line but "key" and "run_at".
 
     \b
     Examples:
@@ -285,8 +287,9 @@ def import_dead(*, place: Place, file: str, by: str | None) -> None:
 
     Every line is checked first: a bad one is named by its number, and nothing is
     written. Ids that are stored already stay as they are and are counted as skipped, so
-    the same file can be imported again. Letters keep their App, queue and times; with
-    --app, --name or DURIO_NAME a letter of another App is refused.
+    the same file can be imported again. Letters keep their App, queue, history and
+    times, but not their idempotency key and due time. With --app, --name or DURIO_NAME a
+    letter of another App is refused.
 
     \b
     Example:

@@ -27,13 +27,13 @@ from durio.cli.verdict import Row, Verdict, enough_happened, judge
 from durio.host.clock import HostClock
 from durio.host.signals import Signals
 from durio.model.errors import InvalidURL
+from durio.worker.watchdog import exit_by
 
 SECONDS_DEFAULT = 15.0
 SECONDS_MIN, SECONDS_MAX = 3.0, 600.0
 WORKERS_DEFAULT, WORKERS_MAX = 3, 32
 REFRESHES_PER_SECOND = 4
 BROKEN = 1
-EXIT_BY_SIGNAL = {"SIGINT": 130, "SIGTERM": 143}
 COLUMNS = (
     "task",
     "enqueued",
@@ -149,7 +149,7 @@ async def watched(stage: Stage, narrator: "Narrator") -> Verdict | int:
     except asyncio.CancelledError:
         if not received:
             raise
-        return EXIT_BY_SIGNAL[received[0]]
+        return exit_by(received[0])
 
 
 class Narrator:

@@ -27,7 +27,7 @@ from durio.model.errors import DurioError, UsageError
 from durio.model.failure import Failure
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, PRIORITY_MAX, Record, moment
-from durio.model.names import check_app, check_name, lane, queue_of
+from durio.model.names import check_app, check_name, lane, namespace_of, queue_of
 from durio.model.options import row_options
 from durio.ports.browse import Query
 
@@ -79,11 +79,10 @@ class BadLetter(UsageError):
 
 def letter_line(record: Record) -> bytes:
     """A dead letter as one line, without its end."""
-    namespace, _, _ = record.lane.partition(":")
     return msgspec.json.encode(
         Letter(
             id=id_text(record.id),
-            namespace=namespace,
+            namespace=namespace_of(record.lane),
             task=record.task,
             queue=queue_of(record.lane),
             priority=PRIORITY_MAX - record.rank,

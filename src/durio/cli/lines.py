@@ -7,7 +7,7 @@ from durio.app.app import App
 from durio.model.errors import UsageError
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import check_name, did_you_mean, queue_of
-from durio.model.queues import DEFAULT_QUEUE, matches
+from durio.model.queues import DEFAULT_QUEUE, serves
 from durio.ports.browse import LaneRow, WorkerRow
 
 WAITING = (SCHEDULED, BLOCKED, READY)
@@ -60,7 +60,7 @@ async def lines_of(app: App) -> list[Line]:
     lines: list[Line] = []
     for row in sorted(lanes, key=lambda row: row.name):
         queue, jobs = queue_of(row.name), counts.get(row.name, {})
-        serving = sum(serves(worker, queue) for worker in workers)
+        serving = sum(is_at(queue, worker) for worker in workers)
         lines.append(line_of(app, row, jobs, oldest.get(row.name), serving))
     return lines
 
@@ -87,12 +87,9 @@ def line_of(
     )
 
 
-def serves(worker: WorkerRow, queue: str) -> bool:
-    """Whether a worker that lives was told to serve this queue."""
-    if worker.lease_seconds_left <= 0:
-        return False
-    told: Sequence[str] | None = worker.info["queues"]
-    return told is None or any(matches(pattern, queue) for pattern in told)
+def is_at(queue: str, worker: WorkerRow) -> bool:
+    """Whether a worker lives and was told to serve this queue."""
+    return worker.lease_seconds_left > 0 and serves(worker.info["queues"], queue)
 
 
 # --- names

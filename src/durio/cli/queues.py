@@ -13,6 +13,7 @@ from durio.cli.confirm import (
     YES_OPTION,
     confirm,
     in_steps,
+    show_done,
     who,
 )
 from durio.cli.drain import drain
@@ -32,7 +33,7 @@ from durio.model.job import moment
 from durio.model.names import check_name, lane
 from durio.model.queues import MAXSIZE_MAX
 from durio.ports.browse import Query
-from durio.ports.control import Counted, QueueChange
+from durio.ports.control import AS_IN_CODE, NO_BOUND, Counted, QueueChange
 
 COLUMNS = (
     "queue", "state", "ready", "scheduled", "running", "dead", "oldest", "bound",
@@ -41,7 +42,6 @@ COLUMNS = (
 TYPED_ABOVE_JOBS = 100
 DRAIN_SECONDS_MAX = 86400.0
 # `limit --maxsize`: words beside numbers.
-NO_BOUND, AS_IN_CODE = -1, -2
 BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
 
 
@@ -288,7 +288,9 @@ def move_jobs(
     counted = count_waiting(place, source, wanted)
     told = f"{jobs_text(counted.jobs)} of queue {source}"
     if not counted.jobs or given["dry_run"]:
-        return show_done(place, counted, 0, f"{told} to move", **given)
+        words = f"{told} to move"
+        show_done(place, counted.jobs, 0, words, dry_run=given["dry_run"])
+        return
     confirm(f"{told} will move to {check_name('queue', target)}", yes=yes)
     by = who(given["by"])
 
@@ -301,7 +303,7 @@ def move_jobs(
 
     done = place.ask(do)
     words = f"{jobs_text(done)} moved from {source} to {target}"
-    return show_done(place, counted, done, words, **given)
+    show_done(place, counted.jobs, done, words, dry_run=False)
 
 
 @command.command("purge")
@@ -331,7 +333,9 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
     counted = count_waiting(place, queue, [queue])
     told = f"{jobs_text(counted.jobs)} of queue {queue}"
     if not counted.jobs or given["dry_run"]:
-        return show_done(place, counted, 0, f"{told} to cancel", **given)
+        words = f"{told} to cancel"
+        show_done(place, counted.jobs, 0, words, dry_run=given["dry_run"])
+        return
     typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
     confirm(f"{told} will be cancelled", yes=yes, typed=typed)
     by = who(given["by"])
@@ -345,7 +349,8 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
         )
 
     done = place.ask(do)
-    return show_done(place, counted, done, f"{jobs_text(done)} cancelled", **given)
+    words = f"{jobs_text(done)} cancelled"
+    show_done(place, counted.jobs, done, words, dry_run=False)
 
 
 def count_waiting(place: Place, queue: str, wanted: Sequence[str]) -> Counted:
@@ -361,14 +366,3 @@ def count_waiting(place: Place, queue: str, wanted: Sequence[str]) -> Counted:
 def waiting(app: App, queue: str) -> Query:
     """The jobs that wait in a queue."""
     return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING)
-
-
-def show_done(
-    place: Place, counted: Counted, done: int, words: str, **given: Any
-) -> None:
-    """How many, as data or as a line."""
-    if place.is_json:
-        is_dry = given["dry_run"]
-        show_json({"counted": counted.jobs, "done": done, "dry_run": is_dry})
-    else:
-        show_text(words)

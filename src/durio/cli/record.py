@@ -13,6 +13,7 @@ from durio.model.codec import decode
 from durio.model.errors import InvalidOption
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, JobError, Progress, Record, moment
+from durio.model.names import namespace_of, queue_of
 from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
 # What `jobs show` prints first, in this order, where there is anything to print.
@@ -31,7 +32,7 @@ def row_fields(record: Record, app: App) -> dict[str, Any]:
     error = status.error
     return {
         "id": status.id,
-        "namespace": record.lane.partition(":")[0],
+        "namespace": namespace_of(record.lane),
         "task": status.task,
         "queue": status.queue,
         "priority": status.priority,
@@ -156,7 +157,7 @@ def dead_fields(record: Record, errors: list[JobError]) -> dict[str, Any]:
         "job": id_text(record.id),
         "original": {"args": args, "kwargs": kwargs},
         "failed_at": moment(record.finished_at),
-        "source_queue": record.lane.partition(":")[2],
+        "source_queue": queue_of(record.lane),
         "worker": errors[-1].worker if errors else None,
         "traceback": errors[-1].traceback if errors else None,
     }

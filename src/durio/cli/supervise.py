@@ -30,6 +30,7 @@ from durio.model.version import __version__
 from durio.ports.fleet import Note
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter, configure
+from durio.worker.members import spoken_exit
 from durio.worker.supervisor import EXIT_CRASH_LOOP, Supervisor, Verdict
 
 ARGUMENTS = "durio.arguments"
@@ -238,11 +239,6 @@ def failure(verdict: Verdict) -> dict[str, str]:
         + (f": {error['what']}" if error else ""),
         "cure": "Look at the log above for what kills them, correct it, start again.",
     }
-
-
-def spoken_exit(code: int) -> str:
-    """An exit code for people."""
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 # --- the other side

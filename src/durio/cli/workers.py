@@ -230,7 +230,7 @@ def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
         **info,
         "started_at": moment(info["started_at"]),
         "running": row.running,
-        "lease_seconds_left": round(row.lease_seconds_left, 3),
+        "lease_seconds_left": round(max(0.0, row.lease_seconds_left), 3),
         "cpu_seconds": None if vitals is None else vitals.cpu_seconds,
         "cpu_percent": cpu_percent(row, now),
         "rss_bytes": None if vitals is None else vitals.rss_bytes,

@@ -11,10 +11,10 @@ from durio.ports.store import Store
 class Bounds:
     """By lane, as far as the code says anything; `default` is for all other lanes."""
 
-    def __init__(self, wait_seconds: float, default: int | None = None) -> None:
+    def __init__(self, wait_seconds: float) -> None:
         self.maxsizes: dict[str, int | None] = {}
         self.waits: dict[str, float] = {}
-        self.default = default
+        self.default: int | None = None
         self._wait_seconds = wait_seconds
 
     def say(self, lane: str, queue: Queue) -> None:

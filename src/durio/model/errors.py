@@ -273,18 +273,6 @@ class ChildFailed(OperatingError):
         self.traceback_text = traceback_text
 
 
-class RemoteError(OperatingError):
-    """An error from another process, as data: it is never rebuilt from its type."""
-
-    code = "remote_error"
-
-    def __init__(self, type_name: str, message: str, traceback_text: str = "") -> None:
-        super().__init__(f"{type_name}: {message}")
-        self.type_name = type_name
-        self.message = message
-        self.traceback_text = traceback_text
-
-
 # --- raised by tasks to say how the attempt ended; values from worker/attempt on
 
 

@@ -57,7 +57,6 @@ class KeyClaim(NamedTuple):
     ttl_seconds: float  # window: how long; debounce: max_wait
     delay_seconds: float  # debounce: how long to wait for the last one
     digest: bytes  # of the payload: same arguments, same digest
-    replaces: bool  # replace and debounce rewrite a waiting holder
 
 
 class NewJob(NamedTuple):

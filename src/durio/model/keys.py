@@ -54,7 +54,6 @@ def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClai
         ttl_seconds=policy.ttl_seconds,
         delay_seconds=policy.delay_seconds,
         digest=digest_of(payload),
-        replaces=policy.mode == REPLACE,
     )
 
 

@@ -54,6 +54,11 @@ def lane(app: str, queue: str) -> str:
     return f"{app}:{queue}"
 
 
+def namespace_of(stored_lane: str) -> str:
+    """Whose queue it is."""
+    return stored_lane.partition(":")[0]
+
+
 def queue_of(stored_lane: str) -> str:
     """The queue's own name, without its namespace."""
     return stored_lane.partition(":")[2]

@@ -30,7 +30,6 @@ class Reason:
     EXHAUSTED = "exhausted"
     PERMANENT = "permanent"
     WORKER_LOST = "worker_lost"
-    EXPIRED = "expired"
     UNKNOWN_TASK = "unknown_task"
     BAD_PAYLOAD = "bad_payload"
     REQUESTED = "requested"

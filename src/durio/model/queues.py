@@ -103,6 +103,11 @@ def matches(pattern: str, queue: str) -> bool:
     return pattern == queue or (is_glob(pattern) and fnmatchcase(queue, pattern))
 
 
+def serves(patterns: Sequence[str] | None, queue: str) -> bool:
+    """Whether a worker that was told these names and globs serves a queue; None: all."""
+    return patterns is None or any(matches(pattern, queue) for pattern in patterns)
+
+
 def check_pattern(pattern: str) -> str:
     """The name of a queue, or a glob."""
     if not isinstance(pattern, str) or not is_glob(pattern):
@@ -181,7 +186,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     def serves(self, queue: str) -> bool:
         """Whether this queue is one of them."""
-        return self.patterns is None or any(matches(p, queue) for p in self.patterns)
+        return serves(self.patterns, queue)
 
     def rule_of(self, queue: str) -> Rule:
         """Weight, slots and prefetch of one queue."""

@@ -18,9 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-LATE_MAX = (
-    1  # jobs that a queue at its own bound is late: its slots may be free at once
-)
+# Jobs that a queue at its own bound is late: its slots may be free at once.
+LATE_MAX = 1
 
 
 class Lot(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from durio.model.duration import spoken
 from durio.model.job import Record
 from durio.ports.lease import Vitals
 
@@ -33,9 +34,18 @@ class WorkerRow(NamedTuple):
 
     id: int
     info: Mapping[str, Any]  # the fields of WorkerInfo but tasks, and started_at
-    lease_seconds_left: float
+    lease_seconds_left: (
+        float  # negative: over for so long; 0: over, not known since when
+    )
     running: int
     vitals: Vitals | None = None  # None: not told yet
+
+    def lease_told(self) -> str:
+        """How the lease stands, for people."""
+        left = self.lease_seconds_left
+        if left > 0:
+            return f"good for {spoken(left)}"
+        return f"over for {spoken(-left)}" if left < 0 else "over"
 
 
 class LaneRow(NamedTuple):

@@ -28,11 +28,15 @@ class Counted(NamedTuple):
     mark: str  # jobs that come to fit the query later are beyond it
 
 
-class ActedAll(NamedTuple):
-    """One step of a bulk action."""
+class Stepped(NamedTuple):
+    """One step of an act on many jobs."""
 
     jobs: int  # changed by this step
     more: bool
+
+
+NO_BOUND = -1  # a bound by hand: there is none, whatever the code says
+AS_IN_CODE = -2  # no bound by hand any more
 
 
 class QueueChange(NamedTuple):
@@ -40,16 +44,7 @@ class QueueChange(NamedTuple):
 
     paused: bool | None = None  # gives no jobs to workers
     closed: bool | None = None  # takes no new jobs
-    maxsize: int | None = (
-        None  # by hand: beats the code; -1 no bound, -2 as in the code
-    )
-
-
-class Moved(NamedTuple):
-    """One step of moving jobs from queue to queue."""
-
-    jobs: int
-    more: bool
+    maxsize: int | None = None  # by hand: beats the code; NO_BOUND, AS_IN_CODE
 
 
 class Control(Protocol):
@@ -81,7 +76,7 @@ class Control(Protocol):
 
     async def act_on(
         self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
-    ) -> ActedAll:
+    ) -> Stepped:
         """The verb for at most `limit` jobs that fit and are not beyond the mark.
 
         Called until there are no more. A step that nothing is left for writes nothing.
@@ -102,11 +97,7 @@ class Control(Protocol):
         """Pause, resume, close, open or bound a queue; whoever serves it is told."""
         ...
 
-    async def pause(self, lane: str, *, paused: bool) -> None:
-        """Stop or resume claims from a lane."""
-        ...
-
-    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Moved:
+    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Stepped:
         """Waiting jobs go to another queue with priority, due time and fence.
 
         Order is kept. A bound of the other queue is not asked: nothing is lost.

@@ -24,9 +24,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     grace_seconds: float = 0.0  # ready: what running jobs get; draining: what is left
     lease_seconds: float = 0.0  # ready: silent for so long, it has lost its jobs
     tasks: int = 0  # ready: how many it knows
-    cpu_seconds: float = 0.0
     rss_bytes: int = 0
-    ended: int = 0  # beat: attempts since it started
     wants_recycle: bool = False  # beat: it has done enough, or grown too large
     error: dict[str, str] | None = None  # failed: what, code, cure, traceback
 

@@ -24,7 +24,7 @@ class Live(Protocol):
     """Telling and hearing."""
 
     def is_heard(self) -> bool:
-        """Whether anybody listens: asked before anything is built."""
+        """Whether anybody listens: asked once a second, before anything is built."""
         ...
 
     def tell(self, events: Sequence[bytes]) -> None:

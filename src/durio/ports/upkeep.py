@@ -1,6 +1,5 @@
 """What keeps a store healthy: promote, rescue, prune. All idempotent, all bounded."""
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from durio.model.outcome import Left
@@ -33,14 +32,13 @@ class Upkeep(Protocol):
         limit: int,
         *,
         worker: int | None = None,
-        guilty: Sequence[bytes] | None = None,
         namespace: str | None = None,
     ) -> Rescued:
         """Take back the jobs of workers whose lease is over, or of this `worker`.
 
-        Each goes through the gate as lost; with `guilty` named, only those are charged
-        and the others are released. A worker's row goes with its last job. `namespace`
-        leaves the workers of other Apps to these: their hooks are not ours.
+        Each goes through the gate as lost. A worker's row goes with its last job.
+        `namespace` leaves the workers of other Apps to these: their hooks are not ours.
+        Only tests name a `worker`: it is a death that nobody has to wait for.
         """
         ...
 
@@ -48,9 +46,7 @@ class Upkeep(Protocol):
         """The same for workers whose death can be seen on this very host."""
         ...
 
-    async def rescue_orphans(
-        self, limit: int, *, namespace: str | None = None
-    ) -> Rescued:
+    async def rescue_orphans(self, limit: int) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
         ...
 
@@ -61,7 +57,7 @@ class Upkeep(Protocol):
         """
         ...
 
-    async def measure(self, soft_max: int, *, namespace: str | None = None) -> None:
+    async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it.
 
         `namespace` leaves the queues of other Apps to these: their bound is not ours.

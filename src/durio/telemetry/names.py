@@ -43,10 +43,11 @@ MEANINGS: dict[str, Meaning] = {
     "worker.stopping": Meaning(INFO, "no more claims; running jobs may finish"),
     "worker.stopped": Meaning(INFO, "the worker gave everything back and left"),
     "worker.fenced": Meaning(ERROR, "the lease was lost: running jobs are given up"),
-    "worker.overwhelmed": Meaning(
-        ERROR, "too many abandoned attempts hang on: the worker ends"
+    "worker.broken": Meaning(
+        ERROR, "the worker cannot go on in this process: it drains and ends"
     ),
     "worker.rescued": Meaning(WARNING, "a dead worker's jobs were taken back"),
+    "deps.failed": Meaning(ERROR, "deps= raised while a worker left it: it had ended"),
     "worker.failed": Meaning(
         ERROR, "an embedded worker ended with an error; its process goes on"
     ),
@@ -61,7 +62,9 @@ MEANINGS: dict[str, Meaning] = {
     "child.died": Meaning(ERROR, "a child process died; only its own job is charged"),
     "child.killed": Meaning(WARNING, "a child process did not stop in time: killed"),
     "child.recycled": Meaning(INFO, "a child process had its share and is replaced"),
-    "child.failed": Meaning(ERROR, "a child process did not become ready; tried again"),
+    "child.failed": Meaning(
+        ERROR, "a child process did not become ready, or did not leave in order"
+    ),
     "fleet.started": Meaning(INFO, "a supervisor starts its worker processes"),
     "fleet.stopping": Meaning(INFO, "a signal: every worker process is told to drain"),
     "fleet.draining": Meaning(INFO, "how many jobs still run, and the grace left"),
@@ -73,7 +76,7 @@ MEANINGS: dict[str, Meaning] = {
     "process.drained": Meaning(INFO, "a worker process has done all it was to do"),
     "process.ended": Meaning(ERROR, "a worker process ended unasked; it is replaced"),
     "process.blocked": Meaning(
-        ERROR, "a task blocked a worker process past its hard limit; it is replaced"
+        ERROR, "a worker process ended itself: it could not go on; it is replaced"
     ),
     "process.killed": Meaning(ERROR, "a worker process hung: killed"),
     "reload.started": Meaning(INFO, "every worker process is replaced, one by one"),

@@ -77,7 +77,6 @@ class Bench:
         self.report = report
         self.deps: Any = None
         self.nursery: Nursery | None = None
-        self.versions: Any = None  # of tasks, see there; a child need not know
         self.host_task: asyncio.Task[Any] | None = None  # the worker's own
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()

@@ -12,8 +12,8 @@ Sort = Callable[[Sequence[Claim]], list[Claim]]
 class Buffer(deque[Claim]):
     """First come, first served; unless queues have slots of their own, or an order.
 
-    A deque itself, for every job passes through it: where queues have nothing of their
-    own, the next is `popleft`.
+    A deque itself, for every job passes through it: the next is `popleft`, or whom the
+    quotas choose.
     """
 
     def __init__(self, quotas: Quotas | None = None, sort: Sort | None = None) -> None:
@@ -29,12 +29,6 @@ class Buffer(deque[Claim]):
         if self._quotas is not None:
             for claim in claims:
                 self._quotas.waits(claim)
-
-    def take_next(self) -> Claim | None:
-        """The first that may start; None: nobody may."""
-        if self._quotas is not None:
-            return self._quotas.take_next(self)
-        return self.popleft() if self else None
 
     def take_all(self, lanes: Collection[str] | None = None) -> list[Claim]:
         """Everything, or everything of these lanes: none of it will start."""

@@ -15,7 +15,6 @@ claims, so the next one asks for everything that runs in our name (`resync`).
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
 from durio.model.errors import StoreError, StoreReplaced
 from durio.model.job import READY, RUNNING
@@ -25,6 +24,7 @@ from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.finish import Outbox
 from durio.worker.lanes import Lanes
+from durio.worker.plan import Me
 from durio.worker.slots import Slots
 
 FLUSH_SECONDS = 0.005
@@ -33,15 +33,6 @@ PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
 NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
-
-
-class Registered(Protocol):
-    """Who we are at the moment."""
-
-    @property
-    def id(self) -> int:
-        """The worker id of now."""
-        ...
 
 
 class Claims:
@@ -53,7 +44,7 @@ class Claims:
         store: Store,
         clock: Clock,
         emit: Emit,
-        me: Registered,
+        me: Me,
         namespace: str,
         lanes: Lanes,
         known: Sequence[str],
@@ -191,7 +182,7 @@ class Claims:
         else:
             self._resync = False
             claims = [claim for claim in claims if not self._outbox.holds(claim.id)]
-        if self._outbox.has_sent_mark:
+        if self._slots.awaits_mark and self._outbox.has_sent_mark:
             self._slots.settle_alone({refused.id for refused in answer.rejected})
         self._outbox.settle(answer)
         if claims:

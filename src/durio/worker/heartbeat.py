@@ -12,30 +12,13 @@ when writing is possible again.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from durio.model.errors import StoreError
 from durio.ports.clock import Clock
 from durio.ports.lease import Order, Renewed, Vitals
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
-
-
-class Registered(Protocol):
-    """Who we are at the moment, and since when."""
-
-    @property
-    def id(self) -> int:
-        """The worker id of now."""
-        ...
-
-    @property
-    def renewed_at(self) -> float:
-        """When the lease was last known good, on the monotonic clock."""
-        ...
-
-    @renewed_at.setter
-    def renewed_at(self, value: float) -> None: ...
+from durio.worker.plan import Me
 
 
 class Heartbeat:
@@ -47,7 +30,7 @@ class Heartbeat:
         store: Store,
         clock: Clock,
         emit: Emit,
-        me: Registered,
+        me: Me,
         lease_seconds: float,
         interval_seconds: float,
         on_cancels: Callable[[list[tuple[bytes, int]]], None],

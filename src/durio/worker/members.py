@@ -16,6 +16,11 @@ NEVER = float("inf")
 NOTHING = Note(word="beat")
 
 
+def spoken_exit(code: int) -> str:
+    """An exit code for people."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 @dataclass(slots=True, eq=False)
 class Member:
     """One worker process that we started."""
@@ -43,7 +48,7 @@ class Member:
         """Why it ended, by its own word or by its exit code."""
         if self.error is not None:
             return self.error.get("what", "")
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return spoken_exit(code)
 
     def is_steady(self, now: float) -> bool:
         """Whether it has been ready for a while."""

@@ -156,7 +156,8 @@ class Orders:
         """What children say; their lines are read on the worker's loop."""
         if self._nursery is None or is_blocked:
             return []
-        asked = asyncio.run_coroutine_threadsafe(_told(self._nursery), self._loop)
+        stacks = self._nursery.stacks(CHILD_SECONDS_MAX)
+        asked = asyncio.run_coroutine_threadsafe(stacks, self._loop)
         try:
             async with asyncio.timeout(CHILD_SECONDS_MAX * 2):
                 told = await asyncio.wrap_future(asked)
@@ -234,10 +235,6 @@ class Orders:
         except TimeoutError:
             return None
         return round(self._worker.clock.monotonic() - began, 6)
-
-
-async def _told(nursery: Nursery) -> Mapping[int, str]:
-    return await nursery.stacks(CHILD_SECONDS_MAX)
 
 
 class Budget:

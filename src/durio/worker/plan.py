@@ -17,7 +17,7 @@ class Me:
     """The identity of a worker: a fenced one registers anew; id 0 is nobody yet."""
 
     id: int = 0
-    renewed_at: float = 0.0
+    renewed_at: float = 0.0  # when the lease was last known good, monotonic
 
 
 @dataclass(slots=True, kw_only=True)

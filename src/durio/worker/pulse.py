@@ -78,9 +78,7 @@ class Pulse:
             note = Note(
                 word="beat",
                 running=len(self._counted.running),
-                cpu_seconds=vitals.cpu_seconds,
                 rss_bytes=vitals.rss_bytes,
-                ended=vitals.ended,
                 wants_recycle=self._wants_recycle(vitals),
             )
             self._tell(note)

@@ -27,6 +27,7 @@ from durio.worker.finish import Ended, Outbox, event_of
 from durio.worker.inflight import Attempt, Why
 from durio.worker.quotas import Quotas
 from durio.worker.unrunnable import buried, parked
+from durio.worker.versions import Versions
 
 # A job that must run alone may hold its neighbours up for so long, and so rarely.
 LONELY_WAIT_SECONDS = 10.0
@@ -53,6 +54,7 @@ class Slots:
         tell_hooks: Callable[[list[JobEvent]], None],
         has_before: bool,
         overwhelmed: Callable[[], None],
+        versions: Versions,
         quotas: Quotas | None = None,
         sort: Sort | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class Slots:
         self._nudge = nudge
         self._tell_hooks = tell_hooks
         self._overwhelmed = overwhelmed
+        self._versions = versions
         self._quotas = quotas  # None: no queue has slots or prefetch of its own
         self._has_before = has_before
         self._tells_started = False  # see `add`
@@ -150,7 +153,7 @@ class Slots:
                 self._start(buffer.popleft())
             return
         while len(running) < self.concurrency:
-            claim = buffer.take_next()
+            claim = self._quotas.take_next(buffer)
             if claim is None:
                 return
             self._start(claim)
@@ -205,9 +208,9 @@ class Slots:
         settle(attempt, outcome, event)
 
     def over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
-        """It has ended: its outcome is on its way, its slot is free."""
-        versions = self._bench.versions
-        if event is None or not versions.judge(attempt, outcome, event, self._settle):
+        """It has ended; arguments that did not fit wait for what the store knows."""
+        judge = self._versions.judge
+        if event is None or not judge(attempt, outcome, event, self._settle):
             self._settle(attempt, outcome, event)
 
     def _settle(

@@ -17,7 +17,12 @@ from durio.ports.clock import Clock
 from durio.ports.fleet import Announce, Fleet, Note
 from durio.telemetry.emit import Emit
 from durio.worker.members import DEATHS_MAX, MARGIN_SECONDS, NEVER, Member, Seat
-from durio.worker.watchdog import EXIT_BLOCKED
+from durio.worker.watchdog import (
+    EXIT_BLOCKED,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    exit_by,
+)
 
 TURN_SECONDS = 1.0
 START_SECONDS = 300.0  # for a successor to be ready
@@ -25,7 +30,6 @@ RENEW_AGAIN_SECONDS = 30.0  # after a successor failed
 OWN_SLEEP_SECONDS = 5.0  # a turn that comes so late: we stood still, not the others
 EXIT_CRASH_LOOP = 9
 EXIT_STORE = 3
-EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 # Usage, store, import, schema: before anybody was ready a restart cannot help.
 HOPELESS = frozenset({2, EXIT_STORE, 4, 5})
 # Ends that say nothing about the code: somebody asked for them, or waits for the store.
@@ -108,8 +112,7 @@ class Supervisor:
             self._turn(self.clock.monotonic())
             await self._rest()
         if not self.verdict.exit_code and self.was_cut_short:
-            is_int = self.verdict.signal == "SIGINT"
-            self.verdict.exit_code = EXIT_INTERRUPTED if is_int else EXIT_TERMINATED
+            self.verdict.exit_code = exit_by(self.verdict.signal)
         code, restarts = self.verdict.exit_code, self.verdict.restarts
         self.emit("fleet.stopped", exit_code=code, restarts=restarts)
         return self.verdict

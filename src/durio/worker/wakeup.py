@@ -1,23 +1,14 @@
 """Wakeups are hints: a ring, or the safety poll, makes the worker look; nothing more."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from durio.model.errors import StoreError
 from durio.ports.clock import Clock
 from durio.ports.store import Store, Wake
+from durio.worker.plan import Me
 
 PAUSE_SECONDS = 1.0
 ANEW_SECONDS = 0.05
-
-
-class Registered(Protocol):
-    """Who we are at the moment: a fenced worker registers anew."""
-
-    @property
-    def id(self) -> int:
-        """The worker id of now."""
-        ...
 
 
 class Wakeup:
@@ -27,7 +18,7 @@ class Wakeup:
         self,
         store: Store,
         clock: Clock,
-        me: Registered,
+        me: Me,
         poll_seconds: float,
         on_wake: Callable[[Wake], None],
     ) -> None:

@@ -11,7 +11,13 @@ import pytest
 
 from durio import App, State
 from durio.app.embed import EmbeddedWorker
-from durio.errors import InvalidOption, OperatingError, QueueFull, UsageError
+from durio.errors import (
+    ChildFailed,
+    InvalidOption,
+    OperatingError,
+    QueueFull,
+    UsageError,
+)
 from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.clock import VirtualClock, run_virtual
 from durio.testing.faulty import FaultyStore
@@ -23,6 +29,7 @@ from tests.unit.app.lab import (
     records,
     virtual,
 )
+from tests.unit.worker.test_errand import PretendedNursery
 
 
 def embedded(app: App, **options: Any) -> EmbeddedWorker:
@@ -274,6 +281,23 @@ async def test_a_worker_that_gave_up_says_so(
     told = [getattr(r, "event", "") for r in caplog.records]
     assert "worker.failed" in told
     await app.clock.sleep(10)
+
+
+@virtual
+async def test_children_that_never_start_are_the_error_of_the_block(app: App):
+    """Told as what it is, not as another way to end."""
+    nursery = PretendedNursery()
+
+    async def serve() -> None:
+        async with embedded(app, nursery=nursery) as worker:
+            assert nursery.broken is not None
+            nursery.broken(ChildFailed("no child starts", cure="Correct it."))
+            await app.clock.sleep(5)
+            with pytest.raises(ChildFailed, match="no child starts"):
+                await worker.drained()
+
+    with pytest.raises(ChildFailed, match="no child starts"):
+        await serve()
 
 
 def test_an_interrupt_that_meets_a_task_is_passed_on() -> None:

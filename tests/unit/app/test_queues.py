@@ -508,7 +508,8 @@ async def test_a_paused_queue_does_not_keep_a_burst_alive(
 ) -> None:
     told = Told(app)
     jobs = await told.enqueue({"high": 2, "low": 2})
-    await (await app.store()).pause(lane(app.name, "low"), paused=True)
+    paused = QueueChange(paused=True)
+    await (await app.store()).change_queue(lane(app.name, "low"), paused, by="me")
     await drained(app, queues=queues)
     states = [(await job.status()).state for job in jobs]
     assert states == [State.DONE] * 2 + [State.READY] * 2

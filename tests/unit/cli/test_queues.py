@@ -9,7 +9,7 @@ import pytest
 
 from durio import App
 from durio.cli import confirm
-from durio.cli.lines import serves
+from durio.cli.lines import is_at
 from durio.ports.browse import WorkerRow
 from tests.unit.cli.terminal import Terminal
 
@@ -92,7 +92,7 @@ def test_list_of_nothing_names_the_app(shop: Terminal) -> None:
 )
 def test_who_serves_a_queue(told: Any, left: float, *, is_served: bool) -> None:
     worker = WorkerRow(1, {"queues": told}, left, 0)
-    assert serves(worker, "mail") is is_served
+    assert is_at("mail", worker) is is_served
 
 
 # --- pause, resume, limit

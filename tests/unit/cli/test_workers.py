@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import apsw
 import pytest
 
 from durio import App
@@ -60,7 +61,8 @@ def test_a_worker_as_a_line() -> None:
     line = [str(cell) for cell in cells(row(), 1010.0)]
     assert line[:5] == ["1", "here/7", "shop", "mail", "3 of 4"]
     assert line[5:9] == ["12", "50 %", "64 MiB", "2"]
-    assert cells(row(lease_seconds_left=-1.0), 1010.0)[9] == "over"
+    for left in (0.0, -1.0):
+        assert cells(row(lease_seconds_left=left), 1010.0)[9] == "over"
 
 
 def test_workers_by_number_or_name() -> None:
@@ -134,6 +136,18 @@ def test_no_such_worker(shop: Terminal) -> None:
 def test_bad_questions(shop: Terminal, args: list[str]) -> None:
     register(shop)
     assert shop.error("workers", *args, *PLACE, code=2)["what"]
+
+
+def test_a_lease_that_is_over(shop: Terminal) -> None:
+    """For how long is told to people; as data there is nothing left of it."""
+    register(shop, 0.0)
+    db = apsw.Connection(str(shop.folder / "jobs.db"))
+    db.execute("update worker set expires_at = expires_at - 3 * 86400").fetchall()
+    db.close()
+    (shown,) = shop.json("workers", "ls", *PLACE)["workers"]
+    assert shown["lease_seconds_left"] == 0
+    told = shop.run("workers", "show", "1", *PLACE, "--timeout", "0")
+    assert "(lease over for 3 d, pid 7 on here, 0 jobs)" in told.stdout
 
 
 def test_nobody_to_ask(shop: Terminal) -> None:

@@ -12,7 +12,6 @@ from durio.model.errors import (
     JobDead,
     QueueClosed,
     QueueFull,
-    RemoteError,
     RetryAfter,
     StoreError,
     StoreFull,
@@ -66,9 +65,6 @@ def test_some_carry_values_of_their_own() -> None:
     assert JobDead("dead", reason="exhausted", error=None).reason == "exhausted"
     assert StoreError("?", unknown=True).unknown
     assert not StoreFull("full", path="x").unknown
-    remote = RemoteError("ValueError", "no", "Traceback ...")
-    assert (remote.type_name, remote.message) == ("ValueError", "no")
-    assert str(remote) == "ValueError: no [remote_error]"
     cause = OSError()
     assert RetryAfter(2.0, cause).__cause__ is cause
 

@@ -62,5 +62,3 @@ def test_a_key_belongs_to_its_task_and_knows_its_arguments() -> None:
     assert one.key != key_claim(keys.while_active, "shop.ship", "k", b"1").key
     assert one.key != key_claim(keys.while_active, "shop.pay", "l", b"1").key
     assert one.digest != key_claim(keys.while_active, "shop.pay", "k", b"2").digest
-    assert not one.replaces
-    assert key_claim(debounce(1), "shop.pay", "k", b"1").replaces

@@ -9,6 +9,7 @@ from durio.model.names import (
     check_name,
     did_you_mean,
     lane,
+    namespace_of,
     queue_of,
     task_name,
 )
@@ -51,6 +52,7 @@ def test_keys_that_cannot_be(key: str) -> None:
 def test_names_are_stored_under_their_app() -> None:
     assert lane("shop", "mail:high") == "shop:mail:high"
     assert queue_of("shop:mail:high") == "mail:high"
+    assert namespace_of("shop:mail:high") == "shop"
     assert task_name("shop", "pay") == "shop.pay"
     assert task_name("shop", "bank.pay") == "bank.pay"
 

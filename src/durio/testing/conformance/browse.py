@@ -213,6 +213,19 @@ async def workers_are_shown_with_their_lease(scene: Scene) -> None:
     assert info["concurrency"] == 10
 
 
+@chapter.promise("M112")
+async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
+    """Within one boot; after a restart of the machine it is over, and no more is known."""
+    worker = await scene.worker()
+    scene.clock.advance(LEASE_SECONDS + 90)
+    (row,) = await (await scene.other()).workers("shop")
+    assert (row.id, row.lease_seconds_left) == (worker, -90.0)
+    assert row.lease_told() == "over for 90 s"
+    scene.clock.reboot()
+    (row,) = await (await scene.other()).workers("shop")
+    assert (row.lease_seconds_left, row.lease_told()) == (0.0, "over")
+
+
 @chapter.promise("M3", "M27")
 async def workers_publish_their_tasks(scene: Scene) -> None:
     """Unknown until a worker has said; then all that any of them knows."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
 from durio.model.outcome import Kind
-from durio.ports.control import Acted
+from durio.ports.control import Acted, QueueChange
 from durio.ports.exchange import Lane
 from durio.testing.conformance.promises import Chapter
 from durio.testing.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, outcome
@@ -14,6 +14,8 @@ chapter = Chapter("control")
 
 # --- pause
 
+PAUSED, RESUMED = QueueChange(paused=True), QueueChange(paused=False)
+
 
 @chapter.promise()
 async def a_paused_queue_gives_nothing(scene: Scene) -> None:
@@ -21,7 +23,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
     worker, claim = await scene.running()
     ids = await scene.add_many(2)
     beside = await scene.add(lane="shop:beside")
-    await (await scene.other()).pause(LANE, paused=True)
+    await (await scene.other()).change_queue(LANE, PAUSED, by="ann")
     lanes = [Lane(LANE, 9), Lane("shop:beside", 9)]
     exchanged = await scene.store.exchange(worker, [outcome(claim)], lanes, 9)
     assert [c.id for c in exchanged.claims] == [beside]
@@ -31,7 +33,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
     assert await scene.claim(worker, MANY, known=["shop.pay"]) == []
     rows = {row.name: row.paused for row in await scene.store.lanes("shop")}
     assert rows == {LANE: True, "shop:beside": False}
-    await scene.store.pause(LANE, paused=False)
+    await scene.store.change_queue(LANE, RESUMED, by="ann")
     assert [c.id for c in await scene.claim(worker, MANY)] == ids
 
 
@@ -39,11 +41,11 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
 async def a_queue_may_be_paused_before_its_first_job(scene: Scene) -> None:
     """And pausing twice is pausing once."""
     for _ in range(2):
-        await scene.store.pause("shop:new", paused=True)
+        await scene.store.change_queue("shop:new", PAUSED, by="ann")
     await scene.add(lane="shop:new")
     worker = await scene.worker()
     assert await scene.claim(worker, lane="shop:new") == []
-    await scene.store.pause("shop:new", paused=False)
+    await scene.store.change_queue("shop:new", RESUMED, by="ann")
     assert len(await scene.claim(worker, lane="shop:new")) == 1
 
 
@@ -128,17 +130,6 @@ async def rescued(scene: Scene, worker: int, claim: Claim) -> None:
     assert (left.id, left.state, left.worker) == (claim.id, CANCELLED, worker)
 
 
-async def found_guilty(scene: Scene, worker: int, claim: Claim) -> None:
-    """Somebody knows who killed the worker."""
-    await scene.lose(worker, guilty=[claim.id])
-
-
-async def found_innocent(scene: Scene, worker: int, claim: Claim) -> None:
-    """Somebody else killed the worker."""
-    assert claim.claim_no
-    await scene.lose(worker, guilty=[scene.clock.new_id()])
-
-
 async def left_behind(scene: Scene, worker: int, claim: Claim) -> None:
     """The worker left."""
     assert claim.claim_no
@@ -153,8 +144,7 @@ WAYS: dict[str, Way] = {
     "snooze": said(Kind.SNOOZE, 60.0),
     "death": said(Kind.DEAD),
     "rescue": rescued,
-    "rescue, guilty": found_guilty,
-    "rescue, innocent": found_innocent,
+    "loss of its own child": Scene.convict,
     "leave": left_behind,
 }
 

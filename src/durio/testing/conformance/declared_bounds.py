@@ -97,17 +97,17 @@ async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) 
     await scene.worker()
     await store.declare({MAIL: 10})
     await scene.add_many(5, lane=MAIL)
-    await store.measure(4)
+    await store.measure(4, namespace="shop")
     await scene.add_many(3)
     await scene.add(delay=60.0)
-    await store.measure(5)
+    await store.measure(5, namespace="shop")
     assert (await scene.send()).created
-    await store.measure(5)
+    await store.measure(5, namespace="shop")
     assert (await scene.send()).full == Full(LANE, 5, 5, is_soft=True)
     assert (await scene.send(lane=MAIL)).created
     await scene.claim(await scene.worker())
     assert (await scene.send()).full, "until somebody looks"
-    await store.measure(5)
+    await store.measure(5, namespace="shop")
     assert (await scene.send()).created
 
 
@@ -134,7 +134,7 @@ async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
 
     async def fill() -> None:
         await scene.add_many(3)
-        await store.measure(2)
+        await store.measure(2, namespace="shop")
         assert (await scene.send()).full
 
     await fill()
@@ -146,7 +146,7 @@ async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
     await fill()
     await store.change_queue(LANE, QueueChange(maxsize=-1), by="kim")
     assert (await scene.send()).created
-    await store.measure(2)
+    await store.measure(2, namespace="shop")
     assert (await scene.send()).created, "no bound means none"
 
 
@@ -155,7 +155,7 @@ async def a_soft_mark_ends_with_the_workers(scene: Scene) -> None:
     """Nobody is left who would look again: it must not keep producers out for ever."""
     worker = await scene.worker()
     await scene.add_many(3)
-    await scene.store.measure(2)
+    await scene.store.measure(2, namespace="shop")
     assert (await scene.send()).full
     await scene.store.leave(worker)
     assert (await scene.send()).created
@@ -167,13 +167,13 @@ async def a_soft_mark_never_keeps_an_accepted_job_out(scene: Scene) -> None:
     await scene.add_many(3)
     worker = await scene.worker()
     (claimed,) = await scene.claim(worker)
-    await scene.store.measure(2)
+    await scene.store.measure(2, namespace="shop")
     await scene.finish(worker, claimed, kind=Kind.RETRY)
     assert await scene.is_ready(claimed.id)
     job: NewJob = scene.job()
     assert (await scene.store.enqueue([job]))[0].full
     before = await scene.everything()
-    await scene.store.measure(2)
+    await scene.store.measure(2, namespace="shop")
     assert await scene.everything() == before
-    await scene.store.measure(0)
+    await scene.store.measure(0, namespace="shop")
     assert (await scene.store.enqueue([job]))[0].created

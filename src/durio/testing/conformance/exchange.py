@@ -320,7 +320,8 @@ async def a_zombies_success_did_not_land_in_a_death_by_loss(scene: Scene) -> Non
     for _ in range(2):
         await scene.lose(worker)
         worker, claim = await scene.claim_one()
-    await scene.lose(worker, guilty=[claim.id])
+    await scene.finish(worker, claim, kind=Kind.ALONE)
+    await scene.lose(worker)
     assert await scene.state(claim.id) == DEAD
     exchanged = await scene.exchange(worker, [outcome(claim, result=b"1")])
     assert exchanged.rejected == [Rejected(claim.id, 3, False)]

@@ -262,11 +262,7 @@ class Attempt(NamedTuple):
 
 ENDS = (Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL)
 BOOLS = (False, True)
-BY_WORD = [
-    *(Attempt(*row) for row in product(ENDS, BOOLS, BOOLS)),
-    # A worker tells of a loss only where it knows whose it is.
-    *(Attempt(Kind.LOST, False, asked, guilty=True) for asked in BOOLS),
-]
+BY_WORD = [Attempt(*row) for row in product(ENDS, BOOLS, BOOLS)]
 BY_LOSS = [
     Attempt(Kind.LOST, False, *row)  # a loss is never delayed
     for row in product(BOOLS, BOOLS, BOOLS)
@@ -329,7 +325,6 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
             attempt.kind,
             delay_seconds=60.0 if attempt.delayed else 0.0,
             reason="permanent",
-            guilty=attempt.guilty,
         )
         for claim, attempt in pairs
     ]
@@ -340,11 +335,11 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
 
 @chapter.table(LOSSES, "M110", "M112")
 async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None:
-    """A rescuer's: alone or not, guilty or not, with and without an asked cancel."""
+    """A rescuer's, or the worker's that knows whose it is; marked or not; cancelled."""
     await scene.add_many(len(BY_LOSS))
     worker, claims = await lose_all(scene, lost)
     for claim, attempt in zip(claims, BY_LOSS, strict=True):
-        # One by one, in a worker of its own: the guilty are named per worker.
+        # One by one: a rescuer takes all that a worker holds.
         await scene.finish(worker, claim, kind=Kind.RELEASE)
         single = await scene.worker()
         (mine,) = await scene.claim(single, 1)
@@ -353,7 +348,10 @@ async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None
             await scene.finish(single, mine, kind=Kind.ALONE)
         if attempt.cancel_asked:
             await scene.store.act([mine.id], "cancel")
-        await scene.lose(single, guilty=[mine.id] if attempt.guilty else None)
+        if attempt.guilty:
+            await scene.convict(single, mine)
+        else:
+            await scene.lose(single)
         await same_as_the_rule(scene, lost, mine, attempt)
         if await scene.is_ready(mine.id):
             await scene.store.act([mine.id], "cancel")

@@ -61,9 +61,11 @@ def lost(*, named: bool) -> Way:
             worker, claim = await scene.claim_one()
             await scene.lose(worker)
         worker, claim = await scene.claim_one()
-        if not named:
+        if named:
+            await scene.convict(worker, claim)
+        else:
             await scene.finish(worker, claim, kind=Kind.ALONE)
-        await scene.lose(worker, guilty=[job_id] if named else None)
+            await scene.lose(worker)
         assert await scene.state(job_id) == DEAD
 
     return end

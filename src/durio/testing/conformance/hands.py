@@ -216,11 +216,12 @@ async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
 
 
 async def lost_for_good(scene: Scene) -> None:
-    """A third loss in a row, by a job that is known to have killed its worker."""
+    """A third loss in a row, the last one alone."""
     job_id = await scene.add()
     for _ in range(3):
-        worker, _ = await scene.claim_one()
-        await scene.lose(worker, guilty=[job_id])
+        worker, claim = await scene.claim_one()
+        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.lose(worker)
     assert await scene.state(job_id) == DEAD
 
 

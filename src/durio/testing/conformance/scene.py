@@ -167,9 +167,13 @@ class Scene:
         refused = await self.store.finish(worker, [outcome(claim, kind, **fields)])
         assert refused == []
 
-    async def lose(self, worker: int, **options: Any) -> Rescued:
+    async def lose(self, worker: int) -> Rescued:
         """The worker is gone and whoever looks for such finds out."""
-        return await self.store.rescue(MANY, worker=worker, **options)
+        return await self.store.rescue(MANY, worker=worker)
+
+    async def convict(self, worker: int, claim: Claim) -> None:
+        """The job has killed its own child process, and its worker says so."""
+        await self.finish(worker, claim, kind=Kind.LOST, guilty=True)
 
     # --- then
 

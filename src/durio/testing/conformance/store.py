@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 
 from durio.model.job import CANCELLED, DONE, READY
 from durio.ports.browse import Query
+from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake
 from durio.testing.conformance.promises import Chapter
@@ -115,7 +116,7 @@ async def look_after(store: Store) -> None:
     assert (await store.rescue_orphans(MANY)).left == []
     assert await store.prune(MANY, dead_count=0) == 0
     await store.tidy()
-    await store.pause(LANE, paused=True)
+    await store.change_queue(LANE, QueueChange(paused=True), by="ann")
 
 
 async def ask(store: Store, ids: list[bytes]) -> None:

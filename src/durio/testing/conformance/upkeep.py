@@ -151,25 +151,6 @@ async def innocent_neighbours_live(scene: Scene) -> None:
     assert set((await scene.store.states(others)).values()) == {DONE}
 
 
-@chapter.promise("M110")
-async def guilty_alone_is_charged(scene: Scene) -> None:
-    """Where somebody knows who did it, the others are released without a charge."""
-    ids = await scene.add_many(5)
-    guilty = ids[2]
-    for lost in range(3):
-        worker = await scene.worker()
-        claims = await scene.claim(worker, MANY)
-        assert {claim.lost for claim in claims if claim.id != guilty} == {0}
-        assert {claim.lost for claim in claims if claim.id == guilty} == {lost}
-        rescued = await scene.lose(worker, guilty=[guilty])
-        assert {left.id for left in rescued.left} == set(ids)
-    states = await scene.store.states(ids)
-    assert [states[job_id] for job_id in ids] == [READY, READY, DEAD, READY, READY]
-    for record in await scene.store.get(ids):
-        if record.id != guilty:
-            assert (record.losses, record.lost) == (0, 0)
-
-
 RESETS = {"snooze": Kind.SNOOZE, "retry": Kind.RETRY}
 
 
