@@ -14,7 +14,7 @@ from durio.host.child_wire import Setup
 from durio.host.children import ProcessNursery
 from durio.host.executors import ThreadExecutor
 from durio.host.processes import cores
-from durio.host.signals import process_name
+from durio.host.signals import ProcessName, process_name
 from durio.maintenance.gauge import Gauge
 from durio.maintenance.leader import Leader
 from durio.maintenance.loop import keep_going
@@ -53,6 +53,7 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
     settings: Settings | None = None,
     nursery: Nursery | None = None,
     tell: Tell | None = None,
+    process: ProcessName | None = None,
 ) -> Worker:
     """A worker that serves these queues of the App, or all of them.
 
@@ -74,7 +75,8 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
     served.check({*app.registry.queue_names(), *await stored_queues(app)})
     total = served.concurrency(concurrency, settings.worker.concurrency)
     settings = with_concurrency(settings, total)
-    plan = replace(plan_of(app, settings, served), is_burst=is_burst, tell=tell)
+    plan = plan_of(app, settings, served, process or process_name())
+    plan = replace(plan, is_burst=is_burst, tell=tell)
     return Worker(
         plan,
         store=store,
@@ -88,9 +90,11 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
     )
 
 
-def plan_of(app: App, settings: Settings, served: Serving) -> Plan:
+def plan_of(
+    app: App, settings: Settings, served: Serving, process: ProcessName
+) -> Plan:
     """What every worker of this App in this process is told."""
-    host, pid = process_name()
+    host, pid = process
     return Plan(
         namespace=app.name,
         name=f"{host}/{pid}",
@@ -165,7 +169,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
     )
     promoter = Promoter(store)
     gauge = Gauge(store, clock, settings.queue.soft_max, worker.plan.namespace)
-    pruner = Pruner(store, emit, settings.retention.dead_count)
+    pruner = Pruner(store, clock, emit, settings.retention.dead_count)
 
     async def look() -> float:
         """At once when a supervisor says that somebody died here."""

@@ -4,6 +4,8 @@ import pytest
 
 from durio import App, JobNotFound, State
 from durio.errors import ResultExpired
+from durio.maintenance.pruner import IDLE_SECONDS, Pruner
+from durio.testing.faulty import FaultyStore
 from tests.unit.app.lab import drained, finished, records, virtual, working
 
 HOUR = 3600
@@ -140,3 +142,19 @@ async def test_a_result_lives_at_least_as_long_as_its_key(app: App):
     assert (again, again.created) == (job, False)
     assert await again.result() == 5
     assert (await finished(again)).attempt == 1
+
+
+@virtual
+async def test_a_backlog_is_pruned_as_fast_as_the_store_deletes(app: App):
+    """A fixed pause would be a rate: whoever finishes more than that fills the disk."""
+    await app.task(retention="1h")(echo).enqueue_many([(n,) for n in range(25)])
+    await drained(app)
+    await app.clock.sleep(2 * HOUR)
+    faulty = FaultyStore(await app.store(), app.clock)
+    pruner = Pruner(faulty, app.clock, app.emit, dead_count=100, batch_max=10)
+    faulty.slow("prune", seconds=0.02, times=1)
+    assert await pruner.turn() == pytest.approx(0.06)
+    faulty.slow("prune", seconds=5, times=1)
+    assert await pruner.turn() == pytest.approx(0.5)
+    assert await pruner.turn() == IDLE_SECONDS
+    assert await records(app) == []
