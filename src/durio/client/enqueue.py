@@ -283,8 +283,10 @@ class Enqueuer:
                 answers = await self._watched(jobs, calls)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
-                if not error.unknown or is_final:
+                if not error.unknown and not repeated:
                     raise
+                if is_final:
+                    raise unknown(error) from error
                 repeated = True
                 self._emit("store.failed", call="enqueue", error=str(error))
                 await self._clock.sleep(PAUSE_SECONDS * 2**tries)
@@ -333,6 +335,13 @@ def _after_repeat(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enque
         else answer
         for job, answer in zip(jobs, answers, strict=True)
     ]
+
+
+def unknown(error: StoreError) -> StoreError:
+    """What a later try was told says nothing of the first: it may have been stored."""
+    if error.unknown:
+        return error
+    return StoreUnavailable(f"an earlier try may have stored it: {error}", unknown=True)
 
 
 def _own(error: BaseException) -> BaseException:

@@ -125,6 +125,23 @@ async def test_a_store_that_stays_away_is_told_as_unknown(app: App):
 
 
 @virtual
+async def test_what_may_have_been_stored_stays_unknown(app: App):
+    """The reply is lost, then the store is away: that it refuses now proves nothing."""
+    task, store = app.task(echo), faulty(app)
+    store.lose_reply("enqueue")
+    store.fail("enqueue", times=100)
+    with pytest.raises(StoreUnavailable, match="may have stored it") as caught:
+        await task.enqueue(5)
+    assert caught.value.unknown
+    assert len(await records(app)) == 1
+    store.heal()
+    store.lose_reply("enqueue")
+    store.fail("enqueue")
+    assert (await task.enqueue(6)).created, "the third try finds it"
+    assert len(await records(app)) == 2
+
+
+@virtual
 async def test_a_store_that_is_away_is_told_at_once(app: App):
     task, store = app.task(echo), faulty(app)
     store.fail("enqueue")
