@@ -5,6 +5,7 @@ On the same host its death can be seen directly, so every worker looks for that,
 Two rescuers at once do no harm: the store takes each worker back in one transaction.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,14 +31,12 @@ class Rescuer:
 
     async def turn(self) -> float:
         """The leader's turn: ended leases, and now and then orphans."""
-        rescued = await self._all(
+        await self._all(
             lambda: self.store.rescue(self.batch_max, namespace=self.namespace)
         )
         self.turns += 1
         if self.turns % ORPHAN_EVERY == 0:
-            rescued += await self._all(
-                lambda: self.store.rescue_orphans(self.batch_max)
-            )
+            await self._all(lambda: self.store.rescue_orphans(self.batch_max))
         return self.interval_seconds
 
     async def turn_here(self) -> float:
@@ -47,16 +46,15 @@ class Rescuer:
         )
         return self.here_seconds
 
-    async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> int:
+    async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> None:
         """Batches until there is no more; two leaders share the work by themselves."""
-        count = 0
         while True:
             # No time is passed: the store judges leases by its own clock, not by ours.
             rescued = await rescue()
-            count += len(rescued.left)
+            jobs = Counter(left.worker for left in rescued.left)
             for worker in rescued.workers:
-                self.emit("worker.rescued", worker=worker, jobs=len(rescued.left))
+                self.emit("worker.rescued", worker=worker, jobs=jobs[worker])
             if rescued.left:
                 self.tell(rescued.left)
             if not rescued.more:
-                return count
+                return
