@@ -3,6 +3,7 @@
 It runs beside the worker's loop (see ports/executor.Aside), so that a blocked event loop
 does not cost a worker its jobs. Its deadline counts from *before* the last good renewal:
 at lease minus a margin it fences the worker itself, before anybody else may take its jobs.
+No call may carry it past that: a store that hangs is given the time that is left.
 
 When nobody can write (a full disk, a stopped writer) nobody can take them either. A store
 that can tell says so, and the worker keeps its jobs and outcomes until it can. A renewal
@@ -18,6 +19,7 @@ from durio.ports.clock import Clock
 from durio.ports.lease import Order, Renewed, Vitals
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
+from durio.worker.deadline import NEVER
 from durio.worker.plan import Me
 
 
@@ -56,7 +58,9 @@ class Heartbeat:
         """Renew until cancelled."""
         took_seconds = 0.0
         while True:
-            await self._clock.sleep(max(0.0, self._interval_seconds - took_seconds))
+            pause = max(0.0, self._interval_seconds - took_seconds)
+            left = self._left_seconds()
+            await self._clock.sleep(min(pause, left if left > 0 else NEVER))
             began = self._clock.monotonic()
             await self.renew()
             took_seconds = self._clock.monotonic() - began
@@ -66,9 +70,17 @@ class Heartbeat:
         me, vitals = self._me.id, self._measure()
         if not me:  # fenced, and not registered anew yet
             return
-        error = await self._try(me, self._interval_seconds, vitals)
+        left = self._left_seconds()
+        # Past the deadline it lives on because nobody can write: then it waits in line.
+        seconds = min(self._interval_seconds, left if left > 0 else NEVER)
+        error = await self._try(me, seconds, vitals)
         if error is not None:
             await self._unrenewed(me, error)
+
+    def _left_seconds(self) -> float:
+        """Until the worker must be sure that its jobs are still its own."""
+        deadline = self._me.renewed_at + self._lease_seconds - self._margin_seconds
+        return deadline - self._clock.monotonic()
 
     async def _try(
         self, me: int, timeout_seconds: float, vitals: Vitals | None = None
@@ -105,15 +117,16 @@ class Heartbeat:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
         # Asked each time: what counts is whether others could write of late.
         contested = await self._is_contested(me)
-        if age < self._lease_seconds - self._margin_seconds or me != self._me.id:
+        if self._left_seconds() > 0 or me != self._me.id:
             return
         # Others write: so may we, perhaps since a moment ago.
         if contested and await self._try(me, self._margin_seconds / 2) is not None:
             self._on_lost(me)
 
     async def _is_contested(self, me: int) -> bool:
+        seconds = max(self._left_seconds(), self._margin_seconds / 4)
         try:
-            async with asyncio.timeout(self._interval_seconds):
+            async with asyncio.timeout(min(self._interval_seconds, seconds)):
                 return await self._store.is_contested(me)
         except (StoreError, TimeoutError):
             return True
