@@ -58,7 +58,7 @@ class Deadlines:
         if stalled > self._stall_seconds:
             for attempt in self._running.values():
                 if attempt is not self.blamed:
-                    _excuse(attempt, stalled, is_bounded=self.blamed is None)
+                    excuse(attempt, stalled, is_bounded=self.blamed is None)
         self.blamed = None
 
     def _look(self) -> None:
@@ -92,7 +92,7 @@ class Deadlines:
             self._timer.cancel()
 
 
-def _excuse(attempt: Attempt, seconds: float, *, is_bounded: bool) -> None:
+def excuse(attempt: Attempt, seconds: float, *, is_bounded: bool) -> None:
     """Time in which it could not get on does not count."""
     if is_bounded:
         hard = attempt.limits.hard_seconds or 0.0

@@ -24,7 +24,7 @@ from durio.ports.executor import ThreadStack
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.log import in_job
-from durio.worker.deadline import NEVER, Deadlines
+from durio.worker.deadline import NEVER, Deadlines, excuse
 from durio.worker.finish import Outbox
 from durio.worker.inflight import Attempt, Why
 from durio.worker.middleware import HookRunner
@@ -116,6 +116,7 @@ class Watchdog:
         self._answered_at = clock.monotonic()
         self._has_told = False
         self._has_ended = False
+        self._silent_before = 0.0  # at the last look at this block
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -135,7 +136,13 @@ class Watchdog:
         self._deadlines.answer()
 
     async def _blocked(self, seconds: float) -> None:
-        guilty = self._deadlines.blamed = self._guilty()
+        before, guilty = self._deadlines.blamed, self._guilty()
+        self._deadlines.blamed = guilty
+        if guilty is not before and guilty is not None and self._has_told:
+            # One block follows another before anybody could answer: what came before
+            # was not its doing.
+            excuse(guilty, self._silent_before, is_bounded=False)
+        self._silent_before = seconds
         is_running = guilty is not None and self._running.get(guilty.claim.id) is guilty
         if not self._has_told:
             self._has_told = True

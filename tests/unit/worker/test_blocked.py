@@ -11,12 +11,13 @@ import pytest
 from durio import App, JobStatus, SoftTimeLimit, State
 from durio.app.work import make_worker
 from durio.host.beside import ThreadAside, WorkerMachine
+from durio.model.ids import id_text
 from durio.model.settings import merged
 from durio.testing.aside import StillMachine
 from durio.worker import watchdog
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
-from tests.unit.app.lab import finished, real
+from tests.unit.app.lab import finished, real, records
 
 QUICK = {"worker": {"block_seconds": 0.2, "poll_seconds": 0.1}}
 LIMITS = (0.6, 0.8)
@@ -44,6 +45,8 @@ async def beside(app: App, machine: Machine, **names: Any) -> dict[str, JobStatu
         group.create_task(worker.run())
         jobs = {name: await task.enqueue() for name, task in names.items()}
         statuses = {name: await finished(job) for name, job in jobs.items()}
+        for status in await records(app):
+            await finished(await app.job(id_text(status.id)))
         worker.stop()
     return statuses
 
@@ -198,3 +201,23 @@ async def test_what_ended_before_the_block_stays_ended(app: App):
     ends = await beside(app, machine, blocks=blocks, quick=quick)
     assert (ends["quick"].state, ends["quick"].attempt) == (State.DONE, 1)
     assert told == ["runs", "app.quick", "exit 70"]
+
+
+@real(settings=QUICK)
+async def test_one_block_right_after_another_is_judged_by_its_own_time(app: App):
+    """Both began together, one had to wait for the other: that does not count."""
+
+    @app.task(name="first", timeout=(20, 30))
+    async def first() -> None:
+        time.sleep(BLOCK_SECONDS)
+
+    @app.task(name="second", timeout=LIMITS, retry=0)
+    async def second() -> str:
+        time.sleep(0.5)
+        return "ended"
+
+    machine = StillMachine()
+    jobs = [await first.enqueue(), await second.enqueue()]  # claimed in one go
+    await beside(app, machine)
+    assert [(await finished(job)).state for job in jobs] == [State.DONE, State.DONE]
+    assert machine.ends == []
