@@ -11,6 +11,11 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 TEST_ARGS ?=
+CHAOS_ARGS ?=
+SIM_ARGS ?=
+MUTANTS_ARGS ?=
+SOAK_ARGS ?=
+MINUTES ?= 30
 
 # Branch coverage in percent: the model is pure, so all of it; the rest may only rise.
 COVERAGE_MODEL_MIN ?= 100
@@ -48,6 +53,25 @@ check: static tidy unit ## The quick one, under a minute: format, lint, layers, 
 .PHONY: bench
 bench: $(READY) ## Measure this machine (BENCH_ARGS="--json")
 	@$(BIN)/durio bench $(BENCH_ARGS)
+
+.PHONY: mutants
+mutants: $(READY) ## Plant bugs in the engine and see each one caught (MUTANTS_ARGS="--list")
+	@$(PY) -m tests.mutants $(MUTANTS_ARGS)
+
+# SEEDS and FIRST_SEED are a range, SECONDS is a time box, SEED replays one with its story.
+.PHONY: sim
+sim: $(READY) ## Attack a simulated fleet (SEEDS=1000 FIRST_SEED=1; SECONDS=120; SEED=4711)
+	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+	  $(if $(FIRST_SEED),--first $(FIRST_SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(SIM_ARGS)
+
+.PHONY: soak
+soak: $(READY) ## Load real workers while things go wrong, and plot it (MINUTES=30 SOAK_ARGS="--seed 7")
+	@$(PY) -m tests.soak --minutes $(MINUTES) --report docs/reports $(SOAK_ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ## Disturb real processes, one fault at a time, 20 min (CHAOS_ARGS="--seconds 60")
+	@$(PY) -m tests.e2e.chaos --page docs/reports/chaos.md \
+	  --json docs/reports/chaos.json $(CHAOS_ARGS)
 
 .PHONY: fix
 fix: $(READY) ## Format the code and repair what the linter can repair

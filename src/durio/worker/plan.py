@@ -11,7 +11,6 @@ from durio.ports.fleet import Tell
 from durio.ports.handler import DepsFactory, Handler
 from durio.worker.middleware import Hooks, Middleware
 
-
 GRACE = 1.2  # a little more than one renewal
 
 

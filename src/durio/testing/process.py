@@ -1,0 +1,149 @@
+"""A worker or a producer as a simulated process: its App, its machine, its place aside."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any, final
+
+from durio.app.app import App
+from durio.app.work import make_worker
+from durio.host.signals import ProcessName
+from durio.ports.executor import Ended, ThreadStack
+from durio.testing.line import Line
+from durio.testing.world import Node
+from durio.worker.worker import Worker
+
+HOST = "simulated"
+
+
+@final
+class NodeAside:
+    """Heartbeat and watchdog on the second loop of a process."""
+
+    def __init__(self, node: Node) -> None:
+        self.loop = node.aside
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this coroutine function there until `stop`."""
+        self.tasks.append(self.loop.create_task(work()))
+
+    async def stop(self) -> None:
+        """Cancel what runs there, and wait for its end."""
+        tasks, self.tasks = self.tasks, []
+        here = asyncio.get_running_loop()
+        for task in tasks:
+            ended = here.create_future()
+            task.add_done_callback(
+                lambda _, ended=ended: here.call_soon_threadsafe(settle, ended)
+            )
+            self.loop.call_soon_threadsafe(task.cancel)
+            await ended
+
+
+def settle(ended: "asyncio.Future[None]") -> None:
+    """Let whoever waits go on."""
+    if not ended.done():
+        ended.set_result(None)
+
+
+@final
+class NodeMachine:
+    """The simulated process, as its worker sees it."""
+
+    def __init__(self, node: Node, ends: Callable[[Node, int], None]) -> None:
+        self.node = node
+        self.ends = ends
+        self.stopped: list[tuple[str, float]] = []
+
+    def cpu_seconds(self) -> float:
+        """Simulated work is free."""
+        return 0.0
+
+    def rss_bytes(self) -> int:
+        """It needs no memory of its own either."""
+        return 0
+
+    def stops(self) -> list[tuple[str, float]]:
+        """The signals that asked for a stop, heard even while the loop is blocked."""
+        return self.stopped
+
+    def stack(self) -> str:
+        """Nobody reads it."""
+        return ""
+
+    def stacks(self) -> list[ThreadStack]:
+        """Nobody reads them."""
+        return []
+
+    async def run_elsewhere(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
+    ) -> bool:
+        """Here: no simulated hook blocks."""
+        try:
+            async with asyncio.timeout(seconds):
+                await work()
+        except TimeoutError:
+            return False
+        return True
+
+    def end(self, code: int) -> None:
+        """The process ends now."""
+        self.ends(self.node, code)
+
+
+@final
+class NodeCall:
+    """A function that has ended before anybody could look."""
+
+    thread_id = 0
+
+    def __init__(self, ended: Ended) -> None:
+        self.future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.future.set_result(ended)
+
+    def interrupt(self, error: type[BaseException]) -> bool:
+        """It has ended."""
+        del error
+        return False
+
+    def abandon(self) -> None:
+        """It has ended."""
+
+
+@final
+class NodeExecutor:
+    """Threads for sync tasks, which take no time here."""
+
+    def start(self, function: Callable[[], Any]) -> NodeCall:
+        """Run it now."""
+        try:
+            return NodeCall(Ended(function(), None))
+        except BaseException as error:
+            return NodeCall(Ended(None, error))
+
+    def close(self) -> None:
+        """There are no threads."""
+
+
+def app_on(node: Node, line: Line, **options: Any) -> App:
+    """An App as this process has it: at the end of its line, by its own clock."""
+    app = App("sqlite:///:memory:", clock=node.clock, **options)
+    app._stores[os.getpid()] = line  # pyright: ignore[reportPrivateUsage]
+    return app
+
+
+async def worker_on(
+    node: Node, app: App, ends: Callable[[Node, int], None], **options: Any
+) -> tuple[Worker, NodeMachine]:
+    """A worker of this App in this process."""
+    machine = NodeMachine(node, ends)
+    worker = await make_worker(
+        app,
+        executor=NodeExecutor(),
+        aside=NodeAside(node),
+        machine=machine,
+        process=ProcessName(f"{HOST}-{node.name}", node.boot),
+        **options,
+    )
+    return worker, machine

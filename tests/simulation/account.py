@@ -1,0 +1,144 @@
+"""What one world came to, as plain data that can travel between processes."""
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from durio.testing.clock import STARTED_SECONDS
+from tests.simulation.ledger import Entry, Ledger
+from tests.simulation.nemesis import Fault
+from tests.simulation.scenario import Played, play
+from tests.simulation.story import tell
+from tests.simulation.workload import Wish
+
+BROKEN_WORLD = "world"  # the "invariant" of a world that could not be played to its end
+STORIES_MAX = 3
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A promise that this world saw broken."""
+
+    invariant: str
+    n: int | None
+    what: str
+
+    def __str__(self) -> str:
+        about = "" if self.n is None else f" (job {self.n})"
+        return f"{self.invariant}: {self.what}{about}"
+
+
+class Account(msgspec.Struct, kw_only=True):
+    """What one world came to."""
+
+    seed: int
+    digest: str = ""
+    knobs: dict[str, Any] = {}
+    seconds: float = 0.0  # simulated
+    job_seconds: float = 0.0  # simulated: jobs in the hands of workers
+    jobs: int = 0
+    attempts: int = 0
+    reruns: int = 0
+    faults: dict[str, int] = {}
+    exercised: list[str] = []
+    violations: list[Broken] = []
+    stories: list[str] = []
+    wall_seconds: float = 0.0  # real
+    cpu_seconds: float = 0.0  # real
+    twin_digest: str | None = None  # of the same seed in another process
+    program: str = ""  # which code played it: somebody may edit while worlds are played
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the same seed gave two histories."""
+        return self.twin_digest is not None and self.twin_digest != self.digest
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether somebody must look at it."""
+        return bool(self.violations) or self.is_different
+
+    @property
+    def broken(self) -> list[str]:
+        """The invariants, each once, in the order of the checks."""
+        return list(dict.fromkeys(one.invariant for one in self.violations))
+
+
+def examine(
+    seed: int,
+    *,
+    faults: Sequence[Fault] | None = None,
+    wishes: Sequence[Wish] | None = None,
+    knobs: Mapping[str, Any] | None = None,
+) -> Account:
+    """Play it and say what came of it, also when it cannot be played."""
+    began = time.process_time()
+    try:
+        account = account_of(play(seed, faults=faults, wishes=wishes, knobs=knobs))
+    except Exception as error:  # noqa: BLE001 - a broken world is a finding
+        what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        broken = Broken(BROKEN_WORLD, None, what)
+        stories = [traceback.format_exc()]
+        account = Account(seed=seed, violations=[broken], stories=stories)
+    account.cpu_seconds = time.process_time() - began
+    return account
+
+
+def account_of(played: Played) -> Account:
+    """The figures of a world, and its stories where something is broken."""
+    violations = [Broken(*one) for one in played.violations]
+    first = {one.invariant: one for one in reversed(played.violations)}
+    stored = played.ledger.of("stored")
+    return Account(
+        seed=played.seed,
+        digest=played.digest,
+        knobs=asdict(played.knobs),
+        seconds=played.seconds - STARTED_SECONDS,
+        job_seconds=held_seconds(played.ledger),
+        jobs=sum(entry.fields["fate"] == "new" for entry in stored),
+        attempts=played.attempts,
+        reruns=reruns(played.ledger),
+        faults=dict(played.faults_by_kind),
+        exercised=sorted(played.exercised),
+        violations=violations,
+        stories=[tell(played, one) for one in list(first.values())[-STORIES_MAX:]],
+    )
+
+
+def by_job(ledger: Ledger, *whats: str) -> dict[int, list[Entry]]:
+    """Lines of these kinds, job by job."""
+    jobs: dict[int, list[Entry]] = {}
+    for entry in ledger.entries:
+        if entry.n is not None and entry.what in whats:
+            jobs.setdefault(entry.n, []).append(entry)
+    return jobs
+
+
+def held_seconds(ledger: Ledger) -> float:
+    """How long jobs were in the hands of workers, all together."""
+    total = 0.0
+    for entries in by_job(ledger, "claim", "end", "rescued").values():
+        since: float | None = None
+        for entry in entries:
+            if since is not None:
+                total += entry.at - since
+            since = entry.at if entry.what == "claim" else None
+    return total
+
+
+def reruns(ledger: Ledger) -> int:
+    """Claims after one whose worker never came to say how it ended."""
+    number = 0
+    for entries in by_job(ledger, "claim", "end").values():
+        ended = {
+            entry.fields["claim_no"]
+            for entry in entries
+            if entry.what == "end" and entry.fields["kind"] != "alone"
+        }
+        claims = Counter(e.fields["claim_no"] for e in entries if e.what == "claim")
+        number += len(claims.keys() - ended - {max(claims, default=0)})
+    return number

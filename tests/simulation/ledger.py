@@ -1,0 +1,237 @@
+"""What happened in a simulated world, as seen from outside: the only source of verdicts.
+
+Two kinds of witnesses write here. Tasks and producers say what they do (`start`, `effect`,
+`enq.ok` ...). The store's door says what was executed (`claim`, `end`, `refused` ...): it
+sees calls and answers, not tables. Disturbances are written before they begin, for their
+victim may never come to report them.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from durio.model.job import RUNNING, Claim, NewJob
+from durio.model.outcome import Kind, Left, Outcome
+from durio.ports.enqueue import Enqueued
+from durio.ports.exchange import Exchanged, Rejected
+from durio.ports.store import Store
+from durio.ports.upkeep import Rescued
+from durio.testing.world import Node, World
+
+T = TypeVar("T")
+
+EVERYBODY = "*"
+
+
+class Entry(NamedTuple):
+    """One line of the ledger."""
+
+    at: float
+    node: str
+    what: str
+    n: int | None  # which job, by the number in its arguments
+    fields: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        about = "" if self.n is None else f" job {self.n}"
+        told = " ".join(f"{name}={value}" for name, value in self.fields.items())
+        return f"{self.at:12.3f}  {self.node:<10} {self.what}{about} {told}".rstrip()
+
+
+class Disturbance(NamedTuple):
+    """Who may behave oddly, and when; EVERYBODY is a node too."""
+
+    kind: str
+    node: str
+    began: float
+    ended: float
+
+    def touches(self, node: str, since: float, until: float) -> bool:
+        """Whether it can explain what that process did in this time."""
+        is_about = self.node in (node, EVERYBODY)
+        return is_about and self.began <= until and self.ended >= since
+
+
+class Ledger:
+    """An append-only list, and a hash of all of it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.entries: list[Entry] = []
+        self.disturbances: list[Disturbance] = []
+        self.calls: Counter[str] = Counter()
+        self.number_of: dict[bytes, int] = {}
+        self.starts: Counter[int] = Counter()
+        self._hash = hashlib.sha256()
+
+    def note(self, node: str, what: str, n: int | None = None, **fields: Any) -> None:
+        """One more line."""
+        entry = Entry(round(self.world.seconds, 6), node, what, n, fields)
+        self.entries.append(entry)
+        if n is not None and what == "start":
+            self.starts[n] += 1
+        self._hash.update(f"{entry}\n".encode())
+
+    def disturb(self, kind: str, node: str, seconds: float) -> None:
+        """Something will go wrong from now on, for so long."""
+        began = self.world.seconds
+        self.disturbances.append(Disturbance(kind, node, began, began + seconds))
+        self.note(node, "fault", kind=kind, seconds=round(seconds, 3))
+
+    @property
+    def digest(self) -> str:
+        """Equal histories, byte for byte, have equal ones."""
+        steps = f"{self.world.steps} {sorted(self.calls.items())}"
+        whole = self._hash.copy()
+        whole.update(steps.encode())
+        return whole.hexdigest()
+
+    def of(self, what: str) -> list[Entry]:
+        """All lines of one kind."""
+        return [entry for entry in self.entries if entry.what == what]
+
+    def about(self, n: int) -> list[Entry]:
+        """All lines about one job."""
+        return [entry for entry in self.entries if entry.n == n]
+
+
+class Door:
+    """The store's door: notes what was executed, and what the store answered."""
+
+    def __init__(self, store: Store, ledger: Ledger) -> None:
+        self.store = store
+        self.ledger = ledger
+
+    def executed(
+        self, node: Node, method: str, args: tuple[Any, ...], answer: Any
+    ) -> None:
+        """The store has done this."""
+        self.ledger.calls[method] += 1
+        match method:
+            case "enqueue":
+                self._stored(node, args[0], answer)
+            case "exchange":
+                self._ended(node, args[1], answer)
+                self._claimed(node, args[0], answer.claims)
+            case "finish":
+                self._finished(node, args[1], answer)
+            case "rescue" | "rescue_here" | "rescue_orphans":
+                self._rescued(node, answer)
+            case "register":
+                self.ledger.note(node.name, "registered", worker=answer)
+            case "leave":
+                self.ledger.note(node.name, "left", worker=args[0])
+            case _:
+                pass
+
+    def _stored(
+        self, node: Node, jobs: Sequence[NewJob], answers: Sequence[Enqueued]
+    ) -> None:
+        for job, answer in zip(jobs, answers, strict=True):
+            n = number_in(job.payload)
+            self.ledger.number_of[job.id] = n
+            fate = "full" if answer.full else "new" if answer.created else "existing"
+            if answer.replaced:
+                fate = "replaced"
+            if answer.conflict:
+                fate = "conflict"
+            by = self._n(answer.id)
+            lane = job.lane
+            self.ledger.note(
+                node.name, "stored", n, fate=fate, answered_by=by, lane=lane
+            )
+        for lane in sorted({job.lane for job in jobs}):
+            depth = waiting_in(self.store, lane)
+            self.ledger.note(node.name, "depth", lane=lane, depth=depth)
+
+    def _claimed(self, node: Node, worker: int, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.ledger.note(
+                node.name,
+                "claim",
+                self._n(claim.id),
+                claim_no=claim.claim_no,
+                lane=claim.lane,
+                worker=worker,
+                retried=claim.retried,
+                losses=claim.losses,
+                lost=claim.lost,
+            )
+
+    def _ended(
+        self, node: Node, outcomes: Sequence[Outcome], answer: Exchanged
+    ) -> None:
+        self._outcomes(node, outcomes, answer.rejected, set(answer.cancelled))
+
+    def _finished(
+        self, node: Node, outcomes: Sequence[Outcome], rejected: Sequence[Rejected]
+    ) -> None:
+        self._outcomes(node, outcomes, rejected, set())
+
+    def _outcomes(
+        self,
+        node: Node,
+        outcomes: Sequence[Outcome],
+        rejected: Sequence[Rejected],
+        cancelled: set[bytes],
+    ) -> None:
+        refused = {(one.id, one.claim_no): one.landed for one in rejected}
+        for outcome in outcomes:
+            if outcome.kind == Kind.PROGRESS:
+                continue
+            kind = Kind(outcome.kind).name.lower()
+            landed = refused.get((outcome.id, outcome.claim_no))
+            what = "end" if landed is None else "repeat" if landed else "refused"
+            if what == "end" and outcome.id in cancelled:
+                kind = "cancel"
+            self.ledger.note(
+                node.name,
+                what,
+                self._n(outcome.id),
+                claim_no=outcome.claim_no,
+                kind=kind,
+                reason=outcome.reason,
+                delay=outcome.delay_seconds,
+            )
+
+    def _rescued(self, node: Node, answer: Rescued) -> None:
+        for left in answer.left:
+            self._left(node, left)
+
+    def _left(self, node: Node, left: Left) -> None:
+        self.ledger.note(
+            node.name,
+            "rescued",
+            self._n(left.id),
+            state=left.state,
+            reason=left.reason,
+            worker=left.worker,
+        )
+
+    def _n(self, job_id: bytes) -> int | None:
+        return self.ledger.number_of.get(job_id)
+
+
+def number_in(payload: bytes) -> int:
+    """The number that a producer gave this job: every task has a parameter `n`."""
+    _args, kwargs = msgspec.json.decode(payload)
+    return int(kwargs["n"])
+
+
+def waiting_in(store: Store, lane: str) -> int:
+    """How many jobs of this lane are ready, scheduled or blocked, at this very moment."""
+    states = at_once(store.counts(lane.partition(":")[0])).get(lane, {})
+    return sum(number for state, number in states.items() if state < RUNNING)
+
+
+def at_once(asking: Coroutine[Any, Any, T]) -> T:
+    """The answer of a store in memory: it never waits."""
+    try:
+        asking.send(None)
+    except StopIteration as answered:
+        answer: T = answered.value
+        return answer
+    raise RuntimeError("a store in memory answers at once")

@@ -1,0 +1,172 @@
+"""Plays many worlds at once, in processes of their own, and tells of them in order.
+
+Every so many seeds one is played a second time, in another process with another hash
+seed: the two histories must be the same, byte for byte.
+"""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import final
+
+import msgspec
+
+from tests.simulation.account import BROKEN_WORLD, Account, Broken
+
+ROOT = Path(__file__).parents[2]
+TWIN_EVERY = 20
+WORLD_SECONDS_MAX = 300.0  # real ones: a world that goes on for ever is a finding
+WORLDS_PER_PROCESS = 200  # then a new one: nothing may pile up in thousands of worlds
+LINE_BYTES_MAX = 64 * 1024 * 1024
+
+Tell = Callable[[Account], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which worlds to play."""
+
+    first: int = 1
+    seeds: int | None = None
+    only: Sequence[int] = ()  # these, in place of a range
+    seconds: float | None = None  # no world begins later
+    jobs: int = 1
+    twin_every: int = TWIN_EVERY
+
+
+@final
+class Seat:
+    """A process that plays one world after the other."""
+
+    def __init__(self, hash_seed: int) -> None:
+        self.hash_seed = hash_seed
+        self.process: Process | None = None
+        self.worlds = 0
+
+    async def play(self, seed: int) -> Account:
+        """One world; a process that dies or hangs over it is told as well."""
+        loop = asyncio.get_running_loop()
+        if self.worlds >= WORLDS_PER_PROCESS:
+            await self.end()
+        began = loop.time()
+        process = self.process or await self.start()
+        self.worlds += 1
+        try:
+            async with asyncio.timeout(WORLD_SECONDS_MAX):
+                account = await ask(process, seed)
+        except TimeoutError:
+            account = failed(seed, f"not over after {WORLD_SECONDS_MAX:.0f} s")
+        if account is None:
+            account = failed(seed, f"its process ended: {await process.wait()}")
+        account.wall_seconds = loop.time() - began
+        if account.broken == [BROKEN_WORLD]:
+            await self.end()  # who knows what it left behind
+        return account
+
+    async def start(self) -> Process:
+        """A process in a session of its own: a Ctrl-C is for the runner."""
+        self.worlds = 0
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.simulation.seat",
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": str(self.hash_seed)},
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=LINE_BYTES_MAX,
+            start_new_session=True,
+        )
+        return self.process
+
+    async def end(self) -> None:
+        """Without waiting for its world."""
+        process, self.process = self.process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            # To the end of its pipe, or its transport complains when it is collected.
+            await process.communicate()
+
+
+async def ask(process: Process, seed: int) -> Account | None:
+    """One round; None when the process has ended over it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(ConnectionError):
+        process.stdin.write(b"%d\n" % seed)
+        await process.stdin.drain()
+        if told := await process.stdout.readline():
+            return msgspec.json.decode(told, type=Account)
+    return None
+
+
+def failed(seed: int, what: str) -> Account:
+    """Of a world that gave no account of itself."""
+    return Account(seed=seed, violations=[Broken(BROKEN_WORLD, None, what)])
+
+
+@final
+class Runner:
+    """Deals the seeds out, and puts what comes back in order."""
+
+    def __init__(self, plan: Plan, tell: Tell) -> None:
+        self.plan = plan
+        self.tell = tell
+        self.dealt: deque[int] = deque()
+        self.waiting: dict[int, Account] = {}
+
+    async def run(self) -> None:
+        """All worlds of the plan."""
+        seeds = self.seeds(asyncio.get_running_loop())
+        async with asyncio.TaskGroup() as group:
+            for number in range(self.plan.jobs):
+                group.create_task(self.work(number, seeds))
+
+    def seeds(self, loop: asyncio.AbstractEventLoop) -> Iterator[tuple[int, int]]:
+        """One after the other with its place, as long as there is time."""
+        plan = self.plan
+        until = None if plan.seconds is None else loop.time() + plan.seconds
+        some = plan.only or islice(count(plan.first), plan.seeds)
+        for place, seed in enumerate(some):
+            if until is not None and loop.time() >= until:
+                return
+            self.dealt.append(seed)
+            yield place, seed
+
+    async def work(self, number: int, seeds: Iterator[tuple[int, int]]) -> None:
+        """One seat, and its twin for second looks; only one of them plays at a time."""
+        seat, twin = Seat(2 * number + 1), Seat(2 * number + 2)
+        try:
+            for place, seed in seeds:
+                account = await seat.play(seed)
+                if place % self.plan.twin_every == 0:
+                    again = await twin.play(seed)
+                    # Other code may have another history; the summary speaks of it.
+                    if again.program == account.program or not again.program:
+                        account.twin_digest = again.digest
+                    else:
+                        await seat.end()
+                        await twin.end()
+                self.take(account)
+        finally:
+            await seat.end()
+            await twin.end()
+
+    def take(self, account: Account) -> None:
+        """Tell of it when all before it have been told of."""
+        self.waiting[account.seed] = account
+        while self.dealt and self.dealt[0] in self.waiting:
+            self.tell(self.waiting.pop(self.dealt.popleft()))
+
+
+def run(plan: Plan, tell: Tell) -> None:
+    """Play all worlds of this plan."""
+    asyncio.run(Runner(plan, tell).run())

@@ -1,0 +1,333 @@
+"""One simulated world from its seed to its verdict: `play(seed)`.
+
+Four workers, a producer or two, the real client, worker, maintenance and SQLite store.
+First everything is drawn: knobs, jobs, faults. Then it is played, healed, and judged.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from durio import App, DurioError
+from durio.model.job import Record
+from durio.model.settings import RetentionSettings
+from durio.ports.browse import Query
+from durio.ports.control import QueueChange
+from durio.stores.sqlite.store import SqliteStore
+from durio.testing.line import Line, Trouble
+from durio.testing.process import NodeMachine, app_on, worker_on
+from durio.testing.world import Node, World
+from durio.worker.worker import Worker
+from tests.simulation import attention, nemesis, workload
+from tests.simulation.checks import Case, Violation, judge
+from tests.simulation.ledger import EVERYBODY, Door, Ledger, at_once
+from tests.simulation.nemesis import Fault, Nemesis
+from tests.simulation.workload import Producer, Wish, tasks_of
+
+NAME = "sim"
+WORKERS = 4
+PRODUCERS = 2
+LOOK_SECONDS = 2.0
+HEALED_SECONDS_MAX = 4 * 3600.0
+PAGE = 200
+FOREVER_SECONDS = 1e8
+CALM_SHARE = 0.1  # of the worlds: nothing goes wrong there, and nothing runs twice
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What differs between worlds besides jobs and faults."""
+
+    seconds: float
+    jobs: int
+    fault_every: float
+    lease_seconds: float
+    concurrency: int
+    prefetch: int
+    old_workers: int  # with code that lacks a task
+    keep_seconds: float  # done jobs
+    is_calm: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For every App of the world."""
+        return {
+            "worker": {
+                "lease_seconds": self.lease_seconds,
+                "heartbeat_seconds": self.lease_seconds / 6,
+                "poll_seconds": 2.0,
+                "block_seconds": 1.0,
+                "grace_seconds": 10.0,
+                "prefetch": self.prefetch,
+                "rescue_seconds": 2.0,
+                "life_seconds": 5.0,
+                "leader_seconds": self.lease_seconds / 2,
+            },
+            "queue": {"full_seconds": 3.0},
+        }
+
+
+def draw_knobs(chance: Random) -> Knobs:
+    """Of one world."""
+    return Knobs(
+        seconds=chance.uniform(120, 300),
+        jobs=chance.randint(60, 160),
+        fault_every=chance.uniform(3, 20),
+        lease_seconds=chance.choice([6.0, 15.0, 30.0]),
+        concurrency=chance.choice([1, 2, 5, 10]),
+        prefetch=chance.choice([0, 2, 20]),
+        old_workers=chance.choice([0, 0, 1, 2]),
+        keep_seconds=chance.choice([FOREVER_SECONDS, FOREVER_SECONDS, 40.0]),
+        is_calm=chance.random() < CALM_SHARE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a world."""
+
+    seed: int
+    knobs: Knobs
+    wishes: list[Wish]
+    faults: list[Fault]
+    ledger: Ledger
+    records: list[Record]
+    violations: list[Violation]
+    exercised: set[str]  # invariants that this world put to the test
+    seconds: float  # simulated
+    steps: int
+    digest: str
+
+    @property
+    def attempts(self) -> int:
+        """How often a job was begun."""
+        return sum(self.ledger.starts.values())
+
+    @property
+    def faults_by_kind(self) -> Counter[str]:
+        """What was done to it."""
+        return Counter(one.kind for one in self.ledger.disturbances)
+
+
+def play(
+    seed: int,
+    *,
+    faults: Sequence[Fault] | None = None,
+    wishes: Sequence[Wish] | None = None,
+    knobs: Mapping[str, Any] | None = None,
+) -> Played:
+    """The world of this seed, with its own faults, jobs and knobs or with these."""
+    world = World(seed)
+    try:
+        return Scenario(world, faults, wishes, knobs or {}).play()
+    finally:
+        world.close()
+
+
+class Scenario:
+    """A world while it is played."""
+
+    def __init__(
+        self,
+        world: World,
+        faults: Sequence[Fault] | None,
+        wishes: Sequence[Wish] | None,
+        known: Mapping[str, Any],
+    ) -> None:
+        self.world = world
+        self.ledger = Ledger(world)
+        drawn = draw_knobs(world.chance("knobs"))
+        self.knobs = knobs = replace(drawn, **known)
+        self.workers = [f"worker-{n}" for n in range(WORKERS)]
+        self.producers = [f"producer-{n}" for n in range(PRODUCERS)]
+        began = world.seconds
+        self.wishes = list(
+            workload.draw(
+                world.chance("jobs"),
+                began,
+                knobs.seconds,
+                knobs.jobs,
+                is_calm=knobs.is_calm,
+            )
+            if wishes is None
+            else wishes
+        )
+        self.faults = list(
+            nemesis.draw(
+                world.chance("faults"),
+                began,
+                knobs.seconds,
+                self.workers,
+                self.producers,
+                knobs.fault_every,
+            )
+            if faults is None and not knobs.is_calm
+            else faults or ()
+        )
+        kept = RetentionSettings(done_seconds=knobs.keep_seconds)
+        self.store = SqliteStore(None, world.director.clock, retention=kept)
+        self.door = Door(self.store, self.ledger)
+        names = [*self.workers, *self.producers, EVERYBODY]
+        self.troubles = {name: Trouble() for name in names}
+        self.living: dict[str, tuple[Worker, NodeMachine]] = {}
+        self.is_old = set(self.workers[: knobs.old_workers])
+        self.nemesis = Nemesis(
+            world,
+            self.ledger,
+            self.troubles,
+            self.workers,
+            pause_queue=self.pause_queue,
+            restart=self.start_worker,
+            terminate=self.terminate,
+        )
+
+    def play(self) -> Played:
+        """From the first process to the verdict."""
+        records = self.world.run(self.direct())
+        case = Case(
+            self.ledger, self.wishes, records, self.world, self.knobs, self.healed_at
+        )
+        violations = judge(case) + attention.judge(case)
+        return Played(
+            self.world.seed,
+            self.knobs,
+            self.wishes,
+            self.faults,
+            self.ledger,
+            records,
+            violations,
+            case.exercised,
+            self.world.seconds,
+            self.world.steps,
+            self.ledger.digest,
+        )
+
+    async def direct(self) -> list[Record]:
+        """The director's own coroutine: nobody disturbs it."""
+        await self.store.open()
+        for name in self.workers:
+            self.start_worker(name)
+        for place, name in enumerate(self.producers):
+            self.world.start(name, self.producer_of(self.wishes[place::PRODUCERS]))
+        await self.nemesis.run(self.faults)
+        left = self.wishes[-1].at - self.world.seconds
+        await self.world.director.clock.sleep(max(left, 0.0) + 1.0)
+        self.nemesis.heal()
+        self.healed_at = self.world.seconds
+        self.is_old.clear()
+        await self.until_over()
+        return await self.everything()
+
+    async def until_over(self) -> None:
+        """Old code is replaced; then every job must come to its end by itself."""
+        for name in self.workers:
+            self.terminate(name)
+        clock, ends = self.world.director.clock, self.world.seconds + HEALED_SECONDS_MAX
+        while self.world.seconds < ends:
+            await clock.sleep(LOOK_SECONDS)
+            if self.world.seconds > ends - HEALED_SECONDS_MAX + 200 and not (
+                await self.unfinished()
+            ):
+                return
+
+    async def unfinished(self) -> int:
+        """Jobs that are not final."""
+        counted = await self.store.counts(NAME)
+        dead = 5
+        return sum(
+            number
+            for states in counted.values()
+            for state, number in states.items()
+            if state != dead
+        )
+
+    async def everything(self) -> list[Record]:
+        """Every job that the store knows."""
+        records: list[Record] = []
+        cursor: str | None = None
+        while True:
+            page = await self.store.find(Query(NAME), limit=PAGE, cursor=cursor)
+            records += page.records
+            cursor = page.cursor
+            if cursor is None:
+                return records
+
+    # --- processes
+
+    def app_of(self, node: Node) -> App:
+        """An App as this process has it."""
+        troubles = self.troubles[node.name], self.troubles[EVERYBODY]
+        line = Line(node, self.door, *troubles)
+        app = app_on(node, line, name=NAME, settings=self.knobs.settings)
+        app.emit.subscribers.clear()
+        return app
+
+    def pause_queue(self, *, is_paused: bool) -> None:
+        """By hand, at the store."""
+        lane, change = f"{NAME}:default", QueueChange(paused=is_paused)
+        at_once(self.store.change_queue(lane, change, by="somebody"))
+        self.ledger.note(EVERYBODY, "queue", lane=lane, is_paused=is_paused)
+
+    def start_worker(self, name: str) -> None:
+        """A new process, unless one lives."""
+        node = self.world.nodes.get(name)
+        if node is None or node.is_dead:
+            self.world.start(name, self.work)
+
+    async def work(self, node: Node) -> None:
+        """A worker process, from its start to its end; what ends it, ends only it."""
+        try:
+            await self.work_in(node, self.app_of(node))
+        except DurioError as error:  # the store was away at the start: exit 3
+            self.ledger.note(node.name, "exit", error=error.code)
+            self.ends(node, 3)
+
+    async def work_in(self, node: Node, app: App) -> None:
+        """The same, without a net."""
+        is_modern = node.name not in self.is_old
+        tasks_of(app, node, self.ledger, self.ends, is_modern=is_modern)
+        worker, machine = await worker_on(
+            node,
+            app,
+            self.ends,
+            concurrency=self.knobs.concurrency,
+        )
+        self.living[node.name] = worker, machine
+        await worker.run()
+        self.ledger.note(node.name, "exit", cut_short=worker.was_cut_short)
+        self.ends(node, 0)
+
+    def ends(self, node: Node, code: int) -> None:
+        """A process has ended by itself; another takes its place."""
+        if code:
+            self.ledger.disturb(f"exit {code}", node.name, 0.0)
+        self.world.kill(node)
+        self.world.director.main.call_later(1.0, self.start_worker, node.name)
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM."""
+        node = self.world.nodes[name]
+        if node.is_dead or name not in self.living:
+            return
+        worker, machine = self.living[name]
+        if worker.clock is not node.clock:
+            return  # it has not come so far yet
+        machine.stopped.append(("SIGTERM", self.world.seconds))
+        node.main.call_soon(worker.stop)
+
+    def producer_of(self, wishes: Sequence[Wish]) -> Any:
+        """A process that asks for these jobs."""
+
+        async def produce(node: Node) -> None:
+            app = self.app_of(node)
+            tasks = tasks_of(app, node, self.ledger, self.ends, is_modern=True)
+            producer = Producer(app, node, self.ledger, tasks)
+            for wish in wishes:
+                await node.clock.sleep(wish.at - self.world.seconds)
+                asyncio.get_running_loop().create_task(producer.ask(wish))
+            await asyncio.get_running_loop().create_future()
+
+        return produce

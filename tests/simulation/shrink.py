@@ -1,0 +1,175 @@
+"""Makes a failing world small: fewer faults, fewer jobs, the same promise broken.
+
+What is taken away are recorded decisions, not random numbers: the small world is kept as a
+file with all its knobs, jobs and faults, so that it can be played when worlds are drawn
+otherwise one day.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import msgspec
+
+from durio.testing.world import World
+from tests.simulation.account import Account, examine
+from tests.simulation.nemesis import Fault
+from tests.simulation.scenario import Scenario
+from tests.simulation.workload import Wish
+
+T = TypeVar("T")
+
+FOLDER = Path(__file__).parent / "regress"
+
+
+class Kept(msgspec.Struct, kw_only=True):
+    """A world that once broke a promise, small enough to understand."""
+
+    seed: int
+    invariant: str
+    showed: list[str]  # what was broken, in words
+    commit: str  # at which it was seen
+    why: str = ""  # it broke, in a sentence
+    knobs: dict[str, Any]
+    faults: list[Fault]
+    wishes: list[Wish]
+
+    def play(self) -> Account:
+        """Again, as it was kept."""
+        return examine(
+            self.seed, faults=self.faults, wishes=self.wishes, knobs=self.knobs
+        )
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"seed_{self.seed}_{self.invariant}.json"
+
+    def write(self, folder: Path) -> Path:
+        """Keep it for ever."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / self.name
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+        return path
+
+
+def read(path: Path) -> Kept:
+    """One that was kept."""
+    return msgspec.json.decode(path.read_bytes(), type=Kept)
+
+
+def drawn(seed: int, invariant: str, commit: str) -> Kept:
+    """The whole world of a seed, as it is before anything is taken away."""
+    scenario = Scenario(World(seed), None, None, {})
+    return Kept(
+        seed=seed,
+        invariant=invariant,
+        showed=[],
+        commit=commit,
+        knobs=asdict(scenario.knobs),
+        faults=scenario.faults,
+        wishes=scenario.wishes,
+    )
+
+
+@final
+class Shrinker:
+    """Takes away what a failure does not need, as long as there is time."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        *,
+        is_over: Callable[[], bool],
+        show: Callable[[str], None],
+    ) -> None:
+        self.kept = kept
+        self.is_over = is_over
+        self.show = show
+        self.plays = 0
+
+    def run(self) -> Kept | None:
+        """Faults first: they are what a reader must understand; None if it holds."""
+        if not self.fails(self.kept.faults, self.kept.wishes):
+            return None
+        self.shorten()
+        size = 0
+        while size != (size := len(self.kept.faults) + len(self.kept.wishes)):
+            reduce(self.kept.faults, self.fails_with_faults, self.is_over)
+            reduce(self.kept.wishes, self.fails_with_wishes, self.is_over)
+            if self.is_over():
+                break
+        return self.kept
+
+    def shorten(self) -> None:
+        """Drop what comes after the failure: up to it nothing changes by that."""
+        faults, wishes = self.kept.faults, self.kept.wishes
+        times = sorted({one.at for one in [*faults, *wishes]})
+        low, high = 0, len(times) - 1
+        while low < high and not self.is_over():
+            middle = (low + high) // 2
+            until = max(times[middle], wishes[0].at)
+            if self.fails(
+                [fault for fault in faults if fault.at <= until],
+                [wish for wish in wishes if wish.at <= until],
+            ):
+                high = middle
+            else:
+                low = middle + 1
+
+    def fails_with_faults(self, faults: Sequence[Fault]) -> bool:
+        """Whether these faults are enough."""
+        return self.fails(list(faults), self.kept.wishes)
+
+    def fails_with_wishes(self, wishes: Sequence[Wish]) -> bool:
+        """Whether these jobs are enough; a world wants one at least."""
+        return bool(wishes) and self.fails(self.kept.faults, list(wishes))
+
+    def fails(self, faults: list[Fault], wishes: list[Wish]) -> bool:
+        """Whether the same promise is broken; then this world is the one to go on with."""
+        self.plays += 1
+        account = examine(
+            self.kept.seed, faults=faults, wishes=wishes, knobs=self.kept.knobs
+        )
+        showed = [
+            str(one)
+            for one in account.violations
+            if one.invariant == self.kept.invariant
+        ]
+        if showed:
+            self.kept.faults, self.kept.wishes = faults, wishes
+            self.kept.showed = showed
+        self.show(
+            f"{len(self.kept.faults)} faults, {len(self.kept.wishes)} jobs left "
+            f"after {self.plays} worlds"
+        )
+        return bool(showed)
+
+
+def reduce(
+    items: Sequence[T],
+    fails: Callable[[Sequence[T]], bool],
+    is_over: Callable[[], bool],
+) -> list[T]:
+    """The fewest items that still fail, by delta debugging: no single one can go."""
+    left = list(items)
+    if is_over():
+        return left
+    if not left or fails([]):
+        return []
+    parts = 2
+    while len(left) > 1 and not is_over():
+        size = -(-len(left) // parts)
+        for start in range(0, len(left), size):
+            fewer = left[:start] + left[start + size :]
+            if is_over():
+                return left
+            if fewer and fails(fewer):
+                left, parts = fewer, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(left))
+    return left

@@ -1,0 +1,92 @@
+"""What happened to a job, told so that a person can follow it.
+
+Times are seconds since the world began. A line with a `!` is a fault.
+"""
+
+from collections.abc import Iterator
+
+from durio.model.job import STATE_BY_CODE
+from durio.testing.clock import STARTED_SECONDS
+from tests.simulation.checks import Violation
+from tests.simulation.ledger import EVERYBODY, Entry, number_in
+from tests.simulation.scenario import Played
+
+LINES_MAX = 60
+# What processes do beside their jobs.
+OF_PROCESSES = {"fault", "exit", "registered", "left"}
+
+
+def tell(played: Played, violation: Violation) -> str:
+    """The last events behind a broken promise."""
+    entries = list(concerning(played, violation.n))
+    left_out = len(entries) - LINES_MAX
+    lines = [f"story of {violation}"]
+    lines += headline(played, violation.n)
+    if left_out > 0:
+        lines.append(f"  ... {left_out} lines before")
+    lines += [line(entry) for entry in entries[-LINES_MAX:]]
+    lines += ending(played, violation.n)
+    return "\n".join(lines)
+
+
+def timeline(played: Played, n: int | None = None) -> Iterator[str]:
+    """The whole history, or that of one job."""
+    entries = played.ledger.entries if n is None else concerning(played, n)
+    yield from headline(played, n)
+    yield from (line(entry) for entry in entries)
+    yield from ending(played, n)
+
+
+def concerning(played: Played, n: int | None) -> Iterator[Entry]:
+    """Lines about a job, and about what befell the processes that had it."""
+    if n is None:
+        yield from played.ledger.entries
+        return
+    own = played.ledger.about(n)
+    nodes = {entry.node for entry in own} | {EVERYBODY}
+    since = min((entry.at for entry in own), default=0.0)
+    until = max((entry.at for entry in own), default=0.0)
+    for entry in played.ledger.entries:
+        lasts = entry.fields.get("seconds", 0.0) if entry.what == "fault" else 0.0
+        is_near = entry.at <= until and entry.at + lasts >= since
+        is_beside = entry.what in OF_PROCESSES and entry.node in nodes and is_near
+        if entry.n == n or (entry.n is None and is_beside):
+            yield entry
+
+
+def line(entry: Entry) -> str:
+    """One event."""
+    at = entry.at - STARTED_SECONDS
+    mark = "!" if entry.what == "fault" else " "
+    node = "everybody" if entry.node == EVERYBODY else entry.node
+    about = "" if entry.n is None else f"job {entry.n}"
+    told = " ".join(
+        f"{name}={value}" for name, value in entry.fields.items() if value is not None
+    )
+    return f"{at:10.3f} {mark} {node:<11} {entry.what:<13} {about:<8} {told}".rstrip()
+
+
+def headline(played: Played, n: int | None) -> Iterator[str]:
+    """What was asked for."""
+    for wish in played.wishes:
+        if wish.n == n:
+            at = wish.at - STARTED_SECONDS
+            yield f"  job {n}: {wish.kind}, asked for at {at:.3f}, must end as " + (
+                " or ".join(sorted(wish.ends))
+            )
+
+
+def ending(played: Played, n: int | None) -> Iterator[str]:
+    """What the store says at the end."""
+    if n is None:
+        return
+    records = [one for one in played.records if number_in(one.payload) == n]
+    for record in records:
+        state = STATE_BY_CODE[record.state].value
+        because = f" ({record.reason})" if record.reason else ""
+        yield (
+            f"  at the end the store says: {state}{because}, claim {record.claim_no}, "
+            f"retried {record.retried}, losses {record.losses}"
+        )
+    if not records:
+        yield "  at the end the store knows no such job"

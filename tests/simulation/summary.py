@@ -1,0 +1,212 @@
+"""What many worlds came to: figures, a verdict per invariant, and the failing seeds."""
+
+import inspect
+import os
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterator
+from subprocess import run
+from typing import Any
+
+from tests.simulation.account import BROKEN_WORLD, Account
+from tests.simulation.checks import CHECKS
+from tests.simulation.runner import ROOT
+
+HELD, BROKEN, UNKNOWN = "held", "broken", "not exercised"
+EXIT_OF = {HELD: 0, BROKEN: 1, UNKNOWN: 2}
+HOUR_SECONDS = 3600.0
+NAMED_MAX = 20
+TOTALS = "jobs", "attempts", "reruns"
+
+
+def invariants() -> dict[str, str]:
+    """Every invariant that some check judges, with the check's name as its meaning."""
+    named = {
+        invariant: check.__name__.replace("_", " ")
+        for check in CHECKS
+        for invariant in re.findall(r'Violation\(\s*"(\w+)"', inspect.getsource(check))
+    }
+    return named | {BROKEN_WORLD: "every world can be played to its end"}
+
+
+def commit() -> str:
+    """Of this checkout; with a mark when files have changed since."""
+    asked = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
+    answer = run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "unknown"
+
+
+class Summary:
+    """Adds worlds up."""
+
+    def __init__(self) -> None:
+        self.worlds = 0
+        self.seeds: list[int] = []  # the first and the last
+        self.totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
+        self.faults: Counter[str] = Counter()
+        self.exercised: Counter[str] = Counter()
+        self.broken: Counter[str] = Counter()
+        self.seconds = self.job_seconds = 0.0
+        self.wall_seconds = self.cpu_seconds = 0.0
+        self.twins = 0
+        self.different: list[int] = []
+        self.failing: list[Account] = []
+        self.programs: set[str] = set()
+        self.shown: dict[int, set[str]] = {}  # what each world put to the test
+
+    def add(self, account: Account) -> None:
+        """One more world."""
+        self.worlds += 1
+        self.seeds = [self.seeds[0] if self.seeds else account.seed, account.seed]
+        for name in TOTALS:
+            self.totals[name] += getattr(account, name)
+        self.faults.update(account.faults)
+        self.programs.add(account.program)
+        self.exercised.update(account.exercised)
+        self.shown[account.seed] = {*account.exercised, *account.faults}
+        if account.digest:
+            self.exercised[BROKEN_WORLD] += 1
+        self.broken.update(account.broken)
+        self.seconds += account.seconds
+        self.job_seconds += account.job_seconds
+        self.wall_seconds += account.wall_seconds
+        self.cpu_seconds += account.cpu_seconds
+        self.twins += account.twin_digest is not None
+        if account.is_different:
+            self.different.append(account.seed)
+        if account.has_failed:
+            self.failing.append(account)
+
+    def pick(self, number: int) -> list[int]:
+        """So many seeds that together put most to the test: a good fixed set."""
+        left, seen, picked = dict(self.shown), set[str](), list[int]()
+        while left and len(picked) < number:
+            best = max(left, key=lambda seed: (len(left[seed] - seen), -seed))
+            if not left[best] - seen:
+                seen = set[str]()  # everything once: now everything twice
+            seen |= left.pop(best)
+            picked.append(best)
+        return sorted(picked)
+
+    def verdicts(self) -> dict[str, str]:
+        """Of every invariant; what no world put to the test has not held."""
+        names = [*invariants(), *sorted(self.broken.keys() - invariants().keys())]
+        return {
+            name: BROKEN
+            if self.broken[name]
+            else HELD
+            if self.exercised[name]
+            else UNKNOWN
+            for name in names
+        }
+
+    @property
+    def verdict(self) -> str:
+        """Of the run: worlds in which nothing ran or nothing went wrong show nothing."""
+        if self.failing:
+            return BROKEN
+        is_tried = self.totals["attempts"] and self.faults.total()
+        return HELD if is_tried else UNKNOWN
+
+    @property
+    def exit_code(self) -> int:
+        """0 held, 1 broken, 2 nothing was put to the test."""
+        return EXIT_OF[self.verdict]
+
+    def as_json(self, real_seconds: float) -> dict[str, Any]:
+        """Everything, with the whole account of each failing world."""
+        return {
+            "verdict": self.verdict,
+            "commit": commit(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "programs": len(self.programs),
+            "worlds": self.worlds,
+            "seeds": self.seeds,
+            **self.totals,
+            "simulated_hours": round(self.seconds / HOUR_SECONDS, 3),
+            "job_hours": round(self.job_seconds / HOUR_SECONDS, 3),
+            "faults": dict(self.faults.most_common()),
+            "real_seconds": round(real_seconds, 1),
+            "seconds_per_seed": round(self.wall_seconds / max(self.worlds, 1), 3),
+            "cpu_seconds_per_seed": round(self.cpu_seconds / max(self.worlds, 1), 3),
+            "played_twice": self.twins,
+            "different": self.different,
+            "invariants": {
+                name: {
+                    "verdict": verdict,
+                    "exercised": self.exercised[name],
+                    "broken": self.broken[name],
+                }
+                for name, verdict in self.verdicts().items()
+            },
+            "failing": self.failing,
+        }
+
+    def lines(self, real_seconds: float) -> Iterator[str]:
+        """For people."""
+        told = self.as_json(real_seconds)
+        seeds = "none" if not self.seeds else "{} to {}".format(*self.seeds)
+        faults = ", ".join(f"{n} {kind}" for kind, n in self.faults.most_common())
+        yield f"worlds          {self.worlds:,} (seeds {seeds}), commit {told['commit']}"
+        yield (
+            f"jobs            {told['jobs']:,}, begun {told['attempts']:,} times, "
+            f"{told['reruns']:,} re-runs after a loss"
+        )
+        yield (
+            f"simulated       {told['simulated_hours']:,.1f} hours, "
+            f"{told['job_hours']:,.1f} job-hours in the hands of workers"
+        )
+        yield f"faults          {self.faults.total():,}: {faults or 'none'}"
+        yield (
+            f"time            {real_seconds:,.0f} s, "
+            f"{told['seconds_per_seed']:.2f} s per seed, "
+            f"{told['cpu_seconds_per_seed']:.2f} s of them at work"
+        )
+        yield (
+            f"determinism     {self.twins} seeds played twice, "
+            f"{len(self.different)} with two histories"
+        )
+        if len(self.programs) > 1:
+            yield "note            the code was edited meanwhile: these are several programs"
+        yield from self.invariant_lines()
+        if self.failing:
+            yield f"failing seeds   {self.named_failing()}"
+        yield f"verdict         {self.verdict}"
+
+    def invariant_lines(self) -> Iterator[str]:
+        """One per invariant."""
+        for name, verdict in self.verdicts().items():
+            meaning = invariants().get(name, "")
+            tried = f"in {self.exercised[name]:,} worlds"
+            if self.broken[name]:
+                tried = f"in {self.broken[name]:,} of {self.worlds:,} worlds"
+            where = "" if verdict == UNKNOWN else tried
+            yield f"  {name:<8}{meaning:<38} {verdict:<14}{where}".rstrip()
+
+    def named_failing(self) -> str:
+        """The first of them, with what they broke."""
+        named = [
+            f"{account.seed} ({', '.join(account.broken) or 'two histories'})"
+            for account in self.failing[:NAMED_MAX]
+        ]
+        more = len(self.failing) - len(named)
+        return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def failure(account: Account, here: str) -> str:
+    """All that is needed to look into a failing seed."""
+    knobs = " ".join(f"{name}={value}" for name, value in account.knobs.items())
+    lines = [
+        f"seed {account.seed} FAILED, commit {here}",
+        f"knobs   {knobs or 'unknown'}",
+        *(f"broken  {one}" for one in account.violations[:NAMED_MAX]),
+    ]
+    if (more := len(account.violations) - NAMED_MAX) > 0:
+        lines.append(f"        and {more} more")
+    if account.is_different:
+        lines.append(f"broken  two histories: {account.digest}, {account.twin_digest}")
+    lines += account.stories
+    lines.append(f"replay  make sim SEED={account.seed}")
+    return "\n".join(lines)

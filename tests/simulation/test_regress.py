@@ -1,0 +1,24 @@
+"""Worlds that once broke a promise are played for ever."""
+
+import pytest
+
+from tests.simulation.account import BROKEN_WORLD
+from tests.simulation.shrink import FOLDER, read
+from tests.simulation.summary import failure, invariants
+
+FILES = sorted(FOLDER.glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_holds_now(path):
+    kept = read(path)
+    account = kept.play()
+    assert not account.violations, failure(account, f"once seen at {kept.commit}")
+
+
+def test_files_are_named_by_what_they_hold():
+    for path in FILES:
+        kept = read(path)
+        assert path.name == kept.name
+        assert kept.invariant in invariants() | {BROKEN_WORLD: ""}
+        assert kept.showed, f"{path.name}: say what it showed"

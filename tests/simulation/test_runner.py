@@ -1,0 +1,213 @@
+"""The runner and its report: order, processes that die, honest verdicts, the command."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.simulation import runner
+from tests.simulation.__main__ import main
+from tests.simulation.account import Account, Broken
+from tests.simulation.progress import Bar, Lines
+from tests.simulation.runner import Plan, Runner, Seat, run
+from tests.simulation.summary import BROKEN, HELD, UNKNOWN, Summary, failure
+
+
+def world(seed: int = 1, **fields) -> Account:
+    some = {"digest": "d", "attempts": 5, "faults": {"kill": 1}, "exercised": ["I1"]}
+    return Account(seed=seed, **{**some, **fields})
+
+
+def summary_of(*accounts: Account) -> Summary:
+    summary = Summary()
+    for account in accounts:
+        summary.add(account)
+    return summary
+
+
+def test_worlds_are_told_in_order():
+    told: list[int] = []
+    taking = Runner(Plan(), lambda account: told.append(account.seed))
+    taking.dealt.extend([9, 5, 6, 7])
+    for seed in (6, 5, 9, 7):
+        taking.take(world(seed))
+    assert told == [9, 5, 6, 7]
+
+
+def test_what_nobody_tried_has_not_held():
+    summary = summary_of(world(1), world(2, exercised=["I1", "I4"]))
+    verdicts = summary.verdicts()
+    assert (verdicts["I1"], verdicts["I4"], verdicts["I3"]) == (HELD, HELD, UNKNOWN)
+    assert summary.exercised["I4"] == 1
+    assert summary.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "account", [world(attempts=0), world(faults={}), world(exercised=[], attempts=0)]
+)
+def test_world_in_which_nothing_happens_shows_nothing(account):
+    assert summary_of(account).verdict == UNKNOWN
+    assert summary_of(account).exit_code == 2
+    nothing = summary_of()
+    assert nothing.exit_code == 2
+    assert "seeds none" in "\n".join(nothing.lines(0.0))
+
+
+def test_broken_promise_and_second_history_fail():
+    broken = world(3, violations=[Broken("I4", 17, "two ends")])
+    summary = summary_of(world(1), broken)
+    assert summary.verdicts()["I4"] == BROKEN
+    assert (summary.verdict, summary.exit_code) == (BROKEN, 1)
+    assert summary.named_failing() == "3 (I4)"
+    two = summary_of(world(4, twin_digest="e"))
+    assert (two.different, two.exit_code) == ([4], 1)
+    assert summary_of(world(4, twin_digest="d")).exit_code == 0
+
+
+def test_failure_says_all_that_is_needed():
+    account = world(
+        4711,
+        knobs={"lease_seconds": 6.0},
+        violations=[Broken("I4", 17, "two ends")],
+        stories=["story of I4: two ends (job 17)\n     1.000 ! worker-1 fault"],
+    )
+    told = failure(account, "abc123")
+    for part in ("4711", "abc123", "lease_seconds=6.0", "I4: two ends (job 17)"):
+        assert part in told
+    assert told.endswith("replay  make sim SEED=4711")
+
+
+class Pretender:
+    """Starts another program in place of a seat's."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    async def __call__(self, *_command: str, **options):
+        options["stdin"] = asyncio.subprocess.PIPE
+        return await self.real(sys.executable, "-c", self.program, **options)
+
+    real = staticmethod(asyncio.create_subprocess_exec)
+
+
+def accounts_of(plan: Plan) -> list[Account]:
+    told: list[Account] = []
+    run(plan, told.append)
+    return told
+
+
+def test_process_that_dies_over_a_world_is_told(monkeypatch: pytest.MonkeyPatch):
+    program = Pretender("input(); raise SystemExit(7)")
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    told = accounts_of(Plan(first=1, seeds=3, jobs=2, twin_every=100))
+    assert [account.seed for account in told] == [1, 2, 3]
+    for account in told:
+        assert "its process ended: 7" in str(account.violations[0])
+
+
+def test_world_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
+    program = Pretender("import signal; signal.pause()")
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    monkeypatch.setattr(runner, "WORLD_SECONDS_MAX", 0.2)
+    (account,) = accounts_of(Plan(first=1, seeds=1))
+    assert "not over after 0 s" in str(account.violations[0])
+
+
+def test_second_history_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    program = Pretender(
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    digest = os.environ['PYTHONHASHSEED']\n"
+        "    print(json.dumps({'seed': int(line), 'digest': digest}), flush=True)"
+    )
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    told = accounts_of(Plan(first=40, seeds=5, jobs=2, twin_every=2))
+    assert [a.twin_digest is not None for a in told] == [True, False, True, False, True]
+    assert all(a.is_different == (a.twin_digest is not None) for a in told)
+    box = accounts_of(Plan(first=1, seconds=0.2))
+    assert [account.seed for account in box] == list(range(1, len(box) + 1))
+
+
+def test_code_that_was_edited_meanwhile_is_no_second_history(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    program = Pretender(
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    own = os.environ['PYTHONHASHSEED']\n"
+        "    told = {'seed': int(line), 'digest': own, 'program': own}\n"
+        "    print(json.dumps(told), flush=True)"
+    )
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    (account,) = accounts_of(Plan(seeds=1, twin_every=1))
+    assert not account.is_different
+    told = "\n".join(summary_of(account, world(program="other")).lines(0.0))
+    assert "the code was edited meanwhile" in told
+
+
+def test_processes_are_renewed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "WORLDS_PER_PROCESS", 2)
+    program = Pretender(
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    told = {'seed': int(line), 'digest': str(os.getpid())}\n"
+        "    print(json.dumps(told), flush=True)"
+    )
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+
+    async def play() -> list[str]:
+        seat = Seat(1)
+        pids = [(await seat.play(seed)).digest for seed in range(5)]
+        await seat.end()
+        return pids
+
+    pids = asyncio.run(play())
+    assert len(set(pids)) == 3
+    assert pids[0] == pids[1] != pids[2]
+
+
+def test_replay_of_one_seed_tells_its_story(tmp_path: Path):
+    report = tmp_path / "report.json"
+    ran = CliRunner().invoke(main, ["--seed", "1", "--json", str(report)])
+    assert ran.exit_code == 0, ran.output
+    for part in ("enq.invoke", "claim_no=1", " ! ", "digest  ", "verdict         held"):
+        assert part in ran.output
+    told = json.loads(report.read_bytes())
+    assert (told["verdict"], told["seeds"], told["failing"]) == ("held", [1, 1], [])
+    assert told["invariants"]["I1"]["verdict"] == "held"
+    of_one = CliRunner().invoke(main, ["--seed", "1", "--job", "3"])
+    assert "job 3:" in of_one.output
+    assert "job 4 " not in of_one.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seed", "1", "--seeds", "5"], "--seed replays one world"),
+        (["--job", "1"], "--job needs --seed"),
+        (["--seeds", "0"], "0 is not in the range"),
+        (["--help"], "Exit codes"),
+    ],
+)
+def test_command_says_what_it_wants(arguments: list[str], said: str):
+    ran = CliRunner().invoke(main, arguments)
+    assert said in ran.output
+    assert ran.exit_code == (0 if arguments == ["--help"] else 2)
+
+
+def test_progress_is_a_line_per_tenth_where_nobody_watches(
+    capsys: pytest.CaptureFixture[str],
+):
+    with Lines(40) as lines:
+        for done in range(1, 41):
+            lines.show(done, f"{done} worlds")
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 10
+    assert told[-1] == "100 %  40 worlds"
+    with Bar(2) as bar:
+        bar.show(1, "1 world [x]")
+        bar.say("seed 1 [failed]")
+    assert "seed 1 [failed]" in capsys.readouterr().err

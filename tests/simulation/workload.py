@@ -1,0 +1,303 @@
+"""The jobs of a simulated world: what they do, and how each must end.
+
+All jobs are drawn before the world begins, so that the same seed asks for the same work
+whatever goes wrong meanwhile. Every task has a parameter `n`: the number by which the
+ledger knows the job.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from durio import App, Context, Job, Permanent, QueueFull, Retry, Snooze
+from durio.app.tasks import Task
+from durio.errors import DurioError, KeyConflict, StoreError
+from durio.keys import while_active
+from durio.model.ids import id_bytes
+from durio.model.job import PRIORITY_DEFAULT
+from durio.testing.world import Node
+from durio.worker.middleware import HookEvent
+from tests.simulation.ledger import Ledger
+
+QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
+HARD_SECONDS = 20.0
+SOFT_SECONDS = 3.0  # of the endless ones
+TIGHT_MAX = 3
+BURST_SHARE = 0.5
+DEAF_SHARE = 0.5  # of those that are warned
+SEGFAULT = -11
+
+# Where they differ from `work(n, seconds)`.
+TASK_OF = {
+    "flaky": "flaky",
+    "hopeless": "flaky",
+    "permanent": "permanent",
+    "snoozing": "snoozing",
+    "telling": "telling",
+    "endless": "endless",
+    "blocking": "blocking",
+    "poison": "poison",
+    "modern": "modern",
+}
+ARGUMENTS_OF = {
+    "flaky": ("seconds", "count"),
+    "hopeless": ("seconds", "count"),
+    "permanent": (),
+    "snoozing": ("count",),
+    "telling": ("seconds", "count"),
+    "endless": (),
+    "poison": (),
+}
+
+Die = Callable[[Node, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One job that somebody will ask for."""
+
+    n: int
+    at: float
+    kind: str
+    seconds: float = 0.0  # of work
+    count: int = 0  # failures, snoozes, steps
+    delay_seconds: float = 0.0
+    priority: int = 5
+    key: str | None = None
+    cancel_seconds: float | None = None  # after the enqueue
+    ends: frozenset[str] = field(default=frozenset({"done"}))
+
+
+# Kind, weight. What a kind means is in `tasks_of`.
+KINDS = {
+    "plain": 40,
+    "flaky": 12,
+    "hopeless": 3,
+    "permanent": 2,
+    "snoozing": 6,
+    "telling": 6,
+    "delayed": 10,
+    "keyed": 8,
+    "tight": 8,
+    "cancelled": 8,
+    "endless": 2,
+    "blocking": 2,
+    "poison": 1,
+    "modern": 4,
+}
+
+# Jobs that are disasters themselves.
+DISTURBING = {"poison", "blocking"}
+
+ENDS = {
+    "hopeless": frozenset({"dead"}),
+    "permanent": frozenset({"dead"}),
+    "endless": frozenset({"dead"}),
+    "poison": frozenset({"dead"}),
+    "cancelled": frozenset({"done", "cancelled"}),
+}
+
+
+def draw(
+    chance: Random, began: float, seconds: float, jobs: int, *, is_calm: bool
+) -> list[Wish]:
+    """All jobs of a world, in the order in which they are asked for."""
+    times = sorted(began + chance.random() * seconds for _ in range(jobs))
+    for place in range(1, jobs):
+        if chance.random() < BURST_SHARE:  # jobs like to come together
+            times[place] = times[place - 1]
+    kinds = {k: w for k, w in KINDS.items() if not (is_calm and k in DISTURBING)}
+    return [wish(chance, n, at, kinds) for n, at in enumerate(times)]
+
+
+def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
+    """One of them."""
+    kind = chance.choices(list(kinds), list(kinds.values()))[0]
+    options: dict[str, Any] = {"seconds": min(chance.expovariate(1 / 3), 12.0)}
+    if kind == "flaky":
+        options["count"] = chance.randint(1, 3)
+    elif kind == "hopeless":
+        options["count"] = 1000
+    elif kind in ("snoozing", "telling"):
+        options["count"] = chance.randint(1, 4)
+    elif kind == "delayed":
+        options["delay_seconds"] = chance.uniform(0.5, 60)
+    elif kind == "keyed":
+        options["key"] = f"key-{chance.randint(0, 3)}"
+    elif kind == "cancelled":
+        options["cancel_seconds"] = chance.expovariate(1 / 4)
+    elif kind == "blocking":
+        options["seconds"] = chance.uniform(0.5, HARD_SECONDS * 0.8)
+    if chance.random() < 0.2:
+        options["priority"] = chance.randint(0, 9)
+    return Wish(n, at, kind, **options, ends=ENDS.get(kind, frozenset({"done"})))
+
+
+class Acts:
+    """What the tasks do, in one process; each tells the ledger."""
+
+    def __init__(self, node: Node, ledger: Ledger, die: Die) -> None:
+        self.node = node
+        self.ledger = ledger
+        self.die = die
+
+    def note(self, what: str, n: int, **fields: Any) -> None:
+        """One line about this job."""
+        self.ledger.note(self.node.name, what, n, **fields)
+
+    def told(self, event: HookEvent) -> None:
+        """A hook: this job is dead."""
+        n = self.ledger.number_of.get(UUID(event.job_id).bytes)
+        if n is not None:
+            self.note("told", n)
+
+    async def work(self, n: int, seconds: float) -> int:
+        """The plain case."""
+        self.note("start", n, attempt=Context.current().attempt)
+        await self.node.clock.sleep(seconds)
+        self.note("effect", n)
+        return n
+
+    async def flaky(self, n: int, seconds: float, count: int) -> int:
+        """Fail so many times first."""
+        attempt = Context.current().attempt
+        self.note("start", n, attempt=attempt)
+        await self.node.clock.sleep(seconds)
+        if attempt <= count:
+            raise ValueError(f"attempt {attempt} of job {n} fails")
+        self.note("effect", n)
+        return n
+
+    async def permanent(self, n: int) -> None:
+        """Give up at once."""
+        self.note("start", n)
+        raise Permanent("never again")
+
+    async def snoozing(self, n: int, count: int) -> int:
+        """Put it off a few times."""
+        self.note("start", n)
+        if self.ledger.starts[n] <= count:
+            raise Snooze(2.0 * self.ledger.starts[n])
+        self.note("effect", n)
+        return n
+
+    async def telling(self, n: int, seconds: float, count: int) -> int:
+        """Report progress."""
+        self.note("start", n)
+        for step in range(count):
+            await Context.current().progress(step, count)
+            await self.node.clock.sleep(seconds / count)
+        self.note("effect", n)
+        return n
+
+    async def endless(self, n: int) -> None:
+        """Run into the time limits, and sometimes ignore the first."""
+        self.note("start", n)
+        while True:
+            try:
+                await self.node.clock.sleep(3600)
+            except asyncio.CancelledError:
+                self.note("warned", n)
+                if self.node.chance.random() < DEAF_SHARE:
+                    continue
+                raise
+
+    async def blocking(self, n: int, seconds: float) -> int:
+        """Block the event loop, within the hard limit."""
+        self.note("start", n)
+        self.ledger.disturb("blocking job", self.node.name, seconds)
+        await self.node.block(seconds)
+        self.note("effect", n)
+        return n
+
+    async def poison(self, n: int) -> None:
+        """Kill the process."""
+        self.note("start", n)
+        self.ledger.disturb("poison", self.node.name, 0.0)
+        self.die(self.node, SEGFAULT)
+        await asyncio.get_running_loop().create_future()
+
+
+def tasks_of(
+    app: App, node: Node, ledger: Ledger, die: Die, *, is_modern: bool
+) -> dict[str, Task[..., Any]]:
+    """Declare the tasks as this process's code has them; old code lacks one."""
+    acts = Acts(node, ledger, die)
+    app.hooks.dead(acts.told)
+    app.queue("tight", maxsize=TIGHT_MAX, full_wait=3)
+    declared: dict[str, Any] = {
+        name: getattr(acts, name)
+        for name in ("work", "flaky", "permanent", "snoozing", "telling")
+    }
+    declared |= {"blocking": acts.blocking, "poison": acts.poison}
+    if is_modern:
+        declared["modern"] = acts.work
+    limits = (HARD_SECONDS * 0.9, HARD_SECONDS)
+    tasks: dict[str, Task[..., Any]] = {
+        name: app.task(name=name, retry=QUICK_RETRY, timeout=limits)(act)
+        for name, act in declared.items()
+    }
+    tasks["endless"] = app.task(name="endless", timeout=(SOFT_SECONDS, 5), retry=1)(
+        acts.endless
+    )
+    return tasks
+
+
+class Producer:
+    """A process that asks for jobs, as a web server would."""
+
+    def __init__(
+        self, app: App, node: Node, ledger: Ledger, tasks: dict[str, Task[..., Any]]
+    ) -> None:
+        self.app = app
+        self.node = node
+        self.ledger = ledger
+        self.tasks = tasks
+
+    async def ask(self, wish: Wish) -> None:
+        """Enqueue it, whatever comes of that; perhaps cancel it later."""
+        note, name = self.ledger.note, self.node.name
+        note(name, "enq.invoke", wish.n, kind=wish.kind, key=wish.key)
+        try:
+            job = await self._call(wish)
+        except (QueueFull, KeyConflict) as error:
+            note(name, "enq.fail", wish.n, error=type(error).__name__)
+            return
+        except StoreError as error:
+            unknown = getattr(error, "unknown", False)
+            note(name, "enq.info" if unknown else "enq.fail", wish.n, error=error.code)
+            return
+        got = self.ledger.number_of.get(id_bytes(job.id))
+        note(name, "enq.ok", wish.n, created=job.created, job=got)
+        if wish.cancel_seconds is not None:
+            await self.node.clock.sleep(wish.cancel_seconds)
+            await self._cancel(wish, job)
+
+    async def _call(self, wish: Wish) -> Job[Any]:
+        options: dict[str, Any] = {}
+        if wish.priority != PRIORITY_DEFAULT:
+            options["priority"] = wish.priority
+        if wish.delay_seconds:
+            options["delay"] = wish.delay_seconds
+        if wish.key is not None:
+            options |= {"key": wish.key, "unique": while_active}
+        if wish.kind == "tight":
+            options["queue"] = "tight"
+        task = self.tasks[TASK_OF.get(wish.kind, "work")]
+        arguments: dict[str, Any] = {"n": wish.n}
+        for name in ARGUMENTS_OF.get(wish.kind, ("seconds",)):
+            arguments[name] = getattr(wish, name)
+        return await task.options(**options).enqueue(**arguments)
+
+    async def _cancel(self, wish: Wish, job: Job[Any]) -> None:
+        note, name = self.ledger.note, self.node.name
+        note(name, "cancel.invoke", wish.n)
+        try:
+            state = await job.cancel()
+        except DurioError as error:
+            note(name, "cancel.info", wish.n, error=error.code)
+        else:
+            note(name, "cancel.ok", wish.n, state=state.value)
