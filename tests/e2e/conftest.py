@@ -8,6 +8,9 @@ import pytest
 
 from tests.e2e.child_place import ChildPlace
 from tests.e2e.ledger import VARIABLE
+from tests.e2e.line_client import Client
+from tests.e2e.line_server import LineServer
+from tests.e2e.proxy import FaultProxy
 from tests.e2e.workers import Place
 
 
@@ -41,3 +44,21 @@ def child_place(
         yield place
     finally:
         place.clear_away()
+
+
+@pytest.fixture
+def server() -> Iterator[LineServer]:
+    with LineServer() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: LineServer) -> Iterator[FaultProxy]:
+    with FaultProxy(server.address, seed=1) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(proxy: FaultProxy) -> Iterator[Client]:
+    with Client(proxy) as client:
+        yield client
