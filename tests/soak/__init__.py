@@ -1,0 +1,1 @@
+"""Sustained load on real workers while things go wrong, measured and judged."""

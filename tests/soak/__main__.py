@@ -1,0 +1,153 @@
+"""python -m tests.soak --minutes 30: sustained load with faults, judged and plotted."""
+
+import argparse
+import os
+import platform
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import apsw
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.soak.judge import exit_code, judge
+from tests.soak.record import Record
+from tests.soak.report import write_report
+from tests.soak.run import ROOT, Soak
+
+MINUTES_MIN = 0.2  # a base, a fault and a healing need their time
+DESCRIPTION = """\
+Two workers and two producers as real processes on one SQLite file. A calm base phase, then
+faults (kill -9, SIGSTOP, SIGTERM, a killed producer) and healing by turns. Memory,
+descriptors, file size, throughput and latency are recorded; a ledger of its own says
+whether a job was lost or ended twice.
+"""
+EPILOG = """\
+examples:
+  python -m tests.soak --minutes 30 --report docs/reports
+  python -m tests.soak --minutes 2 --seed 7 --json soak.json
+
+exit codes:
+  0  everything held
+  1  something is broken: it is named
+  2  too little happened to say so, or wrong usage
+"""
+
+
+def main(arguments: list[str]) -> int:
+    given = parsed(arguments)
+    seed = given.seed
+    if seed is None:
+        seed = random.SystemRandom().randrange(10**6)
+    record = Record(
+        command=shlex.join(["python", "-m", "tests.soak", *arguments]),
+        commit=commit(),
+        machine=machine(),
+        seed=seed,
+        rate=given.rate,
+        retention_seconds=given.retention,
+    )
+    console = Console(stderr=True)
+    console.print(f"soak of {given.minutes:g} min, seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder, bar(console) as shown:
+        seconds = 60 * given.minutes
+        task = shown.add_task("starting", total=seconds)
+
+        def progress(now: float, what: str) -> None:
+            if shown.disable and what != shown.tasks[task].description:
+                console.print(
+                    f"{now / 60:6.1f} min: {what}"
+                )  # no terminal: plain lines
+            shown.update(task, completed=min(now, seconds), description=what)
+
+        Soak(Path(folder), record, seconds, given.every, progress).play()
+    return tell(record, given.json, given.report, console)
+
+
+def tell(record: Record, json: Path | None, report: Path | None, to: Console) -> int:
+    findings = judge(record)
+    if json is not None:
+        json.write_text(record.as_json(findings=[asdict(each) for each in findings]))
+    if report is not None:
+        write_report(record, findings, report)
+    for each in findings:
+        to.print(
+            f"{each.judgement:13} {each.what}: {each.text}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    for problem in record.totals.problems[:5]:
+        to.print(problem, style="red", markup=False, soft_wrap=True)
+    return exit_code(findings)
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--minutes", type=minutes, default=30, help="how long the load lasts (30)")
+    add("--seed", type=int, help="of the faults; drawn and printed when not given")
+    add("--rate", type=positive, default=200, help="jobs a second, in all (200)")
+    add("--retention", type=positive, default=20, help="seconds a done job stays (20)")
+    add("--every", type=positive, default=2, help="seconds between two samples (2)")
+    add("--json", type=Path, metavar="FILE", help="write the record and the findings")
+    add(
+        "--report", type=Path, metavar="FOLDER", help="write soak.md and soak.svg there"
+    )
+    return parser.parse_args(arguments)
+
+
+def minutes(text: str) -> float:
+    value = positive(text)
+    if value < MINUTES_MIN:
+        raise argparse.ArgumentTypeError(f"{text} is below {MINUTES_MIN:g} minutes")
+    return value
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:8}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def commit() -> str:
+    """Which code this is; a plus sign: with changes that are not committed."""
+    asked = ["git", "describe", "--always", "--dirty=+"]
+    answer = subprocess.run(
+        asked, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return answer.stdout.strip() or "unknown"
+
+
+def machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
+        f"{memory:.0f} GB, Python {platform.python_version()}, "
+        f"SQLite {apsw.sqlite_lib_version()}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
