@@ -1,0 +1,147 @@
+"""`python -m tests.e2e.chaos`: play the cells, one fault at a time, and report."""
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from tests.e2e.chaos.cell import Cell, Fault, play
+from tests.e2e.chaos.faults import FAULT_BY_NAME, FAULTS
+from tests.e2e.chaos.report import as_json, as_page, exit_code, facts, write
+
+BAR_CHARS = 24
+EPILOG = """\
+examples:
+  python -m tests.e2e.chaos --list
+  python -m tests.e2e.chaos --fault kill-random --fault disk-full --seconds 10
+  python -m tests.e2e.chaos --seed 7 --json chaos.json --page docs/reports/chaos.md
+
+exit codes:
+  0  held: nothing lost, nothing unexpected, every second start explained
+  1  broken: a promise was not kept; the folder of that cell is kept and named
+  2  unknown: too little happened to prove anything
+  64 wrong usage
+  130 interrupted
+
+The seed decides whom the nemesis hits and when; what the processes do meanwhile is real,
+so a run cannot be replayed exactly. For that there is the simulator.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """2 means unknown here, so wrong usage has a code of its own."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(64, f"{self.prog}: {message}\n")
+
+
+def parse(args: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m tests.e2e.chaos",
+        description="Disturb real processes on one SQLite file, and judge what is left.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="of disturbance in each cell (20)"
+    )
+    parser.add_argument(
+        "--fault",
+        action="append",
+        choices=sorted(FAULT_BY_NAME),
+        metavar="NAME",
+        help="only this fault; may be repeated; see --list",
+    )
+    parser.add_argument("--seed", type=int, help="of the nemesis (by chance, printed)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument("--list", action="store_true", help="list the faults")
+    return parser.parse_args(args)
+
+
+def main(args: list[str]) -> int:
+    chosen = parse(args)
+    if chosen.list:
+        for fault in FAULTS:
+            missing = fault.missing()
+            lacks = f" (not run here: needs {missing})" if missing else ""
+            print(f"{fault.name:22}{fault.what}{lacks}")
+        return 0
+    # Under nohup, or behind an `&`, these are ignored, by what we start as well.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faults = [f for f in FAULTS if not chosen.fault or f.name in chosen.fault]
+    seed = (
+        random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
+    )
+    print(f"seed {seed}, {len(faults)} cells of {chosen.seconds:g} s", file=sys.stderr)
+    run = facts(seed, chosen.seconds)
+    cells = play_all(faults, chosen.seconds, seed)
+    if chosen.json:
+        write(chosen.json, as_json(cells, run) + "\n")
+    page = as_page(cells, run)
+    if chosen.page:
+        write(chosen.page, page)
+    print(page if not chosen.page else f"written: {chosen.page}")
+    return exit_code(cells)
+
+
+def play_all(faults: list[Fault], seconds: float, seed: int) -> list[Cell]:
+    """One cell after the other; the folder of one that held is removed."""
+    root = Path(tempfile.mkdtemp(prefix="durio-chaos-"))
+    cells: list[Cell] = []
+    began = time.monotonic()
+    for number, fault in enumerate(faults, 1):
+        progress(number - 1, len(faults), began, f"{fault.name} ...")
+        cell = play(fault, seconds, seed, root / fault.name)
+        cells.append(cell)
+        told = f"{fault.name}: {describe(cell)}"
+        if cell.verdict is None or not cell.verdict.problems:
+            shutil.rmtree(root / fault.name, ignore_errors=True)
+        else:
+            told += f"; see {root / fault.name}"
+        progress(number, len(faults), began, told, ends=True)
+    if not any(root.iterdir()):
+        root.rmdir()
+    return cells
+
+
+def describe(cell: Cell) -> str:
+    verdict = cell.verdict
+    if verdict is None:
+        return f"not run, needs {cell.not_run}"
+    told = (
+        f"{verdict.word}, {verdict.faults} faults, {verdict.ok}/{verdict.acknowledged}"
+        f" ok, {verdict.lost} lost, {verdict.unexpected} unexpected, "
+        f"{verdict.explained}+{verdict.unexplained} re-runs"
+    )
+    return "; ".join([told, *verdict.problems, *verdict.too_little])
+
+
+def progress(
+    done: int, cells: int, began: float, what: str, *, ends: bool = False
+) -> None:
+    """A bar that moves on a terminal, and one line per cell elsewhere."""
+    is_terminal = sys.stderr.isatty()
+    if not ends and not is_terminal:
+        return
+    full = BAR_CHARS * done // cells
+    bar = "#" * full + "." * (BAR_CHARS - full)
+    minutes = (time.monotonic() - began) / 60
+    start = "\r\x1b[K" if is_terminal else ""
+    end = "\n" if ends else ""
+    line = f"{start}[{bar}] {done}/{cells} {minutes:.1f} min {what}{end}"
+    print(line, end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)  # the cell at hand has cleared its processes away

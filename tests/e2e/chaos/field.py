@@ -1,0 +1,272 @@
+"""The field of one cell: a file, four workers, two producers, and the nemesis's record."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from durio.model.ids import id_text
+from durio.model.job import DONE, STATE_BY_CODE
+from tests.e2e.chaos.jobs import CHILDLESS, app
+from tests.e2e.chaos.judge import Line, Row
+from tests.e2e.workers import Place, Process, now_ns
+
+WORKERS, PRODUCERS = 4, 2
+PER_SECOND = 20.0  # enqueues of one producer
+MODULE = "tests.e2e.chaos.jobs:app"
+NUMBERS = 900_000_000  # those of the nemesis's own jobs
+HEAL_SECONDS = 60.0
+END_SECONDS = 45.0
+LOOK_SECONDS = 0.1
+DUMP = "dump.json"
+
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], seconds: float, what: str) -> T:
+    """Look now and then until it holds; looking is work, and the machine is busy."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise TooLate(f"not within {seconds:g} s: {what}")
+        time.sleep(LOOK_SECONDS)
+    return answer
+
+
+class TooLate(Exception):
+    """Something that was promised did not come."""
+
+
+class Record:
+    """The nemesis's own append-only file: a disturbance stands in it before it begins."""
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600)
+        self._numbers = count(1)
+
+    def note(self, ev: str, **facts: Any) -> None:
+        line = {"ev": ev, "job": "", "pid": os.getpid(), **facts, "mono_ns": now_ns()}
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+
+    def begin(self, fault: str, pids: list[int], *, lasting: bool = False) -> int:
+        of = next(self._numbers)
+        self.note("nemesis.begin", fault=fault, pids=pids, of=of, lasting=lasting)
+        return of
+
+    def end(self, of: int) -> None:
+        self.note("nemesis.end", of=of)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Field(Place):
+    """A Place with a load on it."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(folder)
+        self.rng = rng
+        self.record = Record(self.ledger_folder / "nemesis.jsonl")
+        self.workers: list[Process] = []
+        self.producers: list[Process] = []
+        self.extra = {CHILDLESS: "1"}  # environment of every process
+        self.state: dict[str, Any] = {}  # what a fault keeps between its strikes
+        self.start_one: Callable[[Field], Process] = Field.begin_worker
+        self.producer_options: Callable[[], list[str]] = list
+        self.size = WORKERS
+        self.is_supervised = False
+        self._numbers = count(NUMBERS)
+        self._producers_made = count(1)
+
+    def move_to(self, folder: Path) -> None:
+        """Keep the database elsewhere; ledger and logs stay."""
+        self.path = folder / "jobs.db"
+        self.url = f"sqlite:///{self.path}"
+
+    # --- processes
+
+    def environ(self, settings: dict[str, Any]) -> dict[str, str]:
+        return {**super().environ(settings), **self.extra}
+
+    def begin_worker(self, *options: str, **settings: Any) -> Process:
+        return self.run("durio", "worker", MODULE, *options, **settings)
+
+    def begin(self) -> None:
+        """All processes, and wait until workers claim and producers ask."""
+        self.ask("work", 0.1)  # makes the file: whoever dies young leaves it whole
+        self.gather()
+        self.mend_producers()
+        until(lambda: len(self.lines_of("enq.ok")) > PRODUCERS, 30, "producers enqueue")
+
+    def mend(self) -> None:
+        """Start a worker for every one that is gone, as a process manager would."""
+        self.workers = [worker for worker in self.workers if worker.exit_code is None]
+        while len(self.workers) < self.size:
+            self.workers.append(self.start_one(self))
+
+    def gather(self) -> None:
+        """Until all workers are up: on a busy machine a start takes seconds."""
+        self.mend()
+        for worker in list(self.workers):
+            until(lambda w=worker: is_up(w), 60, f"worker {worker.pid} has started")
+
+    def mend_producers(self) -> None:
+        self.producers = [one for one in self.producers if one.exit_code is None]
+        while len(self.producers) < PRODUCERS:
+            index, rate = str(next(self._producers_made)), str(PER_SECOND)
+            options = self.producer_options()
+            self.producers.append(
+                self.run("tests.e2e.chaos.producer", index, rate, *options)
+            )
+
+    def victim(self) -> Process:
+        """A worker that has started and lives."""
+
+        def choose() -> Process | None:
+            self.mend()
+            living = [w for w in self.workers if "worker.started" in w.log]
+            return self.rng.choice(living) if living else None
+
+        return until(choose, 30, "a worker that runs")
+
+    def worker_pids(self) -> list[int]:
+        """The processes that claim: of a supervisor, those that it keeps."""
+        living = [worker for worker in self.workers if worker.exit_code is None]
+        if self.is_supervised:
+            return [pid for worker in living for pid in worker.children()]
+        return [worker.pid for worker in living]
+
+    @property
+    def all_processes(self) -> list[Process]:
+        return self._processes
+
+    # --- the nemesis's hands
+
+    @contextmanager
+    def disturbed(self, fault: str, *pids: int) -> Iterator[None]:
+        """A disturbance with an end."""
+        of = self.record.begin(fault, list(pids))
+        yield
+        self.record.end(of)
+
+    def kill(self, process: Process, fault: str) -> None:
+        self.record.begin(fault, [process.pid, *process.children()], lasting=True)
+        process.kill()
+
+    def signal(self, process: Process, which: signal.Signals, *, cuts: bool) -> None:
+        """Send it; only a signal that cuts jobs short explains a second start."""
+        pids = [process.pid] if cuts else []
+        self.record.begin(which.name, pids, lasting=True)
+        process.send(which)
+
+    def ask(self, task: str, *args: Any) -> None:
+        """One job of the nemesis's own, with a number like the others."""
+        n = next(self._numbers)
+
+        async def ask() -> None:
+            app.url = self.url
+            self.record.note("enq.invoke", n=n)
+            async with app:
+                job = await app.enqueue(task, n, *args)
+            self.record.note("enq.ok", n=n, job=job.id)
+
+        asyncio.run(ask())
+
+    def sleep(self, least: float, most: float) -> None:
+        time.sleep(self.rng.uniform(least, most))
+
+    def clear_away(self) -> None:
+        super().clear_away()
+        self.record.close()
+
+    # --- the end of a cell
+
+    def heal(self) -> None:
+        """Everybody back, and every worker begins something: none of them is deaf."""
+        self.mend()
+        self.mend_producers()
+        healed_ns = now_ns()
+
+        def nobody_is_deaf() -> bool:
+            self.mend()
+            self.mend_producers()
+            starts = self.lines_of("start", since_ns=healed_ns)
+            busy = {pid for line in starts for pid in (line["pid"], line["parent"])}
+            return set(self.worker_pids()) <= busy
+
+        until(nobody_is_deaf, HEAL_SECONDS, "every worker begins a job")
+
+    def finish(self) -> None:
+        """No more jobs; until nothing is unfinished; then everybody leaves in peace."""
+        (self.ledger_folder / "stop").touch()
+        for producer in self.producers:
+            producer.ended()
+
+        def is_over() -> bool:
+            self.mend()
+            sql = "select count(*) from job where state < ?"
+            return self.select(sql, DONE)[0][0] == 0
+
+        until(is_over, END_SECONDS, "nothing is unfinished")
+        for worker in self.workers:
+            self.started(worker)
+            worker.send(signal.SIGTERM)
+        for worker in self.workers:
+            assert worker.ended() == 0, worker.log[-2000:]
+
+    # --- what the judge gets
+
+    def lines(self) -> list[Line]:
+        return ledger_of(self.folder)
+
+    def lines_of(self, ev: str, since_ns: int = 0) -> list[Line]:
+        return [
+            line
+            for line in self.lines()
+            if line["ev"] == ev and line["mono_ns"] >= since_ns
+        ]
+
+    def dump(self) -> None:
+        """Every job as it stands, into a file beside the ledger."""
+        found = self.select("select id, payload, task, state, reason, result from job")
+        rows = [
+            {
+                "id": id_text(row[0]),
+                "n": json.loads(row[1])[1]["n"],
+                "task": row[2],
+                "state": STATE_BY_CODE[row[3]],
+                "reason": row[4],
+                "result": row[5] and json.loads(row[5]),
+            }
+            for row in found
+        ]
+        (self.folder / DUMP).write_text(json.dumps(rows))
+
+
+def is_up(worker: Process) -> bool:
+    """Also once it is gone: some die early, by design."""
+    return worker.exit_code is not None or "worker.started" in worker.log
+
+
+def ledger_of(folder: Path) -> list[Line]:
+    paths = sorted((folder / "ledger").glob("*.jsonl"))
+    return [line for path in paths for line in read(path)]
+
+
+def dump_of(folder: Path) -> list[Row]:
+    return [Row(**row) for row in json.loads((folder / DUMP).read_text())]
+
+
+def read(path: Path) -> list[Line]:
+    """The whole lines of one process; a killed one may have left half a line."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]

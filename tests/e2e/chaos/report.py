@@ -1,0 +1,174 @@
+"""What a run has shown: one table for people, one JSON for machines."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from tests.e2e.chaos.cell import Cell
+from tests.e2e.chaos.judge import BROKEN, HELD, UNKNOWN
+from tests.e2e.workers import ROOT
+
+HEAD = """# Chaos report
+
+What `make chaos` saw when it was last run: four worker processes and two producers on one SQLite
+file, disturbed by one named fault at a time. Every job carries a unique integer. Each process
+keeps an append-only ledger of its own, the nemesis puts every disturbance on record before it
+begins, and the verdict comes from these files and a dump of the store, after the fact.
+"""
+TAIL = """
+- **attempted, acknowledged:** enqueues that were asked, and those that the store answered with ok.
+- **ok:** acknowledged jobs that came to the end which the workload expects, with their effect.
+- **lost:** acknowledged, and absent, unfinished, or done without an effect. Must be 0.
+- **unexpected:** there though nobody asked, or in an end that the workload excludes. Must be 0.
+- **duplicated:** stored twice, ended twice, or begun again after the end. Must be 0.
+- **recovered:** enqueues whose caller never got an answer, and that turned out to be stored, once.
+- **re-runs:** second starts that a recorded fault explains, and those that nothing explains (must
+  be 0). Retries that a task asked for by an error are not counted. Where a fault says *no re-run*,
+  its record explains nothing.
+- **recovery:** from the disturbance to the next start of a job that it cut short, in seconds.
+- A verdict is *unknown* when too little happened to prove anything.
+"""
+COLUMNS = (
+    "fault",
+    "faults",
+    "attempted",
+    "acknowledged",
+    "ok",
+    "lost",
+    "unexpected",
+    "duplicated",
+    "recovered",
+    "re-runs: explained",
+    "unexplained",
+    "recovery p50",
+    "max",
+    "verdict",
+)
+
+
+def exit_code(cells: Sequence[Cell]) -> int:
+    """0 held, 1 broken, 2 unknown; a fault that was not run proves nothing, nor breaks it."""
+    codes = {cell.verdict.code for cell in cells if cell.verdict is not None}
+    if BROKEN in codes:
+        return BROKEN
+    return UNKNOWN if UNKNOWN in codes or not codes else HELD
+
+
+def facts(seed: int, seconds: float) -> dict[str, Any]:
+    """Where and how it was run."""
+    return {
+        "commit": commit(),
+        "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "seed": seed,
+        "seconds_per_cell": seconds,
+    }
+
+
+def commit() -> str:
+    """The commit of this tree, and whether it has been changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    told = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+    )
+    return told.stdout.strip() or "unknown"
+
+
+def as_json(cells: Sequence[Cell], run: dict[str, Any]) -> str:
+    listed = [as_dict(cell) for cell in cells]
+    return json.dumps({**run, "exit_code": exit_code(cells), "cells": listed}, indent=1)
+
+
+def as_dict(cell: Cell) -> dict[str, Any]:
+    """A cell's figures under the names of the table."""
+    told: dict[str, Any] = {"fault": cell.fault.name, "what": cell.fault.what}
+    if cell.verdict is None:
+        return {**told, "verdict": "not run", "needs": cell.not_run}
+    figures = asdict(cell.verdict)
+    seen = sorted(figures.pop("recovery"))
+    return {
+        **told,
+        "verdict": cell.verdict.word,
+        "seconds": round(cell.seconds, 1),
+        **figures,
+        "recovery_p50": cell.verdict.recovery_p50,
+        "recovery_max": seen[-1] if seen else None,
+    }
+
+
+def as_page(cells: Sequence[Cell], run: dict[str, Any]) -> str:
+    """The page for the docs."""
+    told = [f"{name.replace('_', ' ')} {value}" for name, value in run.items()]
+    lines = [HEAD, f"Run: {', '.join(told)}.", ""]
+    lines += [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    ran = [cell for cell in cells if cell.verdict is not None]
+    lines += [f"| {' | '.join(row(cell))} |" for cell in ran]
+    lines.append(f"| {' | '.join(total(ran))} |")
+    lines += ["", "**Faults:**", ""]
+    lines += [f"- `{cell.fault.name}`: {cell.fault.what}" for cell in cells]
+    missing = [cell for cell in cells if cell.verdict is None]
+    lines += ["", "**Not run:**" + (" none." if not missing else ""), ""]
+    lines += [f"- `{cell.fault.name}` needs {cell.not_run}" for cell in missing]
+    for cell in ran:
+        assert cell.verdict is not None
+        problems = cell.verdict.problems + cell.verdict.too_little
+        lines += [f"- `{cell.fault.name}`: {problem}" for problem in problems]
+    return "\n".join(lines).rstrip("\n") + "\n" + TAIL
+
+
+def row(cell: Cell) -> list[str]:
+    verdict = cell.verdict
+    assert verdict is not None
+    return [
+        cell.fault.name,
+        *map(str, counts(cell)),
+        seconds_of(verdict.recovery_p50),
+        seconds_of(verdict.recovery_max),
+        verdict.word,
+    ]
+
+
+def total(cells: Sequence[Cell]) -> list[str]:
+    sums = [sum(column) for column in zip(*map(counts, cells), strict=True)]
+    words = {HELD: "held", BROKEN: "broken", UNKNOWN: "unknown"}
+    return ["**all**", *map(str, sums), "", "", words[exit_code(cells)]]
+
+
+def counts(cell: Cell) -> list[int]:
+    verdict = cell.verdict
+    assert verdict is not None
+    return [
+        verdict.faults,
+        verdict.attempted,
+        verdict.acknowledged,
+        verdict.ok,
+        verdict.lost,
+        verdict.unexpected,
+        verdict.duplicated,
+        verdict.recovered,
+        verdict.explained,
+        verdict.unexplained,
+    ]
+
+
+def seconds_of(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
