@@ -1,0 +1,49 @@
+"""Bugs about bounded queues."""
+
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+
+BOUNDS = "stores/sqlite/bounds.py"
+
+PLANTED = (
+    Mutant(
+        "bound_off_by_one",
+        "A queue for five takes six.",
+        (
+            Patch(
+                BOUNDS,
+                "guard.depth + jobs <= guard.limit",
+                "guard.depth + jobs <= guard.limit + 1",
+            ),
+        ),
+        (Promises("bounds.a_bound_is_exact"),),
+    ),
+    Mutant(
+        "counter_leaks_by_one",
+        "Each turn of claims is counted as one job fewer than it took.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "note_left(tx, lane, len(rows))",
+                "note_left(tx, lane, len(rows) - 1)",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "bound_ignored_for_a_batch",
+        "A call of many jobs enters where there is room for one.",
+        (
+            Patch(
+                BOUNDS,
+                "    full = missing_room(tx, lane, jobs)",
+                "    full = missing_room(tx, lane, min(jobs, 1))",
+            ),
+            Patch(
+                "stores/sqlite/enqueue.py",
+                "missing_room(tx, lane, count)",
+                "missing_room(tx, lane, min(count, 1))",
+            ),
+        ),
+        (Promises("bounds.a_call_enters_whole_or_not_at_all"),),
+    ),
+)

@@ -1,0 +1,23 @@
+"""All mutants, by name."""
+
+from tests.mutants import bounds, ends, keys, leases, waiting, worker
+from tests.mutants.planting import Mutant, Promises, Seeds
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant
+    for chapter in (ends, leases, keys, bounds, waiting, worker)
+    for mutant in chapter.PLANTED
+}
+
+# Nothing is wrong with this one: whoever "catches" it would catch anything.
+CONTROL = Mutant(
+    "nothing",
+    "Nothing is wrong.",
+    (),
+    (Promises("exchange."), Promises("keys.concurrent", "file"), Seeds(1, 1)),
+)
+
+
+def find(name: str) -> Mutant:
+    """The mutant of that name, or the control."""
+    return CONTROL if name == CONTROL.name else MUTANTS[name]

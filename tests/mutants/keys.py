@@ -1,0 +1,127 @@
+"""Bugs about enqueues: keys, repeats, and whose answer is whose."""
+
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+
+ENQUEUE = "stores/sqlite/enqueue.py"
+CLIENT = "client/enqueue.py"
+# One call of a producer in nine is not answered, or never arrives.
+REPLIES_GET_LOST = ((5.0, "flaky", "producer-0", 300.0, 0.9),)
+
+PLANTED = (
+    Mutant(
+        "key_check_outside_the_transaction",
+        "Who holds a key is looked up first, and the job is written in another turn.",
+        (
+            Patch(
+                ENQUEUE,
+                "        return await self.desk.writer.write(\n"
+                "            lambda tx: enqueue_jobs(tx, jobs, calls), rows=len(jobs)\n"
+                "        )",
+                "        import asyncio\n"
+                "        sql = 'select 1 from uniq where key = ?1'\n"
+                "        asked = [j.key.key for j in jobs if j.key is not None]\n"
+                "        held = await self.desk.reader.read(\n"
+                "            lambda db: {k for k in asked if db.rows(sql, (k,))}\n"
+                "        )\n"
+                "        await asyncio.sleep(0)\n"
+                "        return await self.desk.writer.write(\n"
+                "            lambda tx: enqueue_jobs(\n"
+                "                tx,\n"
+                "                [\n"
+                "                    j\n"
+                "                    if j.key is None or j.key.key in held\n"
+                "                    else j._replace(key=None)\n"
+                "                    for j in jobs\n"
+                "                ],\n"
+                "                calls,\n"
+                "            ),\n"
+                "            rows=len(jobs),\n"
+                "        )",
+            ),
+        ),
+        (Promises("keys.concurrent_enqueues_of_one_key_give_one_id"),),
+    ),
+    Mutant(
+        "key_kept_after_death_by_loss",
+        "A job that dies with its worker keeps its key for ever.",
+        (
+            Patch(
+                "stores/sqlite/gate.py",
+                "settle_end(tx, outcome.id, state, key, mode, gone=gone)",
+                "settle_end(tx, outcome.id, state,"
+                " None if outcome.kind == Kind.LOST else key, mode, gone=gone)",
+            ),
+            # Alone that is harmless: a holder that is over does not hold. Here the row does.
+            Patch(
+                "stores/sqlite/keys.py",
+                "state=None if code is None else STATE_BY_CODE[code],",
+                "state=None if code is None else STATE_BY_CODE[3 if code == 5 else code],",
+            ),
+        ),
+        (Promises("freed_keys.key_freed_on_every_way_out"),),
+    ),
+    Mutant(
+        "key_freed_by_a_predecessor",
+        "A job that ends lets a key go which its successor owns by now.",
+        (
+            Patch(
+                "stores/sqlite/sql/free_key.sql",
+                "where key = ?1 and id = ?2",
+                "where key = ?1 and ?2 is not null",
+            ),
+        ),
+        (Promises("keys.a_successor_takes_the_key_and_keeps_it"),),
+    ),
+    Mutant(
+        "repeat_looks_at_live_jobs_only",
+        "An enqueue that is repeated after its job was done makes the job again.",
+        (
+            Patch(
+                "stores/sqlite/sql/insert_job.sql",
+                "on conflict (id) do nothing",
+                "on conflict (id) do update set state = excluded.state\n"
+                "where job.state >= 4",
+            ),
+        ),
+        (Promises("enqueue.repeat_of_a_finished_enqueue"),),
+    ),
+    Mutant(
+        "repeat_with_a_new_id",
+        "An enqueue whose reply was lost is asked again under another id.",
+        (
+            Patch(
+                CLIENT,
+                "                repeated = True\n",
+                "                repeated = True\n"
+                "                jobs = [\n"
+                "                    j._replace(id=self._clock.new_id()) for j in jobs\n"
+                "                ]\n",
+            ),
+        ),
+        (Seeds(1, 20, {}, REPLIES_GET_LOST),),
+    ),
+    Mutant(
+        "combiner_gives_the_first_answer_to_all",
+        "Enqueues that go to the store together get the answer of the first of them.",
+        (
+            Patch(
+                CLIENT,
+                "future.set_result(answers[start : start + len(some)])",
+                "future.set_result(answers[: len(some)])",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "writer_swaps_answers",
+        "Two calls in one transaction get each other's answers.",
+        (
+            Patch(
+                "stores/sqlite/operation.py",
+                "            operation.future.set_result(operation.value)",
+                "            operation.future.set_result(operations[0].value)",
+            ),
+        ),
+        (Promises("enqueue.concurrent_enqueues_are_all_kept", "file"),),
+    ),
+)

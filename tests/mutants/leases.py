@@ -1,0 +1,166 @@
+"""Bugs about leases: who may hold a job, for how long, and who takes it away."""
+
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+
+UPKEEP = "stores/sqlite/upkeep.py"
+HEARTBEAT = "worker/heartbeat.py"
+RENEW = "await self._store.renew(me, self._lease_seconds, vitals)"
+# Somebody sets the common wall clock by four minutes; each worker's own one is as wrong.
+CLOCK_IS_SET = tuple(
+    (30.0 * n, "clock_step", "*", 0.0, n % 2 or 0.1) for n in range(1, 9)
+)
+CLOCKS_ARE_WRONG = tuple(
+    (20.0 * n, "skew", f"worker-{n % 4}", 0.0, 0.1) for n in range(1, 5)
+)
+
+PLANTED = (
+    Mutant(
+        "lease_by_the_wall_clock",
+        "The store counts leases on a clock that people and time servers set.",
+        (
+            Patch(
+                "stores/sqlite/scribe.py",
+                "ticks=self.clock.monotonic()",
+                "ticks=self.clock.now()",
+            ),
+            Patch(UPKEEP, "asked = desk.clock.monotonic()", "asked = desk.clock.now()"),
+        ),
+        (Seeds(1, 20, {"lease_seconds": 30.0, "concurrency": 10}, CLOCK_IS_SET),),
+    ),
+    Mutant(
+        "lease_by_the_workers_clock",
+        "How long a lease lasts is told by the worker's own wall clock.",
+        (
+            Patch(
+                HEARTBEAT,
+                "        self._store = store\n",
+                "        self._store = store\n"
+                "        self._ahead = clock.now() - clock.monotonic()\n",
+            ),
+            Patch(
+                HEARTBEAT,
+                RENEW,
+                RENEW.replace(
+                    "_lease_seconds,",
+                    "_lease_seconds + self._clock.now() - self._clock.monotonic()"
+                    " - self._ahead,",
+                ),
+            ),
+        ),
+        (Seeds(faults=CLOCKS_ARE_WRONG),),
+    ),
+    Mutant(
+        "lease_not_renewed",
+        "The heartbeat beats, and renews nothing.",
+        (
+            Patch(
+                HEARTBEAT,
+                "            await self.renew()\n            took_seconds",
+                "            took_seconds",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "renewal_brings_back_the_dead",
+        "A worker that was rescued is there again as soon as it renews.",
+        (
+            Patch(
+                "stores/sqlite/lease.py",
+                "        return Renewed(alive=False, cancels=[])\n    note_version",
+                "        tx.db.rows(\n"
+                "            'insert into worker (id, namespace, info, boot, expires_at,"
+                " has_bell, has_life)'\n"
+                "            \" select ?1, coalesce((select namespace from worker), ''),"
+                " '{}', ?2, ?3, 0, 0\",\n"
+                "            (worker, tx.boot, tx.ticks + lease_seconds),\n"
+                "        )\n"
+                "        return Renewed(alive=True, cancels=[])\n    note_version",
+            ),
+        ),
+        (Promises("lease.a_rescued_worker_never_comes_back"),),
+    ),
+    Mutant(
+        "renewal_in_the_middle_of_a_rescue",
+        "A worker that has lost some of its jobs to a rescuer may renew.",
+        (
+            Patch(
+                "stores/sqlite/sql/renew_worker.sql",
+                "where id = ?1 and not rescued and boot = ?3",
+                "where id = ?1 and boot = ?3",
+            ),
+        ),
+        (Promises("lease.a_half_rescued_worker"),),
+    ),
+    Mutant(
+        "rescue_by_age",
+        "Whoever holds a job for more than eight seconds is taken for dead.",
+        (
+            Patch(
+                UPKEEP,
+                "    return [worker for (worker,) in rows]",
+                "    old = 'select distinct worker from job'\n"
+                "    old += ' where state = 3 and started_at < ?1'\n"
+                "    rows += tx.db.rows(old, (tx.now - 8.0,))\n"
+                "    return sorted({worker for (worker,) in rows})",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "rescue_without_margin",
+        "A lease counts as over two seconds before its end.",
+        (
+            Patch(
+                "stores/sqlite/sql/find_lost_workers.sql",
+                "expires_at <= ?2",
+                "expires_at - 2 <= ?2",
+            ),
+        ),
+        (Promises("lease."), Promises("upkeep."), Seeds()),
+    ),
+    Mutant(
+        "claim_without_a_lease",
+        "A worker whose lease is over is given jobs.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "    if want <= 0 or not tx.db.rows(IS_ALIVE,"
+                " (worker, tx.boot, tx.ticks)):",
+                "    if want <= 0:",
+            ),
+        ),
+        (Promises("exchange.a_worker_whose_lease_is_over_claims_nothing"),),
+    ),
+    Mutant(
+        "worker_does_not_fence_itself",
+        "A worker that cannot renew works on, though others may have its jobs.",
+        (
+            Patch(
+                HEARTBEAT,
+                "        if contested and await self._try(me, self._margin_seconds / 2)"
+                " is not None:\n            self._on_lost(me)",
+                "        return",
+            ),
+        ),
+        (Seeds(knobs={"lease_seconds": 6.0, "fault_every": 4.0}),),
+    ),
+    Mutant(
+        "fenced_worker_runs_on",
+        "A worker that has lost its lease takes a new name and lets its old jobs go on.",
+        (Patch("worker/worker.py", "        self._slots.lose_all()\n", ""),),
+        (Seeds(),),
+    ),
+    Mutant(
+        "heartbeat_on_the_workers_loop",
+        "The lease is renewed by the loop that a job may block.",
+        (
+            Patch(
+                "worker/worker.py",
+                "        self._aside.start(self._heartbeat.run)\n",
+                "        self._beat = self._loop.create_task(self._heartbeat.run())\n",
+            ),
+        ),
+        (Seeds(),),
+    ),
+)

@@ -1,0 +1,103 @@
+"""A planted bug: a few words of the engine's text exchanged for others, in a copy of it.
+
+The engine has no switch for any of this. A copy of the package is made in a folder of its
+own, its text is changed there, and a process of its own runs on that copy: what is
+installed or released never knows. A patch whose words are not there, or are there twice,
+is an error: a mutant that silently changes nothing would be "not caught" for ever, or,
+worse, leave its place in the list to nobody.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "durio"
+
+
+class NoSuchPlace(Exception):
+    """The words that a patch wants to exchange are not there, or not once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Words of one file of the engine, and the words in their place."""
+
+    file: str  # under src/durio
+    old: str
+    new: str
+
+    def applied(self, source: Path = SOURCE) -> str:
+        """The text of the file as the mutant has it."""
+        path = source / self.file
+        if not path.is_file():
+            raise NoSuchPlace(f"{self.file} does not exist any more")
+        text = path.read_text(encoding="utf-8")
+        if (count := text.count(self.old)) != 1:
+            raise NoSuchPlace(
+                f"{self.file}: {count} places instead of one have {self.old!r}"
+            )
+        return text.replace(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Simulated worlds, one after another: `play(seed)`, with these knobs and faults."""
+
+    first: int = 1
+    last: int = 80
+    knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # Instead of those that the seed draws: (second, kind, node, how long, how bad).
+    faults: tuple[tuple[float, str, str, float, float], ...] | None = None
+
+    def name(self, seed: int) -> str:
+        """What to type to see it again."""
+        known = [f"{name}={value}" for name, value in self.knobs.items()]
+        known += sorted({f"only {kind}" for _, kind, *_ in self.faults or ()})
+        return f"seed {seed} ({', '.join(known)})" if known else f"seed {seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Promises of the conformance suite whose names begin so, on SQLite."""
+
+    begins: str
+    subject: str = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """Named tests of this repository."""
+
+    nodes: tuple[str, ...]
+
+
+Killer = Seeds | Promises | Tests
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One bug, what is wrong with it, and who must notice."""
+
+    name: str
+    wrong: str
+    patches: tuple[Patch, ...]
+    killers: tuple[Killer, ...]
+    budget_seconds: float = 600.0
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[Path]:
+    """A folder with the engine as this mutant has it: the first on a process's path."""
+    with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
+        copy = Path(folder) / "durio"
+        # With its compiled files: only what is changed has to be compiled anew.
+        shutil.copytree(SOURCE, copy)
+        for patch in mutant.patches:
+            text = patch.applied(copy)
+            (copy / patch.file).write_text(text, encoding="utf-8")
+        yield Path(folder)

@@ -1,0 +1,129 @@
+"""In the mutant's own process: let its killers try, one after another.
+
+`python -m tests.mutants.strike NAME FOLDER` prints one JSON object at the end: who caught
+it and how, or nobody. Only a broken promise counts. A mutant that cannot even be loaded,
+or whose statements SQLite refuses, is a mistake of ours, and ends this process instead.
+"""
+
+import asyncio
+import contextlib
+import io
+import logging
+import sys
+import traceback
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+import durio
+from durio.model.errors import InvariantBroken
+from durio.testing.clock import Stuck
+from tests.mutants.catalogue import find
+from tests.mutants.planting import Killer, Promises, Seeds, Tests
+
+HEALED_SECONDS = 900.0
+
+
+class Caught(msgspec.Struct):
+    """Who caught it, and what was seen."""
+
+    by: str
+    how: str
+
+
+def try_seeds(seeds: Seeds) -> Caught | None:
+    from tests.mutants.clean import clean_invariants, played  # noqa: PLC0415 - only who needs it
+    from tests.simulation import scenario  # noqa: PLC0415
+
+    # Long enough for every promise about time; a world that never comes to its end is
+    # caught then, and need not be played for hours.
+    scenario.HEALED_SECONDS_MAX = min(scenario.HEALED_SECONDS_MAX, HEALED_SECONDS)
+    for seed in range(seeds.first, seeds.last + 1):
+        name = seeds.name(seed)
+        print(name, file=sys.stderr, flush=True)
+        try:
+            violations = played(seed, seeds).violations
+        except (Stuck, InvariantBroken) as error:
+            return Caught(name, f"{type(error).__name__}: {error}"[:200])
+        known = clean_invariants(seed, seeds) if violations else set[str]()
+        for violation in violations:
+            if violation.invariant not in known:
+                return Caught(name, str(violation))
+    return None
+
+
+def try_promises(promises: Promises) -> Caught | None:
+    from durio.testing.conformance import SUITE, check  # noqa: PLC0415
+    from tests.conformance.conftest import subject_at  # noqa: PLC0415
+
+    chosen = [p for p in SUITE if str(p).startswith(promises.begins)]
+    if not chosen:
+        raise LookupError(f"no promise begins with {promises.begins!r}")
+    for promise in chosen:
+        print(f"promise {promise}", file=sys.stderr, flush=True)
+        with TemporaryDirectory() as folder:
+            is_file = promises.subject == "file"
+            subject = subject_at(Path(folder) / "jobs.db" if is_file else None)
+            if promise.lacks(subject):
+                raise LookupError(f"{promise} cannot be judged in {promises.subject}")
+            try:
+                check(promise, subject)
+            except (AssertionError, TimeoutError, InvariantBroken) as error:
+                return Caught(f"promise {promise}", seen_at(error))
+    return None
+
+
+def seen_at(error: BaseException) -> str:
+    """The line of the story that found it out."""
+    lines = [
+        f"{frame.name}: {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "conformance" in frame.filename and frame.line
+    ]
+    return (lines or [repr(error)])[-1][:200]
+
+
+def try_tests(tests: Tests) -> Caught | None:
+    import pytest  # noqa: PLC0415
+
+    told = io.StringIO()
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
+    with contextlib.redirect_stdout(told):
+        code = pytest.main([*options, *tests.nodes])
+    if code == pytest.ExitCode.OK:
+        return None
+    text = told.getvalue()
+    failed = [line for line in text.splitlines() if line.startswith("FAILED ")]
+    if code != pytest.ExitCode.TESTS_FAILED or not failed:
+        raise RuntimeError(f"pytest ended with {code}:\n{text[-2000:]}")
+    node, _, how = failed[0].removeprefix("FAILED ").partition(" - ")
+    return Caught(f"test {node}", how[:200])
+
+
+def strike(killer: Killer) -> Caught | None:
+    match killer:
+        case Seeds():
+            return try_seeds(killer)
+        case Promises():
+            return try_promises(killer)
+        case Tests():
+            return try_tests(killer)
+
+
+def main(name: str, folder: str) -> None:
+    """The first killer that succeeds has it."""
+    if not Path(durio.__file__).is_relative_to(folder):
+        raise RuntimeError(f"this process runs {durio.__file__}, not the mutant")
+    logging.disable(logging.CRITICAL)
+    caught = None
+    for killer in find(name).killers:
+        caught = strike(killer)
+        if caught is not None:
+            break
+    asyncio.set_event_loop(None)
+    print(msgspec.json.encode(caught).decode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

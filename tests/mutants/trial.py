@@ -1,0 +1,53 @@
+"""One mutant's trial, from the parent's side: plant, run, wait no longer than its budget."""
+
+import os
+import subprocess
+import sys
+import time
+
+import msgspec
+
+from tests.mutants.planting import ROOT, Mutant, planted
+
+
+class Verdict(msgspec.Struct):
+    """What came of a trial."""
+
+    name: str
+    killed: bool
+    by: str
+    how: str
+    seconds: float
+
+
+def trial(mutant: Mutant) -> Verdict:
+    """Let its killers try, in a process of its own."""
+    began = time.monotonic()
+    with planted(mutant) as folder:
+        path = os.pathsep.join((str(folder), str(ROOT)))
+        command = [sys.executable, "-m", "tests.mutants.strike"]
+        try:
+            ended = subprocess.run(
+                [*command, mutant.name, str(folder)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                timeout=mutant.budget_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            told = late.stderr or b""
+            last = told.decode().splitlines()[-1:] if isinstance(told, bytes) else []
+            how = f"nobody within {mutant.budget_seconds:g} s; at the end: {last}"
+            return Verdict(mutant.name, False, "", how, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    if ended.returncode:
+        raise RuntimeError(
+            f"mutant {mutant.name} could not be tried (exit {ended.returncode}):\n"
+            + ended.stderr[-3000:]
+        )
+    caught = msgspec.json.decode(ended.stdout.splitlines()[-1])
+    if caught is None:
+        return Verdict(mutant.name, False, "", "every killer passed", seconds)
+    return Verdict(mutant.name, True, caught["by"], caught["how"], seconds)

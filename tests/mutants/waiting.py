@@ -1,0 +1,83 @@
+"""Bugs about jobs that wait: when and in which order they are claimed."""
+
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+
+LOOK = "stores/sqlite/sql/look_ready.sql"
+CLAIM = "stores/sqlite/sql/claim_ready.sql"
+# Rings get lost most of the time, and nothing else goes wrong.
+NOBODY_HEARS = tuple(
+    (float(at), "store_deaf", "*", 50.0, 0.5) for at in range(10, 300, 60)
+)
+ORDER = "order by rank, seq limit"
+
+PLANTED = (
+    Mutant(
+        "promote_early",
+        "A job that is due in two seconds is due now.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "        if due is not None and due <= tx.now:\n"
+                "            tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))",
+                "        if due is not None and due <= tx.now + 2:\n"
+                "            tx.db.rows(PROMOTE_LANE, (lane, tx.now + 2, PROMOTED_MAX))",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "priorities_reversed",
+        "The least urgent job goes first.",
+        (
+            Patch(LOOK, ORDER, "order by rank desc, seq limit"),
+            Patch(CLAIM, ORDER, "order by rank desc, seq limit"),
+        ),
+        (Promises("exchange.order_is_priority"),),
+    ),
+    Mutant(
+        "last_in_first_out",
+        "The newest job of a queue goes first.",
+        (
+            Patch(LOOK, ORDER, "order by rank, seq desc limit"),
+            Patch(CLAIM, ORDER, "order by rank, seq desc limit"),
+        ),
+        (Promises("exchange.order_is_priority"),),
+    ),
+    Mutant(
+        "doorbell_trusted_as_truth",
+        "A worker looks for jobs only when it was rung for: a ring that is lost is a job "
+        "that waits.",
+        (
+            Patch(
+                "worker/wakeup.py",
+                "            self._on_wake(wake)",
+                "            if wake.rung:\n                self._on_wake(wake)",
+            ),
+        ),
+        (Seeds(1, 20, {"concurrency": 10, "jobs": 60}, NOBODY_HEARS),),
+    ),
+    Mutant(
+        "deaf_after_an_error",
+        "The claim loop ends at the first error of the store, and the worker lives on.",
+        (
+            Patch(
+                "worker/claim.py",
+                "        await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))",
+                "        await self._loop.create_future()",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "parked_job_buried_at_once",
+        "A job whose task this worker does not know is dead, though others know it.",
+        (
+            Patch(
+                "worker/unrunnable.py",
+                "    if age >= unknown_seconds:",
+                "    if age >= 0.0:",
+            ),
+        ),
+        (Seeds(),),
+    ),
+)

@@ -1,0 +1,139 @@
+"""Bugs of a worker's own hands: replies, outcomes, limits, neighbours, hooks."""
+
+from tests.mutants.planting import Mutant, Patch, Seeds
+
+CLAIM = "worker/claim.py"
+SLOTS = "worker/slots.py"
+KEEP = (
+    "            self._outbox.keep()\n            self._resync = True\n        self._f"
+)
+# For a minute one call in nine is not answered, or never arrives; then all is well.
+REPLIES_GET_LOST = tuple((5.0, "flaky", f"worker-{n}", 60.0, 0.9) for n in range(4))
+# A loop is blocked, and does not hear that it shall stop.
+STOPPED_WHILE_BLOCKED = tuple(
+    (20.0 * n + (kind == "terminate"), kind, f"worker-{n % 4}", 13.0, 0.5)
+    for n in range(1, 12)
+    for kind in ("block", "terminate")
+)
+
+PLANTED = (
+    Mutant(
+        "lost_reply_not_resynced",
+        "Claims in a reply that got lost are never asked for again.",
+        (Patch(CLAIM, KEEP, "            self._outbox.keep()\n        self._f"),),
+        (Seeds(1, 20, {"seconds": 200.0}, REPLIES_GET_LOST),),
+    ),
+    Mutant(
+        "outbox_dropped_on_a_failed_exchange",
+        "Outcomes of an exchange that failed are forgotten.",
+        (Patch(CLAIM, KEEP, KEEP.replace("keep()", "drop()")),),
+        (Seeds(),),
+    ),
+    Mutant(
+        "cancelled_error_swallowed",
+        "A job that is interrupted counts as done.",
+        (
+            Patch(
+                "worker/attempt.py",
+                "        except BaseException as error:\n"
+                "            return self._failed(attempt, error)\n"
+                "        return self._done(attempt, result)",
+                "        except asyncio.CancelledError:\n"
+                "            return self._done(attempt, b'null')\n"
+                "        except BaseException as error:\n"
+                "            return self._failed(attempt, error)\n"
+                "        return self._done(attempt, result)",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "soft_limit_not_delivered",
+        "Nothing happens at the soft limit.",
+        (
+            Patch(
+                "worker/inflight.py",
+                "            self.soft_hits += 1\n            self.task_of_loop.cancel()",
+                "            pass",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "hard_limit_ignored",
+        "A job that ignores its soft limit runs on past the hard one.",
+        (
+            Patch(
+                "worker/deadline.py",
+                "            attempt.limit_at = NEVER\n            self._give_up(attempt)",
+                "            attempt.limit_at = NEVER",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "watchdog_charges_neighbours",
+        "When a worker ends over a blocked loop, its other jobs are charged too.",
+        (
+            Patch(
+                "worker/watchdog.py",
+                "        for other in others:\n"
+                "            other.why = other.why or Why.STOP\n"
+                "        told += [self._stopped(other) for other in others]",
+                "        told += [self._time_out(other) for other in others]",
+            ),
+        ),
+        (Seeds(1, 20, {"concurrency": 10}, STOPPED_WHILE_BLOCKED),),
+    ),
+    Mutant(
+        "last_chance_in_company",
+        "A job that lost two workers runs beside others, with its mark or without.",
+        (
+            Patch(
+                SLOTS,
+                "            elif claim.lost >= LOST_MAX - 1 and"
+                " not self._has_own_process(claim):",
+                "            elif claim.lost >= LOST_MAX + 1000:",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "slot_not_freed_on_cancel",
+        "A job that was cancelled keeps its place among those that run.",
+        (
+            Patch(
+                SLOTS,
+                "        del self.running[claim.id]\n",
+                "        if outcome.kind != Kind.CANCEL:\n"
+                "            del self.running[claim.id]\n",
+            ),
+        ),
+        (Seeds(knobs={"is_calm": True, "concurrency": 1}),),
+    ),
+    Mutant(
+        "dead_hook_told_twice",
+        "Whoever listens for deaths hears of each one twice.",
+        (
+            Patch(
+                "worker/finish.py",
+                "                self._tell_hooks(events)",
+                "                self._tell_hooks(events)\n"
+                "                self._tell_hooks(events)",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "dead_hook_never_told",
+        "Nobody hears of a job that died with its worker.",
+        (
+            Patch(
+                "app/work.py",
+                "    worker.hooks.tell(events)\n",
+                "",
+            ),
+        ),
+        (Seeds(),),
+    ),
+)
