@@ -17,7 +17,7 @@ DEAF = {
     "deaf",
     "store_deaf",
 }  # rings are hints: without them a job is found all the same
-HARMLESS = CLOCKS | DEAF | {"blocking job", "store_full"}
+HARMLESS = CLOCKS | DEAF | {"blocking job"}
 # Faults after which code may run that should have stopped: nobody could tell it.
 STILL = {"pause", "block", "blocking job"}
 FORGOTTEN_SECONDS = 25.0

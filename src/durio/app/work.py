@@ -164,9 +164,6 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         emit,
         lambda left: tell_rescued(worker, left),
         worker.plan.namespace,
-        lambda: worker.me.may_judge(
-            clock.monotonic(), settings.worker.heartbeat_seconds
-        ),
         interval_seconds=settings.worker.rescue_seconds,
         here_seconds=settings.worker.life_seconds,
     )

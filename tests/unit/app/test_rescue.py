@@ -5,7 +5,6 @@ from durio.maintenance.rescuer import Rescuer
 from durio.model.names import lane
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.worker.plan import Me
 from tests.unit.app.lab import virtual
 from tests.unit.app.test_ends import Listener
 
@@ -22,7 +21,7 @@ async def test_each_worker_is_told_with_its_own_jobs(app: App) -> None:
         await store.exchange(workers[-1], [], lanes, jobs)
     await app.clock.sleep(60)
     listener = Listener(app)
-    await Rescuer(store, app.emit, lambda _: None, app.name, lambda: True).turn()
+    await Rescuer(store, app.emit, lambda _: None, app.name).turn()
     told = [fields for name, fields in listener.heard if name == "worker.rescued"]
     assert told == [
         {"worker": workers[0], "jobs": 3},
@@ -32,13 +31,3 @@ async def test_each_worker_is_told_with_its_own_jobs(app: App) -> None:
 
 async def work() -> None:
     pass
-
-
-def test_who_could_not_renew_does_not_judge_others() -> None:
-    """Nobody could write for a while: others need the time of one renewal, too."""
-    me = Me(1, renewed_at=100.0, resumed_at=10.0)
-    assert me.may_judge(105.0, 5.0)
-    assert not me.may_judge(111.0, 5.0), "its own lease was not renewed of late"
-    me.renewed_at = me.resumed_at = 150.0
-    assert not me.may_judge(155.0, 5.0), "it has only just been able to"
-    assert me.may_judge(156.5, 5.0)
