@@ -406,7 +406,8 @@ async def test_producers_go_as_fast_as_the_workers(app: App):
         await app.clock.sleep(1.0)
 
     async with working(app), asyncio.TaskGroup() as group:
-        calls = begin(group, *(slow.enqueue() for _ in range(60)))
+        # Ten slots and five places: the last enters after 4 s, well within its wait of 5.
+        calls = begin(group, *(slow.enqueue() for _ in range(50)))
         while not all(call.done() for call in calls):
             depths.append(len(await waiting(app)))
             await app.clock.sleep(0.1)
