@@ -26,9 +26,8 @@ class TaskAside:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@final
 class StillMachine:
-    """A process that is never ended: it only remembers that somebody asked."""
+    """A process that needs nothing and is never ended: it only notes what was asked."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
 from durio.ports.store import Store, Wake
+from durio.testing.faulty import METHODS
 from durio.testing.world import Node
 
 TRIP_SECONDS = 0.002
 TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
-METHODS = [name for name in dir(Store) if not name.startswith("_")]
 QUIET = Wake(rung=False, lanes=frozenset(), control=False)
 # What a full disk still allows: whatever writes nothing.
 READS = {"wait", "open", "close", "stall", "is_contested"}

@@ -8,7 +8,8 @@ from typing import Any, final
 from durio.app.app import App
 from durio.app.work import make_worker
 from durio.host.signals import ProcessName
-from durio.ports.executor import Ended, ThreadStack
+from durio.ports.executor import Ended
+from durio.testing.aside import StillMachine
 from durio.testing.line import Line
 from durio.testing.world import Node
 from durio.worker.worker import Worker
@@ -48,48 +49,18 @@ def settle(ended: "asyncio.Future[None]") -> None:
 
 
 @final
-class NodeMachine:
-    """The simulated process, as its worker sees it."""
+class NodeMachine(StillMachine):
+    """The simulated process, as its worker sees it: this one can be ended."""
 
-    def __init__(self, node: Node, ends: Callable[[Node, int], None]) -> None:
-        self.node = node
-        self.ends = ends
-        self.stopped: list[tuple[str, float]] = []
-
-    def cpu_seconds(self) -> float:
-        """Simulated work is free."""
-        return 0.0
-
-    def rss_bytes(self) -> int:
-        """It needs no memory of its own either."""
-        return 0
-
-    def stops(self) -> list[tuple[str, float]]:
-        """The signals that asked for a stop, heard even while the loop is blocked."""
-        return self.stopped
-
-    def stack(self) -> str:
-        """Nobody reads it."""
-        return ""
-
-    def stacks(self) -> list[ThreadStack]:
-        """Nobody reads them."""
-        return []
-
-    async def run_elsewhere(
-        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
-    ) -> bool:
-        """Here: no simulated hook blocks."""
-        try:
-            async with asyncio.timeout(seconds):
-                await work()
-        except TimeoutError:
-            return False
-        return True
+    def __init__(self, node: Node, ended: Callable[[Node, int], None]) -> None:
+        super().__init__()
+        self._node = node
+        self._ended = ended
 
     def end(self, code: int) -> None:
         """The process ends now."""
-        self.ends(self.node, code)
+        super().end(code)
+        self._ended(self._node, code)
 
 
 @final
