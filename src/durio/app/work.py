@@ -150,11 +150,13 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
     """Every worker may lead; deaths on this host are everybody's business."""
     store, clock, emit = worker.store, worker.clock, worker.emit
     settings = worker.plan.settings
+    heartbeat_seconds = settings.worker.heartbeat_seconds
     leader = Leader(
         store,
         clock,
         emit,
         lambda: worker.me.id,
+        lambda: worker.me.is_fresh(clock.monotonic(), heartbeat_seconds),
         # One for each App: jobs that a rescue makes dead need that App's hooks.
         name=f"upkeep:{worker.plan.namespace}",
         lease_seconds=settings.worker.leader_seconds,
@@ -164,6 +166,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         emit,
         lambda left: tell_rescued(worker, left),
         worker.plan.namespace,
+        lambda: worker.me.may_judge(clock.monotonic(), heartbeat_seconds),
         interval_seconds=settings.worker.rescue_seconds,
         here_seconds=settings.worker.life_seconds,
     )

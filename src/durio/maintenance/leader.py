@@ -2,7 +2,9 @@
 
 The lease saves work, it does not keep safety: every upkeep statement is idempotent, so
 two leaders at once (a paused one that wakes up) do no harm. Any worker may lead, because
-hooks of a job that a rescue makes dead need the App's code.
+hooks of a job that a rescue makes dead need the App's code. Any but one that cannot renew
+its own lease of late: it does not judge the leases of others, so it must not keep those
+from the turn that could.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,6 +24,7 @@ class Leader:
     clock: Clock
     emit: Emit
     worker_id: Callable[[], int]
+    is_fresh: Callable[[], bool]  # whether our own lease was renewed of late
     name: str = "upkeep"
     lease_seconds: float = 10.0
     leads_until: float = 0.0
@@ -32,10 +35,13 @@ class Leader:
 
     async def turn(self) -> float:
         """Ask once; a third of the lease is left for the next time."""
+        self.leads_until = await self._asked() if self.is_fresh() else 0.0
+        return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
+
+    async def _asked(self) -> float:
         began = self.clock.monotonic()
         token = await self.store.lead(self.name, self.worker_id(), self.lease_seconds)
-        self.leads_until = 0.0 if token is None else began + self.lease_seconds
-        return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
+        return 0.0 if token is None else began + self.lease_seconds
 
     @property
     def leads(self) -> bool:

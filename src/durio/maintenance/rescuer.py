@@ -14,6 +14,7 @@ from durio.ports.upkeep import Rescued, Upkeep
 from durio.telemetry.emit import Emit
 
 ORPHAN_EVERY = 6  # turns
+AGAIN_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Rescuer:
     emit: Emit
     tell: Callable[[Sequence[Left]], None]
     namespace: str  # a job that dies by loss needs the hooks of its own App
+    may_judge: Callable[[], bool]  # whether an ended lease means a death
     interval_seconds: float = 5.0
     here_seconds: float = 2.0
     batch_max: int = 500
@@ -31,6 +33,8 @@ class Rescuer:
 
     async def turn(self) -> float:
         """The leader's turn: ended leases, and now and then orphans."""
+        if not self.may_judge():
+            return min(self.interval_seconds, AGAIN_SECONDS)
         await self._all(
             lambda: self.store.rescue(self.batch_max, namespace=self.namespace)
         )

@@ -100,7 +100,10 @@ class Heartbeat:
         if not renewed.alive:
             self._on_lost(me)
             return
+        if began - self._me.renewed_at > 2 * self._interval_seconds:
+            self._me.resumed_at = self._clock.monotonic()
         self._me.renewed_at = began
+        self._is_still = False
         if renewed.cancels:
             self._on_cancels(renewed.cancels)
         if renewed.paused:

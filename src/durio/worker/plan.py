@@ -11,6 +11,8 @@ from durio.ports.fleet import Tell
 from durio.ports.handler import DepsFactory, Handler
 from durio.worker.middleware import Hooks, Middleware
 
+GRACE = 1.2  # a little more than one renewal
+
 
 @dataclass(slots=True)
 class Me:
@@ -18,6 +20,21 @@ class Me:
 
     id: int = 0
     renewed_at: float = 0.0  # when the lease was last known good, monotonic
+    resumed_at: float = 0.0  # when it began, or was renewed after a time without
+
+    def may_judge(self, now: float, interval_seconds: float) -> bool:
+        """Whether an ended lease of others means their death, as far as we can tell.
+
+        When nobody could write, on a full disk or behind a stopped writer, nobody could
+        renew. Whoever has just been such a one, or has just begun, gives the others the
+        time of one renewal first.
+        """
+        is_settled = now - self.resumed_at >= GRACE * interval_seconds
+        return is_settled and self.is_fresh(now, interval_seconds)
+
+    def is_fresh(self, now: float, interval_seconds: float) -> bool:
+        """Whether at most one renewal failed since the last that did not."""
+        return now - self.renewed_at < 2 * interval_seconds
 
 
 @dataclass(slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class Registration:
         )
         lease_seconds = plan.settings.worker.lease_seconds
         self._me.id = await self._store.register(info, lease_seconds)
-        self._me.renewed_at = began
+        self._me.renewed_at = self._me.resumed_at = began
 
     async def _anew(self, old: int, then: Callable[[], None]) -> None:
         pause = PAUSE_FIRST
