@@ -48,6 +48,7 @@ class Heartbeat:
         self._lease_seconds = lease_seconds
         self._interval_seconds = interval_seconds
         self._margin_seconds = min(5.0, lease_seconds / 6)
+        self._is_still = False  # nobody could write when we last asked
         self._on_cancels = on_cancels
         self._on_lost = on_lost
         self._on_paused = on_paused
@@ -70,12 +71,15 @@ class Heartbeat:
         me, vitals = self._me.id, self._measure()
         if not me:  # fenced, and not registered anew yet
             return
-        left = self._left_seconds()
-        # Past the deadline it lives on because nobody can write: then it waits in line.
-        seconds = min(self._interval_seconds, left if left > 0 else NEVER)
-        error = await self._try(me, seconds, vitals)
+        error = await self._try(me, self._patience(), vitals)
         if error is not None:
             await self._unrenewed(me, error)
+
+    def _patience(self) -> float:
+        """How long a renewal may take: past the deadline no time, or it waits in line."""
+        if self._is_still:
+            return self._interval_seconds
+        return min(self._interval_seconds, max(0.0, self._left_seconds()))
 
     def _left_seconds(self) -> float:
         """Until the worker must be sure that its jobs are still its own."""
@@ -120,6 +124,7 @@ class Heartbeat:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
         # Asked each time: what counts is whether others could write of late.
         contested = await self._is_contested(me)
+        self._is_still = not contested
         if self._left_seconds() > 0 or me != self._me.id:
             return
         # Others write: so may we, perhaps since a moment ago.

@@ -173,7 +173,7 @@ async def test_many_jobs_under_constant_faults_all_end_once(app: App) -> None:
 
 
 @pytest.mark.proves("M110")
-@pytest.mark.parametrize("how", ["hangs", "refuses"])
+@pytest.mark.parametrize("how", ["hangs", "refuses", "refuses, then hangs"])
 @pytest.mark.parametrize("pause_seconds", [0.0, 1.5, 7.7])
 @virtual(settings=BRISK)
 async def test_a_store_that_is_away_keeps_nobody_past_its_lease(
@@ -194,10 +194,12 @@ async def test_a_store_that_is_away_keeps_nobody_past_its_lease(
         await in_state(await long.enqueue(), State.RUNNING)
         await app.clock.sleep(pause_seconds)
         renewed_at = worker.me.renewed_at
-        if how == "hangs":
-            faulty.slow("*", seconds=1_000)
-        else:
+        if how != "hangs":
             faulty.cut()
+            await app.clock.sleep(renewed_at + 24 - app.clock.monotonic())
+        if how != "refuses":
+            faulty.heal()
+            faulty.slow("*", seconds=1_000)
         await app.clock.sleep(60)
         faulty.heal()
     assert renewed_at + 24 < ends[0] < renewed_at + 30
