@@ -51,10 +51,10 @@ class Deadly:
             self.die_at("claimed")
         return answer
 
-    async def renew(self, worker: int, lease_seconds: float) -> Renewed:
+    async def renew(self, worker: int, *rest: Any) -> Renewed:
         if self._point == "deaf":
             return Renewed(alive=True, cancels=[])
-        return await self._store.renew(worker, lease_seconds)
+        return await self._store.renew(worker, *rest)
 
     # --- in the writer's thread
 

@@ -227,7 +227,8 @@ class Watchdog:
         else:
             refused = {answer.id for answer in answers if not answer.landed}
             await self._tell([e for o, e in told if e and o.id not in refused])
-        self._machine.end(self._exit_code())
+        finally:  # whatever went wrong with the last word: nobody else ends this process
+            self._machine.end(self._exit_code())
 
     async def _tell(self, events: Sequence[JobEvent]) -> None:
         """To the log, and to hooks: their loop is blocked, and they may block too."""

@@ -23,6 +23,7 @@ from durio.ports.executor import Aside, Executor, Nursery
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import Bench
+from durio.worker.beside import guarded
 from durio.worker.claim import Claims
 from durio.worker.deps import Dependencies
 from durio.worker.errand import cared_for, wants_children
@@ -217,7 +218,7 @@ class Worker:
         )
 
     def _start_aside(self) -> None:
-        self._aside.start(self._heartbeat.run)
+        self._aside.start(guarded("heartbeat", self._heartbeat.run, self._hear_break))
         watchdog = Watchdog(
             store=self.store,
             clock=self.clock,
@@ -233,7 +234,7 @@ class Worker:
             block_seconds=self.plan.settings.worker.block_seconds,
             grace_seconds=self.plan.settings.worker.grace_seconds,
         )
-        self._aside.start(watchdog.run)
+        self._aside.start(guarded("watchdog", watchdog.run, self._hear_break))
 
     # --- the work
 
@@ -368,6 +369,10 @@ class Worker:
     def _hear_pause(self, lanes: frozenset[str]) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._claims.pause, lanes)
+
+    def _hear_break(self, error: DurioError) -> None:
+        """From beside: heartbeat or watchdog cannot go on."""
+        self._loop.call_soon_threadsafe(self._break, error)
 
     def _hear_loss(self, worker: int) -> None:
         """From the heartbeat's loop."""

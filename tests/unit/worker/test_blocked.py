@@ -221,3 +221,29 @@ async def test_one_block_right_after_another_is_judged_by_its_own_time(app: App)
     await beside(app, machine)
     assert [(await finished(job)).state for job in jobs] == [State.DONE, State.DONE]
     assert machine.ends == []
+
+
+class Mute(Noting):
+    """A machine on which the last word fails in a way that nobody thought of."""
+
+    async def run_elsewhere(self, *_: object) -> bool:
+        raise RuntimeError("can't start new thread")
+
+
+@real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
+async def test_a_process_ends_also_when_its_last_word_fails(app: App):
+    """Nobody else would end it: its loop is blocked, and its lease is gone."""
+
+    @app.task(name="blocks", timeout=LIMITS, retry=0)
+    async def blocks() -> None:
+        time.sleep(3 * BLOCK_SECONDS)
+
+    told: list[str] = []
+    machine = Mute(told)
+    job = await blocks.enqueue()
+    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    await worker.run()  # it breaks: the watchdog is gone
+    assert told == ["exit 70"]
+    assert worker.broken is not None
+    assert "can't start new thread" in worker.broken.what
+    assert (await job.status()).state is State.DEAD

@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 
 from durio import App, HookEvent, State
+from durio.app.work import make_worker
+from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.faulty import FaultyStore
 from tests.unit.app.lab import finished, in_state, virtual, working
 
@@ -203,3 +205,25 @@ async def test_a_store_that_is_away_keeps_nobody_past_its_lease(
         await app.clock.sleep(60)
         faulty.heal()
     assert renewed_at + 24 < ends[0] < renewed_at + 30
+
+
+@virtual(settings=BRISK)
+async def test_a_heartbeat_that_fails_ends_its_worker(app: App) -> None:
+    """Of anything: a worker that went on would run jobs that others have."""
+
+    @app.task(name="long")
+    async def long() -> None:
+        await app.clock.sleep(3600)
+
+    async def renew(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    faulty = await faulty_store(app)
+    faulty.renew = renew
+    job = await long.enqueue()
+    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    await worker.run()
+    assert worker.broken is not None
+    assert "heartbeat" in worker.broken.what
+    assert "ZeroDivisionError: a bug" in worker.broken.what
+    assert (await job.status()).state is State.READY, "given back"
