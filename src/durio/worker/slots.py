@@ -184,10 +184,10 @@ class Slots:
 
     # --- attempts in child processes
 
-    def begun(self, attempt: Attempt) -> None:
+    def begun(self, attempt: Attempt, *, is_first: bool) -> None:
         """A child has it: its time counts from now on."""
         self.deadlines.watch(attempt)
-        if self._tells_started:
+        if self._tells_started and is_first:
             self._tell_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:
@@ -310,15 +310,8 @@ class Slots:
         self._abandon(attempt)
         self.over(attempt, outcome, event)
         task = attempt.task_of_loop
-        if task is not None:
-            if attempt.call is None:  # a thread cannot be cancelled: its task waits on
-                task.cancel()
-            self._loop.call_later(ABANDON_SECONDS, self._tell_abandoned, task, attempt)
-
-    def _tell_abandoned(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
-        """Its code ignores the cancel and hangs on: nobody waits for it any more."""
-        if not task.done():
-            self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
+        if task is not None and attempt.call is None:  # a thread's task waits on
+            task.cancel()
 
     def _abandon(self, attempt: Attempt) -> None:
         """Nobody waits for it any more; it is counted until it really ends."""
@@ -326,9 +319,16 @@ class Slots:
         if task is not None:
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
-            if len(self._abandoned) == self._bench.settings.worker.abandoned_max:
-                self._overwhelmed()
+            self._loop.call_later(ABANDON_SECONDS, self._hangs_on, task, attempt)
         attempt.abandon()
+
+    def _hangs_on(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
+        """It had its time to clean up: code that ignores its end is told, and counts."""
+        if task.done():
+            return
+        self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
+        if len(self._abandoned) >= self._bench.settings.worker.abandoned_max:
+            self._overwhelmed()
 
     @property
     def hangs(self) -> bool:

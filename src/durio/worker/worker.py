@@ -323,10 +323,12 @@ class Worker:
 
     def _overwhelm(self) -> None:
         """Too much abandoned code hangs on here."""
+        if self.broken is not None:
+            return
         count = self.plan.settings.worker.abandoned_max
         self._break(
             OperatingError(
-                f"too many attempts ignore their hard limit: {count} hang on",
+                f"too many attempts ignore their end: {count} hang on",
                 cure="See job.abandoned in the log; restart this process.",
             )
         )

@@ -178,11 +178,35 @@ async def test_too_much_hanging_code_ends_the_worker(app: App) -> None:
     waits = await hang.options(delay="10s").enqueue()
     worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
     await worker.run()
+    does_hang = worker.hangs
+    rope.append(True)
+    assert does_hang
     assert worker.broken is not None
     assert "2 hang on" in worker.broken.what
-    assert worker.hangs
     assert (await waits.status()).state is State.SCHEDULED
-    rope.append(True)
+
+
+@virtual(settings={"worker": {"abandoned_max": 2, "concurrency": 5}})
+async def test_who_cleans_up_after_a_fence_does_not_hang(app: App) -> None:
+    """Many jobs at once are lost with a lease: they need a moment, and the worker lives."""
+    ended: list[int] = []
+
+    @app.task(name="work")
+    async def work(n: int) -> None:
+        try:
+            await app.clock.sleep(30)
+        finally:
+            await app.clock.sleep(3)
+            ended.append(n)
+
+    jobs = await work.enqueue_many([(n,) for n in range(5)])
+    async with working(app) as worker:
+        for job in jobs:
+            await in_state(job, State.RUNNING)
+        await worker.store.leave(worker.me.id)  # somebody took it for dead
+        while len(ended) < 10:
+            await app.clock.sleep(1)
+        assert worker.broken is None
 
 
 @virtual
