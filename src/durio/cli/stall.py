@@ -44,6 +44,7 @@ class StallWatch:
         self._until = until
         self._gives_up = gives_up
         self._has_told = False
+        self._seen: Stall | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait_for(self, work: Awaitable[T]) -> T:
@@ -65,6 +66,7 @@ class StallWatch:
         if self._until():
             return
         loop, stall = asyncio.get_running_loop(), self._stall()
+        self._seen = stall
         seconds = 0.0 if stall is None else stall.seconds
         if stall is not None and seconds >= TOLD_SECONDS and not self._has_told:
             self._has_told = True
@@ -75,8 +77,8 @@ class StallWatch:
             self._timer = loop.call_later(LOOK_SECONDS, self._look, bound)
 
     def _error(self) -> StoreStalled:
-        stall = self._stall()
-        holder = "a process" if stall is None else f"process {stall.pid}"
+        # Not asked anew: by now the App is closed, and its store knows of nobody.
+        holder = "a process" if self._seen is None else f"process {self._seen.pid}"
         return StoreStalled(
             f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",
             cure="See what it does; if it is stopped, kill -CONT lets it go on. Nothing "

@@ -39,6 +39,9 @@ def test_a_stopped_writer_is_named_and_not_waited_for(
         assert f"process {os.getpid()} keeps the store locked" in result.stderr
         # Who only looks is not in anybody's way.
         assert "mail" in shop.ok("queues", "ls", "--app", "shop")
+        error = shop.error("queues", "pause", "mail", "--app", "shop", code=3)
+        assert error["code"] == "store_stalled"
+        assert f"process {os.getpid()} keeps the store locked" in error["what"]
     shop.ok("queues", "pause", "mail", "--app", "shop")
 
 
