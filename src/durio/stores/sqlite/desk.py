@@ -25,6 +25,7 @@ class Desk:
     synchronous: str = "full"  # shown with each worker: all of a file should agree
     # Worker -> what `data_version` said when it last renewed or asked: see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
+    openers: int = 0  # who opened it, or wait for that
     bulks: Bulks = field(default_factory=Bulks)
 
 

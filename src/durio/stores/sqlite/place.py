@@ -18,8 +18,8 @@ MOUNTS = Path("/proc/self/mountinfo")
 DESCRIPTORS = Path("/proc/self/fd")
 
 Inode = tuple[int, int]
-# How many stores of ours have each file open.
-_opened: dict[Inode, int] = {}
+# The file of each store of ours that is open; several threads add and remove.
+_opened: list[Inode] = []
 
 
 def check_place(path: str) -> None:
@@ -85,7 +85,7 @@ def check_strangers(path: str) -> None:
     Two copies of SQLite in one process break each other's locks on a file they share.
     """
     inode = inode_of(path)
-    if inode is None or _opened.get(inode) or not DESCRIPTORS.is_dir():
+    if inode is None or inode in _opened or not DESCRIPTORS.is_dir():
         return
     for name in os.listdir(DESCRIPTORS):  # noqa: PTH208 - iterdir would stat each twice
         with suppress(OSError):
@@ -106,7 +106,7 @@ def enter(path: str) -> Inode | None:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
     inode = inode_of(path)
     if inode is not None:
-        _opened[inode] = _opened.get(inode, 0) + 1
+        _opened.append(inode)
     return inode
 
 
@@ -122,8 +122,8 @@ def check_same(path: str, inode: Inode | None) -> None:
 
 def depart(inode: Inode | None) -> None:
     """Note that it has closed it."""
-    if inode is not None and _opened.get(inode):
-        _opened[inode] -= 1
+    if inode in _opened:
+        _opened.remove(inode)
 
 
 def inode_of(path: str) -> Inode | None:

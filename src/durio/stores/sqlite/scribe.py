@@ -11,7 +11,7 @@ from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import CONTROL, Bells, ring_for
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.folder import WriterLock
-from durio.stores.sqlite.place import Inode, check_same
+from durio.stores.sqlite.place import Inode, check_same, depart
 from durio.stores.sqlite.schema import (
     BUSY_MILLISECONDS,
     Synchronous,
@@ -131,7 +131,7 @@ class Scribe:
         self._db = None
 
     def retire(self) -> None:
-        """Close for good, leaving a short log if nobody is at work."""
+        """Close all for good, leaving a short log if nobody is at work."""
         if self.path is not None and self._db is not None and self.lock.take_nowait():
             try:
                 with suppress(apsw.Error):
@@ -139,6 +139,8 @@ class Scribe:
             finally:
                 self.lock.release()
         self.drop_connection()
+        depart(self.inode)
+        self.lock.close()
 
     def _rings(self, tx: Transaction) -> list[tuple[int, bytes]]:
         rings = [(worker, CONTROL) for worker in tx.rung_workers]

@@ -18,7 +18,7 @@ from durio.stores.sqlite.folder import Folder, Lives, WriterLock, open_folder
 from durio.stores.sqlite.fork import forget_forks, watch_forks
 from durio.stores.sqlite.lease import SqliteLease, data_version
 from durio.stores.sqlite.live import SqliteLive
-from durio.stores.sqlite.place import Inode, check_place, depart, enter
+from durio.stores.sqlite.place import Inode, check_place, enter
 from durio.stores.sqlite.reader import ReaderThread
 from durio.stores.sqlite.schema import (
     MigrationStatus,
@@ -95,13 +95,15 @@ class SqliteStore(
                 check_library()
                 desk = self._new_desk()
                 self._desk = desk
+            desk.openers += 1
         try:
             await desk.writer.open()
         except BaseException:
-            if self._desk is desk:
+            # One that is cancelled must not take the desk from the others.
+            desk.openers -= 1
+            if self._desk is desk and not desk.openers:
                 self._desk = None
-                if await self._clear(desk):
-                    depart(self._inode)
+                await self._clear(desk)
             raise
         self._is_open = True
         watch_forks(self)
@@ -113,8 +115,7 @@ class SqliteStore(
             return
         self._is_open = False
         forget_forks(self)
-        if await self._clear(desk):
-            depart(self._inode)
+        await self._clear(desk)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Until somebody rings this worker, or the time is over."""
@@ -163,20 +164,17 @@ class SqliteStore(
         scribe.inode = self._inode
         return scribe
 
-    async def _clear(self, desk: Desk) -> bool:
+    async def _clear(self, desk: Desk) -> None:
         """The reader first, then the writer, then what lies beside the file."""
+        folder, self._folder = self._folder, None  # the next desk has one of its own
         await desk.reader.close()
-        closed = await desk.writer.close()
+        await desk.writer.close()
         desk.bells.close()
         desk.ears.close()
         if desk.lives is not None:
             desk.lives.close()
-        if closed:  # else a thread still waits for that lock
-            desk.lock.close()
-        if self._folder is not None:
-            self._folder.close()
-        self._folder = None
-        return closed
+        if folder is not None:
+            folder.close()
 
     # --- forks: see fork.py
 

@@ -64,8 +64,8 @@ class Writer(Protocol):
         """Use the connection at once if it is idle; None: it is in use."""
         ...
 
-    async def close(self) -> bool:
-        """Write what waits, then close; False: somebody keeps the lock, so we cannot."""
+    async def close(self) -> None:
+        """Write what waits, then close; what a stalled writer holds it closes later."""
         ...
 
     def before_fork(self) -> None:
@@ -130,11 +130,10 @@ class InlineWriter:
         with self._in_use:
             return look(self._scribe.connection())
 
-    async def close(self) -> bool:
+    async def close(self) -> None:
         """Drop the connection, and all jobs with it."""
         with self._in_use:
-            self._scribe.drop_connection()
-        return True
+            self._scribe.retire()
 
     def before_fork(self) -> None:
         """Memory is copied: nothing is shared."""
@@ -216,12 +215,12 @@ class WriterThread:
         finally:
             self._in_use.release()
 
-    async def close(self) -> bool:
+    async def close(self) -> None:
         """Write what waits, then close; a stalled writer is left behind."""
         self._closing = True
         if self._thread is None:
-            self._scribe.drop_connection()
-            return True
+            self._scribe.retire()
+            return
         last = Operation(lambda _: None, Kind.LAST)
         self._arrivals.put(last)
         await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MIN)
@@ -230,7 +229,6 @@ class WriterThread:
             await asyncio.wait([last.future], timeout=rest)
         if not last.future.done():
             self._give_up()
-        return last.future.done()
 
     def _give_up(self) -> None:
         """Another process keeps the lock: nothing of what waits has been written."""
