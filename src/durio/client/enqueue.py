@@ -283,7 +283,7 @@ class Enqueuer:
                 answers = await self._watched(jobs, calls)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
-                if not error.unknown and not repeated:
+                if is_final if error.unknown else not repeated:
                     raise
                 if is_final:
                     raise unknown(error) from error
@@ -339,9 +339,11 @@ def _after_repeat(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enque
 
 def unknown(error: StoreError) -> StoreError:
     """What a later try was told says nothing of the first: it may have been stored."""
-    if error.unknown:
-        return error
-    return StoreUnavailable(f"an earlier try may have stored it: {error}", unknown=True)
+    return StoreUnavailable(
+        f"an earlier try may have stored it: {error.what}",
+        cure=error.cure,
+        unknown=True,
+    )
 
 
 def _own(error: BaseException) -> BaseException:

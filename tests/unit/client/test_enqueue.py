@@ -7,7 +7,7 @@ import pytest
 
 from durio import App, Job
 from durio.client.enqueue import BATCH_MAX, TRIES_MAX
-from durio.errors import PayloadTooLarge, StoreUnavailable
+from durio.errors import PayloadTooLarge, StoreFull, StoreUnavailable
 from durio.testing.faulty import FaultyStore
 from tests.unit.app.lab import drained, records, virtual
 
@@ -120,6 +120,7 @@ async def test_a_store_that_stays_away_is_told_as_unknown(app: App):
     with pytest.raises(StoreUnavailable) as caught:
         await task.enqueue(5)
     assert caught.value.unknown
+    assert caught.value.__cause__ is None
     assert len(sizes(store)) == TRIES_MAX  # bounded
     assert len(await records(app)) == 1  # it was stored, once
 
@@ -139,6 +140,21 @@ async def test_what_may_have_been_stored_stays_unknown(app: App):
     store.fail("enqueue")
     assert (await task.enqueue(6)).created, "the third try finds it"
     assert len(await records(app)) == 2
+
+
+@virtual
+async def test_what_may_have_been_stored_is_told_in_one_text_with_one_cure(app: App):
+    task, store = app.task(echo), faulty(app)
+    store.lose_reply("enqueue")
+    full = StoreFull("jobs.db is full", cure="Free space on this disk.")
+    store.fail("enqueue", times=100, error=full)
+    with pytest.raises(StoreUnavailable) as caught:
+        await task.enqueue(5)
+    assert str(caught.value) == (
+        "an earlier try may have stored it: jobs.db is full [store_unavailable]\n"
+        "  Free space on this disk."
+    )
+    assert caught.value.__cause__ is full
 
 
 @virtual
