@@ -6,8 +6,9 @@ from durio.ports.clock import Clock
 from durio.ports.upkeep import Upkeep
 from durio.telemetry.emit import Emit
 
-# A backlog is pruned as fast as the store deletes, but for a quarter of its time only: a
-# fixed pause would be a rate, and whoever finishes more than that fills the disk.
+# A backlog is pruned as fast as the store deletes, but for a quarter of its time only (more
+# where a batch is slow: the pause has a bound). A fixed pause would be a rate, and whoever
+# finishes more than that fills the disk.
 PAUSE_SHARE, PAUSE_SECONDS_MAX = 3.0, 0.5
 IDLE_SECONDS = 10.0
 

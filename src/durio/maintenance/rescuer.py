@@ -52,10 +52,11 @@ class Rescuer:
 
     async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> None:
         """Batches until there is no more; two leaders share the work by themselves."""
+        jobs: Counter[int] = Counter()
         while True:
             # No time is passed: the store judges leases by its own clock, not by ours.
             rescued = await rescue()
-            jobs = Counter(left.worker for left in rescued.left)
+            jobs.update(left.worker for left in rescued.left)
             for worker in rescued.workers:
                 self.emit("worker.rescued", worker=worker, jobs=jobs[worker])
             if rescued.left:
