@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -232,6 +232,23 @@ async def break_child(ctx: Context, how: str) -> None:
         asyncio.get_running_loop().stop()
     if how != "stop and return":
         await asyncio.sleep(600)
+
+
+@app.task(process=True)
+async def leave_a_trap() -> None:
+    """What it leaves behind stops the loop under a later job."""
+    TRAPS.append(asyncio.get_running_loop().stop)
+
+
+@app.task(process=True, retry=0)
+async def meet_the_trap() -> int:
+    for trap in TRAPS:
+        asyncio.get_running_loop().call_soon(trap)
+        await asyncio.sleep(600)
+    return os.getpid()
+
+
+TRAPS: list[Callable[[], None]] = []
 
 
 @app.task(process=True, retry=0)

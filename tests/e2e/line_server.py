@@ -13,9 +13,9 @@ import hashlib
 import random
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from types import TracebackType
 from typing import Self
 
 READ_BYTES = 64 * 1024
@@ -76,12 +76,7 @@ class LineServer:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()  # then nobody comes any more
@@ -92,8 +87,8 @@ class LineServer:
         for thread in self._threads:
             thread.join()
 
-    def _start(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args)  # type: ignore[arg-type]
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args)
         self._threads.append(thread)
         thread.start()
 

@@ -32,8 +32,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from tests.e2e.proxy_link import (
     TAIL_BYTES,
@@ -50,6 +49,14 @@ BACKLOG = 512
 ANSWER_SECONDS = 30.0
 T = TypeVar("T")
 BOTH = (Way.UP, Way.DOWN)
+
+
+class Which(TypedDict, total=False):
+    """Which occurrences of a pattern are meant: the next one of a client, unless told."""
+
+    way: Way
+    skip: int
+    times: int | None
 
 
 class FaultProxy:
@@ -73,12 +80,7 @@ class FaultProxy:
         self._do(self._listen())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -126,32 +128,18 @@ class FaultProxy:
     ) -> None:
         """Cut a connection after so many bytes; of a range, each draws its own."""
         low, high = (size, size) if isinstance(size, int) else size
-        self._arm(Trap(Cut.BYTES, way, bytes_range=(low, high), times=times))
+        self._arm(Trap(Cut.BYTES, bytes_range=(low, high), way=way, times=times))
 
-    def cut_before(
-        self,
-        pattern: bytes,
-        *,
-        way: Way = Way.UP,
-        skip: int = 0,
-        times: int | None = 1,
-    ) -> None:
-        self._arm(Trap(Cut.BEFORE, way, pattern, skip=skip, times=times))
+    def cut_before(self, pattern: bytes, **which: Unpack[Which]) -> None:
+        self._arm(Trap(Cut.BEFORE, pattern, **which))
 
-    def cut_behind(
-        self,
-        pattern: bytes,
-        *,
-        way: Way = Way.UP,
-        skip: int = 0,
-        times: int | None = 1,
-    ) -> None:
-        self._arm(Trap(Cut.AFTER, way, pattern, skip=skip, times=times))
+    def cut_behind(self, pattern: bytes, **which: Unpack[Which]) -> None:
+        self._arm(Trap(Cut.AFTER, pattern, **which))
 
     def lose_reply(
         self, pattern: bytes, *, skip: int = 0, times: int | None = 1
     ) -> None:
-        self._arm(Trap(Cut.REPLY, Way.UP, pattern, skip=skip, times=times))
+        self._arm(Trap(Cut.REPLY, pattern, skip=skip, times=times))
 
     def heal(self) -> None:
         self._fault("heal", self._heal)
@@ -199,8 +187,7 @@ class FaultProxy:
                 client, _ = await self._loop.sock_accept(listener)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._made += 1
-                link = Link(self._made, client, self._weather, self.journal)
-                link.seed = self.seed
+                link = Link(self._made, client, self._weather, self.journal, self.seed)
                 self.journal.note("connection", link.number)
                 task = self._loop.create_task(link.run(self.target))
                 self._links[link] = task

@@ -44,9 +44,9 @@ class Trap:
     """A cut that waits for its moment."""
 
     cut: Cut
-    way: Way
     pattern: bytes = b""
     bytes_range: tuple[int, int] = (0, 0)  # drawn for each connection
+    way: Way = Way.UP
     skip: int = 0  # so many occurrences first
     times: int | None = 1  # then it is gone; None: until healed
 
@@ -146,10 +146,11 @@ class Stream:
     ) -> None:
         self.link, self.way, self.source, self.sink = link, way, source, sink
         self.queue: asyncio.Queue[Item] = asyncio.Queue(QUEUE_CHUNKS)
+        # Two sources of chance: a jitter that is drawn moves no cut.
         self.chance = random.Random(f"{link.seed} {link.number} {way}")  # noqa: S311
+        self.luck = random.Random(f"cuts {link.seed} {link.number} {way}")  # noqa: S311
         self.forwarded = 0
         self.tail = b""
-        self.luck = random.Random(f"cuts {link.seed} {link.number} {way}")  # noqa: S311
         self.drawn: dict[Trap, int] = {}  # bytes until it snaps, on this connection
 
     @property
@@ -266,14 +267,18 @@ class Link:
     """A client's connection and the one to the server that belongs to it."""
 
     def __init__(
-        self, number: int, client: socket.socket, weather: Weather, journal: Journal
+        self,
+        number: int,
+        client: socket.socket,
+        weather: Weather,
+        journal: Journal,
+        seed: int,
     ) -> None:
         self.number, self.client, self.weather = number, client, weather
-        self.journal = journal
+        self.journal, self.seed = journal, seed
         self.server = socket.socket()
         self.server.setblocking(False)
         self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.seed = 0
         self.is_damaged = False  # bytes are missing: it must never go on
         self.must_reset = False
         self.reply_is_lost = False

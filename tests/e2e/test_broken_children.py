@@ -10,13 +10,13 @@ PAIRS = 6
 
 
 @pytest.mark.parametrize(
-    ("how", "end"),
-    [("stop", DEAD), ("stop and return", DONE), ("cancel all", DEAD)],
+    ("how", "end", "runs"),
+    [("stop", DEAD, 3), ("stop and return", DONE, 1), ("cancel all", DEAD, 3)],
 )
 def test_the_next_job_is_not_charged_for_a_broken_child(
-    child_place: ChildPlace, how: str, end: int
+    child_place: ChildPlace, how: str, end: int, runs: int
 ) -> None:
-    """Each runs once, in a child that is well."""
+    """It runs once, in a child that is well; who breaks its own is lost with that."""
     breaking, innocent = list[str](), list[str]()
     for _ in range(PAIRS):
         breaking += child_place.enqueue("break_child", (how,))
@@ -25,12 +25,31 @@ def test_the_next_job_is_not_charged_for_a_broken_child(
     rows = child_place.wait_final(breaking + innocent, START_SECONDS)
     ends = {(rows[job].state, rows[job].losses) for job in innocent}
     assert ends == {(DONE, 0)}
-    assert {(rows[job].state, rows[job].losses) for job in breaking} == {(end, 0)}
+    ends = {(rows[job].state, rows[job].retried) for job in breaking}
+    assert ends == {(end, 0)}
     starts = child_place.ledger.by_job("start")
-    assert {len(starts[job]) for job in breaking + innocent} == {1}
-    assert len(child_place.pids_of(breaking)) == PAIRS
+    assert {len(starts[job]) for job in innocent} == {1}
+    assert {len(starts[job]) for job in breaking} == {runs}
+    pids = {line.pid for job in breaking for line in starts[job]}
+    assert len(pids) == PAIRS * runs
     assert worker.events("child.died") == []
-    assert len(worker.events("child.failed")) == PAIRS, "why each of them ended"
+    assert len(worker.events("child.failed")) == PAIRS * runs, "why each of them ended"
+
+
+def test_a_job_whose_loop_one_before_it_stopped_runs_again(
+    child_place: ChildPlace,
+) -> None:
+    """It is charged a loss, and none of its retries: it has none."""
+    worker = child_place.worker(children=1)
+    guilty = child_place.enqueue("leave_a_trap", ())
+    child_place.wait_final(guilty, START_SECONDS)
+    (met,) = child_place.enqueue("meet_the_trap", ())
+    row = child_place.wait_final([met], START_SECONDS)[met]
+    assert (row.state, row.losses, row.retried) == (DONE, 1, 0)
+    (error,) = row.errors
+    assert error["type"] == "ChildLost"
+    assert "event loop" in error["message"]
+    assert worker.events("child.died") == []
 
 
 def test_a_line_that_a_task_shut_down_is_not_called_a_want_of_memory(

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,13 @@ ELSEWHERE = {
 }
 
 
-def wait_until(condition: Callable[[], T], seconds: float, what: str) -> T:
+def wait_until(
+    condition: Callable[[], T],
+    seconds: float,
+    what: str,
+    *,
+    look_seconds: float = LOOK_SECONDS,
+) -> T:
     """Look again and again until it holds; what it answered then."""
     deadline = time.monotonic() + seconds
     while True:
@@ -53,7 +59,20 @@ def wait_until(condition: Callable[[], T], seconds: float, what: str) -> T:
         if answer:
             return answer
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(look_seconds)
+
+
+@contextmanager
+def reading(path: Path) -> Generator[Any]:
+    """A database seen from outside, by the bare driver: its log is left as it is."""
+    db: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db.set_busy_timeout(5000)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.execute("pragma query_only=1")
+    try:
+        yield db
+    finally:
+        db.close()
 
 
 @dataclass(frozen=True)
@@ -277,19 +296,8 @@ class Place:
         return [row[0] for row in self.select(f"pragma {pragma}")]
 
     def select(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self.connected() as db:
+        with reading(self.path) as db:
             return db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def connected(self) -> Iterator[apsw.Connection]:
-        db = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(5000)
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        db.execute("pragma query_only=1")
-        try:
-            yield db
-        finally:
-            db.close()
 
     @contextmanager
     def writer_lock(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ import msgspec
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.planting import NoSuchPlace
 from tests.mutants.trial import Verdict, trial
+from tests.progress import meter
 
 
 def arguments() -> argparse.Namespace:
@@ -46,29 +47,28 @@ def main() -> int:
             print(f"{name:34} {MUTANTS[name].wrong}")
         return 0
     try:
-        verdicts = [tried(name, n, len(names)) for n, name in enumerate(names, 1)]
+        verdicts = try_all(names)
     except (NoSuchPlace, RuntimeError) as error:
-        print(f"\n{error}", file=sys.stderr)
+        print(error, file=sys.stderr)
         return 2
     if asked.json:
         Path(asked.json).write_bytes(msgspec.json.format(msgspec.json.encode(verdicts)))
     return summary(verdicts)
 
 
-def tried(name: str, n: int, of: int) -> Verdict:
-    """One trial, with a line of progress while it lasts."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{n}/{of} {name} ...", end="", file=sys.stderr, flush=True)
-    verdict = trial(MUTANTS[name])
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    word = "killed" if verdict.killed else "SURVIVED"
-    print(
-        f"{n:3}/{of} {word:8} {name:34} {verdict.seconds:6.1f} s  "
-        f"{verdict.by or verdict.how}",
-        flush=True,
-    )
-    return verdict
+def try_all(names: list[str]) -> list[Verdict]:
+    """One trial after the other, each with a line."""
+    verdicts: list[Verdict] = []
+    with meter(len(names)) as shown:
+        for done, name in enumerate(names):
+            shown.show(done, name)
+            verdict = trial(MUTANTS[name])
+            verdicts.append(verdict)
+            word = "killed" if verdict.killed else "SURVIVED"
+            by = verdict.by or verdict.how
+            shown.say(f"{word:8} {name:34} {verdict.seconds:6.1f} s  {by}")
+        shown.show(len(names), "all tried")
+    return verdicts
 
 
 def summary(verdicts: list[Verdict]) -> int:

@@ -14,7 +14,7 @@ CONTROL = Mutant(
     "nothing",
     "Nothing is wrong.",
     (),
-    (Promises("exchange."), Promises("keys.concurrent", "file"), Seeds(1, 1)),
+    (Promises("exchange."), Promises("keys.concurrent", "file"), Seeds(1)),
 )
 
 

@@ -12,7 +12,8 @@ import sys
 import msgspec
 
 from durio.testing.clock import STARTED_SECONDS
-from tests.mutants.planting import ROOT, Seeds
+from tests.checkout import ROOT
+from tests.mutants.planting import Seeds
 from tests.simulation.nemesis import Fault
 from tests.simulation.scenario import Played, play
 

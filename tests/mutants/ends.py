@@ -17,7 +17,7 @@ PLANTED = (
             Patch("stores/sqlite/sql/finish_plain.sql", FENCE, "and state = 3"),
             Patch("stores/sqlite/sql/finish_done.sql", FENCE, "and state = 3"),
         ),
-        (Seeds(1, 20, {"lease_seconds": 6.0}, ZOMBIES),),
+        (Seeds(20, {"lease_seconds": 6.0}, ZOMBIES),),
     ),
     Mutant(
         "no_fence_at_the_gate",
@@ -29,7 +29,7 @@ PLANTED = (
                 "where id = ?1 and state = 3",
             ),
         ),
-        (Seeds(1, 20, {"lease_seconds": 6.0}, ZOMBIES),),
+        (Seeds(20, {"lease_seconds": 6.0}, ZOMBIES),),
     ),
     Mutant(
         "finish_before_run",

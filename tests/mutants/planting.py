@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.checkout import ROOT
+
 SOURCE = ROOT / "src" / "durio"
 
 
@@ -46,10 +47,9 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Simulated worlds, one after another: `play(seed)`, with these knobs and faults."""
+    """Simulated worlds, from seed 1 on: `play(seed)`, with these knobs and faults."""
 
-    first: int = 1
-    last: int = 80
+    worlds: int = 80
     knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     # Instead of those that the seed draws: (second, kind, node, how long, how bad).
     faults: tuple[tuple[float, str, str, float, float], ...] | None = None
@@ -69,14 +69,7 @@ class Promises:
     subject: str = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Tests:
-    """Named tests of this repository."""
-
-    nodes: tuple[str, ...]
-
-
-Killer = Seeds | Promises | Tests
+Killer = Seeds | Promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,6 @@ class Mutant:
     wrong: str
     patches: tuple[Patch, ...]
     killers: tuple[Killer, ...]
-    budget_seconds: float = 600.0
 
 
 @contextmanager

@@ -5,9 +5,6 @@ it and how, or nobody. Only a broken promise counts. A mutant that cannot even b
 or whose statements SQLite refuses, is a mistake of ours, and ends this process instead.
 """
 
-import asyncio
-import contextlib
-import io
 import logging
 import sys
 import traceback
@@ -20,7 +17,7 @@ import durio
 from durio.model.errors import InvariantBroken
 from durio.testing.clock import Stuck
 from tests.mutants.catalogue import find
-from tests.mutants.planting import Killer, Promises, Seeds, Tests
+from tests.mutants.planting import Killer, Promises, Seeds
 
 HEALED_SECONDS = 900.0
 
@@ -39,7 +36,7 @@ def try_seeds(seeds: Seeds) -> Caught | None:
     # Long enough for every promise about time; a world that never comes to its end is
     # caught then, and need not be played for hours.
     scenario.HEALED_SECONDS_MAX = min(scenario.HEALED_SECONDS_MAX, HEALED_SECONDS)
-    for seed in range(seeds.first, seeds.last + 1):
+    for seed in range(1, seeds.worlds + 1):
         name = seeds.name(seed)
         print(name, file=sys.stderr, flush=True)
         try:
@@ -84,31 +81,10 @@ def seen_at(error: BaseException) -> str:
     return (lines or [repr(error)])[-1][:200]
 
 
-def try_tests(tests: Tests) -> Caught | None:
-    import pytest  # noqa: PLC0415
-
-    told = io.StringIO()
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
-    with contextlib.redirect_stdout(told):
-        code = pytest.main([*options, *tests.nodes])
-    if code == pytest.ExitCode.OK:
-        return None
-    text = told.getvalue()
-    failed = [line for line in text.splitlines() if line.startswith("FAILED ")]
-    if code != pytest.ExitCode.TESTS_FAILED or not failed:
-        raise RuntimeError(f"pytest ended with {code}:\n{text[-2000:]}")
-    node, _, how = failed[0].removeprefix("FAILED ").partition(" - ")
-    return Caught(f"test {node}", how[:200])
-
-
 def strike(killer: Killer) -> Caught | None:
-    match killer:
-        case Seeds():
-            return try_seeds(killer)
-        case Promises():
-            return try_promises(killer)
-        case Tests():
-            return try_tests(killer)
+    if isinstance(killer, Seeds):
+        return try_seeds(killer)
+    return try_promises(killer)
 
 
 def main(name: str, folder: str) -> None:
@@ -121,7 +97,6 @@ def main(name: str, folder: str) -> None:
         caught = strike(killer)
         if caught is not None:
             break
-    asyncio.set_event_loop(None)
     print(msgspec.json.encode(caught).decode())
 
 

@@ -7,7 +7,11 @@ import time
 
 import msgspec
 
-from tests.mutants.planting import ROOT, Mutant, planted
+from tests.checkout import ROOT
+from tests.mutants.planting import Mutant, planted
+from tests.mutants.strike import Caught
+
+BUDGET_SECONDS = 600.0
 
 
 class Verdict(msgspec.Struct):
@@ -33,13 +37,13 @@ def trial(mutant: Mutant) -> Verdict:
                 env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
                 capture_output=True,
                 text=True,
-                timeout=mutant.budget_seconds,
+                timeout=BUDGET_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired as late:
             told = late.stderr or b""
             last = told.decode().splitlines()[-1:] if isinstance(told, bytes) else []
-            how = f"nobody within {mutant.budget_seconds:g} s; at the end: {last}"
+            how = f"nobody within {BUDGET_SECONDS:g} s; at the end: {last}"
             return Verdict(mutant.name, False, "", how, time.monotonic() - began)
     seconds = time.monotonic() - began
     if ended.returncode:
@@ -47,7 +51,8 @@ def trial(mutant: Mutant) -> Verdict:
             f"mutant {mutant.name} could not be tried (exit {ended.returncode}):\n"
             + ended.stderr[-3000:]
         )
-    caught = msgspec.json.decode(ended.stdout.splitlines()[-1])
+    told = ended.stdout.splitlines()[-1]
+    caught = msgspec.json.decode(told, type=Caught | None)
     if caught is None:
         return Verdict(mutant.name, False, "", "every killer passed", seconds)
-    return Verdict(mutant.name, True, caught["by"], caught["how"], seconds)
+    return Verdict(mutant.name, True, caught.by, caught.how, seconds)

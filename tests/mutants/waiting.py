@@ -2,13 +2,19 @@
 
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
-LOOK = "stores/sqlite/sql/look_ready.sql"
-CLAIM = "stores/sqlite/sql/claim_ready.sql"
 # Rings get lost most of the time, and nothing else goes wrong.
 NOBODY_HEARS = tuple(
     (float(at), "store_deaf", "*", 50.0, 0.5) for at in range(10, 300, 60)
 )
-ORDER = "order by rank, seq limit"
+
+
+def ordered(by: str) -> tuple[Patch, ...]:
+    """Wherever ready jobs are looked for, they come in this order instead."""
+    return tuple(
+        Patch(f"stores/sqlite/sql/{name}.sql", "order by rank, seq limit", by)
+        for name in ("look_ready", "claim_ready")
+    )
+
 
 PLANTED = (
     Mutant(
@@ -28,19 +34,13 @@ PLANTED = (
     Mutant(
         "priorities_reversed",
         "The least urgent job goes first.",
-        (
-            Patch(LOOK, ORDER, "order by rank desc, seq limit"),
-            Patch(CLAIM, ORDER, "order by rank desc, seq limit"),
-        ),
+        ordered("order by rank desc, seq limit"),
         (Promises("exchange.order_is_priority"),),
     ),
     Mutant(
         "last_in_first_out",
         "The newest job of a queue goes first.",
-        (
-            Patch(LOOK, ORDER, "order by rank, seq desc limit"),
-            Patch(CLAIM, ORDER, "order by rank, seq desc limit"),
-        ),
+        ordered("order by rank, seq desc limit"),
         (Promises("exchange.order_is_priority"),),
     ),
     Mutant(
@@ -54,7 +54,7 @@ PLANTED = (
                 "            if wake.rung:\n                self._on_wake(wake)",
             ),
         ),
-        (Seeds(1, 20, {"concurrency": 10, "jobs": 60}, NOBODY_HEARS),),
+        (Seeds(20, {"concurrency": 10, "jobs": 60}, NOBODY_HEARS),),
     ),
     Mutant(
         "deaf_after_an_error",

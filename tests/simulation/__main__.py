@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from tests.checkout import commit
+from tests.progress import meter
 from tests.simulation.account import Account, account_of
-from tests.simulation.progress import meter
 from tests.simulation.runner import Plan, run
 from tests.simulation.scenario import play
 from tests.simulation.shrink import FOLDER, Shrinker, drawn
 from tests.simulation.story import timeline
-from tests.simulation.summary import Summary, commit, failure
+from tests.simulation.summary import Summary, failure
 
 SEEDS = 100
 STOPPED = 130  # as a shell says after Ctrl-C

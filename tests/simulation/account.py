@@ -1,16 +1,19 @@
 """What one world came to, as plain data that can travel between processes."""
 
+import math
 import time
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from durio.testing.clock import STARTED_SECONDS
-from tests.simulation.ledger import Entry, Ledger
+from tests.simulation.checks import Violation
+from tests.simulation.ledger import EVERYBODY, Entry, Ledger
 from tests.simulation.nemesis import Fault
 from tests.simulation.scenario import Played, play
 from tests.simulation.story import tell
@@ -18,18 +21,7 @@ from tests.simulation.workload import Wish
 
 BROKEN_WORLD = "world"  # the "invariant" of a world that could not be played to its end
 STORIES_MAX = 3
-
-
-class Broken(msgspec.Struct, frozen=True):
-    """A promise that this world saw broken."""
-
-    invariant: str
-    n: int | None
-    what: str
-
-    def __str__(self) -> str:
-        about = "" if self.n is None else f" (job {self.n})"
-        return f"{self.invariant}: {self.what}{about}"
+KILLS = {"kill", "massacre"}  # at once
 
 
 class Account(msgspec.Struct, kw_only=True):
@@ -43,9 +35,10 @@ class Account(msgspec.Struct, kw_only=True):
     jobs: int = 0
     attempts: int = 0
     reruns: int = 0
+    recoveries: list[float] = []  # simulated: from the end of a worker to a restart
     faults: dict[str, int] = {}
     exercised: list[str] = []
-    violations: list[Broken] = []
+    violations: list[Violation] = []
     stories: list[str] = []
     wall_seconds: float = 0.0  # real
     cpu_seconds: float = 0.0  # real
@@ -81,7 +74,7 @@ def examine(
         account = account_of(play(seed, faults=faults, wishes=wishes, knobs=knobs))
     except Exception as error:  # noqa: BLE001 - a broken world is a finding
         what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        broken = Broken(BROKEN_WORLD, None, what)
+        broken = Violation(BROKEN_WORLD, None, what)
         stories = [traceback.format_exc()]
         account = Account(seed=seed, violations=[broken], stories=stories)
     account.cpu_seconds = time.process_time() - began
@@ -90,7 +83,6 @@ def examine(
 
 def account_of(played: Played) -> Account:
     """The figures of a world, and its stories where something is broken."""
-    violations = [Broken(*one) for one in played.violations]
     first = {one.invariant: one for one in reversed(played.violations)}
     stored = played.ledger.of("stored")
     return Account(
@@ -102,9 +94,10 @@ def account_of(played: Played) -> Account:
         jobs=sum(entry.fields["fate"] == "new" for entry in stored),
         attempts=played.attempts,
         reruns=reruns(played.ledger),
+        recoveries=recoveries(played.ledger),
         faults=dict(played.faults_by_kind),
         exercised=sorted(played.exercised),
-        violations=violations,
+        violations=played.violations,
         stories=[tell(played, one) for one in list(first.values())[-STORIES_MAX:]],
     )
 
@@ -142,3 +135,27 @@ def reruns(ledger: Ledger) -> int:
         claims = Counter(e.fields["claim_no"] for e in entries if e.what == "claim")
         number += len(claims.keys() - ended - {max(claims, default=0)})
     return number
+
+
+def recoveries(ledger: Ledger) -> list[float]:
+    """From a fault that ended a worker to the next start of each job that it ran."""
+    faults = ledger.of("fault")
+    found: list[float] = []
+    for entries in by_job(ledger, "start", "end").values():
+        for before, again in pairwise(entries):
+            if before.what == again.what == "start":
+                ends = (ended_at(fault, before.node) for fault in faults)
+                known = [at for at in ends if before.at <= at <= again.at]
+                found += [round(again.at - min(known), 3)] if known else []
+    return found
+
+
+def ended_at(fault: Entry, node: str) -> float:
+    """When this fault ended a process of that name; never, for most of them."""
+    kind: str = fault.fields["kind"]
+    if fault.node in (node, EVERYBODY):
+        if kind in KILLS or kind.startswith("exit "):
+            return fault.at
+        if kind == "terminate_kill":
+            return fault.at + fault.fields["seconds"]
+    return math.inf

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
-from pathlib import Path
 from typing import final
 
 import msgspec
 
-from tests.simulation.account import BROKEN_WORLD, Account, Broken
+from tests.checkout import ROOT
+from tests.simulation.account import BROKEN_WORLD, Account
+from tests.simulation.checks import Violation
 
-ROOT = Path(__file__).parents[2]
 TWIN_EVERY = 20
 WORLD_SECONDS_MAX = 300.0  # real ones: a world that goes on for ever is a finding
 WORLDS_PER_PROCESS = 200  # then a new one: nothing may pile up in thousands of worlds
@@ -110,7 +110,7 @@ async def ask(process: Process, seed: int) -> Account | None:
 
 def failed(seed: int, what: str) -> Account:
     """Of a world that gave no account of itself."""
-    return Account(seed=seed, violations=[Broken(BROKEN_WORLD, None, what)])
+    return Account(seed=seed, violations=[Violation(BROKEN_WORLD, None, what)])
 
 
 @final

@@ -2,13 +2,11 @@
 
 import hashlib
 import sys
-from pathlib import Path
 
 import msgspec
 
+from tests.checkout import ROOT
 from tests.simulation.account import examine
-
-ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:

@@ -6,12 +6,15 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterator
-from subprocess import run
+from functools import cache
 from typing import Any
 
+from msgspec.structs import asdict
+
+from tests.checkout import commit
+from tests.figures import percentile
+from tests.simulation import attention, checks
 from tests.simulation.account import BROKEN_WORLD, Account
-from tests.simulation.checks import CHECKS
-from tests.simulation.runner import ROOT
 
 HELD, BROKEN, UNKNOWN = "held", "broken", "not exercised"
 EXIT_OF = {HELD: 0, BROKEN: 1, UNKNOWN: 2}
@@ -20,21 +23,16 @@ NAMED_MAX = 20
 TOTALS = "jobs", "attempts", "reruns"
 
 
+@cache
 def invariants() -> dict[str, str]:
-    """Every invariant that some check judges, with the check's name as its meaning."""
-    named = {
-        invariant: check.__name__.replace("_", " ")
-        for check in CHECKS
-        for invariant in re.findall(r'Violation\(\s*"(\w+)"', inspect.getsource(check))
-    }
+    """Every invariant that is judged; its meaning is the name of its first check."""
+    named: dict[str, str] = {}
+    for check in (*checks.CHECKS, *attention.CHECKS):
+        meaning = check.__name__.replace("_", " ")
+        source = inspect.getsource(check)
+        for invariant in re.findall(r'Violation\(\s*"(\w+)"', source):
+            named.setdefault(invariant, meaning)
     return named | {BROKEN_WORLD: "every world can be played to its end"}
-
-
-def commit() -> str:
-    """Of this checkout; with a mark when files have changed since."""
-    asked = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
-    answer = run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or "unknown"
 
 
 class Summary:
@@ -48,6 +46,7 @@ class Summary:
         self.exercised: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
         self.seconds = self.job_seconds = 0.0
+        self.recoveries: list[float] = []
         self.wall_seconds = self.cpu_seconds = 0.0
         self.twins = 0
         self.different: list[int] = []
@@ -70,6 +69,7 @@ class Summary:
         self.broken.update(account.broken)
         self.seconds += account.seconds
         self.job_seconds += account.job_seconds
+        self.recoveries += account.recoveries
         self.wall_seconds += account.wall_seconds
         self.cpu_seconds += account.cpu_seconds
         self.twins += account.twin_digest is not None
@@ -92,14 +92,13 @@ class Summary:
     def verdicts(self) -> dict[str, str]:
         """Of every invariant; what no world put to the test has not held."""
         names = [*invariants(), *sorted(self.broken.keys() - invariants().keys())]
-        return {
-            name: BROKEN
-            if self.broken[name]
-            else HELD
-            if self.exercised[name]
-            else UNKNOWN
-            for name in names
-        }
+        return {name: self.verdict_on(name) for name in names}
+
+    def verdict_on(self, invariant: str) -> str:
+        """Of one invariant."""
+        if self.broken[invariant]:
+            return BROKEN
+        return HELD if self.exercised[invariant] else UNKNOWN
 
     @property
     def verdict(self) -> str:
@@ -128,6 +127,11 @@ class Summary:
             "simulated_hours": round(self.seconds / HOUR_SECONDS, 3),
             "job_hours": round(self.job_seconds / HOUR_SECONDS, 3),
             "faults": dict(self.faults.most_common()),
+            "recovery": {
+                "restarts": len(self.recoveries),
+                "p50_seconds": percentile(self.recoveries, 0.50),
+                "p99_seconds": percentile(self.recoveries, 0.99),
+            },
             "real_seconds": round(real_seconds, 1),
             "seconds_per_seed": round(self.wall_seconds / max(self.worlds, 1), 3),
             "cpu_seconds_per_seed": round(self.cpu_seconds / max(self.worlds, 1), 3),
@@ -141,7 +145,13 @@ class Summary:
                 }
                 for name, verdict in self.verdicts().items()
             },
-            "failing": self.failing,
+            "failing": [
+                {
+                    **asdict(one),
+                    "violations": [each._asdict() for each in one.violations],
+                }
+                for one in self.failing
+            ],
         }
 
     def lines(self, real_seconds: float) -> Iterator[str]:
@@ -159,6 +169,11 @@ class Summary:
             f"{told['job_hours']:,.1f} job-hours in the hands of workers"
         )
         yield f"faults          {self.faults.total():,}: {faults or 'none'}"
+        if self.recoveries:
+            yield (
+                "recovery        {p50_seconds:.1f} s (p50), {p99_seconds:.1f} s (p99), "
+                "simulated, from a worker's end to {restarts:,} restarts of its jobs"
+            ).format(**told["recovery"])
         yield (
             f"time            {real_seconds:,.0f} s, "
             f"{told['seconds_per_seed']:.2f} s per seed, "

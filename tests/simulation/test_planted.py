@@ -12,7 +12,8 @@ import pytest
 from durio.stores.sqlite import finish
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.__main__ import make_small
-from tests.simulation.account import Account, Broken, examine
+from tests.simulation.account import Account, examine
+from tests.simulation.checks import Violation
 from tests.simulation.nemesis import Fault
 from tests.simulation.shrink import Kept, Shrinker, read
 from tests.simulation.workload import Wish
@@ -33,7 +34,7 @@ def zombies() -> Kept:
     """Three workers stop again and again; the clock of the fourth is wrong for nothing."""
     began = STARTED_SECONDS
     pauses = [
-        Fault(began + 4 + 9 * turn + 2 * k, "pause", f"worker-{k}", 12.0, 0.5)
+        Fault(began + 4 + 14 * turn + 2 * k, "pause", f"worker-{k}", 12.0, 0.5)
         for turn in range(2)
         for k in range(3)
     ]
@@ -106,7 +107,7 @@ def test_command_keeps_what_it_shrank(
     no_fence: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     no_fence.setattr("tests.simulation.__main__.drawn", lambda *_: zombies())
-    account = Account(seed=1, violations=[Broken("I4", 0, "")])
+    account = Account(seed=1, violations=[Violation("I4", 0, "")])
     make_small(account, seconds=1e-6, keep=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["seed_1_I4.json"]
     told = capsys.readouterr().out

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.progress import Bar, Lines
 from tests.simulation import runner
 from tests.simulation.__main__ import main
-from tests.simulation.account import Account, Broken
-from tests.simulation.progress import Bar, Lines
+from tests.simulation.account import Account
+from tests.simulation.checks import Violation
 from tests.simulation.runner import Plan, Runner, Seat, run
 from tests.simulation.summary import BROKEN, HELD, UNKNOWN, Summary, failure
 
@@ -45,6 +46,18 @@ def test_what_nobody_tried_has_not_held():
     assert summary.exit_code == 0
 
 
+def test_checks_of_both_files_have_a_verdict():
+    assert {"I1", "bound", "paused", "hooks", "world"} <= summary_of().verdicts().keys()
+
+
+def test_recoveries_of_all_worlds_are_told_together():
+    summary = summary_of(world(1, recoveries=[1.0, 3.0]), world(2, recoveries=[2.0]))
+    told = summary.as_json(0.0)["recovery"]
+    assert told == {"restarts": 3, "p50_seconds": 2.0, "p99_seconds": 3.0}
+    assert "recovery        2.0 s (p50), 3.0 s (p99)" in "\n".join(summary.lines(0.0))
+    assert "recovery" not in "\n".join(summary_of(world(1)).lines(0.0))
+
+
 @pytest.mark.parametrize(
     "account", [world(attempts=0), world(faults={}), world(exercised=[], attempts=0)]
 )
@@ -57,7 +70,7 @@ def test_world_in_which_nothing_happens_shows_nothing(account):
 
 
 def test_broken_promise_and_second_history_fail():
-    broken = world(3, violations=[Broken("I4", 17, "two ends")])
+    broken = world(3, violations=[Violation("I4", 17, "two ends")])
     summary = summary_of(world(1), broken)
     assert summary.verdicts()["I4"] == BROKEN
     assert (summary.verdict, summary.exit_code) == (BROKEN, 1)
@@ -71,7 +84,7 @@ def test_failure_says_all_that_is_needed():
     account = world(
         4711,
         knobs={"lease_seconds": 6.0},
-        violations=[Broken("I4", 17, "two ends")],
+        violations=[Violation("I4", 17, "two ends")],
         stories=["story of I4: two ends (job 17)\n     1.000 ! worker-1 fault"],
     )
     told = failure(account, "abc123")

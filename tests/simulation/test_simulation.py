@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.checkout import commit
 from tests.simulation.account import Account
 from tests.simulation.runner import Plan, Seat, run
-from tests.simulation.summary import HELD, UNKNOWN, Summary, commit, failure
+from tests.simulation.summary import HELD, UNKNOWN, Summary, failure
 
 # Together they put every promise to the test: `make sim SEEDS=100 SIM_ARGS="--pick 12"`
 # names such a set when worlds have come to be drawn otherwise.
 FIXED = 1, 2, 3, 4, 8, 11, 21, 27, 28, 35, 40, 42
-IDLE = {"bound"}  # no world fills its bounded queue yet
 BOX_SECONDS = float(os.environ.get("DURIO_SIM_SECONDS", "120"))
 FRESH_FROM, FRESH_RANGE = 1_000_000, 1_000_000_000
 HASH_SEEDS = 11, 12
@@ -70,7 +70,7 @@ def test_fixed_seeds_hold():
     assert summary.twins == 2
     # A check that has nothing to look at in all of these worlds is no check.
     idle = {name for name, one in summary.verdicts().items() if one == UNKNOWN}
-    assert idle == IDLE, f"nothing puts these to the test: {sorted(idle)}"
+    assert not idle, f"nothing puts these to the test: {sorted(idle)}"
     assert summary.totals["reruns"], "nobody lost a job: the faults do not bite"
 
 

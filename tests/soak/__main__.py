@@ -5,20 +5,19 @@ import os
 import platform
 import random
 import shlex
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 import apsw
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tests.checkout import commit
+from tests.progress import meter
 from tests.soak.judge import exit_code, judge
 from tests.soak.record import Record
 from tests.soak.report import write_report
-from tests.soak.run import ROOT, Soak
+from tests.soak.run import Soak
 
 MINUTES_MIN = 0.2  # a base, a fault and a healing need their time
 DESCRIPTION = """\
@@ -52,37 +51,23 @@ def main(arguments: list[str]) -> int:
         rate=given.rate,
         retention_seconds=given.retention,
     )
-    console = Console(stderr=True)
-    console.print(f"soak of {given.minutes:g} min, seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder, bar(console) as shown:
-        seconds = 60 * given.minutes
-        task = shown.add_task("starting", total=seconds)
-
-        def progress(now: float, what: str) -> None:
-            if shown.disable and what != shown.tasks[task].description:
-                console.print(
-                    f"{now / 60:6.1f} min: {what}"
-                )  # no terminal: plain lines
-            shown.update(task, completed=min(now, seconds), description=what)
-
-        Soak(Path(folder), record, seconds, given.every, progress).play()
-    return tell(record, given.json, given.report, console)
+    seconds = 60 * given.minutes
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder, meter(seconds) as shown:
+        shown.say(f"soak of {given.minutes:g} min, seed {seed}")
+        Soak(Path(folder), record, seconds, given.every, shown.show).play()
+    return tell(record, given.json, given.report)
 
 
-def tell(record: Record, json: Path | None, report: Path | None, to: Console) -> int:
+def tell(record: Record, json: Path | None, report: Path | None) -> int:
     findings = judge(record)
     if json is not None:
         json.write_text(record.as_json(findings=[asdict(each) for each in findings]))
     if report is not None:
         write_report(record, findings, report)
     for each in findings:
-        to.print(
-            f"{each.judgement:13} {each.what}: {each.text}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        print(f"{each.judgement:13} {each.what}: {each.text}", file=sys.stderr)
     for problem in record.totals.problems[:5]:
-        to.print(problem, style="red", markup=False, soft_wrap=True)
+        print(problem, file=sys.stderr)
     return exit_code(findings)
 
 
@@ -118,26 +103,6 @@ def positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
-
-
-def bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:8}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-
-
-def commit() -> str:
-    """Which code this is; a plus sign: with changes that are not committed."""
-    asked = ["git", "describe", "--always", "--dirty=+"]
-    answer = subprocess.run(
-        asked, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return answer.stdout.strip() or "unknown"
 
 
 def machine() -> str:

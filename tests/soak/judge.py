@@ -110,9 +110,13 @@ def judge_run(record: Record) -> Finding:
 # --- throughput
 
 
-def base_throughput(record: Record) -> float:
+def base_samples(record: Record) -> list[Sample]:
     [base] = record.named(PhaseName.BASE)
-    seen = record.within(base.begin + WARM_UP_SECONDS, base.end)
+    return record.within(base.begin + WARM_UP_SECONDS, base.end)
+
+
+def base_throughput(record: Record) -> float:
+    seen = base_samples(record)
     return median(sample.jobs_per_second for sample in seen) if seen else 0.0
 
 
@@ -154,6 +158,10 @@ def capped_share(samples: Sequence[Sample], base: float) -> float:
 
 
 def judge_recovery(record: Record) -> Finding:
+    what = "90 % of the throughput back within 30 s"
+    if not base_samples(record):
+        text = "the base was too short to know what must come back"
+        return Finding(what, Judgement.UNKNOWN, text)
     found = recoveries(record)
     held = [
         each.seconds is not None
@@ -169,7 +177,6 @@ def judge_recovery(record: Record) -> Finding:
         f"{max(times, default=0):.1f} s (longest); then at least "
         f"{100 * min((each.share for each in found), default=0):.0f} % of the base"
     )
-    what = "90 % of the throughput back within 30 s"
     return finding(what, text, holds=bool(found) and all(held))
 
 

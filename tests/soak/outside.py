@@ -1,14 +1,12 @@
 """The store seen from outside, by the bare driver: where jobs stand, and whether it is whole."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE
+from tests.e2e.workers import reading
 
 FINAL = {"done", "dead", "cancelled"}
 STATES: list[str] = [str(state) for state in STATE_BY_CODE]
@@ -35,16 +33,5 @@ class Outside:
         return "; ".join(row[0] for row in self._select("pragma quick_check"))
 
     def _select(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._connected() as db:
+        with reading(self._path) as db:
             return db.execute(sql, values).fetchall()
-
-    @contextmanager
-    def _connected(self) -> Generator[Any]:
-        db: Any = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(5000)
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        db.execute("pragma query_only=1")
-        try:
-            yield db
-        finally:
-            db.close()

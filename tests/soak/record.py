@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tests.figures import SevenWords
+
 
 class PhaseName(StrEnum):
     BASE = "base"  # calm: the throughput that must come back
@@ -61,16 +63,9 @@ class Sample:
 
 
 @dataclass
-class Totals:
+class Totals(SevenWords):
     """The seven words, and the re-runs."""
 
-    attempted: int = 0
-    acknowledged: int = 0
-    ok: int = 0
-    lost: int = 0
-    unexpected: int = 0
-    duplicated: int = 0
-    recovered: int = 0
     reruns: int = 0
     unexplained: int = 0
     quick_check: str = "ok"

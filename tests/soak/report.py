@@ -67,7 +67,10 @@ def page(record: Record, findings: Sequence[Finding]) -> str:
         table(
             ("", ""),
             [
-                ("commit", f"`{record.commit}` (+: with changes not yet committed)"),
+                (
+                    "commit",
+                    f"`{record.commit}` (dirty: with changes not yet committed)",
+                ),
                 ("machine", record.machine),
                 ("command", f"`{record.command}`"),
                 ("seed", str(record.seed)),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.checkout import ROOT
 from tests.e2e.workers import Process, now_ns, wait_until
 from tests.soak.nemesis import Nemesis, Slot, phases_of
 from tests.soak.outside import Outside
@@ -16,7 +17,6 @@ from tests.soak.samples import Sampler
 from tests.soak.tally import Tally
 from tests.soak.work import VARIABLE
 
-ROOT = Path(__file__).parents[2]
 WORKERS, PRODUCERS = 2, 2
 TICK_SECONDS = 0.05
 START_SECONDS = 60.0

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from durio.host.processes import cpu_seconds_of, own_cpu_seconds, rss_bytes_of
+from tests.figures import percentile
 from tests.soak.nemesis import Slot
 from tests.soak.record import Sample, Vitals
 from tests.soak.tally import Fresh, Tally
@@ -22,7 +23,7 @@ class Sampler:
     ) -> Sample:
         fresh = self._tally.look()
         seconds, self._last = now - self._last, now
-        waits = sorted(fresh.waits)
+        waits = [1000 * seconds for seconds in fresh.waits]
         found = (self._vitals(now, slot, fresh) for slot in workers)
         pids = [slot.process.pid for slot in (*workers, *producers)]
         own, others = self._cpu.take(pids)
@@ -31,8 +32,8 @@ class Sampler:
             seconds=seconds,
             jobs_per_second=fresh.ends.total() / seconds,
             backlog=len(self._tally.open),
-            p50_ms=share(waits, 0.50),
-            p99_ms=share(waits, 0.99),
+            p50_ms=percentile(waits, 0.50),
+            p99_ms=percentile(waits, 0.99),
             file_bytes=size_of(self._database),
             wal_bytes=size_of(Path(f"{self._database}-wal")),
             workers=[vitals for vitals in found if vitals is not None],
@@ -76,13 +77,6 @@ def busy_seconds() -> float:
         ticks = user + nice + system + irq + soft + stolen
         return ticks / os.sysconf("SC_CLK_TCK")
     return 0.0
-
-
-def share(ordered: list[float], part: float) -> float | None:
-    """A percentile, in milliseconds."""
-    if not ordered:
-        return None
-    return 1000 * ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def descriptors_of(pid: int) -> int | None:

@@ -6,7 +6,14 @@ import pytest
 
 from tests.soak.judge import Judgement, exit_code, judge, recoveries, slope
 from tests.soak.nemesis import phases_of
-from tests.soak.planted import MEGABYTE, Change, changed, healthy, with_workers
+from tests.soak.planted import (
+    MEGABYTE,
+    SECONDS,
+    Change,
+    changed,
+    healthy,
+    with_workers,
+)
 from tests.soak.record import PhaseName, Record, Sample, Totals
 
 HEALED = healthy().named(PhaseName.HEALED)[1]  # the second of them
@@ -184,6 +191,15 @@ def test_a_short_run_says_what_it_cannot_show() -> None:
     assert found["memory is flat in a life"] is Judgement.UNKNOWN
     assert found["the file is bounded"] is Judgement.UNKNOWN
     assert found["90 % of the throughput back within 30 s"] is Judgement.HELD
+    shortest = {each.what: each.judgement for each in judge(healthy(12.0))}
+    recovery = shortest["90 % of the throughput back within 30 s"]
+    assert recovery is Judgement.UNKNOWN, "its base is all warm-up"
+
+
+def test_a_base_of_nothing_is_nothing_to_come_back_to() -> None:
+    """It was measured, and no job ended: that is broken, not unknown."""
+    record = changed(healthy(), slow(0.0, 0.0, SECONDS))
+    assert broken(record) == ["90 % of the throughput back within 30 s"]
 
 
 # --- phases

@@ -186,8 +186,11 @@ class FaultyStore(Script, Store):
         self.store = store
         self.hold = hold
 
-    async def pass_on(self, call: Called) -> Any:
+    async def pass_on(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         """Answer one call, and note what its caller hears."""
+        call = self.record(method, args, options)
         try:
             await self.meet(call)
         except BaseException as error:
@@ -207,8 +210,11 @@ class FaultyStore(Script, Store):
         if fault.after:
             raise fault.after
 
-    def pass_on_nowait(self, call: Called) -> Any:
+    def pass_on_nowait(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         """The same for a method that does not block: nothing goes wrong with it."""
+        call = self.record(method, args, options)
         call.answer = self.ask(call)
         return call.answer
 
@@ -223,21 +229,29 @@ class FaultyStore(Script, Store):
         return nullcontext()
 
 
-def delegate(method: str) -> Callable[..., Any]:
-    """A method of FaultyStore."""
+def stand_in(
+    kind: type[Any], ask: Callable[..., Any], ask_nowait: Callable[..., Any]
+) -> None:
+    """Give a class every method of the port that it does not have itself.
 
-    async def later(self: FaultyStore, *args: Any, **options: Any) -> Any:
-        return await self.pass_on(self.record(method, args, options))
+    Made, not written: a method that the port gains can fail from that day on.
+    """
+    for name in METHODS:
+        if name not in kind.__dict__:
+            is_async = iscoroutinefunction(getattr(Store, name))
+            setattr(kind, name, asking(name, ask if is_async else ask_nowait))
 
-    def at_once(self: FaultyStore, *args: Any, **options: Any) -> Any:
-        return self.pass_on_nowait(self.record(method, args, options))
 
-    return later if iscoroutinefunction(getattr(Store, method)) else at_once
+def asking(method: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    """One such method; it answers with a coroutine where `ask` does."""
+
+    def asked(self: Any, *args: Any, **options: Any) -> Any:
+        return ask(self, method, args, options)
+
+    return asked
 
 
-# Made, not written: a method that the port gains can fail from that day on.
-for name in METHODS:
-    setattr(FaultyStore, name, delegate(name))
+stand_in(FaultyStore, FaultyStore.pass_on, FaultyStore.pass_on_nowait)
 
 
 def away(method: str) -> StoreUnavailable:

@@ -6,21 +6,19 @@ its call, or between its call and the answer. What else can happen is in `Troubl
 nemesis sets it, for one process or for all, and heals it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
 from durio.ports.store import Store, Wake
-from durio.testing.faulty import METHODS
+from durio.testing.faulty import stand_in
 from durio.testing.world import Node
 
 TRIP_SECONDS = 0.002
 TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
 QUIET = Wake(rung=False, lanes=frozenset(), control=False)
-# What a full disk still allows: whatever writes nothing.
-READS = {"wait", "open", "close", "stall", "is_contested"}
+# Whether anybody else could write is a look at the file: a full disk allows it.
+ANSWERED_WHEN_FULL = {"is_contested"}
 
 
 @dataclass(slots=True)
@@ -58,7 +56,6 @@ class Line(Store):
         self.server = server
         self.troubles = troubles  # of this process, and of everybody
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
-        self.is_open = False
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -71,6 +68,12 @@ class Line(Store):
         await self._travel()
         await self._back(method)
         return answer
+
+    def call_nowait(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """What a store knows without going anywhere."""
+        return getattr(self.server.store, method)(*args, **options)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Until a ring arrives, or the time is over."""
@@ -107,7 +110,7 @@ class Line(Store):
         if self._is("cut"):
             await self.node.clock.sleep(TIMEOUT_SECONDS)
             raise away(method, unknown=True)
-        if self._is("full") and method not in READS:
+        if self._is("full") and method not in ANSWERED_WHEN_FULL:
             raise StoreFull(f"simulated: no space for {method}")
         if self._share("refused") > self.chance.random():
             raise away(method, unknown=False)
@@ -121,22 +124,7 @@ class Line(Store):
             raise away(method, unknown=True)
 
 
-def delegate(method: str) -> Callable[..., Any]:
-    """A method of Line."""
-
-    async def later(self: Line, *args: Any, **options: Any) -> Any:
-        return await self.call(method, args, options)
-
-    def at_once(self: Line, *args: Any, **options: Any) -> Any:
-        return getattr(self.server.store, method)(*args, **options)
-
-    return later if iscoroutinefunction(getattr(Store, method)) else at_once
-
-
-# Made, not written: a method that the port gains can fail from that day on.
-for name in METHODS:
-    if name not in Line.__dict__:
-        setattr(Line, name, delegate(name))
+stand_in(Line, Line.call, Line.call_nowait)
 
 
 def away(method: str, *, unknown: bool) -> StoreError:

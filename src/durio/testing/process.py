@@ -10,6 +10,7 @@ from durio.app.work import make_worker
 from durio.host.signals import ProcessName
 from durio.ports.executor import Ended
 from durio.testing.aside import StillMachine
+from durio.testing.clock import wake
 from durio.testing.line import Line
 from durio.testing.world import Node
 from durio.worker.worker import Worker
@@ -36,16 +37,10 @@ class NodeAside:
         for task in tasks:
             ended = here.create_future()
             task.add_done_callback(
-                lambda _, ended=ended: here.call_soon_threadsafe(settle, ended)
+                lambda _, ended=ended: here.call_soon_threadsafe(wake, ended)
             )
             self.loop.call_soon_threadsafe(task.cancel)
             await ended
-
-
-def settle(ended: "asyncio.Future[None]") -> None:
-    """Let whoever waits go on."""
-    if not ended.done():
-        ended.set_result(None)
 
 
 @final

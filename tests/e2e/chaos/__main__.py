@@ -6,15 +6,14 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NoReturn
 
 from tests.e2e.chaos.cell import Cell, Fault, play
 from tests.e2e.chaos.faults import FAULT_BY_NAME, FAULTS
 from tests.e2e.chaos.report import as_json, as_page, exit_code, facts, write
+from tests.progress import meter
 
-BAR_CHARS = 24
 EPILOG = """\
 examples:
   python -m tests.e2e.chaos --list
@@ -96,17 +95,18 @@ def play_all(faults: list[Fault], seconds: float, seed: int) -> list[Cell]:
     """One cell after the other; the folder of one that held is removed."""
     root = Path(tempfile.mkdtemp(prefix="durio-chaos-"))
     cells: list[Cell] = []
-    began = time.monotonic()
-    for number, fault in enumerate(faults, 1):
-        progress(number - 1, len(faults), began, f"{fault.name} ...")
-        cell = play(fault, seconds, seed, root / fault.name)
-        cells.append(cell)
-        told = f"{fault.name}: {describe(cell)}"
-        if cell.verdict is None or not cell.verdict.problems:
-            shutil.rmtree(root / fault.name, ignore_errors=True)
-        else:
-            told += f"; see {root / fault.name}"
-        progress(number, len(faults), began, told, ends=True)
+    with meter(len(faults)) as shown:
+        for done, fault in enumerate(faults):
+            shown.show(done, fault.name)
+            cell = play(fault, seconds, seed, root / fault.name)
+            cells.append(cell)
+            told = f"{fault.name}: {describe(cell)}"
+            if cell.verdict is None or not cell.verdict.problems:
+                shutil.rmtree(root / fault.name, ignore_errors=True)
+            else:
+                told += f"; see {root / fault.name}"
+            shown.say(told)
+        shown.show(len(faults), "all played")
     if not any(root.iterdir()):
         root.rmdir()
     return cells
@@ -122,22 +122,6 @@ def describe(cell: Cell) -> str:
         f"{verdict.explained}+{verdict.unexplained} re-runs"
     )
     return "; ".join([told, *verdict.problems, *verdict.too_little])
-
-
-def progress(
-    done: int, cells: int, began: float, what: str, *, ends: bool = False
-) -> None:
-    """A bar that moves on a terminal, and one line per cell elsewhere."""
-    is_terminal = sys.stderr.isatty()
-    if not ends and not is_terminal:
-        return
-    full = BAR_CHARS * done // cells
-    bar = "#" * full + "." * (BAR_CHARS - full)
-    minutes = (time.monotonic() - began) / 60
-    start = "\r\x1b[K" if is_terminal else ""
-    end = "\n" if ends else ""
-    line = f"{start}[{bar}] {done}/{cells} {minutes:.1f} min {what}{end}"
-    print(line, end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from durio.model.ids import id_text
 from durio.model.job import DONE, STATE_BY_CODE
 from tests.e2e.chaos.jobs import CHILDLESS, app
 from tests.e2e.chaos.judge import Line, Row
-from tests.e2e.workers import Place, Process, now_ns
+from tests.e2e.workers import Place, Process, now_ns, wait_until
 
 WORKERS, PRODUCERS = 4, 2
 PER_SECOND = 20.0  # enqueues of one producer
@@ -27,22 +27,12 @@ END_SECONDS = 45.0
 LOOK_SECONDS = 0.1
 DUMP = "dump.json"
 
-
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], seconds: float, what: str) -> T:
     """Look now and then until it holds; looking is work, and the machine is busy."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise TooLate(f"not within {seconds:g} s: {what}")
-        time.sleep(LOOK_SECONDS)
-    return answer
-
-
-class TooLate(Exception):
-    """Something that was promised did not come."""
+    return wait_until(condition, seconds, what, look_seconds=LOOK_SECONDS)
 
 
 class Record:

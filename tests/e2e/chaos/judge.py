@@ -19,10 +19,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tests.figures import SevenWords
+
 HELD, BROKEN, UNKNOWN = 0, 1, 2
 WORDS = {HELD: "held", BROKEN: "broken", UNKNOWN: "unknown"}
 # After a disturbance is over, its victim still has to find out what it lost.
 LAG_NS = 5 * 10**9
+FOREVER = float("inf")
 POISON = "chaos.poison"
 LOST_MAX = 3  # losses in a row, the last one alone: the job is held for the culprit
 
@@ -76,16 +79,9 @@ class Wanted:
 
 
 @dataclass
-class Verdict:
+class Verdict(SevenWords):
     """The seven words, the re-runs, and every broken promise."""
 
-    attempted: int = 0
-    acknowledged: int = 0
-    ok: int = 0
-    lost: int = 0
-    unexpected: int = 0
-    duplicated: int = 0
-    recovered: int = 0
     explained: int = 0
     unexplained: int = 0
     faults: int = 0
@@ -151,11 +147,9 @@ class Evidence:
     def read_disturbances(self) -> Iterable[Disturbance]:
         ends = {line["of"]: line["mono_ns"] for line in self.by_event["nemesis.end"]}
         for line in self.by_event["nemesis.begin"]:
-            end = ends.get(line.get("of"))
-            lasts = line.get("lasting") or end is None
-            until = float("inf") if lasts else end + LAG_NS
+            end = FOREVER if line.get("lasting") else ends.get(line["of"], FOREVER)
             pids = frozenset(line["pids"])
-            yield Disturbance(line["fault"], pids, line["mono_ns"], until)
+            yield Disturbance(line["fault"], pids, line["mono_ns"], end + LAG_NS)
 
     def reruns(self) -> Iterable[tuple[Line, Line]]:
         """Each start but the first of a job, with the one before, but for retries."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from tests.e2e.chaos.cell import Fault
+from tests.e2e.chaos.cell import Fault, nothing
 from tests.e2e.chaos.field import Field
 from tests.e2e.chaos.judge import Wanted
 from tests.e2e.workers import Process
@@ -47,10 +47,6 @@ def lay_doomed_producers(field: Field) -> None:
     field.producer_options = options
 
 
-def replace_producers(field: Field) -> None:
-    field.mend_producers()
-
-
 def spare_producers(field: Field) -> None:
     field.state["healed"] = True
 
@@ -78,16 +74,11 @@ def end_doomed(field: Field) -> None:
             field.kill(one, "kill-random")
 
 
-def let_time_pass(field: Field) -> None:
-    """The workers do it themselves."""
-    field.mend()
-
-
 def doomed(point: str, what: str) -> Fault:
     return Fault(
         f"kill-{point}",
         f"kill -9 of a worker: {what}",
-        let_time_pass,
+        nothing,  # the workers do it themselves
         lay=partial(lay_doomed, point=point),
         heal=end_doomed,
         wanted=SAME_HOST,
@@ -111,7 +102,7 @@ KILL_FAULTS = [
     Fault(
         "kill-enqueue",
         "kill -9 of producers: before and after an enqueue commits",
-        replace_producers,
+        Field.mend_producers,
         lay=lay_doomed_producers,
         heal=spare_producers,
     ),

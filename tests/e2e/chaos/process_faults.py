@@ -2,14 +2,14 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from durio.model.job import DONE
 from tests.e2e.chaos import jobs
 from tests.e2e.chaos.cell import Fault
 from tests.e2e.chaos.field import Field, until
-from tests.e2e.chaos.judge import Wanted
+from tests.e2e.chaos.judge import POISON, Wanted
 from tests.e2e.chaos.kill_faults import SAME_HOST, SAME_HOST_SECONDS, SLOWLY, ask_for
 from tests.e2e.child_jobs import is_alive
 from tests.e2e.memory_group import WHAT, make_group
@@ -189,17 +189,16 @@ def poison(how: str) -> Callable[[Field], None]:
 
     def strike(field: Field) -> None:
         field.ask("poison", how)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not is_convicted(field):
-            field.mend()
-            field.sleep(0.1, 0.2)
+        until(lambda: is_convicted(field), 60, "the poison is convicted")
 
     return strike
 
 
 def is_convicted(field: Field) -> bool:
-    sql = "select count(*) from job where task like '%poison' and state < 4"
-    return field.select(sql)[0][0] == 0
+    """There must be somebody to take it: its workers die one after the other."""
+    field.mend()
+    sql = "select count(*) from job where task = ? and state < ?"
+    return field.select(sql, POISON, DONE)[0][0] == 0
 
 
 def lacks_memory_group() -> str:

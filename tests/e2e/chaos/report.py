@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import apsw
 
+from tests.checkout import commit
 from tests.e2e.chaos.cell import Cell
-from tests.e2e.chaos.judge import BROKEN, HELD, UNKNOWN
-from tests.e2e.workers import ROOT
+from tests.e2e.chaos.judge import BROKEN, HELD, UNKNOWN, WORDS, Verdict
 
 HEAD = """# Chaos report
 
@@ -35,22 +34,20 @@ TAIL = """
 - **recovery:** from the disturbance to the next start of a job that it cut short, in seconds.
 - A verdict is *unknown* when too little happened to prove anything.
 """
-COLUMNS = (
-    "fault",
-    "faults",
-    "attempted",
-    "acknowledged",
-    "ok",
-    "lost",
-    "unexpected",
-    "duplicated",
-    "recovered",
-    "re-runs: explained",
-    "unexplained",
-    "recovery p50",
-    "max",
-    "verdict",
-)
+# Figures of a verdict that are added up, and the heads of their columns.
+COUNTED = {
+    "faults": "faults",
+    "attempted": "attempted",
+    "acknowledged": "acknowledged",
+    "ok": "ok",
+    "lost": "lost",
+    "unexpected": "unexpected",
+    "duplicated": "duplicated",
+    "recovered": "recovered",
+    "explained": "re-runs: explained",
+    "unexplained": "unexplained",
+}
+COLUMNS = ("fault", *COUNTED.values(), "recovery p50", "max", "verdict")
 
 
 def exit_code(cells: Sequence[Cell]) -> int:
@@ -73,21 +70,6 @@ def facts(seed: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """The commit of this tree, and whether it has been changed since."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    told = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-    )
-    return told.stdout.strip() or "unknown"
-
-
 def as_json(cells: Sequence[Cell], run: dict[str, Any]) -> str:
     listed = [as_dict(cell) for cell in cells]
     return json.dumps({**run, "exit_code": exit_code(cells), "cells": listed}, indent=1)
@@ -99,14 +81,14 @@ def as_dict(cell: Cell) -> dict[str, Any]:
     if cell.verdict is None:
         return {**told, "verdict": "not run", "needs": cell.not_run}
     figures = asdict(cell.verdict)
-    seen = sorted(figures.pop("recovery"))
+    del figures["recovery"]  # as long as the run; what it comes to is told instead
     return {
         **told,
         "verdict": cell.verdict.word,
         "seconds": round(cell.seconds, 1),
         **figures,
         "recovery_p50": cell.verdict.recovery_p50,
-        "recovery_max": seen[-1] if seen else None,
+        "recovery_max": cell.verdict.recovery_max,
     }
 
 
@@ -115,27 +97,24 @@ def as_page(cells: Sequence[Cell], run: dict[str, Any]) -> str:
     told = [f"{name.replace('_', ' ')} {value}" for name, value in run.items()]
     lines = [HEAD, f"Run: {', '.join(told)}.", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    ran = [cell for cell in cells if cell.verdict is not None]
-    lines += [f"| {' | '.join(row(cell))} |" for cell in ran]
-    lines.append(f"| {' | '.join(total(ran))} |")
+    ran = {cell.fault.name: cell.verdict for cell in cells if cell.verdict is not None}
+    lines += [f"| {' | '.join(row(*each))} |" for each in ran.items()]
+    lines.append(f"| {' | '.join(total(cells))} |")
     lines += ["", "**Faults:**", ""]
     lines += [f"- `{cell.fault.name}`: {cell.fault.what}" for cell in cells]
     missing = [cell for cell in cells if cell.verdict is None]
     lines += ["", "**Not run:**" + (" none." if not missing else ""), ""]
     lines += [f"- `{cell.fault.name}` needs {cell.not_run}" for cell in missing]
-    for cell in ran:
-        assert cell.verdict is not None
-        problems = cell.verdict.problems + cell.verdict.too_little
-        lines += [f"- `{cell.fault.name}`: {problem}" for problem in problems]
+    for name, verdict in ran.items():
+        problems = verdict.problems + verdict.too_little
+        lines += [f"- `{name}`: {problem}" for problem in problems]
     return "\n".join(lines).rstrip("\n") + "\n" + TAIL
 
 
-def row(cell: Cell) -> list[str]:
-    verdict = cell.verdict
-    assert verdict is not None
+def row(name: str, verdict: Verdict) -> list[str]:
     return [
-        cell.fault.name,
-        *map(str, counts(cell)),
+        name,
+        *map(str, counts(verdict)),
         seconds_of(verdict.recovery_p50),
         seconds_of(verdict.recovery_max),
         verdict.word,
@@ -143,26 +122,13 @@ def row(cell: Cell) -> list[str]:
 
 
 def total(cells: Sequence[Cell]) -> list[str]:
-    sums = [sum(column) for column in zip(*map(counts, cells), strict=True)]
-    words = {HELD: "held", BROKEN: "broken", UNKNOWN: "unknown"}
-    return ["**all**", *map(str, sums), "", "", words[exit_code(cells)]]
+    verdicts = [cell.verdict for cell in cells if cell.verdict is not None]
+    sums = [sum(column) for column in zip(*map(counts, verdicts), strict=True)]
+    return ["**all**", *map(str, sums), "", "", WORDS[exit_code(cells)]]
 
 
-def counts(cell: Cell) -> list[int]:
-    verdict = cell.verdict
-    assert verdict is not None
-    return [
-        verdict.faults,
-        verdict.attempted,
-        verdict.acknowledged,
-        verdict.ok,
-        verdict.lost,
-        verdict.unexpected,
-        verdict.duplicated,
-        verdict.recovered,
-        verdict.explained,
-        verdict.unexplained,
-    ]
+def counts(verdict: Verdict) -> list[int]:
+    return [getattr(verdict, name) for name in COUNTED]
 
 
 def seconds_of(value: float | None) -> str:

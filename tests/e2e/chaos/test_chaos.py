@@ -24,7 +24,7 @@ def played(name: str, folder: Path) -> Verdict:
     seed = seeded().randrange(10**6)
     cell = play(FAULT_BY_NAME[name], SECONDS, seed, folder)
     assert cell.verdict is not None, cell.not_run
-    print(f"seed {seed}: {row(cell)}")
+    print(f"seed {seed}: {row(name, cell.verdict)}")
     return cell.verdict
 
 
