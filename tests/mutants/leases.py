@@ -5,13 +5,16 @@ from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 UPKEEP = "stores/sqlite/upkeep.py"
 HEARTBEAT = "worker/heartbeat.py"
 RENEW = "await self._store.renew(me, self._lease_seconds, vitals)"
-# Somebody sets the common wall clock by four minutes; each worker's own one is as wrong.
+# Somebody sets the common wall clock: five minutes fast, four minutes slow, by turns.
 CLOCK_IS_SET = tuple(
     (30.0 * n, "clock_step", "*", 0.0, n % 2 or 0.1) for n in range(1, 9)
 )
+# The clocks of all workers are four minutes slow, one after the other.
 CLOCKS_ARE_WRONG = tuple(
     (20.0 * n, "skew", f"worker-{n % 4}", 0.0, 0.1) for n in range(1, 5)
 )
+# Nobody can write for longer than a lease, and then everybody can.
+DISK_IS_FULL = tuple((40.0 * n, "store_full", "*", 12.0, 0.5) for n in range(1, 6))
 
 PLANTED = (
     Mutant(
@@ -25,7 +28,7 @@ PLANTED = (
             ),
             Patch(UPKEEP, "asked = desk.clock.monotonic()", "asked = desk.clock.now()"),
         ),
-        (Seeds(1, 20, {"lease_seconds": 30.0, "concurrency": 10}, CLOCK_IS_SET),),
+        (Seeds(20, {"lease_seconds": 30.0, "concurrency": 10}, CLOCK_IS_SET),),
     ),
     Mutant(
         "lease_by_the_workers_clock",
@@ -48,6 +51,18 @@ PLANTED = (
             ),
         ),
         (Seeds(faults=CLOCKS_ARE_WRONG),),
+    ),
+    Mutant(
+        "stale_judge",
+        "Who could not renew itself takes others that could not for dead.",
+        (
+            Patch(
+                "worker/plan.py",
+                "return is_settled and self.is_fresh(now, interval_seconds)",
+                "return True",
+            ),
+        ),
+        (Seeds(20, {"lease_seconds": 6.0}, DISK_IS_FULL),),
     ),
     Mutant(
         "lease_not_renewed",
@@ -157,7 +172,8 @@ PLANTED = (
         (
             Patch(
                 "worker/worker.py",
-                "        self._aside.start(self._heartbeat.run)\n",
+                '        self._aside.start(guarded("heartbeat", self._heartbeat.run,'
+                " self._hear_break))\n",
                 "        self._beat = self._loop.create_task(self._heartbeat.run())\n",
             ),
         ),

@@ -7,7 +7,7 @@ victim may never come to report them.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ from durio.testing.world import Node, World
 T = TypeVar("T")
 
 EVERYBODY = "*"
+OVER = {"end", "repeat", "refused"}
 
 
 class Entry(NamedTuple):
@@ -65,14 +66,21 @@ class Ledger:
         self.calls: Counter[str] = Counter()
         self.number_of: dict[bytes, int] = {}
         self.starts: Counter[int] = Counter()
+        self.hands: defaultdict[str, set[int]] = defaultdict(set)  # who runs what
         self._hash = hashlib.sha256()
 
     def note(self, node: str, what: str, n: int | None = None, **fields: Any) -> None:
         """One more line."""
         entry = Entry(round(self.world.seconds, 6), node, what, n, fields)
         self.entries.append(entry)
-        if n is not None and what == "start":
+        if n is None:
+            if what == "registered":
+                self.hands[node].clear()
+        elif what == "start":
             self.starts[n] += 1
+            self.hands[node].add(n)
+        elif what in OVER:
+            self.hands[node].discard(n)
         self._hash.update(f"{entry}\n".encode())
 
     def disturb(self, kind: str, node: str, seconds: float) -> None:

@@ -4,8 +4,9 @@ A list, so that a failing world can be played again with fewer of them. Each fau
 on record before it happens.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from tests.simulation.ledger import EVERYBODY, Ledger
 KINDS: dict[str, tuple[int, float, float]] = {
     "kill": (20, 0.0, 20.0),  # until there is a new process
     "pause": (14, 0.5, 90.0),
+    "zombie": (10, 0.0, 30.0),  # a pause past the lease, of whoever has most in hand
     "cut": (12, 0.5, 90.0),
     "flaky": (12, 5.0, 60.0),
     "slow": (8, 5.0, 60.0),
@@ -34,7 +36,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "queue_paused": (4, 1.0, 30.0),  # by hand: no disaster, but it meets them
 }
 ABOUT_EVERYBODY = {"store_away", "store_full", "store_slow", "clock_step"}
-ABOUT_EVERYBODY |= {"store_deaf", "massacre", "queue_paused"}
+ABOUT_EVERYBODY |= {"store_deaf", "massacre", "queue_paused", "zombie"}
 # What happens to the line to the store, not to the process.
 TROUBLES = {"cut", "flaky", "slow", "deaf"}
 # What happens to whoever asks for jobs, too.
@@ -94,12 +96,13 @@ def draw(
 class Nemesis:
     """Carries the faults out."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that it can reach
         self,
         world: World,
         ledger: Ledger,
         troubles: dict[str, Trouble],
         mortal: list[str],
+        lease_seconds: float,
         *,
         pause_queue: PauseQueue,
         restart: Callable[[str], None],
@@ -109,6 +112,8 @@ class Nemesis:
         self.ledger = ledger
         self.troubles = troubles  # by node, and of everybody
         self.mortal = mortal  # the workers
+        self.lease_seconds = lease_seconds
+        self.pauses: Counter[Node] = Counter()
         self.pause_queue = pause_queue
         self.restart = restart
         self.terminate = terminate
@@ -122,6 +127,10 @@ class Nemesis:
 
     def strike(self, fault: Fault) -> None:
         """One of them."""
+        if fault.kind == "zombie":
+            node = self._busiest()
+            seconds = fault.seconds + self.lease_seconds
+            fault = replace(fault, kind="pause", node=node, seconds=seconds)
         self.ledger.disturb(fault.kind, fault.node, fault.seconds)
         node = self.world.nodes.get(fault.node)
         if fault.kind == "massacre":
@@ -140,8 +149,7 @@ class Nemesis:
             case "kill":
                 self._kill(node, fault.seconds)
             case "pause":
-                self.world.pause(node)
-                self._later(fault.seconds, lambda: self.world.resume(node))
+                self._pause(node, fault.seconds)
             case "block":
                 self._block(node, fault.seconds)
             case "terminate":
@@ -153,6 +161,22 @@ class Nemesis:
                 node.skew_seconds = SKEW_SECONDS_MAX * (2 * fault.size - 1)
             case _:
                 raise ValueError(f"no such fault: {fault}")
+
+    def _pause(self, node: Node, seconds: float) -> None:
+        """Until the last of its pauses is over."""
+        self.world.pause(node)
+        self.pauses[node] += 1
+
+        def end() -> None:
+            self.pauses[node] -= 1
+            if not self.pauses[node]:
+                self.world.resume(node)
+
+        self._later(seconds, end)
+
+    def _busiest(self) -> str:
+        hands = self.ledger.hands
+        return max(self.mortal, key=lambda name: (len(hands[name]), name))
 
     def _block(self, node: Node, seconds: float) -> None:
         """A callback that blocks, and belongs to no attempt."""

@@ -179,6 +179,7 @@ class Scenario:
             self.ledger,
             self.troubles,
             self.workers,
+            knobs.lease_seconds,
             pause_queue=self.pause_queue,
             restart=self.start_worker,
             terminate=self.terminate,

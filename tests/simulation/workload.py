@@ -27,6 +27,7 @@ HARD_SECONDS = 20.0
 SOFT_SECONDS = 3.0  # of the endless ones
 TIGHT_MAX = 3
 BURST_SHARE = 0.5
+CROWDS, CROWD = 2, 8  # how often, and how many, at once for the bounded queue
 DEAF_SHARE = 0.5  # of those that are warned
 SEGFAULT = -11
 
@@ -110,7 +111,13 @@ def draw(
         if chance.random() < BURST_SHARE:  # jobs like to come together
             times[place] = times[place - 1]
     kinds = {k: w for k, w in KINDS.items() if not (is_calm and k in DISTURBING)}
-    return [wish(chance, n, at, kinds) for n, at in enumerate(times)]
+    wishes = [wish(chance, n, at, kinds) for n, at in enumerate(times)]
+    for _ in range(CROWDS):
+        first = chance.randrange(jobs)
+        for one in wishes[first : first + CROWD]:
+            at = wishes[first].at
+            wishes[one.n] = Wish(one.n, at, "tight", chance.uniform(0.5, 12.0))
+    return wishes
 
 
 def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:

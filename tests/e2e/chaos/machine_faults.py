@@ -3,16 +3,17 @@
 import os
 import resource
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
+from durio.model.job import DONE
 from tests.e2e.chaos.cell import Fault
-from tests.e2e.chaos.field import Field
+from tests.e2e.chaos.field import Field, until
 from tests.e2e.chaos.jobs import CLOCK
 from tests.e2e.chaos.judge import Wanted
 from tests.e2e.chaos.kill_faults import SLOWLY
 from tests.e2e.chaos.process_faults import QUICK
+from tests.e2e.workers import reading
 
 DISK_BYTES = 24 << 20
 BLOCK_BYTES = 64 << 10
@@ -79,14 +80,19 @@ def lay_small_disk(field: Field) -> None:
 
 
 def fill_disk(field: Field) -> None:
-    """To the last byte, also for longer than a lease, which nobody can renew then."""
+    """To the last byte, also for longer than a lease, which nobody can renew then.
+
+    Between two such times everybody gets to renew. Who does not, while others do, must
+    take itself for dead, and then its jobs run again with good reason.
+    """
     filler = field.state["disk"] / "filler"
-    with field.disturbed("disk-full", *field.worker_pids()):
+    with field.disturbed("disk-full"):
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"x" * BLOCK_BYTES)
         field.sleep(1.0, 4.0)
         filler.unlink()
+    field.sleep(2.0, 2.5)
 
 
 def drop_disk(field: Field) -> None:
@@ -141,7 +147,7 @@ def hold_writer_lock(field: Field) -> None:
 
 def hold_snapshot(field: Field) -> None:
     """A reader that does not end: the log cannot be emptied."""
-    with field.disturbed("long-reader"), field.connected() as db:
+    with field.disturbed("long-reader"), reading(field.path) as db:
         db.execute("begin")
         db.execute("select count(*) from job").fetchall()
         field.sleep(2.0, 4.0)
@@ -152,16 +158,15 @@ def lay_retention(field: Field) -> None:
     field.extra["DURIO_RETENTION__DONE_SECONDS"] = "0.5"
 
 
-def add_final_jobs(field: Field) -> None:
+def delete_final_jobs(field: Field) -> None:
     """Final jobs pile up and are deleted under load; live ones are never touched."""
+
+    def final() -> set[tuple[bytes]]:
+        return set(field.select("select id from job where state >= ?", DONE))
+
     with field.disturbed("retention-pressure"):
-        before = field.select("select count(*) from job")[0][0]
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline:
-            field.sleep(0.2, 0.4)
-            now = field.select("select count(*) from job")[0][0]
-            field.state["deleted"] = field.state.get("deleted", 0) + (now < before)
-            before = now
+        before = until(final, 30, "jobs are final")
+        until(lambda: before - final(), 30, "final jobs are deleted")
 
 
 MACHINE_FAULTS = [
@@ -193,7 +198,7 @@ MACHINE_FAULTS = [
     Fault(
         "retention-pressure",
         "final jobs are deleted at once, under load: no re-run",
-        add_final_jobs,
+        delete_final_jobs,
         lay=lay_retention,
         pause=SLOWLY,
         wanted=Wanted(prunes=True),
