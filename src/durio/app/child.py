@@ -34,7 +34,7 @@ from durio.host.executors import ThreadExecutor
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
 from durio.model.errors import UsageError
 from durio.model.failure import failure_of
-from durio.model.outcome import Outcome
+from durio.model.outcome import Kind, Outcome
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.log import install_job_fields
 from durio.worker.attempt import Bench
@@ -85,6 +85,7 @@ async def refuse_store() -> NoReturn:
 async def serve(app: App, setup: Setup, post: Post) -> None:
     """Jobs, one after another, with the dependencies entered around them."""
     seat = Seat(app, setup, post)
+    seat.bench.host_task = asyncio.current_task()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(app.close)
         if app.deps is not None:
@@ -120,6 +121,11 @@ class Seat:
             worker_name=setup.worker,
             report=self._report,
         )
+        # Whether by the job at hand or by one before it, nobody can tell.
+        self.bench.torn_down = (
+            f"child process {os.getpid()} is broken: a task stopped its event loop, or "
+            "cancelled what is not its own"
+        )
 
     def hear(self, word: ToChild) -> None:
         """What the worker says."""
@@ -140,6 +146,8 @@ class Seat:
 
     def leave(self) -> None:
         """Begin nothing more, and say so if it was not the worker's wish."""
+        if self._is_leaving:
+            return
         self._is_leaving = True
         if self.ended.is_set():
             self.bench.executor.close()
@@ -157,6 +165,8 @@ class Seat:
             return  # the worker gives it to another child
         self._jobs += 1
         outcome, event = await self.bench.make(attempt)
+        if outcome.kind == Kind.LOST:
+            self.leave()  # said first: whoever hears of an end sends the next job
         attempt.is_over = True
         self._attempt = None
         if self._timer is not None:

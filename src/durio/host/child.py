@@ -119,6 +119,7 @@ class Child:
         self.state = State.STARTING
         self.errand: ChildErrand | None = None
         self.jobs = 0
+        self.is_proven = False  # it has finished a job, or lasted
         self.rss_bytes = 0
         self.cpu_seconds = 0.0
         self.looked: asyncio.Future[str] | None = None

@@ -24,7 +24,8 @@ START_SECONDS = 120.0  # to import the App and enter its dependencies
 LEAVE_SECONDS = 5.0  # to leave the dependencies
 KILL_SECONDS = 2.0
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
-FAILURES_MAX = 8  # starts in a row
+FAILURES_MAX = 8  # in a row: children that did not start, or ended before any use
+PROOF_SECONDS = 30.0  # one that lasts so long is well, also without a job
 # The next is started so many jobs ahead, or at this share of the memory.
 AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
 
@@ -141,7 +142,7 @@ class ProcessNursery:
             return
         if child.state is not State.STARTING:
             return
-        self._failures = 0
+        self._loop.call_later(PROOF_SECONDS, self._prove, child)
         self._emit("child.started", pid=child.pid)
         child.state = State.SPARE
         self._fill()
@@ -164,22 +165,18 @@ class ProcessNursery:
             cure=cure or "Correct it: children import the App anew, as a worker does.",
             traceback_text=traceback_text,
         )
-        self._failures += 1
         if self._opened is not None and not self._opened.done():
             self._is_closed = True
             self._opened.set_exception(error)
             return
-        pause = min(BACKOFF_FIRST * 2**self._failures, BACKOFF_LAST)
-        if self._resting is None and not self._is_closed:
-            self._resting = self._loop.call_later(pause, self._rested)
         self._emit(
-            "child.failed", error=what, tries=self._failures, stack=traceback_text
+            "child.failed", error=what, tries=self._failures + 1, stack=traceback_text
         )
-        if self._failures == FAILURES_MAX and self._broken is not None:
-            self._broken(error)
+        self._back_off(error)
 
     def rested(self, child: Child) -> None:
         """One is idle again: it leaves if it had its share, else takes the next job."""
+        self._prove(child)
         has_had_jobs = 0 < self._jobs_max <= child.jobs
         if has_had_jobs or 0 < self._rss_max < child.rss_bytes:
             self._emit("child.recycled", pid=child.pid, jobs=child.jobs)
@@ -191,6 +188,8 @@ class ProcessNursery:
 
     def leaves(self, child: Child, unbegun: ChildErrand | None) -> None:
         """One is broken and ends by itself: what it never began is first in line."""
+        if child.errand is None:
+            self._judge(child, "its event loop was stopped, or its tasks cancelled")
         child.state = State.LEAVING
         if child in self._idle:
             self._idle.remove(child)
@@ -216,6 +215,8 @@ class ProcessNursery:
             # With a job in its hands, its last stack is told with that.
             task, stack = (errand.claim.task, "") if errand else ("", stack)
             self._emit("child.died", pid=child.pid, how=how, task=task, stack=stack)
+            if errand is None:
+                self._judge(child, how)
         child.state = State.LEAVING
         self._gone_cpu_seconds += child.cpu_seconds
         self._children.remove(child)
@@ -225,11 +226,40 @@ class ProcessNursery:
         self._fill()
         self._hand_out()
 
+    # --- whether they are of any use
+
+    def _prove(self, child: Child) -> None:
+        """It is well: whatever failed before it does not count any more."""
+        if child.state is not State.LEAVING:
+            child.is_proven, self._failures = True, 0
+
+    def _judge(self, child: Child, how: str) -> None:
+        """One without a job ends unasked: before any use, that is a failed start."""
+        if child.state is State.LEAVING or child.is_proven:
+            return
+        self._back_off(
+            ChildFailed(
+                "a child process for tasks with process=True ended before it finished "
+                f"a job: {how}",
+                cure="See child.failed and child.died in the log, then correct what "
+                "the App or its dependencies do in a child.",
+            )
+        )
+
+    def _back_off(self, error: ChildFailed) -> None:
+        """One more in a row: the next is started after a pause, and not for ever."""
+        self._failures += 1
+        pause = min(BACKOFF_FIRST * 2**self._failures, BACKOFF_LAST)
+        if self._resting is None and not self._is_closed:
+            self._resting = self._loop.call_later(pause, self._rested)
+        if self._failures == FAILURES_MAX and self._broken is not None:
+            self._broken(error)
+
     # --- how many, and who is next
 
     def _fill(self) -> None:
         """As many at work as were asked for, and one more for each that leaves soon."""
-        if self._is_closed or self._resting is not None:
+        if self._is_closed:
             return
         at_work = [child for child in self._children if child.state in AT_WORK]
         spares = [child for child in self._children if child.state is State.SPARE]
@@ -238,6 +268,8 @@ class ProcessNursery:
             spare.state = State.IDLE
             at_work.append(spare)
             self._idle.append(spare)
+        if self._resting is not None:
+            return  # after failures: none is started now
         starting = sum(child.state is State.STARTING for child in self._children)
         wanted = self._count + sum(map(self._leaves_soon, at_work))
         for _ in range(wanted - len(at_work) - len(spares) - starting):

@@ -264,7 +264,7 @@ class HardTimeLimit(OperatingError):
 
 
 class ChildFailed(OperatingError):
-    """A child process for tasks with `process=True` did not become ready."""
+    """A child process for tasks with `process=True` did not become ready, or did not last."""
 
     code = "child_failed"
 

@@ -78,6 +78,7 @@ class Bench:
         self.deps: Any = None
         self.nursery: Nursery | None = None
         self.host_task: asyncio.Task[Any] | None = None  # the worker's own
+        self.torn_down = ""  # in a child: what to tell when its loop is ended
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
 
@@ -159,6 +160,8 @@ class Bench:
         """The retry policy's word, unless we stopped it ourselves."""
         claim = attempt.claim
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
+            if self.torn_down and attempt.why is None:
+                return self.lost(attempt, self.torn_down, "")
             attempt.why = attempt.why or Why.STOP
         if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
             attempt.why = attempt.why or Why.STOP
@@ -199,7 +202,7 @@ class Bench:
     def lost(
         self, attempt: Attempt, how: str, stack: str
     ) -> tuple[Outcome, JobEvent | None]:
-        """Its process died under it, and it was alone there: it is charged for that."""
+        """Its process ended under it, and it was alone there: it is charged for that."""
         claim = attempt.claim
         failure = Failure(
             type="ChildLost",

@@ -26,8 +26,8 @@ CANCEL_SECONDS = 5.0  # for a cancelled task to end before its child is killed
 class Runs(Protocol):
     """The slots, as far as an attempt elsewhere is concerned."""
 
-    def begun(self, attempt: Attempt) -> None:
-        """Its time counts from now on."""
+    def begun(self, attempt: Attempt, *, is_first: bool) -> None:
+        """Its time counts from now on; `is_first`: no child had it before."""
         ...
 
     def over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
@@ -38,7 +38,7 @@ class Runs(Protocol):
 class ChildAttempt(Attempt):
     """One attempt in a child process, or in line for one."""
 
-    __slots__ = ("_bench", "_errand", "_runs")
+    __slots__ = ("_bench", "_errand", "_is_called_back", "_is_told", "_runs")
 
     def __init__(
         self, claim: Claim, handler: Handler, bench: Bench, runs: Runs
@@ -47,6 +47,8 @@ class ChildAttempt(Attempt):
         self._bench = bench
         self._runs = runs
         self._errand: Errand | None = None
+        self._is_told = False  # that it has begun
+        self._is_called_back = False
 
     def send(self) -> None:
         """To a child, or to the end of the line."""
@@ -72,7 +74,8 @@ class ChildAttempt(Attempt):
             self.desk.loop.call_later(CANCEL_SECONDS, self._insist)
 
     def withdraw(self) -> None:
-        """What no child has yet goes back."""
+        """What no child has yet goes back, also once a child gives it back unbegun."""
+        self._is_called_back = True
         if not self.has_begun:
             self.interrupt(Why.STOP)
 
@@ -97,14 +100,15 @@ class ChildAttempt(Attempt):
         """A child has it."""
         self.has_begun = True
         self.started = self.desk.loop.time()
-        self._runs.begun(self)
+        self._runs.begun(self, is_first=not self._is_told)
+        self._is_told = True
 
     def returned(self) -> None:
         """The child that had it never began it; what we were stopping is over."""
         self.has_begun = False
         self.limit_at = float("inf")
-        if self.why is not None:
-            self.interrupt(self.why)
+        if self.why is not None or self._is_called_back:
+            self.interrupt(self.why or Why.STOP)
 
     def noted(self, told: bytes) -> None:
         """Progress."""

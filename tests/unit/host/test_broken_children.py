@@ -1,12 +1,17 @@
 """What becomes of a job whose child was broken by the one before it, or by itself."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from durio.host import children
 from durio.host.children import ProcessNursery
 from durio.host.clock import HostClock
+from durio.model.errors import ChildFailed
+from durio.model.outcome import Kind
 from tests.unit.host.test_children import (
+    BOUND_SECONDS,
     CLAIM,
     Teller,
     in_work,
@@ -41,6 +46,34 @@ async def stop() -> int:
 async def trap() -> int:
     asyncio.get_running_loop().call_later(0.2, asyncio.get_running_loop().stop)
     return os.getpid()
+left_behind = []
+@app.task(process=True)
+async def leave_behind() -> int:
+    left_behind.append(asyncio.get_running_loop().stop)
+    return os.getpid()
+@app.task(process=True)
+async def meet() -> int:
+    for each in left_behind:
+        asyncio.get_running_loop().call_soon(each)
+        await asyncio.sleep(600)
+    return os.getpid()
+@app.task(process=True)
+def die() -> None:
+    os._exit(9)
+"""
+# Each is ready, and ends soon after that, with a job or without.
+ENDING = """
+import asyncio, os
+from contextlib import asynccontextmanager
+from durio import App
+@asynccontextmanager
+async def desk():
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.3, {ends})
+    yield 7
+app = App(name="e2e", deps=desk)
+@app.task(process=True)
+async def work() -> None: ...
 """
 
 
@@ -80,6 +113,102 @@ def test_a_child_that_breaks_while_it_is_idle_takes_no_job(tmp_path: Path):
 
     with_nursery(setup_of(tmp_path, BREAKING), body)
     assert (tmp_path / "runs").read_text() == "run ", "it ran once"
+
+
+def test_a_job_whose_loop_another_stopped_is_lost_with_its_child(tmp_path: Path):
+    """Nobody knows whose fault it is: it is charged as for a crash, not as a failure."""
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        guilty, met, again = Teller(), Teller(), Teller()
+        nursery.send(CLAIM._replace(task="e2e.leave_behind"), guilty)
+        await guilty.over.wait()
+        nursery.send(CLAIM._replace(task="e2e.meet"), met)
+        await met.over.wait()
+        assert met.told == ["begun", "finished"]
+        assert met.outcome is not None
+        assert (met.outcome.kind, met.outcome.guilty) == (Kind.LOST, True)
+        assert b"ChildLost" in (met.outcome.error or b"")
+        nursery.send(CLAIM._replace(task="e2e.meet"), again)
+        await again.over.wait()
+        assert again.outcome is not None
+        assert again.outcome.kind == Kind.DONE
+
+    with_nursery(setup_of(tmp_path, BREAKING), body)
+
+
+@pytest.mark.parametrize("ends", ["loop.stop", "os._exit, 3"])
+def test_children_that_end_as_soon_as_they_are_ready_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+):
+    monkeypatch.setattr(children, "FAILURES_MAX", 3)
+    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+
+    async def body(nursery: ProcessNursery) -> None:
+        given_up = asyncio.get_running_loop().create_future()
+        await nursery.open(ahead=True, broken=given_up.set_result)
+        error = await given_up
+        assert isinstance(error, ChildFailed)
+        assert "ended" in error.what
+        assert error.cure
+
+    with_nursery(setup_of(tmp_path, ENDING.format(ends=ends)), body)
+
+
+def test_a_child_that_ends_at_once_is_begun_anew_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(children, "BACKOFF_FIRST", BOUND_SECONDS)
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        while nursery.vitals().count:
+            await HostClock().sleep(0.01)
+        errand = nursery.send(CLAIM, teller := Teller())
+        assert nursery.vitals().count == 0
+        assert teller.told == []
+        assert errand.withdraw()
+
+    with_nursery(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
+
+
+def test_a_child_that_lasts_may_end_before_its_first_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(children, "FAILURES_MAX", 1)
+    monkeypatch.setattr(children, "PROOF_SECONDS", 0.0)
+
+    async def body(nursery: ProcessNursery) -> None:
+        given_up = list[object]()
+        await nursery.open(ahead=True, broken=given_up.append)
+        seen = set[int]()
+        while len(seen) < 3:
+            seen |= {child.pid for child in nursery._children}
+            await HostClock().sleep(0.01)
+        assert given_up == []
+
+    with_nursery(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
+
+
+@pytest.mark.parametrize("task", ["stop", "trap", "die"])
+def test_children_that_had_a_job_may_end_as_often_as_they_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+):
+    """That is the job's affair, and what it is charged has a bound of its own."""
+    monkeypatch.setattr(children, "FAILURES_MAX", 1)
+
+    async def body(nursery: ProcessNursery) -> None:
+        given_up = list[object]()
+        await nursery.open(ahead=True, broken=given_up.append)
+        for _ in range(2):
+            teller, old = Teller(), set(nursery._children)
+            nursery.send(CLAIM._replace(task=f"e2e.{task}"), teller)
+            await teller.over.wait()
+            while old & set(nursery._children):
+                await HostClock().sleep(0.01)
+        assert given_up == []
+
+    with_nursery(setup_of(tmp_path, BREAKING), body)
 
 
 @pytest.mark.parametrize("way", ["SHUT_RDWR", "SHUT_WR", "SHUT_RD"])

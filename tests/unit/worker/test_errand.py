@@ -1,6 +1,7 @@
 """Attempts in child processes, as the worker sees them: the children here are pretended."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +12,14 @@ from durio.cli.worker import exit_code
 from durio.client.handle import job_errors
 from durio.errors import ChildFailed
 from durio.model.job import Claim
+from durio.model.names import lane
 from durio.model.outcome import Kind, Outcome, Reason
+from durio.ports.control import QueueChange
 from durio.ports.executor import ChildVitals, Sender
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.names import JOB_DEAD
+from durio.telemetry.names import JOB_DEAD, JOB_STARTED
 from tests.bad_input.door import asked
-from tests.unit.app.lab import finished, reached, record_of, virtual, working
+from tests.unit.app.lab import CALM, finished, reached, record_of, virtual, working
 from tests.unit.app.test_ends import Listener
 
 
@@ -101,6 +104,17 @@ async def sent(nursery: PretendedNursery, job: Job[Any], number: int = 1) -> Err
     return nursery.errands[number - 1]
 
 
+@asynccontextmanager
+async def handed_over(
+    app: App, **options: Any
+) -> AsyncIterator[tuple[Job[Any], Errand]]:
+    """A worker whose only job has been handed to its children."""
+    nursery, work = PretendedNursery(), add(app, **options)
+    async with working(app, nursery=nursery):
+        job = await work.enqueue()
+        yield job, await sent(nursery, job)
+
+
 @virtual
 async def test_a_child_makes_the_attempt(app: App) -> None:
     nursery = PretendedNursery()
@@ -122,11 +136,7 @@ async def test_a_child_makes_the_attempt(app: App) -> None:
 @pytest.mark.proves("M105")
 @virtual
 async def test_its_time_counts_from_the_moment_a_child_has_it(app: App) -> None:
-    nursery = PretendedNursery()
-    work = add(app, timeout=(300, 360), retry=0)
-    async with working(app, nursery=nursery):
-        job = await work.enqueue()
-        errand = await sent(nursery, job)
+    async with handed_over(app, timeout=(300, 360), retry=0) as (job, errand):
         await app.clock.sleep(10_000)
         assert errand.said == []
         errand.begin()
@@ -141,11 +151,7 @@ async def test_its_time_counts_from_the_moment_a_child_has_it(app: App) -> None:
 
 @virtual
 async def test_a_cancel_in_line_needs_no_child(app: App) -> None:
-    nursery = PretendedNursery()
-    work = add(app)
-    async with working(app, nursery=nursery):
-        job = await work.enqueue()
-        errand = await sent(nursery, job)
+    async with handed_over(app) as (job, errand):
         await job.cancel()
         assert (await finished(job)).state is State.CANCELLED
         assert (errand.in_line, errand.said) == (False, [])
@@ -153,11 +159,7 @@ async def test_a_cancel_in_line_needs_no_child(app: App) -> None:
 
 @virtual
 async def test_a_cancel_that_nobody_hears_kills_the_child(app: App) -> None:
-    nursery = PretendedNursery()
-    work = add(app)
-    async with working(app, nursery=nursery):
-        job = await work.enqueue()
-        errand = await sent(nursery, job)
+    async with handed_over(app) as (job, errand):
         errand.begin()
         asked = app.clock.now()
         await job.cancel()
@@ -169,11 +171,7 @@ async def test_a_cancel_that_nobody_hears_kills_the_child(app: App) -> None:
 @virtual
 async def test_what_a_child_never_began_waits_in_line_again(app: App) -> None:
     """And its time counts anew from the next child on."""
-    nursery = PretendedNursery()
-    work = add(app, timeout=(300, 360), retry=0)
-    async with working(app, nursery=nursery):
-        job = await work.enqueue()
-        errand = await sent(nursery, job)
+    async with handed_over(app, timeout=(300, 360), retry=0) as (job, errand):
         errand.begin()
         await app.clock.sleep(200)
         errand.give_back()
@@ -190,11 +188,7 @@ async def test_what_a_child_never_began_waits_in_line_again(app: App) -> None:
 
 @virtual
 async def test_a_cancelled_job_that_comes_back_unbegun_is_over(app: App) -> None:
-    nursery = PretendedNursery()
-    work = add(app)
-    async with working(app, nursery=nursery):
-        job = await work.enqueue()
-        errand = await sent(nursery, job)
+    async with handed_over(app) as (job, errand):
         errand.begin()
         await job.cancel()
         await reached(job, lambda _: errand.said == ["cancel"])
@@ -205,12 +199,68 @@ async def test_a_cancelled_job_that_comes_back_unbegun_is_over(app: App) -> None
 
 
 @virtual
-async def test_a_child_that_dies_of_a_cancel_is_no_loss(app: App) -> None:
+async def test_an_attempt_that_comes_back_unbegun_is_told_started_once(
+    app: App,
+) -> None:
+    heard, before = Listener(app), list[HookEvent]()
+    app.hooks.before(before.append)
+    async with handed_over(app) as (job, errand):
+        errand.begin()
+        errand.give_back()
+        errand.begin()
+        errand.finish(result=b"7")
+        assert (await finished(job)).state is State.DONE
+    assert heard.names().count(JOB_STARTED) == 1
+    assert [event.attempt for event in before] == [1]
+
+
+@virtual
+async def test_what_comes_back_unbegun_while_the_worker_drains_is_given_back(
+    app: App,
+) -> None:
+    nursery, heard = PretendedNursery(), Listener(app)
+    work = add(app)
+    async with working(app, nursery=nursery) as worker:
+        job = await work.enqueue()
+        errand = await sent(nursery, job)
+        errand.begin()
+        worker.stop()
+        await reached(job, lambda _: "worker.stopping" in heard.names())
+        errand.give_back()
+        assert not errand.in_line
+    assert errand.said == []
+    record = await record_of(app, job)
+    assert (await job.status()).state is State.READY
+    assert (record.losses, record.retried, record.claim_no) == (0, 0, 1)
+
+
+@virtual
+async def test_what_comes_back_unbegun_from_a_paused_queue_is_given_back(
+    app: App,
+) -> None:
     nursery = PretendedNursery()
     work = add(app)
     async with working(app, nursery=nursery):
         job = await work.enqueue()
         errand = await sent(nursery, job)
+        errand.begin()
+        store = await app.store()
+        await store.change_queue(
+            lane(app.name, "default"), QueueChange(paused=True), by="me"
+        )
+        await app.clock.sleep(2 * CALM["heartbeat_seconds"])
+        assert (await job.status()).state is State.RUNNING
+        errand.give_back()
+        assert not errand.in_line
+        await reached(job, lambda status: status.state is State.READY)
+    assert errand.said == []
+    record = await record_of(app, job)
+    assert (record.losses, record.retried, record.claim_no) == (0, 0, 1)
+
+
+@virtual
+async def test_a_child_that_dies_of_a_cancel_is_no_loss(app: App) -> None:
+    async with handed_over(app) as (job, errand):
         errand.begin()
         await job.cancel()
         await reached(job, lambda _: errand.said == ["cancel"])
