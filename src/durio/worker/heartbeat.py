@@ -76,10 +76,15 @@ class Heartbeat:
             await self._unrenewed(me, error)
 
     def _patience(self) -> float:
-        """How long a renewal may take: past the deadline no time, or it waits in line."""
+        """How long a renewal may take; past the deadline hardly any, or it waits in line.
+
+        Hardly any, for whoever slept over its deadline finds a store that answers at
+        once; what follows must be over before the lease is.
+        """
         if self._is_still:
             return self._interval_seconds
-        return min(self._interval_seconds, max(0.0, self._left_seconds()))
+        left = max(self._left_seconds(), self._margin_seconds / 4)
+        return min(self._interval_seconds, left)
 
     def _left_seconds(self) -> float:
         """Until the worker must be sure that its jobs are still its own."""
@@ -132,7 +137,7 @@ class Heartbeat:
             self._on_lost(me)
 
     async def _is_contested(self, me: int) -> bool:
-        seconds = max(self._left_seconds(), self._margin_seconds / 4)
+        seconds = max(self._left_seconds(), self._margin_seconds / 8)
         try:
             async with asyncio.timeout(min(self._interval_seconds, seconds)):
                 return await self._store.is_contested(me)

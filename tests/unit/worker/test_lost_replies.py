@@ -227,3 +227,13 @@ async def test_a_heartbeat_that_fails_ends_its_worker(app: App) -> None:
     assert "heartbeat" in worker.broken.what
     assert "ZeroDivisionError: a bug" in worker.broken.what
     assert (await job.status()).state is State.READY, "given back"
+
+
+@virtual(settings=BRISK)
+async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
+    """A process that was stopped for less than its lease: the store is well."""
+    async with working(app) as worker:
+        await worker.started.wait()
+        worker.me.renewed_at = app.clock.monotonic() - 27
+        await worker._heartbeat.renew()
+        assert worker.me.renewed_at == app.clock.monotonic()
