@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 EVERYBODY = "*"
 OVER = {"end", "repeat", "refused"}
+WRITES = {"enqueue", "exchange", "finish", "register", "renew", "leave", "lead"}
+WRITES |= {"rescue", "rescue_here", "rescue_orphans", "promote", "prune", "act"}
 
 
 class Entry(NamedTuple):
@@ -112,12 +114,15 @@ class Door:
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self.store = store
         self.ledger = ledger
+        self.writes: Counter[str] = Counter()
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
     ) -> None:
         """The store has done this."""
         self.ledger.calls[method] += 1
+        if method in WRITES:
+            self.writes[node.name] += 1
         match method:
             case "enqueue":
                 self._stored(node, args[0], answer)

@@ -6,6 +6,7 @@ its call, or between its call and the answer. What else can happen is in `Troubl
 nemesis sets it, for one process or for all, and heals it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,8 +18,6 @@ from durio.testing.world import Node
 TRIP_SECONDS = 0.002
 TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
 QUIET = Wake(rung=False, lanes=frozenset(), control=False)
-# Whether anybody else could write is a look at the file: a full disk allows it.
-ANSWERED_WHEN_FULL = {"is_contested"}
 
 
 @dataclass(slots=True)
@@ -40,6 +39,7 @@ class Server(Protocol):
     """Who watches the calls at the store's side."""
 
     store: Store
+    writes: Counter[str]  # by node: what it changed, or may have
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
@@ -56,6 +56,7 @@ class Line(Store):
         self.server = server
         self.troubles = troubles  # of this process, and of everybody
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
+        self.writes_seen = 0  # of others, when we last renewed or asked
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -65,6 +66,8 @@ class Line(Store):
         await self._there(method)
         answer = await getattr(self.server.store, method)(*args, **options)
         self.server.executed(self.node, method, args, answer)
+        if method == "renew":
+            self.writes_seen = self._writes_of_others()
         await self._travel()
         await self._back(method)
         return answer
@@ -82,6 +85,23 @@ class Line(Store):
             return QUIET
         wake = await self.server.store.wait(worker, timeout_seconds)
         return QUIET if self._is("cut") or self._is("deaf") else wake
+
+    async def is_contested(self, worker: int) -> bool:
+        """A look at the file, as it were: a full disk allows it.
+
+        The store itself cannot tell: in memory everybody is the same process to it.
+        """
+        del worker
+        await self._travel()
+        if self._is("cut"):
+            await self.node.clock.sleep(TIMEOUT_SECONDS)
+            raise away("is_contested", unknown=False)
+        seen, self.writes_seen = self.writes_seen, self._writes_of_others()
+        return seen != self.writes_seen
+
+    def _writes_of_others(self) -> int:
+        writes = self.server.writes
+        return writes.total() - writes[self.node.name]
 
     async def open(self) -> None:
         """It is open already: it belongs to the world."""
@@ -110,7 +130,7 @@ class Line(Store):
         if self._is("cut"):
             await self.node.clock.sleep(TIMEOUT_SECONDS)
             raise away(method, unknown=True)
-        if self._is("full") and method not in ANSWERED_WHEN_FULL:
+        if self._is("full"):
             raise StoreFull(f"simulated: no space for {method}")
         if self._share("refused") > self.chance.random():
             raise away(method, unknown=False)
