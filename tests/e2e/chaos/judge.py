@@ -185,11 +185,14 @@ class Evidence:
         )
 
     def kill_of(self, start: Line) -> int | None:
-        """When the process of this attempt was disturbed for good, if it was."""
+        """When the process of this attempt was disturbed for good, if it was.
+
+        A kill is on record before it happens: the attempt may begin in between.
+        """
         found = [
-            d.begin_ns
+            max(d.begin_ns, start["mono_ns"])
             for d in self.disturbances
-            if start["pid"] in d.pids and d.begin_ns >= start["mono_ns"]
+            if start["pid"] in d.pids and start["mono_ns"] <= d.end_ns
         ]
         return min(found, default=None)
 

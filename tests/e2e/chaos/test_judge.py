@@ -154,13 +154,15 @@ def test_a_retry_that_the_task_asked_for_is_no_rerun() -> None:
     assert (verdict.code, verdict.explained, verdict.unexplained) == (HELD, 0, 0)
 
 
-def unlucky(*, neighbour: bool) -> list[Line]:
+def unlucky(*, neighbour: bool, after: float = 5.5) -> list[Line]:
     """A job whose three workers are killed one after the other, the last one alone or not."""
     lines = without(without(story(), "effect", "a"), "accepted", "a")
     for number, pid in enumerate((31, 32, 33), 1):
         lines += [
             line(5 + number, "start", "a", n=1, pid=pid, attempt=1 + number),
-            line(5.5 + number, "nemesis.begin", fault="kill", pids=[pid], lasting=True),
+            line(
+                after + number, "nemesis.begin", fault="kill", pids=[pid], lasting=True
+            ),
         ]
     lines.append(line(1.3, "nemesis.begin", fault="kill", pids=[10], lasting=True))
     lines.append(line(9, "dead", "a", pid=10))
@@ -173,6 +175,8 @@ def test_a_job_that_lost_three_workers_is_convicted_only_if_it_was_alone() -> No
     convicted = Row("a", 1, "chaos.work", "dead", "worker_lost")
     alone = judge(unlucky(neighbour=False), [convicted, RERUN], FEW)
     assert (alone.code, alone.ok) == (HELD, 2), alone.problems
+    told_before = unlucky(neighbour=False, after=4.9)
+    assert judge(told_before, [convicted, RERUN], FEW).code == HELD
     beside = judge(unlucky(neighbour=True), [convicted, RERUN], FEW)
     assert (beside.code, beside.unexpected) == (BROKEN, 1)
 
