@@ -1,13 +1,4 @@
-"""`python -m tests.mutants`: plant every bug in turn and see each one caught.
-
-    python -m tests.mutants                     all of them, with progress and a table
-    python -m tests.mutants --list              their names, and what is wrong with each
-    python -m tests.mutants --only no_fence_at_done lifo
-    python -m tests.mutants --json mutants.json
-
-Exit code 0: all caught. 1: one survived, so the harness proves nothing until it is
-caught. 2: a name that no mutant has, or a mutant that could not be planted.
-"""
+"""`python -m tests.mutants`: plant every bug in turn and see each one caught."""
 
 import argparse
 import sys
@@ -15,50 +6,78 @@ from pathlib import Path
 
 import msgspec
 
+from tests.command import STOPPED, careful, writable
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.planting import NoSuchPlace
 from tests.mutants.trial import Verdict, trial
 from tests.progress import meter
 
+EPILOG = """\
+examples:
+  python -m tests.mutants                     all of them, with progress and a table
+  python -m tests.mutants --list              their names, and what is wrong with each
+  python -m tests.mutants --only one_retry_too_many last_in_first_out
+  python -m tests.mutants --only one_retry_too_many --story
+  python -m tests.mutants --json mutants.json
 
-def arguments() -> argparse.Namespace:
-    told = (__doc__ or "").splitlines()
+exit codes:
+  0  all caught
+  1  one survived: the harness proves nothing until it is caught
+  2  wrong usage, or a mutant that could not be planted or tried
+  74  what it says could not be written: the disk is full, or the reader has gone
+  130  stopped by Ctrl-C or SIGTERM: those tried so far are told, as cut short
+"""
+
+
+def main(args: list[str]) -> int:
+    asked = parse(args)
+    names = asked.only or list(MUTANTS)
+    with careful():
+        if asked.list:
+            for name in names:
+                print(f"{name:34} {MUTANTS[name].wrong}")
+            return 0
+        verdicts: list[Verdict] = []
+        is_cut_short = False
+        try:
+            try_all(names, verdicts, with_story=asked.story)
+        except (NoSuchPlace, RuntimeError) as error:
+            print(error, file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            is_cut_short = True
+        if asked.json:
+            write(asked.json, verdicts, is_cut_short=is_cut_short)
+        code = summary(verdicts)
+        if is_cut_short:
+            print(f"cut short: {len(verdicts)} of {len(names)} were tried")
+            code = STOPPED
+    return code
+
+
+def parse(args: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants",
-        description=told[0],
-        epilog="\n".join(told[2:]),
+        description="Plant every bug in turn, in a copy of the engine, and see each one caught.",
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these mutants")
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts there too")
-    parser.add_argument("--list", action="store_true", help="say which there are")
-    return parser.parse_args()
+    add = parser.add_argument
+    add("--only", nargs="+", type=known, metavar="NAME", help="only these mutants")
+    add("--story", action="store_true", help="tell what was seen before each catch")
+    add("--json", type=writable, metavar="FILE", help="write the verdicts there too")
+    add("--list", action="store_true", help="say which there are")
+    return parser.parse_args(args)
 
 
-def main() -> int:
-    asked = arguments()
-    names = asked.only or list(MUTANTS)
-    unknown = [name for name in names if name not in MUTANTS]
-    if unknown:
-        print(f"no such mutant: {', '.join(unknown)}; see --list", file=sys.stderr)
-        return 2
-    if asked.list:
-        for name in names:
-            print(f"{name:34} {MUTANTS[name].wrong}")
-        return 0
-    try:
-        verdicts = try_all(names)
-    except (NoSuchPlace, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if asked.json:
-        Path(asked.json).write_bytes(msgspec.json.format(msgspec.json.encode(verdicts)))
-    return summary(verdicts)
+def known(name: str) -> str:
+    if name not in MUTANTS:
+        raise argparse.ArgumentTypeError(f"no such mutant: {name}; see --list")
+    return name
 
 
-def try_all(names: list[str]) -> list[Verdict]:
+def try_all(names: list[str], verdicts: list[Verdict], *, with_story: bool) -> None:
     """One trial after the other, each with a line."""
-    verdicts: list[Verdict] = []
     with meter(len(names)) as shown:
         for done, name in enumerate(names):
             shown.show(done, name)
@@ -67,8 +86,14 @@ def try_all(names: list[str]) -> list[Verdict]:
             word = "killed" if verdict.killed else "SURVIVED"
             by = verdict.by or verdict.how
             shown.say(f"{word:8} {name:34} {verdict.seconds:6.1f} s  {by}")
+            if with_story and verdict.story:
+                shown.say(verdict.story + "\n")
         shown.show(len(names), "all tried")
-    return verdicts
+
+
+def write(path: Path, verdicts: list[Verdict], *, is_cut_short: bool) -> None:
+    told = msgspec.json.encode({"cut_short": is_cut_short, "verdicts": verdicts})
+    path.write_bytes(msgspec.json.format(told) + b"\n")
 
 
 def summary(verdicts: list[Verdict]) -> int:
@@ -87,4 +112,4 @@ def summary(verdicts: list[Verdict]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

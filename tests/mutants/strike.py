@@ -27,11 +27,13 @@ class Caught(msgspec.Struct):
 
     by: str
     how: str
+    story: str = ""  # what happened before, as long as a person can read
 
 
 def try_seeds(seeds: Seeds) -> Caught | None:
     from tests.mutants.clean import clean_invariants, played  # noqa: PLC0415 - only who needs it
     from tests.simulation import scenario  # noqa: PLC0415
+    from tests.simulation.story import tell  # noqa: PLC0415
 
     # Long enough for every promise about time; a world that never comes to its end is
     # caught then, and need not be played for hours.
@@ -40,13 +42,15 @@ def try_seeds(seeds: Seeds) -> Caught | None:
         name = seeds.name(seed)
         print(name, file=sys.stderr, flush=True)
         try:
-            violations = played(seed, seeds).violations
+            world = played(seed, seeds)
         except (Stuck, InvariantBroken) as error:
-            return Caught(name, f"{type(error).__name__}: {error}"[:200])
+            how = f"{type(error).__name__}: {error}"[:200]
+            return Caught(name, how, traceback.format_exc())
+        violations = world.violations
         known = clean_invariants(seed, seeds) if violations else set[str]()
         for violation in violations:
             if violation.invariant not in known:
-                return Caught(name, str(violation))
+                return Caught(name, str(violation), tell(world, violation))
     return None
 
 
@@ -67,7 +71,9 @@ def try_promises(promises: Promises) -> Caught | None:
             try:
                 check(promise, subject)
             except (AssertionError, TimeoutError, InvariantBroken) as error:
-                return Caught(f"promise {promise}", seen_at(error))
+                return Caught(
+                    f"promise {promise}", seen_at(error), traceback.format_exc()
+                )
     return None
 
 

@@ -4,12 +4,19 @@ All of them: `make mutants`.
 """
 
 import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.checkout import ROOT
+from tests.mutants.__main__ import main
 from tests.mutants.catalogue import CONTROL, MUTANTS
-from tests.mutants.planting import SOURCE, NoSuchPlace, Patch
-from tests.mutants.trial import trial
+from tests.mutants.planting import SOURCE, Mutant, NoSuchPlace, Patch
+from tests.mutants.trial import Verdict, trial
 
 # Quick ones, of several kinds: some by a seed, some by a promise of the suite.
 SAMPLE = (
@@ -27,6 +34,7 @@ SAMPLE = (
 def test_it_is_caught(name: str) -> None:
     verdict = trial(MUTANTS[name])
     assert verdict.killed, verdict
+    assert verdict.story
     print(verdict)
 
 
@@ -76,3 +84,68 @@ def test_the_engine_knows_no_mutant() -> None:
         text = path.read_text(encoding="utf-8")
         for word in ("mutant", "import tests", "from tests", *MUTANTS):
             assert word not in text, f"{path}: {word}"
+
+
+def test_ctrl_c_keeps_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def one_and_stop(mutant: Mutant) -> Verdict:
+        if mutant.name != SAMPLE[0]:
+            raise KeyboardInterrupt
+        return Verdict(mutant.name, True, "seed 1", "I4", 1.0, "its story")
+
+    monkeypatch.setattr("tests.mutants.__main__.trial", one_and_stop)
+    path = tmp_path / "mutants.json"
+    assert main(["--only", *SAMPLE, "--story", "--json", str(path)]) == 130
+    told = json.loads(path.read_bytes())
+    assert told["cut_short"]
+    assert [verdict["name"] for verdict in told["verdicts"]] == [SAMPLE[0]]
+    said = capsys.readouterr()
+    assert "its story" in said.err
+    assert f"cut short: 1 of {len(SAMPLE)} were tried" in said.out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("--only no_such_bug", "no such mutant: no_such_bug"),
+        ("--json /nowhere/x.json", "there is no folder /nowhere"),
+    ],
+)
+def test_wrong_usage_is_told(
+    args: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(args.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_examples_name_mutants_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    named = [
+        line.split("--only ")[1] for line in told.splitlines() if "--only " in line
+    ]
+    examples = [words for words in named if "NAME" not in words]
+    assert len(examples) == 2
+    for words in examples:
+        assert {word for word in words.split() if word[0] != "-"} <= MUTANTS.keys()
+    assert "130  stopped" in told
+
+
+def test_a_reader_that_has_gone_is_no_verdict() -> None:
+    """Nor a traceback: `--list | head -1`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.mutants", "--list"],
+        cwd=ROOT,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (74, "")

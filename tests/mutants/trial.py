@@ -22,6 +22,7 @@ class Verdict(msgspec.Struct):
     by: str
     how: str
     seconds: float
+    story: str = ""
 
 
 def trial(mutant: Mutant) -> Verdict:
@@ -55,4 +56,4 @@ def trial(mutant: Mutant) -> Verdict:
     caught = msgspec.json.decode(told, type=Caught | None)
     if caught is None:
         return Verdict(mutant.name, False, "", "every killer passed", seconds)
-    return Verdict(mutant.name, True, caught.by, caught.how, seconds)
+    return Verdict(mutant.name, True, caught.by, caught.how, seconds, caught.story)

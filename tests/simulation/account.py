@@ -43,6 +43,7 @@ class Account(msgspec.Struct, kw_only=True):
     wall_seconds: float = 0.0  # real
     cpu_seconds: float = 0.0  # real
     twin_digest: str | None = None  # of the same seed in another process
+    is_second_try: bool = False  # the first was not over in time
     program: str = ""  # which code played it: somebody may edit while worlds are played
 
     @property

@@ -15,7 +15,7 @@ import msgspec
 from durio.testing.world import World
 from tests.simulation.account import Account, examine
 from tests.simulation.nemesis import Fault
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Played, Scenario, play
 from tests.simulation.workload import Wish
 
 T = TypeVar("T")
@@ -40,6 +40,10 @@ class Kept(msgspec.Struct, kw_only=True):
         return examine(
             self.seed, faults=self.faults, wishes=self.wishes, knobs=self.knobs
         )
+
+    def replay(self) -> Played:
+        """The same, with its whole history."""
+        return play(self.seed, faults=self.faults, wishes=self.wishes, knobs=self.knobs)
 
     @property
     def name(self) -> str:

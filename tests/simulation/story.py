@@ -29,6 +29,11 @@ def tell(played: Played, violation: Violation) -> str:
     return "\n".join(lines)
 
 
+def is_known(played: Played, n: int | None) -> bool:
+    """Whether such a job was asked for; None is all of them."""
+    return n is None or any(wish.n == n for wish in played.wishes)
+
+
 def timeline(played: Played, n: int | None = None) -> Iterator[str]:
     """The whole history, or that of one job."""
     entries = played.ledger.entries if n is None else concerning(played, n)

@@ -7,13 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
 
 from tests.checkout import commit
 from tests.figures import percentile
-from tests.simulation import attention, checks
+from tests.simulation import attention, checks, obedience
 from tests.simulation.account import BROKEN_WORLD, Account
 
 HELD, BROKEN, UNKNOWN = "held", "broken", "not exercised"
@@ -27,7 +28,7 @@ TOTALS = "jobs", "attempts", "reruns"
 def invariants() -> dict[str, str]:
     """Every invariant that is judged; its meaning is the name of its first check."""
     named: dict[str, str] = {}
-    for check in (*checks.CHECKS, *attention.CHECKS):
+    for check in (*checks.CHECKS, *attention.CHECKS, *obedience.CHECKS):
         meaning = check.__name__.replace("_", " ")
         source = inspect.getsource(check)
         for invariant in re.findall(r'Violation\(\s*"(\w+)"', source):
@@ -50,6 +51,9 @@ class Summary:
         self.wall_seconds = self.cpu_seconds = 0.0
         self.twins = 0
         self.different: list[int] = []
+        self.late: list[int] = []  # over in time only at the second try
+        self.is_cut_short = False
+        self.planned: int | None = None  # worlds; a time box plans no number
         self.failing: list[Account] = []
         self.programs: set[str] = set()
         self.shown: dict[int, set[str]] = {}  # what each world put to the test
@@ -75,6 +79,8 @@ class Summary:
         self.twins += account.twin_digest is not None
         if account.is_different:
             self.different.append(account.seed)
+        if account.is_second_try:
+            self.late.append(account.seed)
         if account.has_failed:
             self.failing.append(account)
 
@@ -117,11 +123,13 @@ class Summary:
         """Everything, with the whole account of each failing world."""
         return {
             "verdict": self.verdict,
+            "cut_short": self.is_cut_short,
             "commit": commit(),
             "python": platform.python_version(),
             "cores": os.cpu_count(),
             "programs": len(self.programs),
             "worlds": self.worlds,
+            "worlds_planned": self.planned,
             "seeds": self.seeds,
             **self.totals,
             "simulated_hours": round(self.seconds / HOUR_SECONDS, 3),
@@ -137,6 +145,7 @@ class Summary:
             "cpu_seconds_per_seed": round(self.cpu_seconds / max(self.worlds, 1), 3),
             "played_twice": self.twins,
             "different": self.different,
+            "late": self.late,
             "invariants": {
                 name: {
                     "verdict": verdict,
@@ -185,10 +194,14 @@ class Summary:
         )
         if len(self.programs) > 1:
             yield "note            the code was edited meanwhile: these are several programs"
+        if self.late:
+            yield f"note            over in time only at the second try: {self.late}"
         yield from self.invariant_lines()
         if self.failing:
             yield f"failing seeds   {self.named_failing()}"
-        yield f"verdict         {self.verdict}"
+        of = f" of {self.planned:,}" if self.planned else ""
+        short = f" so far: cut short, worlds played: {self.worlds:,}{of}"
+        yield f"verdict         {self.verdict}{short if self.is_cut_short else ''}"
 
     def invariant_lines(self) -> Iterator[str]:
         """One per invariant."""
@@ -210,8 +223,11 @@ class Summary:
         return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def failure(account: Account, here: str) -> str:
-    """All that is needed to look into a failing seed."""
+def failure(account: Account, here: str, path: Path | None = None) -> str:
+    """All that is needed to look into a failing seed, or world that was kept."""
+    world = f"SEED={account.seed}"
+    if path is not None:
+        world = f'SIM_ARGS="--world {os.path.relpath(path)}"'
     knobs = " ".join(f"{name}={value}" for name, value in account.knobs.items())
     lines = [
         f"seed {account.seed} FAILED, commit {here}",
@@ -223,5 +239,5 @@ def failure(account: Account, here: str) -> str:
     if account.is_different:
         lines.append(f"broken  two histories: {account.digest}, {account.twin_digest}")
     lines += account.stories
-    lines.append(f"replay  make sim SEED={account.seed}")
+    lines.append(f"replay  make sim {world}")
     return "\n".join(lines)

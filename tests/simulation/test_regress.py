@@ -12,7 +12,7 @@ FILES = sorted(FOLDER.glob("*.json"))
 def test_it_holds_now(path):
     kept = read(path)
     account = kept.play()
-    assert not account.violations, failure(account, f"once seen at {kept.commit}")
+    assert not account.violations, failure(account, f"once seen at {kept.commit}", path)
 
 
 def test_files_are_named_by_what_they_hold():

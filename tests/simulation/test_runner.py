@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.checkout import ROOT
 from tests.progress import Bar, Lines
 from tests.simulation import runner
 from tests.simulation.__main__ import main
 from tests.simulation.account import Account
 from tests.simulation.checks import Violation
-from tests.simulation.runner import Plan, Runner, Seat, run
+from tests.simulation.runner import Plan, Runner, Seat, Tell, run
+from tests.simulation.shrink import FOLDER
 from tests.simulation.summary import BROKEN, HELD, UNKNOWN, Summary, failure
 
 
@@ -126,7 +128,31 @@ def test_world_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
     monkeypatch.setattr(runner, "WORLD_SECONDS_MAX", 0.2)
     (account,) = accounts_of(Plan(first=1, seeds=1))
-    assert "not over after 0 s" in str(account.violations[0])
+    assert "twice not over after 0 s" in str(account.violations[0])
+
+
+def test_world_that_is_late_is_played_once_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Whoever stops the machine, or the runner, breaks no promise by that."""
+    mark = tmp_path / "tried"
+    program = Pretender(
+        "import json, pathlib, signal, sys\n"
+        "for line in sys.stdin:\n"
+        f"    mark = pathlib.Path({str(mark)!r})\n"
+        "    if not mark.exists():\n"
+        "        mark.touch()\n"
+        "        signal.pause()\n"
+        "    print(json.dumps({'seed': int(line), 'digest': 'd'}), flush=True)"
+    )
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    monkeypatch.setattr(runner, "WORLD_SECONDS_MAX", 2.0)
+    (account,) = accounts_of(Plan(first=7, seeds=1, twin_every=100))
+    assert mark.exists()
+    assert (account.digest, account.violations) == ("d", [])
+    summary = summary_of(account)
+    assert summary.as_json(0.0)["late"] == [7]
+    assert "only at the second try: [7]" in "\n".join(summary.lines(0.0))
 
 
 def test_second_history_is_noticed(monkeypatch: pytest.MonkeyPatch):
@@ -196,19 +222,63 @@ def test_replay_of_one_seed_tells_its_story(tmp_path: Path):
     assert "job 4 " not in of_one.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--seed", "1", "--seeds", "5"], "--seed replays one world"),
-        (["--job", "1"], "--job needs --seed"),
-        (["--seeds", "0"], "0 is not in the range"),
-        (["--help"], "Exit codes"),
-    ],
-)
-def test_command_says_what_it_wants(arguments: list[str], said: str):
-    ran = CliRunner().invoke(main, arguments)
-    assert said in ran.output
-    assert ran.exit_code == (0 if arguments == ["--help"] else 2)
+def test_world_that_was_kept_is_replayed_with_its_story():
+    path = FOLDER / "seed_1_I4.json"
+    ran = CliRunner().invoke(main, ["--world", str(path), "--job", "0"])
+    assert ran.exit_code == 0, ran.output
+    for part in ("once seen at", "job 0: plain", "fault", "verdict         held"):
+        assert part in ran.output
+
+
+def test_ctrl_c_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def one_and_stop(_plan: Plan, tell: Tell) -> None:
+        tell(world(1, violations=[Violation("I4", 17, "two ends")]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tests.simulation.__main__.run", one_and_stop)
+    report = tmp_path / "report.json"
+    args = ["--seeds", "50", "--shrink", "--json", str(report)]
+    ran = CliRunner().invoke(main, args)
+    assert ran.exit_code == 130, ran.output
+    assert "broken so far: cut short, worlds played: 1 of 50" in ran.output
+    assert "is not broken any more" not in ran.output  # nothing was played again
+    told = json.loads(report.read_bytes())
+    assert (told["cut_short"], told["worlds"], told["verdict"]) == (True, 1, "broken")
+
+
+REFUSED = [
+    ("--seed 1 --seeds 5", "replay one world"),
+    ("--seed 1 --first 7", "replay one world"),
+    ("--world x --seconds 7", "replay one world"),
+    ("--seed 1 --world x", "not both"),
+    ("--world x --shrink", "leave --shrink out"),
+    ("--world /nowhere/x.json", "holds no world"),
+    ("--world pyproject.toml", "holds no world"),
+    ("--job 1", "--job needs --seed"),
+    ("--seed 1 --job 100000", "has no job 100000"),
+    ("--seeds 0", "0 is not in the range"),
+    ("--seconds nan", "nan is not a number above 0"),
+    ("--shrink-seconds -5", "-5 is not a number above 0"),
+    ("--json /nowhere/x.json", "there is no folder /nowhere"),
+    ("--json tests", "tests is a folder"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED)
+def test_command_says_what_it_wants(
+    arguments: str, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(ROOT)
+    ran = CliRunner().invoke(main, arguments.split())
+    assert said in " ".join(ran.output.split())
+    assert ran.exit_code == 2
+
+
+def test_help_has_examples_and_exit_codes():
+    ran = CliRunner().invoke(main, ["--help"])
+    assert ran.exit_code == 0
+    for part in ("Examples:", "--world", "Exit codes:", "  130  stopped by Ctrl-C"):
+        assert part in ran.output
 
 
 def test_progress_is_a_line_per_tenth_where_nobody_watches(

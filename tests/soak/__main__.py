@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from tests.checkout import commit
+from tests.command import STOPPED, careful, positive, writable, writable_folder
 from tests.progress import meter
 from tests.soak.judge import exit_code, judge
 from tests.soak.record import Record
@@ -35,6 +36,8 @@ exit codes:
   0  everything held
   1  something is broken: it is named
   2  too little happened to say so, or wrong usage
+  74  what it says could not be written: the disk is full, or the reader has gone
+  130  stopped by Ctrl-C or SIGTERM: the figures so far are written, as cut short
 """
 
 
@@ -51,14 +54,21 @@ def main(arguments: list[str]) -> int:
         rate=given.rate,
         retention_seconds=given.retention,
     )
-    seconds = 60 * given.minutes
+    with careful():
+        play(record, 60 * given.minutes, given.every)
+        return tell(record, given.json, given.report)
+
+
+def play(record: Record, seconds: float, every: float) -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, meter(seconds) as shown:
-        shown.say(f"soak of {given.minutes:g} min, seed {seed}")
-        Soak(Path(folder), record, seconds, given.every, shown.show).play()
-    return tell(record, given.json, given.report)
+        shown.say(f"soak of {seconds / 60:g} min, seed {record.seed}")
+        Soak(Path(folder), record, seconds, every, shown.show).play()
 
 
 def tell(record: Record, json: Path | None, report: Path | None) -> int:
+    if not record.phases:
+        print("cut short before the load began: no figures", file=sys.stderr)
+        return STOPPED
     findings = judge(record)
     if json is not None:
         json.write_text(record.as_json(findings=[asdict(each) for each in findings]))
@@ -68,7 +78,7 @@ def tell(record: Record, json: Path | None, report: Path | None) -> int:
         print(f"{each.judgement:13} {each.what}: {each.text}", file=sys.stderr)
     for problem in record.totals.problems[:5]:
         print(problem, file=sys.stderr)
-    return exit_code(findings)
+    return STOPPED if record.cut_short else exit_code(findings)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -84,10 +94,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     add("--rate", type=positive, default=200, help="jobs a second, in all (200)")
     add("--retention", type=positive, default=20, help="seconds a done job stays (20)")
     add("--every", type=positive, default=2, help="seconds between two samples (2)")
-    add("--json", type=Path, metavar="FILE", help="write the record and the findings")
-    add(
-        "--report", type=Path, metavar="FOLDER", help="write soak.md and soak.svg there"
-    )
+    figures = "write the record and the findings"
+    add("--json", type=writable, metavar="FILE", help=figures)
+    page = "write soak.md and soak.svg there"
+    add("--report", type=writable_folder, metavar="FOLDER", help=page)
     return parser.parse_args(arguments)
 
 
@@ -95,13 +105,6 @@ def minutes(text: str) -> float:
     value = positive(text)
     if value < MINUTES_MIN:
         raise argparse.ArgumentTypeError(f"{text} is below {MINUTES_MIN:g} minutes")
-    return value
-
-
-def positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
 
 

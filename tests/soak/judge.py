@@ -57,6 +57,7 @@ class Recovery:
 
 def judge(record: Record) -> list[Finding]:
     return [
+        *([judge_length(record)] if record.cut_short else []),
         judge_ledger(record),
         judge_recovery(record),
         judge_memory(record),
@@ -81,6 +82,15 @@ def finding(what: str, text: str, *, holds: bool) -> Finding:
 # --- what was promised
 
 
+def judge_length(record: Record) -> Finding:
+    """Only of a run that somebody stopped."""
+    text = (
+        f"cut short after {record.seconds:.0f} s; {record.totals.unfinished} jobs were "
+        "not finished then, and are safe in the store"
+    )
+    return Finding("the run is whole", Judgement.UNKNOWN, text)
+
+
 def judge_ledger(record: Record) -> Finding:
     totals = record.totals
     text = (
@@ -90,7 +100,7 @@ def judge_ledger(record: Record) -> Finding:
         f"quick_check {totals.quick_check}"
     )
     holds = not totals.problems and totals.quick_check == "ok"
-    holds &= totals.ok == totals.acknowledged
+    holds &= totals.ok + totals.unfinished == totals.acknowledged
     wrong = totals.lost + totals.unexpected + totals.duplicated + totals.unexplained
     return finding("nothing lost, nothing twice", text, holds=holds and not wrong)
 
@@ -128,7 +138,9 @@ def mean_throughput(samples: Sequence[Sample]) -> float:
 
 def recoveries(record: Record) -> list[Recovery]:
     base = base_throughput(record)
-    return [recovery(record, phase, base) for phase in record.named(PhaseName.HEALED)]
+    whole = record.phases[:-1] if record.cut_short else record.phases
+    healings = [phase for phase in whole if phase.name is PhaseName.HEALED]
+    return [recovery(record, phase, base) for phase in healings]
 
 
 def recovery(record: Record, phase: Phase, base: float) -> Recovery:
@@ -163,6 +175,8 @@ def judge_recovery(record: Record) -> Finding:
         text = "the base was too short to know what must come back"
         return Finding(what, Judgement.UNKNOWN, text)
     found = recoveries(record)
+    if record.cut_short and not found:
+        return Finding(what, Judgement.UNKNOWN, "no healing came to its end")
     held = [
         each.seconds is not None
         and each.seconds <= RECOVERY_SECONDS_MAX

@@ -76,11 +76,11 @@ def svg(record: Record) -> str:
     height = top + len(panels) * (PANEL + GAP) - GAP + FOOT
     out = [
         head(height),
-        f"<title>Soak of {record.seconds / 60:g} minutes</title>",
+        f"<title>Soak of {minutes_of(record)} minutes</title>",
         style(),
         rect("page", 0, 0, WIDTH, height),
         *bands(record, TOP, height - FOOT),
-        text(LEFT, 24, f"Soak: {record.seconds / 60:g} minutes", size=16, weight=600),
+        text(LEFT, 24, headline(record), size=16, weight=600),
         text(
             LEFT,
             44,
@@ -93,6 +93,15 @@ def svg(record: Record) -> str:
         out += draw_panel(record, panel, top + place * (PANEL + GAP))
     out += time_axis(record, height - FOOT)
     return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def headline(record: Record) -> str:
+    short = ", cut short" if record.cut_short else ""
+    return f"Soak: {minutes_of(record)} minutes{short}"
+
+
+def minutes_of(record: Record) -> str:
+    return f"{round(record.seconds / 60, 2):g}"
 
 
 # --- what is drawn

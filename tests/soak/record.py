@@ -4,7 +4,7 @@ Times are seconds since the load began.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -68,6 +68,7 @@ class Totals(SevenWords):
 
     reruns: int = 0
     unexplained: int = 0
+    unfinished: int = 0  # still in the store when the run was cut short
     quick_check: str = "ok"
     problems: list[str] = field(default_factory=list[str])
 
@@ -84,6 +85,16 @@ class Record:
     faults: list[Fault] = field(default_factory=list[Fault])
     samples: list[Sample] = field(default_factory=list[Sample])
     totals: Totals = field(default_factory=Totals)
+    cut_short: bool = False  # stopped by somebody; the last phase is not whole then
+
+    def cut(self, now: float) -> None:
+        """What was planned for later was never played."""
+        self.cut_short = True
+        self.phases = [
+            replace(phase, end=min(phase.end, now))
+            for phase in self.phases
+            if phase.begin < now
+        ]
 
     @property
     def seconds(self) -> float:

@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.soak.judge import Finding, latency
-from tests.soak.plot import svg
+from tests.soak.plot import minutes_of, svg
 from tests.soak.record import PhaseName, Record
 
 PICTURE = (
     "![Throughput, latency, memory, descriptors and file size over time, with the faults "
     "marked](soak.svg)"
+)
+CUT_SHORT = (
+    "**Cut short:** somebody stopped this run; these are the figures up to then, and they "
+    "are no verdict on a whole one."
 )
 EXPLANATION = (
     "Worker 1 is only ever stopped (SIGSTOP), so that one process lives through the whole "
@@ -41,6 +45,7 @@ def page(record: Record, findings: Sequence[Finding]) -> str:
     parts = [
         "# Soak",
         summary(record),
+        *([CUT_SHORT] if record.cut_short else []),
         PICTURE,
         EXPLANATION,
         "## Verdict",
@@ -84,7 +89,7 @@ def summary(record: Record) -> str:
     healings = len(record.named(PhaseName.HEALED))
     return (
         "Two workers and two producers, real processes on one SQLite file, for "
-        f"{record.seconds / 60:g} minutes at {record.rate:g} jobs a second. Done jobs are "
+        f"{minutes_of(record)} minutes at {record.rate:g} jobs a second. Done jobs are "
         f"deleted after {record.retention_seconds:g} s. After a calm base phase, faults "
         f"and healing by turns: {healings} times."
     )

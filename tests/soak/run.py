@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.checkout import ROOT
+from tests.command import end_children
 from tests.e2e.workers import Process, now_ns, wait_until
 from tests.soak.nemesis import Nemesis, Slot, phases_of
 from tests.soak.outside import Outside
@@ -109,25 +110,39 @@ class Soak:
     # --- the run
 
     def play(self) -> Record:
-        """Load, faults, healing, settling; the record has all of it."""
+        """Load, faults, healing, settling; the record has all of it, or all so far."""
+        tally: Tally | None = None
         try:
             self.began = time.monotonic()
             names = [f"worker {number + 1}" for number in range(WORKERS)]
-            self.workers = [self.start_worker(name) for name in names]
+            for name in names:
+                self.workers.append(self.start_worker(name))
             self.wait_for_workers()
             self.began = time.monotonic()
             tally = Tally(self.ledger, now_ns())
             names = [f"producer {number + 1}" for number in range(PRODUCERS)]
-            self.producers = [self.start_producer(name) for name in names]
+            for name in names:
+                self.producers.append(self.start_producer(name))
             self.load(tally)
             self.settle(tally)
+        except KeyboardInterrupt:
+            self.record.cut(self.now)
+            self.clear_away()
+            end_children()
         finally:
             self.clear_away()
+        if tally is not None:
+            self.count(tally)
+        return self.record
+
+    def count(self, tally: Tally) -> None:
+        """The totals; nobody runs any more."""
         tally.look()
+        if self.record.cut_short:
+            tally.leave_waiting(self.outside.states)
         self.record.totals = tally.totals(self.record.faults)
         self.record.totals.problems += self.problems
         self.record.totals.quick_check = self.outside.quick_check()
-        return self.record
 
     def wait_for_workers(self) -> None:
         wait_until(

@@ -10,11 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from durio.model.job import STATE_BY_CODE
+from tests.command import undisturbed
+from tests.soak.outside import FINAL
 from tests.soak.record import Fault, Totals
 
 UNSEEN_SECONDS = 1.0  # after its effect an end is due; then the store is asked
 # A writer that stands still in a transaction holds up the leases of all others.
 AFTERMATH_SECONDS = 15.0
+
+UNFINISHED = {state.value for state in STATE_BY_CODE} - FINAL
 
 Look = Callable[[Sequence[str]], dict[str, str]]  # job ids -> their states
 
@@ -38,6 +43,7 @@ class Story:
     accepted: int = 0
     dead: bool = False
     was_done: bool = False  # seen so in the store
+    is_waiting: bool = False  # seen unfinished in the store, when the run was cut short
 
     @property
     def has_ended(self) -> bool:
@@ -65,6 +71,7 @@ class Tally:
 
     # --- reading
 
+    @undisturbed()
     def look(self) -> Fresh:
         """Read what is new, in the order of time."""
         lines: list[tuple[int, int, str, int, str]] = []
@@ -127,6 +134,7 @@ class Tally:
         fresh.ends[pid] += 1
         self.open.discard(number)
 
+    @undisturbed()
     def ask_store(self, now: float, look: Look) -> None:
         """See the ends that nobody could write down."""
         unseen = [
@@ -142,6 +150,16 @@ class Tally:
                 story.was_done = True
                 self.open.discard(number)
 
+    def leave_waiting(self, look: Look) -> None:
+        """The run was cut short: what is safe in the store is not lost."""
+        unseen = list(self.open)
+        states = look([self.stories[number].job for number in unseen])
+        for number in unseen:
+            story = self.stories[number]
+            state = states.get(story.job)
+            story.was_done = state == "done"
+            story.is_waiting = state in UNFINISHED
+
     # --- judging
 
     def totals(self, faults: Sequence[Fault]) -> Totals:
@@ -149,13 +167,15 @@ class Tally:
         for number, story in self.stories.items():
             is_ok = story.has_ended and not story.dead and story.effect is not None
             exists = bool(story.starts or story.has_ended)
-            lost = story.acknowledged and not is_ok
+            is_waiting = story.acknowledged and story.is_waiting
+            lost = story.acknowledged and not is_ok and not is_waiting
             unexpected = exists and story.asked is None
             unexplained = unexplained_starts(story, faults)
             totals.attempted += story.asked is not None
             totals.acknowledged += story.acknowledged
             totals.ok += story.acknowledged and is_ok
             totals.lost += lost
+            totals.unfinished += is_waiting
             totals.unexpected += unexpected
             totals.duplicated += max(0, story.accepted - 1)
             totals.recovered += exists and not story.acknowledged

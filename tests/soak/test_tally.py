@@ -142,3 +142,18 @@ def test_an_end_that_nobody_saw_is_looked_up(
     book.tally.ask_store(4.0, look)
     assert asked == ["job1"]
     assert book.tally.totals([KILL]).lost == lost
+
+
+def test_what_a_run_that_was_cut_short_left_in_the_store_is_not_lost(
+    book: Book,
+) -> None:
+    for number in (1, 2, 3, 4):
+        book.enqueued(number)
+    book.ran(WORKER, "s", 1.0, number=2)
+    book.ran(WORKER, "se", 1.0, number=3)
+    book.tally.look()
+    stored = {"job1": "ready", "job2": "running", "job3": "done"}
+    book.tally.leave_waiting(lambda _: stored)
+    totals = book.tally.totals([])
+    assert (totals.acknowledged, totals.unfinished, totals.ok) == (4, 2, 1)
+    assert totals.lost == 1  # the fourth is nowhere

@@ -6,9 +6,11 @@ import shutil
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from tests.command import STOPPED, careful, end_children, positive, writable
 from tests.e2e.chaos.cell import Cell, Fault, play
 from tests.e2e.chaos.faults import FAULT_BY_NAME, FAULTS
 from tests.e2e.chaos.report import as_json, as_page, exit_code, facts, write
@@ -25,7 +27,8 @@ exit codes:
   1  broken: a promise was not kept; the folder of that cell is kept and named
   2  unknown: too little happened to prove anything
   64 wrong usage
-  130 interrupted
+  74 what it says could not be written: the disk is full, or the reader has gone
+  130 stopped by Ctrl-C or SIGTERM: the cells that were finished are told, as cut short
 
 The seed decides whom the nemesis hits and when; what the processes do meanwhile is real,
 so a run cannot be replayed exactly. For that there is the simulator.
@@ -48,7 +51,7 @@ def parse(args: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="of disturbance in each cell (20)"
+        "--seconds", type=positive, default=20, help="of disturbance in each cell (20)"
     )
     parser.add_argument(
         "--fault",
@@ -58,58 +61,77 @@ def parse(args: list[str]) -> argparse.Namespace:
         help="only this fault; may be repeated; see --list",
     )
     parser.add_argument("--seed", type=int, help="of the nemesis (by chance, printed)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table")
+    add = parser.add_argument
+    add("--json", type=writable, metavar="FILE", help="write the figures")
+    add("--page", type=writable, metavar="FILE", help="write the table")
     parser.add_argument("--list", action="store_true", help="list the faults")
     return parser.parse_args(args)
 
 
 def main(args: list[str]) -> int:
     chosen = parse(args)
-    if chosen.list:
-        for fault in FAULTS:
-            missing = fault.missing()
-            lacks = f" (not run here: needs {missing})" if missing else ""
-            print(f"{fault.name:22}{fault.what}{lacks}")
-        return 0
     # Under nohup, or behind an `&`, these are ignored, by what we start as well.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    with careful():
+        if chosen.list:
+            list_faults()
+            return 0
+        return run(chosen)
+
+
+def list_faults() -> None:
+    for fault in FAULTS:
+        missing = fault.missing()
+        lacks = f" (not run here: needs {missing})" if missing else ""
+        print(f"{fault.name:22}{fault.what}{lacks}")
+
+
+def run(chosen: argparse.Namespace) -> int:
     faults = [f for f in FAULTS if not chosen.fault or f.name in chosen.fault]
     seed = (
         random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     )
     print(f"seed {seed}, {len(faults)} cells of {chosen.seconds:g} s", file=sys.stderr)
-    run = facts(seed, chosen.seconds)
+    told = facts(seed, chosen.seconds)
     cells = play_all(faults, chosen.seconds, seed)
     if chosen.json:
-        write(chosen.json, as_json(cells, run) + "\n")
-    page = as_page(cells, run)
+        write(chosen.json, as_json(cells, told, len(faults)) + "\n")
+    page = as_page(cells, told, len(faults))
     if chosen.page:
         write(chosen.page, page)
     print(page if not chosen.page else f"written: {chosen.page}")
-    return exit_code(cells)
+    return exit_code(cells) if len(cells) == len(faults) else STOPPED
 
 
 def play_all(faults: list[Fault], seconds: float, seed: int) -> list[Cell]:
-    """One cell after the other; the folder of one that held is removed."""
+    """One cell after the other; those that were finished when somebody stopped it."""
     root = Path(tempfile.mkdtemp(prefix="durio-chaos-"))
     cells: list[Cell] = []
-    with meter(len(faults)) as shown:
+    with meter(len(faults)) as shown, suppress(KeyboardInterrupt):
         for done, fault in enumerate(faults):
             shown.show(done, fault.name)
-            cell = play(fault, seconds, seed, root / fault.name)
-            cells.append(cell)
-            told = f"{fault.name}: {describe(cell)}"
-            if cell.verdict is None or not cell.verdict.problems:
-                shutil.rmtree(root / fault.name, ignore_errors=True)
-            else:
-                told += f"; see {root / fault.name}"
-            shown.say(told)
+            cells.append(play_one(fault, seconds, seed, root / fault.name))
+            told = f"{fault.name}: {describe(cells[-1])}"
+            is_kept = (root / fault.name).exists()
+            shown.say(f"{told}; see {root / fault.name}" if is_kept else told)
         shown.show(len(faults), "all played")
     if not any(root.iterdir()):
         root.rmdir()
     return cells
+
+
+def play_one(fault: Fault, seconds: float, seed: int, folder: Path) -> Cell:
+    """Its folder is removed, unless it shows a problem."""
+    try:
+        cell = play(fault, seconds, seed, folder)
+    except KeyboardInterrupt:
+        end_children()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if cell.verdict is None or not cell.verdict.problems:
+        shutil.rmtree(folder, ignore_errors=True)
+    return cell
 
 
 def describe(cell: Cell) -> str:
@@ -125,7 +147,4 @@ def describe(cell: Cell) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)  # the cell at hand has cleared its processes away
+    sys.exit(main(sys.argv[1:]))

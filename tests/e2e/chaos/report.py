@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from tests.checkout import commit
+from tests.command import STOPPED
 from tests.e2e.chaos.cell import Cell
 from tests.e2e.chaos.judge import BROKEN, HELD, UNKNOWN, WORDS, Verdict
 
@@ -70,9 +71,15 @@ def facts(seed: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def as_json(cells: Sequence[Cell], run: dict[str, Any]) -> str:
-    listed = [as_dict(cell) for cell in cells]
-    return json.dumps({**run, "exit_code": exit_code(cells), "cells": listed}, indent=1)
+def as_json(cells: Sequence[Cell], run: dict[str, Any], planned: int) -> str:
+    told = {
+        **run,
+        "cut_short": len(cells) < planned,
+        "cells_planned": planned,
+        "exit_code": STOPPED if len(cells) < planned else exit_code(cells),
+        "cells": [as_dict(cell) for cell in cells],
+    }
+    return json.dumps(told, indent=1)
 
 
 def as_dict(cell: Cell) -> dict[str, Any]:
@@ -92,10 +99,16 @@ def as_dict(cell: Cell) -> dict[str, Any]:
     }
 
 
-def as_page(cells: Sequence[Cell], run: dict[str, Any]) -> str:
+def as_page(cells: Sequence[Cell], run: dict[str, Any], planned: int) -> str:
     """The page for the docs."""
     told = [f"{name.replace('_', ' ')} {value}" for name, value in run.items()]
     lines = [HEAD, f"Run: {', '.join(told)}.", ""]
+    if len(cells) < planned:
+        left_out = "the others were not played, or not to their end."
+        lines += [
+            f"**Cut short** after {len(cells)} of {planned} cells: {left_out}",
+            "",
+        ]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     ran = {cell.fault.name: cell.verdict for cell in cells if cell.verdict is not None}
     lines += [f"| {' | '.join(row(*each))} |" for each in ran.items()]
@@ -123,7 +136,7 @@ def row(name: str, verdict: Verdict) -> list[str]:
 
 def total(cells: Sequence[Cell]) -> list[str]:
     verdicts = [cell.verdict for cell in cells if cell.verdict is not None]
-    sums = [sum(column) for column in zip(*map(counts, verdicts), strict=True)]
+    sums = [sum(getattr(each, name) for each in verdicts) for name in COUNTED]
     return ["**all**", *map(str, sums), "", "", WORDS[exit_code(cells)]]
 
 
@@ -136,5 +149,4 @@ def seconds_of(value: float | None) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -1,6 +1,10 @@
 """A short chaos run with real processes; `make chaos` plays all faults, and longer."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from tests.e2e.chaos.faults import FAULT_BY_NAME, FAULTS
 from tests.e2e.chaos.field import dump_of, ledger_of
 from tests.e2e.chaos.judge import BROKEN, HELD, Verdict, judge
 from tests.e2e.chaos.report import as_page, exit_code, facts, row
-from tests.e2e.workers import seeded
+from tests.e2e.workers import ROOT, seeded, wait_until
 
 SECONDS = 4.0
 # One of each family; the others are played by `make chaos`.
@@ -72,7 +76,7 @@ def test_there_are_enough_named_faults() -> None:
 def test_a_fault_that_this_machine_lacks_is_listed_and_not_passed() -> None:
     cells = [Cell(FAULT_BY_NAME["disk-full"], 1, not_run="a tmpfs")]
     assert exit_code(cells) != HELD
-    assert "- `disk-full` needs a tmpfs" in as_page(cells, facts(1, 1))
+    assert "- `disk-full` needs a tmpfs" in as_page(cells, facts(1, 1), 1)
 
 
 def test_list_names_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,11 +85,27 @@ def test_list_names_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(fault.name in out for fault in FAULTS)
 
 
-def test_wrong_usage_is_not_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ("--fault gremlins", "kill-random"),
+        ("--seconds nan", "nan is not a number above 0"),
+        ("--seconds=-1", "-1 is not a number above 0"),
+        ("--json /nowhere/x.json", "there is no folder /nowhere"),
+        ("--page tests", "tests is a folder"),
+    ],
+)
+def test_wrong_usage_is_not_a_verdict(
+    args: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as caught:
-        main(["--fault", "gremlins"])
+        main(args.split())
     assert caught.value.code == 64
-    assert "kill-random" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_the_report_of_a_run_is_a_page_and_figures(
@@ -103,3 +123,54 @@ def test_the_report_of_a_run_is_a_page_and_figures(
     assert [cell["fault"] for cell in told["cells"]] == ["none", "sigint"]
     assert (told["seed"], told["exit_code"]) == (5, HELD)
     assert "| sigint | 0 |" in page.read_text()
+
+
+def test_ctrl_c_keeps_the_cells_that_were_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, figures = tmp_path / "chaos.md", tmp_path / "chaos.json"
+
+    def one_and_stop(fault: Fault, _seconds: float, seed: int, folder: Path) -> Cell:
+        folder.mkdir()
+        if fault.name == "sigint":
+            raise KeyboardInterrupt
+        return Cell(fault, seed, 1.0, Verdict(ok=3))
+
+    monkeypatch.setattr("tests.e2e.chaos.__main__.play", one_and_stop)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    args = ["--json", str(figures), "--page", str(page)]
+    assert main([*args, "--fault", "none", "--fault", "sigint"]) == 130
+    told = json.loads(figures.read_text())
+    assert [cell["fault"] for cell in told["cells"]] == ["none"]
+    assert (told["cut_short"], told["cells_planned"]) == (True, 2)
+    assert "**Cut short** after 1 of 2 cells" in page.read_text()
+    assert sorted(tmp_path.iterdir()) == [figures, page]  # no folder of a held cell
+
+
+def test_sigterm_ends_every_process(tmp_path: Path) -> None:
+    """As a time-out of a build server does: it must not leave workers behind."""
+    command = [sys.executable, "-m", "tests.e2e.chaos", "--seconds", "60"]
+    runner = subprocess.Popen(
+        [*command, "--fault", "none"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        children = Path(f"/proc/{runner.pid}/task/{runner.pid}/children")
+        pids = wait_until(
+            lambda: found if len(found := children.read_text().split()) >= 4 else [],
+            60,
+            "the workers have started",
+        )
+        runner.send_signal(signal.SIGTERM)
+        told, _ = runner.communicate(timeout=60)
+    finally:
+        runner.kill()
+    assert runner.returncode == 130, told
+    assert "**Cut short** after 0 of 1 cells" in told
+    assert "Traceback" not in told
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not list(tmp_path.iterdir())

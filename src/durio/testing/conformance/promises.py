@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from durio.model.errors import UsageError
 from durio.testing.conformance.clock import ManualClock
 from durio.testing.conformance.scene import Scene
 from durio.testing.conformance.subject import Subject
@@ -94,6 +95,11 @@ def check(promise: Promise, subject: Subject) -> None:
 
 async def perform(promise: Promise, subject: Subject) -> None:
     """The same inside a running loop."""
+    if not __debug__:  # else a store that breaks its promises would pass
+        raise UsageError(
+            "the promises are told with assert, and python -O takes those out",
+            cure="Run the suite without -O and without PYTHONOPTIMIZE.",
+        )
     async with asyncio.timeout(STORY_SECONDS_MAX), AsyncExitStack() as stack:
         clock = ManualClock()
         store = await stack.enter_async_context(subject.open_store(clock))
