@@ -55,7 +55,7 @@ class Seeds:
     faults: tuple[tuple[float, str, str, float, float], ...] | None = None
 
     def name(self, seed: int) -> str:
-        """What to type to see it again."""
+        """Which world it was; `--story` shows what happened in it."""
         known = [f"{name}={value}" for name, value in self.knobs.items()]
         known += sorted({f"only {kind}" for _, kind, *_ in self.faults or ()})
         return f"seed {seed} ({', '.join(known)})" if known else f"seed {seed}"

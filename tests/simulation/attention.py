@@ -68,6 +68,8 @@ def no_rerun_after_a_harmless_fault(case: Case) -> Iterator[Violation]:
                 one.kind
                 for one in case.ledger.disturbances
                 if one.touches(claim.node, claim.at - late, rescue.at)
+                # That it ended itself is what must not be.
+                and not one.kind.startswith("exit ")
             }
             if kinds and kinds <= HARMLESS:
                 what = (
@@ -99,9 +101,10 @@ def one_at_a_time(case: Case) -> Iterator[Violation]:
             own = [s for s in starts if s.node == effect.node and s.at <= effect.at]
             if not own:
                 continue
-            began = own[-1].at
+            began, number = own[-1].at, number_of(case, own[-1])
+            # Newer ones: who stood still for long may begin what is no longer his.
             others = [
-                s for s in starts if s.node != effect.node and began < s.at < effect.at
+                s for s in starts if s.at < effect.at and number_of(case, s) > number
             ]
             is_still = any(
                 one.kind in STILL and one.touches(effect.node, began, effect.at)
@@ -110,6 +113,13 @@ def one_at_a_time(case: Case) -> Iterator[Violation]:
             if others and not is_still:
                 what = f"{effect.node} went on while {others[0].node} had it"
                 yield Violation("I4", n, what)
+
+
+def number_of(case: Case, start: Entry) -> int:
+    """The claim by which a process began a job."""
+    claims = case.of(start.n or 0, "claim")
+    own = [c for c in claims if c.node == start.node and c.at <= start.at]
+    return int(own[-1].fields["claim_no"]) if own else 0
 
 
 def a_repeat_repeats_something(case: Case) -> Iterator[Violation]:
@@ -158,7 +168,8 @@ def no_worker_is_deaf(case: Case) -> Iterator[Violation]:
     idle = idle_times(case)
     for n, wish in case.wishes.items():
         stored = [e for e in case.of(n, "stored") if e.fields["fate"] == "new"]
-        if not stored or wish.delay_seconds or wish.kind in ("modern", "cancelled"):
+        may_wait = wish.kind == "modern" or wish.cancel_seconds is not None
+        if not stored or wish.delay_seconds or may_wait:
             continue
         claims = case.of(n, "claim")
         until = claims[0].at if claims else case.world.seconds
@@ -250,7 +261,7 @@ def retries_are_spread(case: Case) -> Iterator[Violation]:
 def only_what_fails_is_retried(case: Case) -> Iterator[Violation]:
     """I8: a job whose code never fails is charged only if its time stood still."""
     for n, wish in case.wishes.items():
-        if wish.kind not in NEVER_FAIL:
+        if wish.kind not in NEVER_FAIL or (wish.kind == "tight" and wish.count):
             continue
         for end in case.of(n, "end"):
             claim = claim_before(case, n, end)

@@ -193,10 +193,12 @@ class Door:
     ) -> None:
         refused = {(one.id, one.claim_no): one.landed for one in rejected}
         for outcome in outcomes:
+            landed = refused.get((outcome.id, outcome.claim_no))
             if outcome.kind == Kind.PROGRESS:
+                if landed is None:
+                    self._progress(node, outcome)
                 continue
             kind = Kind(outcome.kind).name.lower()
-            landed = refused.get((outcome.id, outcome.claim_no))
             what = "end" if landed is None else "repeat" if landed else "refused"
             if what == "end" and outcome.id in cancelled:
                 kind = "cancel"
@@ -209,6 +211,11 @@ class Door:
                 reason=outcome.reason,
                 delay=outcome.delay_seconds,
             )
+
+    def _progress(self, node: Node, outcome: Outcome) -> None:
+        told = msgspec.json.decode(outcome.progress or b"{}")
+        n, number = self._n(outcome.id), outcome.claim_no
+        self.ledger.note(node.name, "progress", n, claim_no=number, done=told["done"])
 
     def _rescued(self, node: Node, answer: Rescued) -> None:
         for left in answer.left:

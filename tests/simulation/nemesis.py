@@ -22,11 +22,13 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "cut": (12, 0.5, 90.0),
     "flaky": (12, 5.0, 60.0),
     "slow": (8, 5.0, 60.0),
+    "bad_line": (8, 5.0, 60.0),  # both: what is lost meets what is late
     "deaf": (5, 5.0, 60.0),
     "skew": (5, 0.0, 0.0),
     "block": (5, 0.5, 40.0),  # by code that is no attempt
     "terminate": (12, 0.0, 10.0),
     "terminate_kill": (5, 0.0, 10.0),
+    "deploy": (6, 0.0, 10.0),  # to new code, or back to the old
     "store_away": (5, 0.5, 45.0),
     "store_full": (4, 0.5, 45.0),
     "store_slow": (3, 1.0, 30.0),
@@ -38,13 +40,16 @@ KINDS: dict[str, tuple[int, float, float]] = {
 ABOUT_EVERYBODY = {"store_away", "store_full", "store_slow", "clock_step"}
 ABOUT_EVERYBODY |= {"store_deaf", "massacre", "queue_paused", "zombie"}
 # What happens to the line to the store, not to the process.
-TROUBLES = {"cut", "flaky", "slow", "deaf"}
+TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf"}
 # What happens to whoever asks for jobs, too.
-ABOUT_PRODUCERS = {"pause", "cut", "flaky", "slow"}
+ABOUT_PRODUCERS = {"pause", "cut", "flaky", "slow", "bad_line", "kill", "skew"}
 PRODUCER_SHARE = 0.2
 SKEW_SECONDS_MAX = 300.0
 STEP_SECONDS_MAX = 300.0
 SHARE_MAX = 0.2
+SLOW_SECONDS_MAX = 4.0
+LATE_SECONDS_MAX = 1.0  # on a bad line
+ROLL_BACK_SHARE = 0.4  # of the deploys
 
 
 class PauseQueue(Protocol):
@@ -52,6 +57,14 @@ class PauseQueue(Protocol):
 
     def __call__(self, *, is_paused: bool) -> None:
         """By hand."""
+        ...
+
+
+class Deploy(Protocol):
+    """From now on processes of this name begin with this code."""
+
+    def __call__(self, name: str, *, is_old: bool) -> None:
+        """Those that live keep theirs."""
         ...
 
 
@@ -106,7 +119,8 @@ class Nemesis:
         *,
         pause_queue: PauseQueue,
         restart: Callable[[str], None],
-        terminate: Callable[[str], None],
+        terminate: Callable[[str], bool],
+        deploy: Deploy,
     ) -> None:
         self.world = world
         self.ledger = ledger
@@ -114,9 +128,11 @@ class Nemesis:
         self.mortal = mortal  # the workers
         self.lease_seconds = lease_seconds
         self.pauses: Counter[Node] = Counter()
+        self.queue_pauses = 0
         self.pause_queue = pause_queue
         self.restart = restart
-        self.terminate = terminate
+        self.terminate = terminate  # False: there is nobody to hear it
+        self.deploy = deploy
 
     async def run(self, faults: list[Fault]) -> None:
         """All of them; one that lasts does not hold the next up."""
@@ -126,25 +142,44 @@ class Nemesis:
             self.strike(fault)
 
     def strike(self, fault: Fault) -> None:
-        """One of them."""
+        """One of them; a fault that meets nobody is none."""
         if fault.kind == "zombie":
             node = self._busiest()
             seconds = fault.seconds + self.lease_seconds
             fault = replace(fault, kind="pause", node=node, seconds=seconds)
-        self.ledger.disturb(fault.kind, fault.node, fault.seconds)
         node = self.world.nodes.get(fault.node)
         if fault.kind == "massacre":
-            for name in self.mortal:
-                self._kill(self.world.nodes[name], fault.seconds)
+            self._massacre(fault)
         elif fault.kind == "queue_paused":
+            self._on_record(fault)
+            self.queue_pauses += 1
             self.pause_queue(is_paused=True)
-            self._later(fault.seconds, lambda: self.pause_queue(is_paused=False))
+            self._later(fault.seconds, self._resume_queue)
         elif node is None or fault.kind in TROUBLES:
             self._trouble(fault, fault.kind.removeprefix("store_"))
         elif not node.is_dead:
             self._strike_process(fault, node)
 
+    def _on_record(self, fault: Fault) -> None:
+        """Before it happens."""
+        self.ledger.disturb(fault.kind, fault.node, fault.seconds)
+
+    def _massacre(self, fault: Fault) -> None:
+        living = [self.world.nodes[name] for name in self.mortal]
+        if any(not node.is_dead for node in living):
+            self._on_record(fault)
+        for node in living:
+            self._kill(node, fault.seconds)
+
     def _strike_process(self, fault: Fault, node: Node) -> None:
+        match fault.kind:
+            case "block" if node.main.is_blocked:
+                return
+            case "terminate" | "terminate_kill" | "deploy":
+                self._terminate(fault, node)
+                return
+            case _:
+                self._on_record(fault)
         match fault.kind:
             case "kill":
                 self._kill(node, fault.seconds)
@@ -152,15 +187,20 @@ class Nemesis:
                 self._pause(node, fault.seconds)
             case "block":
                 self._block(node, fault.seconds)
-            case "terminate":
-                self.terminate(node.name)
-            case "terminate_kill":
-                self.terminate(node.name)
-                self._later(fault.seconds, lambda: self._kill(node, 1.0))
             case "skew":
                 node.skew_seconds = SKEW_SECONDS_MAX * (2 * fault.size - 1)
             case _:
                 raise ValueError(f"no such fault: {fault}")
+
+    def _terminate(self, fault: Fault, node: Node) -> None:
+        """By a signal; perhaps it is not patient, perhaps other code comes after it."""
+        if not self.terminate(node.name):
+            return
+        self._on_record(fault)
+        if fault.kind == "terminate_kill":
+            self._later(fault.seconds, lambda: self._kill(node, 1.0))
+        elif fault.kind == "deploy":
+            self.deploy(node.name, is_old=fault.size < ROLL_BACK_SHARE)
 
     def _pause(self, node: Node, seconds: float) -> None:
         """Until the last of its pauses is over."""
@@ -180,8 +220,6 @@ class Nemesis:
 
     def _block(self, node: Node, seconds: float) -> None:
         """A callback that blocks, and belongs to no attempt."""
-        if node.main.is_blocked:
-            return
         node.main.is_blocked = True
 
         def end() -> None:
@@ -195,33 +233,70 @@ class Nemesis:
             self._later(seconds, lambda: self.restart(node.name))
 
     def _trouble(self, fault: Fault, kind: str) -> None:
-        until = self.world.seconds + fault.seconds
-        trouble = self.troubles[fault.node]
+        trouble, now = self.troubles[fault.node], self.world.seconds
+        until = now + fault.seconds
         match kind:
             case "cut" | "away":
-                trouble.cut_until = until
+                is_new = until > trouble.cut_until
+                trouble.cut_until = max(until, trouble.cut_until)
             case "full":
-                trouble.full_until = until
+                is_new = until > trouble.full_until
+                trouble.full_until = max(until, trouble.full_until)
             case "deaf":
-                trouble.deaf_until = until
+                is_new = until > trouble.deaf_until
+                trouble.deaf_until = max(until, trouble.deaf_until)
             case "slow":
-                trouble.slow_until, trouble.slow_seconds = until, 4 * fault.size
+                is_new = slow(trouble, now, until, SLOW_SECONDS_MAX * fault.size)
             case "flaky":
-                trouble.flaky_until = until
-                share = SHARE_MAX * fault.size
-                trouble.refused = trouble.unsent = trouble.unanswered = share
+                is_new = flaky(trouble, now, until, SHARE_MAX * fault.size)
+            case "bad_line":
+                is_new = flaky(trouble, now, until, SHARE_MAX * fault.size)
+                late = LATE_SECONDS_MAX * max(fault.size, 0.1)
+                is_new = slow(trouble, now, until, late) or is_new
             case "clock_step":
-                self.world.step_seconds = STEP_SECONDS_MAX * (2 * fault.size - 1)
+                is_new = True
+                self._set_clock(STEP_SECONDS_MAX * (2 * fault.size - 1))
             case _:
                 raise ValueError(f"no such fault: {fault}")
+        if is_new:
+            self._on_record(fault)
+
+    def _set_clock(self, seconds: float) -> None:
+        self.world.step_seconds = seconds
+        self.ledger.note(EVERYBODY, "clock", step=seconds)
+
+    def _resume_queue(self) -> None:
+        """When the last of its pauses is over."""
+        self.queue_pauses -= 1
+        if not self.queue_pauses:
+            self.pause_queue(is_paused=False)
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
         for trouble in self.troubles.values():
             trouble.cut_until = trouble.full_until = trouble.deaf_until = 0.0
             trouble.slow_until = trouble.flaky_until = 0.0
-        self.world.step_seconds = 0.0
+        self._set_clock(0.0)
         self.pause_queue(is_paused=False)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self.world.director.main.call_later(seconds, act)
+
+
+def slow(trouble: Trouble, now: float, until: float, seconds: float) -> bool:
+    """Each trip takes longer; of two such troubles the worse one. Whether it is news."""
+    is_on = trouble.slow_until > now
+    is_new = not is_on or until > trouble.slow_until or seconds > trouble.slow_seconds
+    trouble.slow_seconds = max(seconds, trouble.slow_seconds) if is_on else seconds
+    trouble.slow_until = max(until, trouble.slow_until)
+    return is_new
+
+
+def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
+    """Calls and answers get lost; of two such troubles the worse one."""
+    is_on = trouble.flaky_until > now
+    is_new = not is_on or until > trouble.flaky_until or share > trouble.refused
+    share = max(share, trouble.refused) if is_on else share
+    trouble.refused = trouble.unsent = trouble.unanswered = share
+    trouble.flaky_until = max(until, trouble.flaky_until)
+    return is_new

@@ -5,7 +5,7 @@ First everything is drawn: knobs, jobs, faults. Then it is played, healed, and j
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -17,12 +17,12 @@ from durio.model.settings import RetentionSettings
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.stores.sqlite.store import SqliteStore
-from durio.testing.line import Line, Trouble
+from durio.testing.line import TRIP_SECONDS, Line, Trouble
 from durio.testing.process import NodeMachine, app_on, worker_on
 from durio.testing.world import Node, World
 from durio.worker.worker import Worker
-from tests.simulation import attention, nemesis, workload
-from tests.simulation.checks import Case, Violation, judge
+from tests.simulation import attention, nemesis, obedience, workload
+from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import EVERYBODY, Door, Ledger, at_once
 from tests.simulation.nemesis import Fault, Nemesis
 from tests.simulation.workload import Producer, Wish, tasks_of
@@ -34,6 +34,7 @@ LOOK_SECONDS = 2.0
 HEALED_SECONDS_MAX = 4 * 3600.0
 PAGE = 200
 FOREVER_SECONDS = 1e8
+FAR_SECONDS = 0.03  # a trip to a store that is far away: more is claimed ahead
 CALM_SHARE = 0.1  # of the worlds: nothing goes wrong there, and nothing runs twice
 
 
@@ -50,6 +51,7 @@ class Knobs:
     old_workers: int  # with code that lacks a task
     keep_seconds: float  # done jobs
     is_calm: bool
+    trip_seconds: float = TRIP_SECONDS  # one way to the store
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -60,7 +62,7 @@ class Knobs:
                 "heartbeat_seconds": self.lease_seconds / 6,
                 "poll_seconds": 2.0,
                 "block_seconds": 1.0,
-                "grace_seconds": 10.0,
+                "grace_seconds": STOP_SECONDS,
                 "prefetch": self.prefetch,
                 "rescue_seconds": 2.0,
                 "life_seconds": 5.0,
@@ -82,6 +84,7 @@ def draw_knobs(chance: Random) -> Knobs:
         old_workers=chance.choice([0, 0, 1, 2]),
         keep_seconds=chance.choice([FOREVER_SECONDS, FOREVER_SECONDS, 40.0]),
         is_calm=chance.random() < CALM_SHARE,
+        trip_seconds=chance.choice([TRIP_SECONDS, TRIP_SECONDS, FAR_SECONDS]),
     )
 
 
@@ -108,8 +111,9 @@ class Played:
 
     @property
     def faults_by_kind(self) -> Counter[str]:
-        """What was done to it."""
-        return Counter(one.kind for one in self.ledger.disturbances)
+        """What was done to it; that a process ended itself is what came of that."""
+        kinds = (one.kind for one in self.ledger.disturbances)
+        return Counter(kind for kind in kinds if not kind.startswith("exit "))
 
 
 def play(
@@ -174,6 +178,10 @@ class Scenario:
         self.troubles = {name: Trouble() for name in names}
         self.living: dict[str, tuple[Worker, NodeMachine]] = {}
         self.is_old = set(self.workers[: knobs.old_workers])
+        self.left = {
+            name: deque(self.wishes[place::PRODUCERS])
+            for place, name in enumerate(self.producers)
+        }
         self.nemesis = Nemesis(
             world,
             self.ledger,
@@ -181,8 +189,9 @@ class Scenario:
             self.workers,
             knobs.lease_seconds,
             pause_queue=self.pause_queue,
-            restart=self.start_worker,
+            restart=self.start,
             terminate=self.terminate,
+            deploy=self.deploy,
         )
 
     def play(self) -> Played:
@@ -191,7 +200,7 @@ class Scenario:
         case = Case(
             self.ledger, self.wishes, records, self.world, self.knobs, self.healed_at
         )
-        violations = judge(case) + attention.judge(case)
+        violations = judge(case) + attention.judge(case) + obedience.judge(case)
         return Played(
             self.world.seed,
             self.knobs,
@@ -209,10 +218,8 @@ class Scenario:
     async def direct(self) -> list[Record]:
         """The director's own coroutine: nobody disturbs it."""
         await self.store.open()
-        for name in self.workers:
-            self.start_worker(name)
-        for place, name in enumerate(self.producers):
-            self.world.start(name, self.producer_of(self.wishes[place::PRODUCERS]))
+        for name in (*self.workers, *self.producers):
+            self.start(name)
         await self.nemesis.run(self.faults)
         left = self.wishes[-1].at - self.world.seconds
         await self.world.director.clock.sleep(max(left, 0.0) + 1.0)
@@ -261,7 +268,7 @@ class Scenario:
     def app_of(self, node: Node) -> App:
         """An App as this process has it."""
         troubles = self.troubles[node.name], self.troubles[EVERYBODY]
-        line = Line(node, self.door, *troubles)
+        line = Line(node, self.door, *troubles, trip_seconds=self.knobs.trip_seconds)
         app = app_on(node, line, name=NAME, settings=self.knobs.settings)
         app.emit.subscribers.clear()
         return app
@@ -272,11 +279,16 @@ class Scenario:
         at_once(self.store.change_queue(lane, change, by="somebody"))
         self.ledger.note(EVERYBODY, "queue", lane=lane, is_paused=is_paused)
 
-    def start_worker(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """A new process, unless one lives."""
         node = self.world.nodes.get(name)
         if node is None or node.is_dead:
-            self.world.start(name, self.work)
+            self.ledger.note(name, "process")
+            self.world.start(name, self.produce if name in self.left else self.work)
+
+    def deploy(self, name: str, *, is_old: bool) -> None:
+        """The next process of this name has this code."""
+        (self.is_old.add if is_old else self.is_old.discard)(name)
 
     async def work(self, node: Node) -> None:
         """A worker process, from its start to its end; what ends it, ends only it."""
@@ -306,29 +318,27 @@ class Scenario:
         if code:
             self.ledger.disturb(f"exit {code}", node.name, 0.0)
         self.world.kill(node)
-        self.world.director.main.call_later(1.0, self.start_worker, node.name)
+        self.world.director.main.call_later(1.0, self.start, node.name)
 
-    def terminate(self, name: str) -> None:
-        """SIGTERM."""
+    def terminate(self, name: str) -> bool:
+        """SIGTERM; False: it met nobody."""
         node = self.world.nodes[name]
         if node.is_dead or name not in self.living:
-            return
+            return False
         worker, machine = self.living[name]
         if worker.clock is not node.clock:
-            return  # it has not come so far yet
+            return False  # it has not come so far yet
+        self.ledger.note(name, "sigterm")
         machine.stopped.append(("SIGTERM", self.world.seconds))
         node.main.call_soon(worker.stop)
+        return True
 
-    def producer_of(self, wishes: Sequence[Wish]) -> Any:
-        """A process that asks for these jobs."""
-
-        async def produce(node: Node) -> None:
-            app = self.app_of(node)
-            tasks = tasks_of(app, node, self.ledger, self.ends, is_modern=True)
-            producer = Producer(app, node, self.ledger, tasks)
-            for wish in wishes:
-                await node.clock.sleep(wish.at - self.world.seconds)
-                asyncio.get_running_loop().create_task(producer.ask(wish))
-            await asyncio.get_running_loop().create_future()
-
-        return produce
+    async def produce(self, node: Node) -> None:
+        """A process that asks for jobs: those that nobody of its name has asked for."""
+        app, left = self.app_of(node), self.left[node.name]
+        tasks = tasks_of(app, node, self.ledger, self.ends, is_modern=True)
+        producer = Producer(app, node, self.ledger, tasks)
+        while left:
+            await node.clock.sleep(left[0].at - self.world.seconds)
+            asyncio.get_running_loop().create_task(producer.ask(left.popleft()))
+        await asyncio.get_running_loop().create_future()

@@ -29,6 +29,9 @@ TIGHT_MAX = 3
 BURST_SHARE = 0.5
 CROWDS, CROWD = 2, 8  # how often, and how many, at once for the bounded queue
 DEAF_SHARE = 0.5  # of those that are warned
+TIGHT_SHARE = 0.2  # of the jobs of the bounded queue: those that fail once, and so on
+LONG_SHARE = 0.6  # of those that are cancelled
+LONG_SECONDS_MIN, LONG_SECONDS_MAX = 9.0, 16.0
 SEGFAULT = -11
 
 # Where they differ from `work(n, seconds)`.
@@ -116,13 +119,15 @@ def draw(
         first = chance.randrange(jobs)
         for one in wishes[first : first + CROWD]:
             at = wishes[first].at
-            wishes[one.n] = Wish(one.n, at, "tight", chance.uniform(0.5, 12.0))
+            wishes[one.n] = tight(chance, one.n, at)
     return wishes
 
 
 def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
     """One of them."""
     kind = chance.choices(list(kinds), list(kinds.values()))[0]
+    if kind == "tight":
+        return tight(chance, n, at)
     options: dict[str, Any] = {"seconds": min(chance.expovariate(1 / 3), 12.0)}
     if kind == "flaky":
         options["count"] = chance.randint(1, 3)
@@ -136,11 +141,27 @@ def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
         options["key"] = f"key-{chance.randint(0, 3)}"
     elif kind == "cancelled":
         options["cancel_seconds"] = chance.expovariate(1 / 4)
+        if chance.random() < LONG_SHARE:  # it must hear of it while it runs
+            options["seconds"] = chance.uniform(LONG_SECONDS_MIN, LONG_SECONDS_MAX)
     elif kind == "blocking":
         options["seconds"] = chance.uniform(0.5, HARD_SECONDS * 0.8)
     if chance.random() < 0.2:
         options["priority"] = chance.randint(0, 9)
     return Wish(n, at, kind, **options, ends=ENDS.get(kind, frozenset({"done"})))
+
+
+def tight(chance: Random, n: int, at: float) -> Wish:
+    """One for the bounded queue: plain, or it comes back, leaves early, shares a key."""
+    seconds, way = chance.uniform(0.5, 12.0), chance.random()
+    if way < TIGHT_SHARE:
+        return Wish(n, at, "tight", seconds, count=1)
+    if way < 2 * TIGHT_SHARE:
+        after, ends = chance.expovariate(1 / 4), ENDS["cancelled"]
+        return Wish(n, at, "tight", seconds, cancel_seconds=after, ends=ends)
+    if way < 3 * TIGHT_SHARE:
+        key = f"tight-{chance.randint(0, 1)}"
+        return Wish(n, at, "tight", seconds, key=key)
+    return Wish(n, at, "tight", seconds)
 
 
 class Acts:
@@ -187,7 +208,9 @@ class Acts:
         """Put it off a few times."""
         self.note("start", n)
         if self.ledger.starts[n] <= count:
-            raise Snooze(2.0 * self.ledger.starts[n])
+            seconds = 2.0 * self.ledger.starts[n]
+            self.note("asks", n, seconds=seconds)
+            raise Snooze(seconds)
         self.note("effect", n)
         return n
 
@@ -293,9 +316,10 @@ class Producer:
             options |= {"key": wish.key, "unique": while_active}
         if wish.kind == "tight":
             options["queue"] = "tight"
-        task = self.tasks[TASK_OF.get(wish.kind, "work")]
+        kind = "flaky" if wish.kind == "tight" and wish.count else wish.kind
+        task = self.tasks[TASK_OF.get(kind, "work")]
         arguments: dict[str, Any] = {"n": wish.n}
-        for name in ARGUMENTS_OF.get(wish.kind, ("seconds",)):
+        for name in ARGUMENTS_OF.get(kind, ("seconds",)):
             arguments[name] = getattr(wish, name)
         return await task.options(**options).enqueue(**arguments)
 

@@ -51,10 +51,17 @@ class Server(Protocol):
 class Line(Store):
     """A store with every method of the real one, at the end of a line."""
 
-    def __init__(self, node: Node, server: Server, *troubles: Trouble) -> None:
+    def __init__(
+        self,
+        node: Node,
+        server: Server,
+        *troubles: Trouble,
+        trip_seconds: float = TRIP_SECONDS,
+    ) -> None:
         self.node = node
         self.server = server
         self.troubles = troubles  # of this process, and of everybody
+        self.trip_seconds = trip_seconds  # one way, on the average, if all is well
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
         self.writes_seen = 0  # of others, when we last renewed or asked
 
@@ -123,7 +130,7 @@ class Line(Store):
     async def _travel(self) -> None:
         now = self.node.world.seconds
         slow = [t.slow_seconds for t in self.troubles if now < t.slow_until]
-        mean = TRIP_SECONDS + max(slow, default=0.0)
+        mean = self.trip_seconds + max(slow, default=0.0)
         await self.node.clock.sleep(mean * (0.5 + self.chance.random()))
 
     async def _there(self, method: str) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, final
 
 from durio.app.app import App
 from durio.app.work import make_worker
 from durio.host.signals import ProcessName
+from durio.model.settings import settings_from
 from durio.ports.executor import Ended
 from durio.testing.aside import StillMachine
 from durio.testing.clock import wake
@@ -92,9 +93,16 @@ class NodeExecutor:
         """There are no threads."""
 
 
-def app_on(node: Node, line: Line, **options: Any) -> App:
-    """An App as this process has it: at the end of its line, by its own clock."""
-    app = App("sqlite:///:memory:", clock=node.clock, **options)
+def app_on(
+    node: Node, line: Line, *, settings: Mapping[str, Any] | None = None, **options: Any
+) -> App:
+    """An App as this process has it: at the end of its line, by its own clock.
+
+    Its settings are handed over whole: neither the environment nor a file says anything,
+    or a world would not be the same everywhere.
+    """
+    whole = settings_from(settings)
+    app = App("sqlite:///:memory:", clock=node.clock, settings=whole, **options)
     app._stores[os.getpid()] = line  # pyright: ignore[reportPrivateUsage]
     return app
 

@@ -33,6 +33,7 @@ from typing import Any, TypeVar, final
 
 from durio.model.ids import uuid7
 from durio.testing.clock import EPOCH, STARTED_SECONDS, Stuck, report_task, wake
+from durio.testing.unheard import is_unheard, unheard_in
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ class NodeLoop(asyncio.BaseEventLoop):
         """A task that stays in memory until it has ended, or the world has."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         if len(self.made) >= self.made_max:
-            self.made = [one for one in self.made if not one.done()]
+            self.made = [one for one in self.made if not one.done() or is_unheard(one)]
             self.made_max = max(PRUNE_MIN, 2 * len(self.made))
         self.made.append(task)
         return task
@@ -359,13 +360,25 @@ class World:
         ]
         return "\n".join(told) or "there are no tasks"
 
+    def unheard(self) -> list[tuple[str, dict[str, Any]]]:
+        """Tasks that died and nobody noticed, as in `errors`."""
+        return [
+            (loop.node.name, told)
+            for loop in self._every_loop()
+            for told in unheard_in(loop.made, loop.ready)
+        ]
+
+    def _every_loop(self) -> list[NodeLoop]:
+        dead = [loop for node in self._graveyard for loop in node.loops]
+        return [*self._loops, *dead]
+
     def close(self) -> None:
         """Let the dead be collected, unheard."""
         self.is_closed = True
         hook, sys.unraisablehook = sys.unraisablehook, _ignore
         before = events._get_running_loop()
         try:
-            for loop in {*self._loops, *(x for n in self._graveyard for x in n.loops)}:
+            for loop in self._every_loop():
                 events._set_running_loop(loop)
                 for task in asyncio.all_tasks(loop):
                     # Its `finally` may do what it likes now: nobody counts any more.
