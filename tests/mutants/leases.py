@@ -62,7 +62,7 @@ PLANTED = (
                 "return True",
             ),
         ),
-        (Seeds(20, {"lease_seconds": 6.0}, DISK_IS_FULL),),
+        (Seeds(60, {"lease_seconds": 6.0}, DISK_IS_FULL),),
     ),
     Mutant(
         "lease_not_renewed",

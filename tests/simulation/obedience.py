@@ -30,6 +30,7 @@ LAST_WORDS_SECONDS = 10.0  # for outcomes and hooks, before a watchdog ends its 
 BESIDE_SECONDS = 1.5  # two blocks so near to each other are one, seen from beside
 NOBODY_SECONDS = 60.0  # a loop that no job blocks
 BLOCK_SECONDS = 1.0
+LOOK_SECONDS = 0.5  # a watchdog counts from the last answer before
 EXIT_AWAY, EXIT_BLOCKED, EXIT_TERMINATED = "exit 3", "exit 70", "exit 143"
 PROGRESS_SECONDS = 2.0
 PRUNE_SECONDS = 60.0  # late: somebody must lead first
@@ -310,7 +311,7 @@ def had_to_end(case: Case, node: str, at: float) -> bool:
     if is_stop_due and still >= BLOCK_SECONDS:
         return True
     hands = [wish for n, wish in case.wishes.items() if has(case, n, node, began, at)]
-    return still >= limit_of(hands)
+    return still + LOOK_SECONDS >= limit_of(hands)
 
 
 def limit_of(hands: list[Wish]) -> float:
