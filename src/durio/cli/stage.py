@@ -27,6 +27,8 @@ ORDER_SECONDS = 0.1  # between two orders
 SELLING_SHARE = 0.6  # of the whole time; the rest is for what is under way
 KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # of it, before the first kill
 CHAOS_SECONDS = 2.0  # between two kills, by turns a worker and a child
+CHAOS_KILLS_MIN = 2  # on a slow machine the shop stays open for them
+LATE_SHARE = 3.0  # of the whole time: then it closes whatever has happened
 BURST = 100  # parcels at once, for a queue that takes far fewer
 GRACE_SECONDS = 2.0  # of the workers
 LOOK_SECONDS = 0.05
@@ -54,6 +56,7 @@ class Stage:
     workers: int
     tell: Tell
     is_chaotic: bool = False
+    kills: int = 0
     clock: HostClock = field(default_factory=HostClock)
     children: Children = field(default_factory=Children)
     tasks: dict[str, str] = field(default_factory=dict[str, str])  # by job id
@@ -160,10 +163,15 @@ class Stage:
         """Seconds until this share of the whole time has passed."""
         return self.began + self.seconds * share - self.clock.monotonic()
 
+    def is_selling(self) -> bool:
+        """For its share of the time, and until chaos has struck often enough."""
+        is_spared = self.is_chaotic and self.kills < CHAOS_KILLS_MIN
+        return self.left(SELLING_SHARE) > 0 or (is_spared and self.left(LATE_SHARE) > 0)
+
     async def sell(self) -> None:
         """One order after another, and one that nobody can deliver."""
         order = 0
-        while self.left(SELLING_SHARE) > 0:
+        while self.is_selling():
             order += 1
             await self.take_order(order)
             if order == 1:
@@ -241,9 +249,10 @@ class Stage:
         share = CHAOS_SHARE if self.is_chaotic else KILL_SHARE
         await self.clock.sleep(max(0.0, self.left(share)))
         async with asyncio.TaskGroup() as group:
-            while turn == 0 or (self.is_chaotic and self.left(SELLING_SHARE) > 0):
+            while turn == 0 or (self.is_chaotic and self.is_selling()):
                 kill = mishaps.kill_child if turn % 2 else mishaps.kill_worker
                 interrupted = await kill()
+                self.kills += bool(interrupted)
                 group.create_task(mishaps.see_again(interrupted))
                 turn += 1
                 await self.clock.sleep(CHAOS_SECONDS if self.is_chaotic else 0.0)
