@@ -5,10 +5,10 @@ id. A victim is held still first, so that what it was in the middle of is known 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from durio.cli.ledger import Event, Ledger, read_file
 from durio.host.clock import HostClock
@@ -59,6 +59,7 @@ class Mishaps:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._hit: set[str] = set()  # nobody twice: who dies often is taken for guilty
+        self._killed_at = 0.0
 
     async def kill_worker(self) -> set[str]:
         """A worker in the middle of jobs, its children with it; which jobs."""
@@ -74,6 +75,8 @@ class Mishaps:
         scene, pid = self._scene, victim.process.pid
         scene.ledger.note(Event.KILLING, victim=pid)
         self._hit |= victim.jobs
+        # Before it: on a busy machine they run again before we come to look.
+        self._killed_at = scene.clock.monotonic()
         victim.process.kill()
         scene.ledger.note(Event.KILLED, victim=pid)
         tasks = Counter(scene.tasks[job] for job in victim.jobs)
@@ -123,10 +126,12 @@ class Mishaps:
 
     # --- and after
 
-    async def see_again(self, jobs: set[str]) -> None:
-        """Wait until the interrupted jobs run elsewhere."""
+    def see_again(self, jobs: set[str]) -> Coroutine[Any, Any, None]:
+        """Wait until the jobs that the last kill has interrupted run elsewhere."""
+        return self._see_again(jobs, self._killed_at)
+
+    async def _see_again(self, jobs: set[str], since: float) -> None:
         scene = self._scene
-        since = scene.clock.monotonic()
         while jobs:
             again = {
                 entry.job
