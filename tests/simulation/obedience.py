@@ -306,12 +306,12 @@ def nobody_ends_himself_for_nothing(case: Case) -> Iterator[Violation]:
 def had_to_end(case: Case, node: str, at: float) -> bool:
     """Whether its loop stood still for longer than any job may, or could not hear a stop."""
     began, told = signals_of(case, node, at)
-    still = still_seconds(case, node, began, at)
+    still = still_seconds(case, node, began, at) + LOOK_SECONDS
     is_stop_due = len(told) > 1 or any(one <= at - STOP_SECONDS for one in told)
     if is_stop_due and still >= BLOCK_SECONDS:
         return True
     hands = [wish for n, wish in case.wishes.items() if has(case, n, node, began, at)]
-    return still + LOOK_SECONDS >= limit_of(hands)
+    return still >= limit_of(hands)
 
 
 def limit_of(hands: list[Wish]) -> float:
