@@ -306,7 +306,7 @@ def nobody_ends_himself_for_nothing(case: Case) -> Iterator[Violation]:
 def had_to_end(case: Case, node: str, at: float) -> bool:
     """Whether its loop stood still for longer than any job may, or could not hear a stop."""
     began, told = signals_of(case, node, at)
-    still = still_seconds(case, node, began, at) + LOOK_SECONDS
+    still = last_still_seconds(case, node, began, at) + LOOK_SECONDS
     is_stop_due = len(told) > 1 or any(one <= at - STOP_SECONDS for one in told)
     if is_stop_due and still >= BLOCK_SECONDS:
         return True
@@ -334,7 +334,7 @@ def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
     return bool(last) and (not own or own[-1].what == "start")
 
 
-def still_seconds(case: Case, node: str, since: float, at: float) -> float:
+def last_still_seconds(case: Case, node: str, since: float, at: float) -> float:
     """The length of the last stretch in which its loop stood still."""
     began = ended = since
     for one in sorted(case.ledger.disturbances, key=lambda one: one.began):

@@ -5,10 +5,10 @@ id. A victim is held still first, so that what it was in the middle of is known 
 """
 
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from durio.cli.ledger import Event, Ledger, read_file
 from durio.host.clock import HostClock
@@ -53,36 +53,41 @@ class Victim:
     jobs: set[str]
 
 
+class Kill(NamedTuple):
+    """What a kill has interrupted, and when."""
+
+    jobs: set[str]
+    at: float  # just before it: the jobs may run again before anybody looks
+
+
 class Mishaps:
     """Kills, and sees to it that what was interrupted runs again."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._hit: set[str] = set()  # nobody twice: who dies often is taken for guilty
-        self._killed_at = 0.0
 
-    async def kill_worker(self) -> set[str]:
-        """A worker in the middle of jobs, its children with it; which jobs."""
+    async def kill_worker(self) -> Kill | None:
+        """A worker in the middle of jobs, its children with it."""
         victim = await self._held_worker()
-        return set() if victim is None else self._kill(victim)
+        return None if victim is None else self._kill(victim)
 
-    async def kill_child(self) -> set[str]:
-        """A child in the middle of its job, if there is one soon; which job."""
+    async def kill_child(self) -> Kill | None:
+        """A child in the middle of its job, if there is one soon."""
         victim = await self._held_child()
-        return set() if victim is None else self._kill(victim)
+        return None if victim is None else self._kill(victim)
 
-    def _kill(self, victim: Victim) -> set[str]:
+    def _kill(self, victim: Victim) -> Kill:
         scene, pid = self._scene, victim.process.pid
         scene.ledger.note(Event.KILLING, victim=pid)
         self._hit |= victim.jobs
-        # Before it: on a busy machine they run again before we come to look.
-        self._killed_at = scene.clock.monotonic()
+        kill = Kill(victim.jobs, scene.clock.monotonic())
         victim.process.kill()
         scene.ledger.note(Event.KILLED, victim=pid)
         tasks = Counter(scene.tasks[job] for job in victim.jobs)
         named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
         scene.tell(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
-        return victim.jobs
+        return kill
 
     # --- who it will be
 
@@ -126,22 +131,21 @@ class Mishaps:
 
     # --- and after
 
-    def see_again(self, jobs: set[str]) -> Coroutine[Any, Any, None]:
-        """Wait until the jobs that the last kill has interrupted run elsewhere."""
-        return self._see_again(jobs, self._killed_at)
-
-    async def _see_again(self, jobs: set[str], since: float) -> None:
+    async def see_again(self, kill: Kill) -> None:
+        """Wait until the jobs that a kill has interrupted run elsewhere."""
         scene = self._scene
-        while jobs:
+        while True:
             again = {
                 entry.job
                 for path in scene.ledger_folder.glob("*.jsonl")
                 for entry in read_file(path)
-                if entry.ev == Event.STARTED and entry.mono_ns / 1e9 > since
+                if entry.ev == Event.STARTED and entry.mono_ns / 1e9 > kill.at
             }
-            took = scene.clock.monotonic() - since
-            if jobs <= again:
-                scene.tell(f"all {len(jobs)} run again, {took:.1f} s after the kill")
+            took = scene.clock.monotonic() - kill.at
+            if kill.jobs <= again:
+                scene.tell(
+                    f"all {len(kill.jobs)} run again, {took:.1f} s after the kill"
+                )
                 return
             if took > AGAIN_SECONDS_MAX:
                 return  # the verdict will name them

@@ -250,10 +250,10 @@ class Stage:
         await self.clock.sleep(max(0.0, self.left(share)))
         async with asyncio.TaskGroup() as group:
             while turn == 0 or (self.is_chaotic and self.is_selling()):
-                kill = mishaps.kill_child if turn % 2 else mishaps.kill_worker
-                interrupted = await kill()
-                self.kills += bool(interrupted)
-                group.create_task(mishaps.see_again(interrupted))
+                strike = mishaps.kill_child if turn % 2 else mishaps.kill_worker
+                if kill := await strike():
+                    self.kills += 1
+                    group.create_task(mishaps.see_again(kill))
                 turn += 1
                 await self.clock.sleep(CHAOS_SECONDS if self.is_chaotic else 0.0)
 

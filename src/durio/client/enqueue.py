@@ -283,7 +283,9 @@ class Enqueuer:
                 answers = await self._watched(jobs, calls)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
-                if is_final if error.unknown else not repeated:
+                if not error.unknown and not repeated:
+                    raise  # for sure not stored
+                if is_final and error.unknown:
                     raise
                 if is_final:
                     raise unknown(error) from error
