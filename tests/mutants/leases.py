@@ -172,8 +172,7 @@ PLANTED = (
         (
             Patch(
                 "worker/worker.py",
-                '        self._aside.start(guarded("heartbeat", self._heartbeat.run,'
-                " self._hear_break))\n",
+                '        self._aside.start(keeper.keeps("heartbeat", heart.run, heart.give_up))\n',
                 "        self._beat = self._loop.create_task(self._heartbeat.run())\n",
             ),
         ),

@@ -71,7 +71,9 @@ def new_records() -> deque[logging.LogRecord]:
 
 def log_lines(records: deque[logging.LogRecord]) -> list[str]:
     """The last log lines of an attempt, for a failure's record."""
-    return [_line(record) for record in records]
+    # Copied in one piece: another thread may be logging, and a message that is formatted
+    # here may log by itself.
+    return [_line(record) for record in list(records)]
 
 
 def _line(record: logging.LogRecord) -> str:

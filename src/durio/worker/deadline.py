@@ -67,12 +67,14 @@ class Deadlines:
             self.answer()  # on some loops timers come first
         now = self._loop.time()
         self._next, self._timer = NEVER, None
-        for attempt in list(self._running.values()):
-            if attempt.limit_at <= now:
-                self._hit(attempt, now)
-        earliest = min((a.limit_at for a in self._running.values()), default=NEVER)
-        if earliest < NEVER:
-            self._arm(max(earliest, now + GRAIN_SECONDS))
+        try:
+            for attempt in list(self._running.values()):
+                if attempt.limit_at <= now:
+                    self._hit(attempt, now)
+        finally:  # whatever one of them met: the limits of the others are kept
+            earliest = min((a.limit_at for a in self._running.values()), default=NEVER)
+            if earliest < NEVER:
+                self._arm(max(earliest, now + GRAIN_SECONDS))
 
     def _hit(self, attempt: Attempt, now: float) -> None:
         limits = attempt.limits

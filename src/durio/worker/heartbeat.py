@@ -75,16 +75,25 @@ class Heartbeat:
         if error is not None:
             await self._unrenewed(me, error)
 
+    async def give_up(self) -> None:
+        """Nobody renews any more: the jobs are ours until our deadline, not longer."""
+        while (left := self._left_seconds()) > 0:
+            await self._clock.sleep(left)
+        self._on_lost(self._me.id)
+
     def _patience(self) -> float:
         """How long a renewal may take; past the deadline hardly any, or it waits in line.
 
         Hardly any, for whoever slept over its deadline finds a store that answers at
         once; what follows must be over before the lease is.
         """
+        left = self._left_seconds()
         if self._is_still:
-            return self._interval_seconds
-        left = max(self._left_seconds(), self._margin_seconds / 4)
-        return min(self._interval_seconds, left)
+            # Others may have begun to write since: while the lease lasts, what follows
+            # must fit into it. After that, whoever waits in line is the first to write.
+            left += 3 * self._margin_seconds / 8
+            return min(self._interval_seconds, left if left > 0 else NEVER)
+        return min(self._interval_seconds, max(left, self._margin_seconds / 4))
 
     def _left_seconds(self) -> float:
         """Until the worker must be sure that its jobs are still its own."""

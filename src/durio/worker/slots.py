@@ -53,7 +53,7 @@ class Slots:
         nudge: Callable[[], None],
         tell_hooks: Callable[[list[JobEvent]], None],
         has_before: bool,
-        overwhelmed: Callable[[], None],
+        overwhelmed: Callable[[int], None],
         versions: Versions,
         quotas: Quotas | None = None,
         sort: Sort | None = None,
@@ -79,6 +79,7 @@ class Slots:
         self._lonely: deque[tuple[float, Claim]] = deque()
         self._alone: Claim | None = None  # its mark is on the way, or it runs
         self._abandoned: set[asyncio.Task[None]] = set()
+        self._hanging: set[asyncio.Task[None]] = set()  # longer than it takes to tidy
         self._is_closed = False
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
         self._ended_at = float("-inf")  # the last end of an attempt
@@ -327,8 +328,9 @@ class Slots:
         if task.done():
             return
         self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
-        if len(self._abandoned) >= self._bench.settings.worker.abandoned_max:
-            self._overwhelmed()
+        self._hanging = {t for t in self._hanging if not t.done()} | {task}
+        if len(self._hanging) >= self._bench.settings.worker.abandoned_max:
+            self._overwhelmed(len(self._hanging))
 
     @property
     def hangs(self) -> bool:

@@ -155,11 +155,9 @@ class Watchdog:
         if self._has_ended:
             return
         if guilty is not None and is_running and self._is_past_hard(guilty):
-            told = self._time_out(guilty)
-            guilty.why = Why.FENCED  # that was its end: nothing more counts
-            await self._end([told])
+            await self._end(guilty)
         elif self._is_stop_due() or self._is_haunted(guilty, seconds):
-            await self._end([])
+            await self._end(None)
         elif guilty is None and seconds > self._longest_limit():
             # Nobody knows who it is, so it must not look as if nobody were: as after
             # a crash each is charged a little, and the guilty is found when it is alone.
@@ -203,11 +201,20 @@ class Watchdog:
         passed = self._watched.time() - attempt.started - attempt.excused_seconds
         return passed - limits.hard_seconds > self._block_seconds
 
-    async def _end(self, told: list[Told]) -> None:
+    async def _end(self, guilty: Attempt | None) -> None:
         """Say the last word, give the others back, and end: once, if we may not."""
         self._has_ended = True
-        guilty = {outcome.id for outcome, _ in told}
-        others = [a for a in list(self._running.values()) if a.claim.id not in guilty]
+        try:
+            await self._say_last(guilty)
+        finally:  # whatever went wrong with the last word: nobody else ends this process
+            self._machine.end(self._exit_code())
+
+    async def _say_last(self, guilty: Attempt | None) -> None:
+        told: list[Told] = []
+        if guilty is not None:
+            told.append(self._time_out(guilty))
+            guilty.why = Why.FENCED  # that was its end: nothing more counts
+        others = [a for a in list(self._running.values()) if a is not guilty]
         for other in others:
             other.why = other.why or Why.STOP
         told += [self._stopped(other) for other in others]
@@ -227,8 +234,6 @@ class Watchdog:
         else:
             refused = {answer.id for answer in answers if not answer.landed}
             await self._tell([e for o, e in told if e and o.id not in refused])
-        finally:  # whatever went wrong with the last word: nobody else ends this process
-            self._machine.end(self._exit_code())
 
     async def _tell(self, events: Sequence[JobEvent]) -> None:
         """To the log, and to hooks: their loop is blocked, and they may block too."""

@@ -23,7 +23,7 @@ from durio.ports.executor import Aside, Executor, Nursery
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import Bench
-from durio.worker.beside import guarded
+from durio.worker.beside import Keeper
 from durio.worker.claim import Claims
 from durio.worker.deps import Dependencies
 from durio.worker.errand import cared_for, wants_children
@@ -218,7 +218,9 @@ class Worker:
         )
 
     def _start_aside(self) -> None:
-        self._aside.start(guarded("heartbeat", self._heartbeat.run, self._hear_break))
+        keeper = Keeper(self.clock, self._machine, self._break)
+        heart = self._heartbeat
+        self._aside.start(keeper.keeps("heartbeat", heart.run, heart.give_up))
         watchdog = Watchdog(
             store=self.store,
             clock=self.clock,
@@ -234,7 +236,7 @@ class Worker:
             block_seconds=self.plan.settings.worker.block_seconds,
             grace_seconds=self.plan.settings.worker.grace_seconds,
         )
-        self._aside.start(guarded("watchdog", watchdog.run, self._hear_break))
+        self._aside.start(keeper.keeps("watchdog", watchdog.run))
 
     # --- the work
 
@@ -321,11 +323,10 @@ class Worker:
             told = str(error) or "no answer in time"
             self.emit("store.failed", call="leave", error=told)
 
-    def _overwhelm(self) -> None:
+    def _overwhelm(self, count: int) -> None:
         """Too much abandoned code hangs on here."""
         if self.broken is not None:
             return
-        count = self.plan.settings.worker.abandoned_max
         self._break(
             OperatingError(
                 f"too many attempts ignore their end: {count} hang on",
@@ -371,10 +372,6 @@ class Worker:
     def _hear_pause(self, lanes: frozenset[str]) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._claims.pause, lanes)
-
-    def _hear_break(self, error: DurioError) -> None:
-        """From beside: heartbeat or watchdog cannot go on."""
-        self._loop.call_soon_threadsafe(self._break, error)
 
     def _hear_loss(self, worker: int) -> None:
         """From the heartbeat's loop."""

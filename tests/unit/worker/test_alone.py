@@ -209,6 +209,36 @@ async def test_who_cleans_up_after_a_fence_does_not_hang(app: App) -> None:
         assert worker.broken is None
 
 
+@virtual(settings={"worker": {"abandoned_max": 3, "concurrency": 5}})
+async def test_one_that_hangs_beside_others_that_clean_up_is_one(app: App) -> None:
+    rope: list[bool] = []
+
+    @app.task(name="hang", timeout=(1, 2), retry=0)
+    async def hang() -> None:
+        while not rope:
+            with suppress(asyncio.CancelledError):
+                await app.clock.sleep(1)
+
+    @app.task(name="work")
+    async def work() -> None:
+        try:
+            await app.clock.sleep(300)
+        finally:
+            await app.clock.sleep(4)
+
+    jobs = [await work.enqueue() for _ in range(3)]
+    async with working(app) as worker:
+        for job in jobs:
+            await in_state(job, State.RUNNING)
+        hanging = await hang.enqueue()
+        await finished(hanging)
+        await app.clock.sleep(2)
+        await worker.store.leave(worker.me.id)  # somebody took it for dead
+        await app.clock.sleep(4)
+        assert worker.broken is None
+        rope.append(True)
+
+
 @virtual
 async def test_blocks_may_be_nested(app: App) -> None:
     @app.task(name="work")

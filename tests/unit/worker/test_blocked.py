@@ -1,6 +1,7 @@
 """A call blocks the event loop: who pays for it, and who does not. By the real clock."""
 
 import asyncio
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +19,8 @@ from durio.worker import watchdog
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
 from tests.unit.app.lab import finished, real, records
+
+log = logging.getLogger(__name__)
 
 QUICK = {"worker": {"block_seconds": 0.2, "poll_seconds": 0.1}}
 LIMITS = (0.6, 0.8)
@@ -243,7 +246,90 @@ async def test_a_process_ends_also_when_its_last_word_fails(app: App):
     job = await blocks.enqueue()
     worker = await make_worker(app, aside=ThreadAside(), machine=machine)
     await worker.run()  # it breaks: the watchdog is gone
-    assert told == ["exit 70"]
+    assert set(told) == {"exit 70"}
     assert worker.broken is not None
     assert "can't start new thread" in worker.broken.what
     assert (await job.status()).state is State.DEAD
+
+
+class Chatty:
+    """Formatting it logs one more line: what another thread does now and then."""
+
+    def __str__(self) -> str:
+        log.warning("and one more")
+        return "chatty"
+
+
+@real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
+async def test_who_blocks_and_logs_is_ended_all_the_same(app: App):
+    """The lines of its failure are read while its code writes more of them."""
+
+    @app.task(name="blocks", timeout=LIMITS, retry=0)
+    async def blocks() -> None:
+        log.warning("%s", Chatty())
+        time.sleep(3 * BLOCK_SECONDS)
+
+    told: list[str] = []
+    job = await blocks.enqueue()
+    worker = await make_worker(app, aside=ThreadAside(), machine=Noting(told))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        status = await finished(job)
+        worker.stop()
+    assert told == ["exit 70"]
+    assert status.state is State.DEAD
+    assert "WARNING chatty" in status.error.logs
+
+
+@real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
+async def test_a_watchdog_that_fails_while_the_loop_is_blocked_ends_the_process(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    """The loop does not hear of it, and nobody else would ever end it."""
+    machine = Noting(told := [])
+
+    @app.task(name="blocks", timeout=None)
+    async def blocks() -> None:
+        machine.ended.wait(60)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(watchdog.Watchdog, "_is_stop_due", broken)
+    await blocks.enqueue()
+    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    await worker.run()
+    assert told == ["exit 70"]
+    assert "watchdog" in worker.broken.what
+
+
+@real(settings=QUICK)
+async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
+    @app.task(name="long", timeout=LIMITS, retry=0)
+    async def long() -> None:
+        await asyncio.sleep(60)
+
+    worker = await make_worker(app, aside=ThreadAside(), machine=StillMachine())
+    met: list[str] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await worker.started.wait()
+        give_up = worker._slots.deadlines._give_up
+
+        def stumble(attempt: Any) -> None:
+            if not met:
+                met.append("a bug")
+                raise ZeroDivisionError("a bug")
+            give_up(attempt)
+
+        worker._slots.deadlines._give_up = stumble
+        jobs = [await long.enqueue() for _ in range(2)]
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        await asyncio.wait(
+            [asyncio.create_task(finished(job)) for job in jobs],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        worker.stop()
+        worker.stop()
+    states = {(await job.status()).state for job in jobs}
+    assert State.DEAD in states

@@ -229,6 +229,60 @@ async def test_a_heartbeat_that_fails_ends_its_worker(app: App) -> None:
     assert (await job.status()).state is State.READY, "given back"
 
 
+@virtual(settings={"worker": {**BRISK["worker"], "grace_seconds": 3600}})
+async def test_without_a_heartbeat_a_grace_ends_before_the_lease(app: App) -> None:
+    """Nobody renews it meanwhile: at its end others begin the same job."""
+    ends: list[float] = []
+
+    @app.task(name="long", timeout=None)
+    async def long() -> None:
+        try:
+            await app.clock.sleep(7200)
+        finally:
+            ends.append(app.clock.monotonic())
+
+    def measure() -> None:
+        raise ZeroDivisionError("a bug")
+
+    await long.enqueue()
+    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await worker.started.wait()
+        renewed_at, worker._heartbeat._measure = worker.me.renewed_at, measure
+    assert renewed_at + 20 < ends[0] < renewed_at + 30
+
+
+@virtual(settings=BRISK)
+async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App):
+    """Nobody could write, then all but us: before the lease ends we let go."""
+    faulty = await faulty_store(app)
+    lost: list[float] = []
+    async with working(app) as worker:
+        await worker.started.wait()
+        renewed_at, hear = worker.me.renewed_at, worker._heartbeat._on_lost
+
+        def note(me: int) -> None:
+            lost.append(app.clock.monotonic())
+            hear(me)
+
+        others: list[str] = []
+
+        async def do_others_write(_worker: int) -> bool:
+            return bool(others)
+
+        worker._heartbeat._on_lost = note
+        faulty.is_contested = do_others_write
+        faulty.cut()
+        await app.clock.sleep(renewed_at + 21 - app.clock.monotonic())
+        others.append("write")
+        faulty.heal()
+        faulty.slow("renew", seconds=1_000)
+        await app.clock.sleep(60)
+        faulty.heal()
+    assert lost[0] < renewed_at + 30
+
+
 @virtual(settings=BRISK)
 async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
     """A process that was stopped for less than its lease: the store is well."""
