@@ -121,7 +121,7 @@ class Seat:
             worker_name=setup.worker,
             report=self._report,
         )
-        # Whether by the job at hand or by one before it, nobody can tell.
+        # By the job at hand, or by one before it: see `lost` of the bench.
         self.bench.torn_down = (
             f"child process {os.getpid()} is broken: a task stopped its event loop, or "
             "cancelled what is not its own"
@@ -164,6 +164,7 @@ class Seat:
         if self._is_leaving:
             return  # the worker gives it to another child
         self._jobs += 1
+        self.bench.is_first = self._jobs == 1
         outcome, event = await self.bench.make(attempt)
         if outcome.kind == Kind.LOST:
             self.leave()  # said first: whoever hears of an end sends the next job

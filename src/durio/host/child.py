@@ -189,7 +189,8 @@ class Child:
         errand, self.errand = self.errand, None
         self._nursery.gone(self, how, stack, errand)
         if errand is not None:
-            errand.sender.crashed(f"child process {self.pid} died: {how}", stack)
+            told = f"child process {self.pid} died: {how}"
+            errand.sender.crashed(told, stack, is_first=self.jobs == 1)
 
     def vitals(self) -> tuple[float, int]:
         """CPU seconds and resident memory now, or as it last said."""

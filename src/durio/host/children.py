@@ -17,6 +17,7 @@ from durio.host.child_wire import End, Ready, Setup
 from durio.model.errors import ChildFailed, DurioError
 from durio.model.ids import id_text
 from durio.model.job import Claim
+from durio.model.transitions import LOST_MAX
 from durio.ports.executor import ChildVitals, Sender
 from durio.telemetry.emit import Emit
 
@@ -24,8 +25,9 @@ START_SECONDS = 120.0  # to import the App and enter its dependencies
 LEAVE_SECONDS = 5.0  # to leave the dependencies
 KILL_SECONDS = 2.0
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
-FAILURES_MAX = 8  # in a row: children that did not start, or ended before any use
+FAILURES_MAX = 8  # tries in a row whose children did not start, or ended before any use
 PROOF_SECONDS = 30.0  # one that lasts so long is well, also without a job
+ON_THE_WAY = (State.STARTING, State.SPARE)
 # The next is started so many jobs ahead, or at this share of the memory.
 AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
 
@@ -247,11 +249,12 @@ class ProcessNursery:
         )
 
     def _back_off(self, error: ChildFailed) -> None:
-        """One more in a row: the next is started after a pause, and not for ever."""
+        """One more try in a row failed: the next comes after a pause, and not for ever."""
+        if self._resting is not None or self._is_closed:
+            return  # of the same try: whatever ended one may have ended all of them
         self._failures += 1
         pause = min(BACKOFF_FIRST * 2**self._failures, BACKOFF_LAST)
-        if self._resting is None and not self._is_closed:
-            self._resting = self._loop.call_later(pause, self._rested)
+        self._resting = self._loop.call_later(pause, self._rested)
         if self._failures == FAILURES_MAX and self._broken is not None:
             self._broken(error)
 
@@ -297,9 +300,26 @@ class ProcessNursery:
         self._fill()
 
     def _hand_out(self) -> None:
+        held: list[ChildErrand] = []
         while self._line and self._idle:
-            self._idle.pop().give(self._line.popleft())
+            errand = self._line.popleft()
+            child = self._child_for(errand)
+            if child is None:
+                held.append(errand)
+            else:
+                self._idle.remove(child)
+                child.give(errand)
             self._fill()
+        self._line.extendleft(reversed(held))
+
+    def _child_for(self, errand: ChildErrand) -> Child | None:
+        """An idle one. The last chance of a job is in a child that nobody had before."""
+        if errand.claim.lost < LOST_MAX - 1:
+            return self._idle[-1]
+        fresh = [child for child in self._idle if not child.jobs]
+        if not fresh and not any(c.state in ON_THE_WAY for c in self._children):
+            self._dismiss(self._idle[0])  # another comes in its place
+        return fresh[-1] if fresh else None
 
     def _dismiss(self, child: Child) -> None:
         child.state = State.LEAVING

@@ -94,8 +94,11 @@ class Sender(Protocol):
         """The attempt has ended in the child, and this is what to tell."""
         ...
 
-    def crashed(self, how: str, stack: str) -> None:
-        """The child has died under it: how, and where its code was if it could say."""
+    def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
+        """The child has died under it: how, and where its code was if it could say.
+
+        `is_first`: it was the only job that this child ever had.
+        """
         ...
 
 

@@ -79,6 +79,7 @@ class Bench:
         self.nursery: Nursery | None = None
         self.host_task: asyncio.Task[Any] | None = None  # the worker's own
         self.torn_down = ""  # in a child: what to tell when its loop is ended
+        self.is_first = False  # in a child: nobody was there before this attempt
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
 
@@ -161,7 +162,7 @@ class Bench:
         claim = attempt.claim
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
             if self.torn_down and attempt.why is None:
-                return self.lost(attempt, self.torn_down, "")
+                return self.lost(attempt, self.torn_down, "", guilty=self.is_first)
             attempt.why = attempt.why or Why.STOP
         if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
             attempt.why = attempt.why or Why.STOP
@@ -200,9 +201,13 @@ class Bench:
         return self._failed(attempt, asyncio.CancelledError())
 
     def lost(
-        self, attempt: Attempt, how: str, stack: str
+        self, attempt: Attempt, how: str, stack: str, *, guilty: bool
     ) -> tuple[Outcome, JobEvent | None]:
-        """Its process ended under it, and it was alone there: it is charged for that."""
+        """Its process ended under it: it is charged for that.
+
+        It was alone there, but others had been there before it: guilty is only the one
+        that nobody had.
+        """
         claim = attempt.claim
         failure = Failure(
             type="ChildLost",
@@ -218,12 +223,12 @@ class Bench:
             claim.claim_no,
             Kind.LOST,
             error=encode_failure(failure),
-            guilty=True,
+            guilty=guilty,
         )
         event = self._event(attempt, outcome)._replace(
             error_type=failure.type, error=failure.message, traceback=stack
         )
-        if claim.lost >= LOST_MAX - 1:
+        if guilty and claim.lost >= LOST_MAX - 1:
             event = event._replace(name=JOB_DEAD, reason=Reason.WORKER_LOST)
         return outcome, event
 

@@ -121,12 +121,12 @@ class ChildAttempt(Attempt):
         if not self.is_over:
             self._runs.over(self, outcome, event)
 
-    def crashed(self, how: str, stack: str) -> None:
-        """Its child has died: nobody else is to blame, unless we were stopping it."""
+    def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
+        """Its child has died; or that is how we were stopping it."""
         if self.is_over:
             return
         if self.why is None:
-            self._runs.over(self, *self._bench.lost(self, how, stack))
+            self._runs.over(self, *self._bench.lost(self, how, stack, guilty=is_first))
         else:
             self._runs.over(self, *self._bench.stopped(self))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from durio.host import children
+from durio.host.child import State
 from durio.host.children import ProcessNursery
 from durio.host.clock import HostClock
 from durio.model.errors import ChildFailed
@@ -21,6 +22,7 @@ from tests.unit.host.test_children import (
     with_nursery,
 )
 
+TOGETHER = 3
 # It leaves its dependencies slowly, so there is time to begin one job more.
 BREAKING = """
 import asyncio, os
@@ -116,7 +118,7 @@ def test_a_child_that_breaks_while_it_is_idle_takes_no_job(tmp_path: Path):
 
 
 def test_a_job_whose_loop_another_stopped_is_lost_with_its_child(tmp_path: Path):
-    """Nobody knows whose fault it is: it is charged as for a crash, not as a failure."""
+    """Nobody knows whose fault it is: it is charged, and not found guilty."""
 
     async def body(nursery: ProcessNursery) -> None:
         await nursery.open(ahead=True, broken=nobody)
@@ -127,7 +129,7 @@ def test_a_job_whose_loop_another_stopped_is_lost_with_its_child(tmp_path: Path)
         await met.over.wait()
         assert met.told == ["begun", "finished"]
         assert met.outcome is not None
-        assert (met.outcome.kind, met.outcome.guilty) == (Kind.LOST, True)
+        assert (met.outcome.kind, met.outcome.guilty) == (Kind.LOST, False)
         assert b"ChildLost" in (met.outcome.error or b"")
         nursery.send(CLAIM._replace(task="e2e.meet"), again)
         await again.over.wait()
@@ -135,6 +137,68 @@ def test_a_job_whose_loop_another_stopped_is_lost_with_its_child(tmp_path: Path)
         assert again.outcome.kind == Kind.DONE
 
     with_nursery(setup_of(tmp_path, BREAKING), body)
+
+
+@pytest.mark.proves("M112")
+def test_the_last_chance_of_a_job_is_in_a_child_of_its_own(tmp_path: Path):
+    """So a loss that convicts is its own doing, and those before it left nothing."""
+
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        first, last, dies, others = Teller(), Teller(), Teller(), Teller()
+        nursery.send(CLAIM, first)
+        await first.over.wait()
+        nursery.send(CLAIM._replace(lost=2), last)
+        nursery.send(CLAIM, others)
+        await last.over.wait()
+        await others.over.wait()
+        assert first.outcome is not None
+        assert last.outcome is not None
+        assert first.outcome.result != last.outcome.result, "another child"
+        nursery.send(CLAIM._replace(lost=2, task="e2e.die"), dies)
+        await dies.over.wait()
+        assert dies.was_first
+
+    with_nursery(setup_of(tmp_path, BREAKING), body)
+
+
+def test_a_crash_after_others_is_charged_and_convicts_nobody(tmp_path: Path):
+    async def body(nursery: ProcessNursery) -> None:
+        await nursery.open(ahead=True, broken=nobody)
+        first, dies = Teller(), Teller()
+        nursery.send(CLAIM, first)
+        await first.over.wait()
+        nursery.send(CLAIM._replace(task="e2e.die"), dies)
+        await dies.over.wait()
+        assert dies.was_first is False
+
+    with_nursery(setup_of(tmp_path, BREAKING), body)
+
+
+def test_children_that_die_together_are_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of an OOM kill of the whole group, say: the next try may be well."""
+    monkeypatch.setattr(children, "FAILURES_MAX", 2)
+
+    async def body(nursery: ProcessNursery) -> None:
+        told: list[object] = []
+        await nursery.open(ahead=True, broken=told.append)
+        while nursery.vitals().count < TOGETHER or any(
+            child.state is State.STARTING for child in nursery._children
+        ):
+            await HostClock().sleep(0.01)
+        killed = list(nursery._children)
+        for child in killed:
+            child.process.kill()
+        while any(child in nursery._children for child in killed):
+            await HostClock().sleep(0.01)
+        nursery.send(CLAIM, teller := Teller())
+        await teller.over.wait()
+        assert teller.told == ["begun", "finished"]
+        assert told == []
+
+    with_nursery(setup_of(tmp_path, BREAKING), body, count=TOGETHER)
 
 
 @pytest.mark.parametrize("ends", ["loop.stop", "os._exit, 3"])

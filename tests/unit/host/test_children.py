@@ -48,7 +48,7 @@ from durio.telemetry.log import install_job_fields, new_records
 
 BOUND_SECONDS = 60
 CLAIM = Claim(
-    b"id" * 8, 3, "e2e:default", 4, "e2e.work", b"[[],{}]", 1, 2, 2, 0, None, None
+    b"id" * 8, 3, "e2e:default", 4, "e2e.work", b"[[],{}]", 1, 2, 0, 0, None, None
 )
 ORIGIN = Origin(None, [Found("e2e.work", "jobs", "work")], ["/x"], None, "/x/main.py")
 SETUP = Setup(ORIGIN, "sqlite:///x.db", "/x", Settings(), "host/7", 20)
@@ -283,6 +283,7 @@ class Teller:
         self.told: list[str] = []
         self.over = asyncio.Event()
         self.outcome: Outcome | None = None
+        self.was_first: bool | None = None  # how its child has died
 
     def begun(self) -> None:
         self.told.append("begun")
@@ -298,8 +299,9 @@ class Teller:
         self.told.append("finished")
         self.over.set()
 
-    def crashed(self, how: str, stack: str) -> None:
+    def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
         del stack
+        self.was_first = is_first
         self.told.append(how)
         self.over.set()
 

@@ -264,7 +264,7 @@ async def test_a_child_that_dies_of_a_cancel_is_no_loss(app: App) -> None:
         errand.begin()
         await job.cancel()
         await reached(job, lambda _: errand.said == ["cancel"])
-        errand.sender.crashed("child process 7 died: exit code 1", "")
+        errand.sender.crashed("child process 7 died: exit code 1", "", is_first=True)
         assert (await finished(job)).state is State.CANCELLED
     assert (await record_of(app, job)).losses == 0
 
@@ -284,7 +284,9 @@ async def test_the_third_crash_in_a_row_is_the_end(app: App) -> None:
             errand = await sent(nursery, job, number)
             assert Job(app, errand.claim.id) == job
             errand.begin()
-            errand.sender.crashed(f"child process {number} died", "a stack")
+            errand.sender.crashed(
+                f"child process {number} died", "a stack", is_first=number == 4
+            )
         status = await finished(job)
         nursery.errands[1].begin()
         nursery.errands[1].finish(result=b"1")
@@ -329,7 +331,7 @@ async def test_a_worker_that_has_lost_its_lease_kills_and_writes_nothing(
         await sent(nursery, jobs[-1], 2)
         nursery.errands[0].begin()
         worker._lost(worker.me.id)
-        nursery.errands[0].sender.crashed("it died", "")
+        nursery.errands[0].sender.crashed("it died", "", is_first=True)
         assert [errand.said for errand in nursery.errands] == [["kill"], []]
         again = [await sent(nursery, jobs[-1], number) for number in (3, 4)]
         for errand in again:
