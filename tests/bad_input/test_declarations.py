@@ -270,7 +270,7 @@ def test_a_setting_that_does_not_exist():
         ("worker", "concurrency", "many"),
         ("worker", "concurrency", 1.5),
         ("worker", "prefetch", -1),
-        ("worker", "heartbeat_seconds", 20),  # over half of the lease
+        ("worker", "heartbeat_seconds", 20),  # over a third of the lease
         ("worker", "heartbeat_seconds", 0),
         ("worker", "grace_seconds", -1),
         ("worker", "poll_seconds", math.nan),

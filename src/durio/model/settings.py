@@ -109,9 +109,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check(1 <= worker.concurrency <= JOBS_MAX, "worker.concurrency", "1 to 10000")
         _check(0 <= worker.prefetch <= JOBS_MAX, "worker.prefetch", "0 to 10000")
         _check(
-            0 < worker.heartbeat_seconds * 2 <= worker.lease_seconds,
+            0 < worker.heartbeat_seconds * 3 <= worker.lease_seconds,
             "worker.heartbeat_seconds",
-            "more than 0 and at most half of worker.lease_seconds",
+            "more than 0 and at most a third of worker.lease_seconds",
         )
         _check(worker.processes <= PROCESSES_MAX, "worker.processes", "0 to 256")
         for name in ("worker", "queue", "payload", "retention"):

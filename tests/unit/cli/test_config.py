@@ -141,7 +141,7 @@ def test_other_tools_pyproject_is_not_parsed(terminal: Terminal) -> None:
         ("durio.toml", "worker = 5", ["setting worker", "[worker]"]),
         ("durio.toml", "[worker]\nconcurrency = 'many'", [SETTING]),
         ("durio.toml", "[worker]\nconcurrency = 0", [SETTING, "1 to 10000"]),
-        ("durio.toml", "[worker]\nheartbeat_seconds = 20", ["heartbeat", "half"]),
+        ("durio.toml", "[worker]\nheartbeat_seconds = 20", ["heartbeat", "a third"]),
         ("durio.toml", "a = 1\n[worker\n", ["line 2"]),
         ("durio.toml", "\udcff", ["cannot be read"]),
         ("pyproject.toml", "tool.durio = 5", ["not a table"]),

@@ -87,7 +87,7 @@ def test_only_trees_are_merged() -> None:
         ({"worker": {"prefetch": -1}}, "0 to 10000"),
         ({"worker": {"processes": 257}}, "0 to 256"),
         ({"worker": {"processes": -1}}, "0 or more"),
-        ({"worker": {"heartbeat_seconds": 20}}, "at most half"),
+        ({"worker": {"heartbeat_seconds": 20}}, "at most a third"),
         ({"worker": {"heartbeat_seconds": 0}}, "more than 0"),
         ({"payload": {"bytes_max": -1}}, "0 or more"),
         ({"retention": {"dead_count": -1}}, "0 or more"),
