@@ -129,6 +129,13 @@ def no_room(error: OSError, path: str) -> StoreError:
             cure="Make room on its file system; nothing was written.",
             path=path,
         )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreUnavailable(
+            f"{path} cannot be opened: {error.strerror}",
+            cure="Raise the limit of open files (ulimit -n), or find what keeps so many "
+            "open.",
+            path=path,
+        )
     return StoreUnavailable(
         f"{path} cannot be made: {error.strerror}",
         cure="Give this user the right to write in the database's folder.",

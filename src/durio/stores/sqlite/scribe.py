@@ -5,6 +5,7 @@ from contextlib import suppress
 import apsw
 import msgspec
 
+from durio.model.errors import StoreError
 from durio.model.queues import serves
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
@@ -132,15 +133,21 @@ class Scribe:
 
     def retire(self) -> None:
         """Close all for good, leaving a short log if nobody is at work."""
-        if self.path is not None and self._db is not None and self.lock.take_nowait():
+        try:
+            if self.path is not None and self._db is not None:
+                with suppress(apsw.Error, StoreError):  # a long log does no harm
+                    self._shorten_if_idle(self._db)
+        finally:
+            self.drop_connection()
+            depart(self.inode)
+            self.lock.close()
+
+    def _shorten_if_idle(self, db: Database) -> None:
+        if self.lock.take_nowait():
             try:
-                with suppress(apsw.Error):
-                    shorten_log(self._db)
+                shorten_log(db)
             finally:
                 self.lock.release()
-        self.drop_connection()
-        depart(self.inode)
-        self.lock.close()
 
     def _rings(self, tx: Transaction) -> list[tuple[int, bytes]]:
         rings = [(worker, CONTROL) for worker in tx.rung_workers]

@@ -100,9 +100,12 @@ class SqliteStore(
             await desk.writer.open()
         except BaseException:
             # One that is cancelled must not take the desk from the others.
-            desk.openers -= 1
-            if self._desk is desk and not desk.openers:
-                self._desk = None
+            with opening:
+                desk.openers -= 1
+                is_last = self._desk is desk and not desk.openers
+                if is_last:
+                    self._desk = None
+            if is_last:
                 await self._clear(desk)
             raise
         self._is_open = True
