@@ -28,6 +28,8 @@ exit codes:
   130  stopped by Ctrl-C or SIGTERM: those tried so far are told, as cut short
 """
 
+UNTRIED = 2
+
 
 def main(args: list[str]) -> int:
     asked = parse(args)
@@ -38,21 +40,20 @@ def main(args: list[str]) -> int:
                 print(f"{name:34} {MUTANTS[name].wrong}")
             return 0
         verdicts: list[Verdict] = []
-        is_cut_short = False
+        code = 0
         try:
             try_all(names, verdicts, with_story=asked.story)
         except (NoSuchPlace, RuntimeError) as error:
             print(error, file=sys.stderr)
-            return 2
+            code = UNTRIED
         except KeyboardInterrupt:
-            is_cut_short = True
-        if asked.json:
-            write(asked.json, verdicts, is_cut_short=is_cut_short)
-        code = summary(verdicts)
-        if is_cut_short:
-            print(f"cut short: {len(verdicts)} of {len(names)} were tried")
             code = STOPPED
-    return code
+        if asked.json:
+            write(asked.json, verdicts, is_cut_short=bool(code))
+        survived = summary(verdicts)
+        if code:
+            print(f"cut short: {len(verdicts)} of {len(names)} were tried")
+    return code or survived
 
 
 def parse(args: list[str]) -> argparse.Namespace:

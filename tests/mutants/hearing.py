@@ -188,4 +188,30 @@ PLANTED = (
         ),
         (Seeds(4, {"is_calm": True, "keep_seconds": 40.0}),),
     ),
+    Mutant(
+        "fence_ends_worker",
+        "A worker that lost its lease ends in place of starting anew.",
+        (
+            Patch(
+                WORKER,
+                "        self._registration.again(worker, self._claims.forget)",
+                "        self._registration.again(worker, self._claims.forget)\n"
+                "        self._overwhelm(1)",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "worker_goes_home",
+        "A worker stops by itself, in order, after a while.",
+        (
+            Patch(
+                WORKER,
+                "            self._pulse.ready(len(self.plan.handlers))",
+                "            self._pulse.ready(len(self.plan.handlers))\n"
+                "            self._loop.call_later(40.0, self.stop)",
+            ),
+        ),
+        (Seeds(4),),
+    ),
 )

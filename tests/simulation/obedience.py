@@ -147,7 +147,7 @@ def is_gone(case: Case, entry: Entry) -> bool:
 
 def a_running_job_hears_its_cancel(case: Case) -> Iterator[Violation]:
     """I20: nobody begins it again, and whoever has it stops soon."""
-    beat = case.knobs.lease_seconds / 6
+    beat = case.knobs.beat_seconds
     for n in case.by_job:
         for cancel in case.of(n, "cancel.ok"):
             if cancel.fields["state"] != "running":
@@ -264,7 +264,7 @@ def no_claim_after_a_stop(case: Case) -> Iterator[Violation]:
 
 def nothing_starts_in_a_paused_queue(case: Case) -> Iterator[Violation]:
     """What was claimed before goes back when its worker has heard of the pause."""
-    beat = case.knobs.lease_seconds / 6
+    beat = case.knobs.beat_seconds
     paused: dict[str, float] = {}
     for entry in case.ledger.entries:
         if entry.what == "queue":
@@ -301,6 +301,17 @@ def nobody_ends_himself_for_nothing(case: Case) -> Iterator[Violation]:
         if not has_reason:
             what = f"{one.node}: {one.kind} at {one.began:.3f}, and nothing on record"
             yield Violation("I7", None, what)
+
+
+def nobody_leaves_unasked(case: Case) -> Iterator[Violation]:
+    """I7: a worker works until it is told to stop, and nothing in it breaks."""
+    for entry in case.ledger.of("exit"):
+        if "error" in entry.fields:
+            continue  # it never began to work: judged by its exit code
+        _, told = signals_of(case, entry.node, entry.at)
+        if entry.fields["broken"] or not told:
+            why = entry.fields["broken"] or "nobody had asked it to stop"
+            yield Violation("I7", None, f"{entry.node} left at {entry.at:.3f}: {why}")
 
 
 def had_to_end(case: Case, node: str, at: float) -> bool:
@@ -357,6 +368,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Violation]], ...] = (
     no_claim_after_a_stop,
     nothing_starts_in_a_paused_queue,
     nobody_ends_himself_for_nothing,
+    nobody_leaves_unasked,
 )
 
 

@@ -52,6 +52,12 @@ class Knobs:
     keep_seconds: float  # done jobs
     is_calm: bool
     trip_seconds: float = TRIP_SECONDS  # one way to the store
+    beats: int = 6  # of the heart, in the time of a lease
+
+    @property
+    def beat_seconds(self) -> float:
+        """Between two renewals."""
+        return self.lease_seconds / self.beats
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -59,7 +65,7 @@ class Knobs:
         return {
             "worker": {
                 "lease_seconds": self.lease_seconds,
-                "heartbeat_seconds": self.lease_seconds / 6,
+                "heartbeat_seconds": self.beat_seconds,
                 "poll_seconds": 2.0,
                 "block_seconds": 1.0,
                 "grace_seconds": STOP_SECONDS,
@@ -85,6 +91,7 @@ def draw_knobs(chance: Random) -> Knobs:
         keep_seconds=chance.choice([FOREVER_SECONDS, FOREVER_SECONDS, 40.0]),
         is_calm=chance.random() < CALM_SHARE,
         trip_seconds=chance.choice([TRIP_SECONDS, TRIP_SECONDS, FAR_SECONDS]),
+        beats=chance.choice([3, 6, 6]),
     )
 
 
@@ -310,7 +317,10 @@ class Scenario:
         )
         self.living[node.name] = worker, machine
         await worker.run()
-        self.ledger.note(node.name, "exit", cut_short=worker.was_cut_short)
+        broken = "" if worker.broken is None else worker.broken.what
+        self.ledger.note(
+            node.name, "exit", cut_short=worker.was_cut_short, broken=broken
+        )
         self.ends(node, 0)
 
     def ends(self, node: Node, code: int) -> None:

@@ -176,6 +176,8 @@ class Evidence:
         if len(starts) < LOST_MAX or None in kills:
             return False
         last, end_ns = starts[-1], kills[-1]
+        if self.dead[job]:  # nobody of its process began anything after that
+            end_ns = min(end_ns, self.dead[job][0]["mono_ns"])
         return not any(
             line["job"] != job
             and line["pid"] == last["pid"]
@@ -184,15 +186,16 @@ class Evidence:
             if line["mono_ns"] <= end_ns
         )
 
-    def kill_of(self, start: Line) -> int | None:
-        """When the process of this attempt was disturbed for good, if it was.
+    def kill_of(self, start: Line) -> float | None:
+        """Until when the process of this attempt may have begun others, if it was hit.
 
-        A kill is on record before it happens: the attempt may begin in between.
+        A kill is on record before it happens: the attempt may begin in between. What was
+        over before the attempt began has not hit it.
         """
         found = [
-            max(d.begin_ns, start["mono_ns"])
+            FOREVER if d.end_ns == FOREVER else max(d.begin_ns, start["mono_ns"])
             for d in self.disturbances
-            if start["pid"] in d.pids and start["mono_ns"] <= d.end_ns
+            if start["pid"] in d.pids and start["mono_ns"] <= d.end_ns - LAG_NS
         ]
         return min(found, default=None)
 
