@@ -11,13 +11,23 @@ for, and starts what comes back. When to take the next turn:
 
 A failed exchange keeps its outcomes and is repeated with backoff. Its reply may have hidden
 claims, so the next one asks for everything that runs in our name (`resync`).
+
+Nobody is alive but deaf: where exchanges fail for longer than a lease though the lease is
+renewed all the time, the worker is broken, and says so.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from durio.model.errors import StoreError, StoreReplaced
+from durio.model.errors import (
+    DurioError,
+    OperatingError,
+    StoreError,
+    StoreFull,
+    StoreReplaced,
+)
 from durio.model.job import READY, RUNNING
+from durio.model.settings import WorkerSettings
 from durio.ports.clock import Clock
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
@@ -32,6 +42,7 @@ FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
+DEAF_TRIES = 10  # in a row, before a worker is said to be deaf
 NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
@@ -49,6 +60,8 @@ class Claims:
         lanes: Lanes,
         known: Sequence[str],
         is_burst: bool,
+        settings: WorkerSettings,
+        broken: Callable[[DurioError], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -59,6 +72,8 @@ class Claims:
         self._paused_meanwhile: frozenset[str] = frozenset()
         self._known = known
         self._is_burst = is_burst
+        self._settings = settings
+        self._broken = broken
         self._loop = asyncio.get_running_loop()
         self._go = asyncio.Event()
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -68,8 +83,8 @@ class Claims:
         self._has_rung = True  # look once at the start
         self._resync = False
         self._failures = 0
+        self._failing_since = 0.0  # monotonic, of the first of them
         self._is_ending = False
-        self.last_exchange = self._loop.time()
 
     def join(self, slots: Slots, outbox: Outbox) -> None:
         """The slots and the outbox that this loop serves."""
@@ -168,11 +183,10 @@ class Claims:
             raise
         finally:
             self._in_flight = False
-        self.last_exchange = self._loop.time()
         self._failures = 0
         if me != self._me.id:
             return None  # fenced meanwhile: this answer belongs to a worker that was
-        self._slots.round_trip(self.last_exchange - began)
+        self._slots.round_trip(self._loop.time() - began)
         return self._take_in(answer, want)
 
     def _take_in(self, answer: Exchanged, want: int) -> Exchanged:
@@ -198,12 +212,33 @@ class Claims:
         if me == self._me.id:
             self._outbox.keep()
             self._resync = True
+        if not self._failures:
+            self._failing_since = self._clock.monotonic()
         self._failures += 1
         self._emit(
             "store.failed", call="exchange", tries=self._failures, error=str(error)
         )
+        if self._is_deaf(error):
+            self._broken(self._deafness(error))
         pause = min(BACKOFF_FIRST * 2 ** min(self._failures, 20), BACKOFF_LAST)
         await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
+
+    def _is_deaf(self, error: StoreError) -> bool:
+        """Whether we can renew and not claim: nobody would ever take our jobs from us."""
+        now, settings = self._clock.monotonic(), self._settings
+        is_long = now - self._failing_since > settings.lease_seconds
+        # On a full disk a small write may still find room: what ended here is kept.
+        if self._failures < DEAF_TRIES or not is_long or isinstance(error, StoreFull):
+            return False
+        return self._me.is_fresh(now, settings.heartbeat_seconds)
+
+    def _deafness(self, error: StoreError) -> OperatingError:
+        seconds = self._clock.monotonic() - self._failing_since
+        return OperatingError(
+            f"no claim has worked for {seconds:.0f} s, though the lease is renewed: "
+            f"{error.what}",
+            cure=error.cure or "See what the store says; a new process tries again.",
+        )
 
     async def _rest(self, answer: Exchanged) -> None:
         """Until there is a reason for the next turn."""

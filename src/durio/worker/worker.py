@@ -150,6 +150,8 @@ class Worker:
             lanes=lanes,
             known=sorted(plan.handlers),
             is_burst=plan.is_burst,
+            settings=settings.worker,
+            broken=self._break,
         )
         self._outbox = Outbox(self.emit, self.hooks.tell, has_hooks=has_hooks)
         self._bench = Bench(
@@ -325,8 +327,6 @@ class Worker:
 
     def _overwhelm(self, count: int) -> None:
         """Too much abandoned code hangs on here."""
-        if self.broken is not None:
-            return
         self._break(
             OperatingError(
                 f"too many attempts ignore their end: {count} hang on",
@@ -336,9 +336,10 @@ class Worker:
 
     def _break(self, error: DurioError) -> None:
         """It cannot go on here: end, give everything back, let a new process begin."""
-        self.broken = self.broken or error
-        self.emit("worker.broken", worker=self.me.id, error=error.what)
-        self.stop()
+        if self.broken is None:
+            self.broken = error
+            self.emit("worker.broken", worker=self.me.id, error=error.what)
+            self.stop()
 
     # --- what comes in from the sides
 

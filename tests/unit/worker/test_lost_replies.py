@@ -283,6 +283,41 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
     assert lost[0] < renewed_at + 30
 
 
+@pytest.mark.proves("M110")
+@virtual(settings=BRISK)
+async def test_nobody_is_alive_but_deaf(app: App) -> None:
+    """Its lease is renewed and it can claim nothing: it ends, and says why."""
+    faulty = await faulty_store(app)
+
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    await work.enqueue()
+    faulty.fail("exchange", times=1_000)
+    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    await worker.run()
+    assert worker.broken is not None
+    assert "no claim has worked for" in worker.broken.what
+    assert worker.broken.cure
+
+
+@virtual(settings=BRISK)
+async def test_a_store_that_is_away_makes_nobody_deaf(app: App) -> None:
+    """Nobody can renew either: the worker waits, however long that takes."""
+    faulty = await faulty_store(app)
+
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    async with working(app) as worker:
+        await worker.started.wait()
+        faulty.cut()
+        await app.clock.sleep(600)
+        faulty.heal()
+        await finished(await work.enqueue())
+        assert worker.broken is None
+
+
 @virtual(settings=BRISK)
 async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
     """A process that was stopped for less than its lease: the store is well."""
