@@ -12,8 +12,8 @@ for, and starts what comes back. When to take the next turn:
 A failed exchange keeps its outcomes and is repeated with backoff. Its reply may have hidden
 claims, so the next one asks for everything that runs in our name (`resync`).
 
-Nobody is alive but deaf: where exchanges fail for longer than a lease though the lease is
-renewed all the time, the worker is broken, and says so.
+Nobody is alive but deaf: where exchanges fail for a minute, and two leases, though the
+lease is renewed all the time, the worker is broken, and says so.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
-DEAF_TRIES = 10  # in a row, before a worker is said to be deaf
+DEAF_SECONDS = 60.0  # or two leases: a bad line is no reason to give up
 NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
@@ -226,9 +226,9 @@ class Claims:
     def _is_deaf(self, error: StoreError) -> bool:
         """Whether we can renew and not claim: nobody would ever take our jobs from us."""
         now, settings = self._clock.monotonic(), self._settings
-        is_long = now - self._failing_since > settings.lease_seconds
+        seconds = max(DEAF_SECONDS, 2 * settings.lease_seconds)
         # On a full disk a small write may still find room: what ended here is kept.
-        if self._failures < DEAF_TRIES or not is_long or isinstance(error, StoreFull):
+        if now - self._failing_since < seconds or isinstance(error, StoreFull):
             return False
         return self._me.is_fresh(now, settings.heartbeat_seconds)
 
