@@ -227,8 +227,10 @@ class Claims:
         """Whether we can renew and not claim: nobody would ever take our jobs from us."""
         now, settings = self._clock.monotonic(), self._settings
         seconds = max(DEAF_SECONDS, 2 * settings.lease_seconds)
+        # All this time the lease was renewed without a gap.
+        since = max(self._failing_since, self._me.resumed_at)
         # On a full disk a small write may still find room: what ended here is kept.
-        if now - self._failing_since < seconds or isinstance(error, StoreFull):
+        if now - since < seconds or isinstance(error, StoreFull):
             return False
         return self._me.is_fresh(now, settings.heartbeat_seconds)
 
