@@ -4,9 +4,7 @@ from tests.mutants.planting import Mutant, Patch, Seeds
 
 CLAIM = "worker/claim.py"
 SLOTS = "worker/slots.py"
-KEEP = (
-    "            self._outbox.keep()\n            self._resync = True\n        self._f"
-)
+KEEP = "            self._outbox.keep()\n            self._resync = True\n        if not self._f"
 # For a minute one call in four is not answered, or never arrives; then all is well.
 REPLIES_GET_LOST = tuple((5.0, "flaky", f"worker-{n}", 60.0, 0.9) for n in range(4))
 # A loop is blocked, and does not hear that it shall stop.
@@ -20,7 +18,11 @@ PLANTED = (
     Mutant(
         "lost_reply_not_resynced",
         "Claims in a reply that got lost are never asked for again.",
-        (Patch(CLAIM, KEEP, "            self._outbox.keep()\n        self._f"),),
+        (
+            Patch(
+                CLAIM, KEEP, "            self._outbox.keep()\n        if not self._f"
+            ),
+        ),
         (Seeds(20, {"seconds": 200.0}, REPLIES_GET_LOST),),
     ),
     Mutant(
