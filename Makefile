@@ -11,6 +11,8 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 TEST_ARGS ?=
+# How many run side by side; a file of tests stays together.
+TEST_PROCESSES ?= 2
 CHAOS_ARGS ?=
 SIM_ARGS ?=
 MUTANTS_ARGS ?=
@@ -43,7 +45,7 @@ demo: $(READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="--sec
 
 .PHONY: test
 test: static ## Run everything: static checks and the whole suite, with branch coverage
-	$(PY) -m pytest --cov --cov-report= $(TEST_ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report= $(TEST_ARGS)
 	$(PY) -m coverage report --fail-under=$(COVERAGE_MIN)
 	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
 

@@ -21,6 +21,7 @@ settings.load_profile("durio")
 REQUIRE_ALL = os.environ.get("DURIO_REQUIRE_ALL") == "1"
 KERNEL = "not run, the kernel lacks: "
 ABSENT = "skipped, not installed: "
+SAID = "said"  # of a test that passed: a line for the end, from whichever process it ran in
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,11 @@ def require() -> Require:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List by name what was not run, and why."""
+    """List by name what was not run, and why; and say what some tests have seen."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == SAID and report.when == "call":
+                terminalreporter.line(f"{report.nodeid.partition('::')[2]}: {text}")
     for prefix in (KERNEL, ABSENT):
         missing = Counter(
             reason.partition(prefix)[2]

@@ -1,6 +1,7 @@
 """Mistakes in one call: its arguments, its options, its rows. Nothing is stored."""
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ from tests.unit.app.lab import MEMORY, records, virtual
 from tests.unit.app.test_ends import Listener
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - on purpose
+
+
+def named(value: object) -> str:
+    """For the name of a test: the same in every process, so without an address."""
+    return re.sub(r" at 0x\w+", "", repr(value))
 
 
 @dataclass
@@ -304,7 +310,7 @@ async def test_huge_meta(app: App):
         {"a": User(id=1)},
         {"a": cycle()},
     ],
-    ids=lambda meta: repr(meta)[:40],
+    ids=lambda meta: named(meta)[:40],
 )
 @virtual
 async def test_meta_that_cannot_be_stored(app: App, meta: dict[str, Any]):
@@ -365,7 +371,7 @@ async def test_a_delay_that_is_none(app: App, delay: Any):
         None,
         datetime.max.replace(tzinfo=UTC),
     ],
-    ids=repr,
+    ids=named,
 )
 @virtual
 async def test_a_moment_that_is_none(app: App, at: Any):
@@ -415,7 +421,7 @@ async def test_a_policy_without_a_key(app: App):
         task.options(key="k", unique=debounce(5)).options(key=None)
 
 
-@pytest.mark.parametrize("policy", ["window", window, 5, None, timedelta(1)], ids=repr)
+@pytest.mark.parametrize("policy", ["window", window, 5, None, timedelta(1)], ids=named)
 @virtual
 async def test_a_policy_that_is_none(app: App, policy: Any):
     async with refused(app, InvalidOption, "unique cannot be", "durio.keys"):

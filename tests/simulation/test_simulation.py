@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.checkout import commit
+from tests.conftest import SAID
 from tests.simulation.account import Account
 from tests.simulation.runner import Plan, Seat, run
 from tests.simulation.summary import HELD, UNKNOWN, Summary, failure
@@ -50,12 +51,11 @@ Show = Callable[[str], None]
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    """A line that is seen also when the test passes."""
+def show(request: pytest.FixtureRequest) -> Show:
+    """A line that is seen also when the test passes, at the end of all."""
 
     def say(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n{text}")
+        request.node.user_properties.append((SAID, text))
 
     return say
 
