@@ -44,7 +44,7 @@ demo: $(READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="--sec
 	@$(BIN)/durio demo $(DEMO_ARGS)
 
 .PHONY: test
-test: static ## Run everything: static checks and the whole suite, with branch coverage
+test: static servers ## Run everything: static checks and the whole suite, with branch coverage
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report= $(TEST_ARGS)
 	$(PY) -m coverage report --fail-under=$(COVERAGE_MIN)
 	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
@@ -74,6 +74,11 @@ soak: $(READY) ## Load real workers while things go wrong, and plot it (MINUTES=
 chaos: $(READY) ## Disturb real processes, one fault at a time, 20 min (CHAOS_ARGS="--seconds 60")
 	@$(PY) -m tests.e2e.chaos --page docs/reports/chaos.md \
 	  --json docs/reports/chaos.json $(CHAOS_ARGS)
+
+.PHONY: chaos-postgres
+chaos-postgres: $(READY) ## Restart, kill and cut off a PostgreSQL under load, 25 min (CHAOS_ARGS="--cuts 20")
+	@$(PY) -m tests.e2e.postgres_chaos --page docs/reports/chaos-postgres.md \
+	  --json docs/reports/chaos-postgres.json $(CHAOS_ARGS)
 
 .PHONY: fix
 fix: $(READY) ## Format the code and repair what the linter can repair
@@ -111,9 +116,21 @@ unit: $(READY)
 
 # --- setting up ---------------------------------------------------------------------------
 
-# Debian packages that the targets cannot do without: none. A package that a target needs
-# one day is named here and installed when root; other users are told its name.
-DEBIAN_PACKAGES :=
+# Debian packages that only the suite needs, for servers that no wheel brings: the oldest
+# PostgreSQL that we support, and a pooler. Installed when root; other users are told, and
+# the tests that need one are skipped, unless DURIO_REQUIRE_ALL=1 says that none may be.
+DEBIAN_PACKAGES := postgresql-15 pgbouncer
+
+.PHONY: servers
+servers:
+	@for package in $(DEBIAN_PACKAGES); do \
+	  dpkg -s "$$package" >/dev/null 2>&1 && continue; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    $(call debian_install,"$$package"); \
+	  else \
+	    echo "Not installed, tests with it are skipped: $$package" >&2; \
+	  fi; \
+	done
 
 define debian_install
 if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -129,9 +146,6 @@ endef
 $(READY): pyproject.toml requirements-dev.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Durio needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
-	@for package in $(DEBIAN_PACKAGES); do \
-	  dpkg -s "$$package" >/dev/null 2>&1 || $(call debian_install,"$$package"); \
-	done
 	@# Debian's own python3 comes without the part that puts pip into an environment.
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call debian_install,python3-venv)
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)

@@ -1,4 +1,4 @@
-"""SQLite as a subject of the conformance suite: in a file, and in memory."""
+"""SQLite as a subject of the conformance suite: in a file, by either library, in memory."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +12,7 @@ pytest.register_assert_rewrite("durio.testing.conformance")
 
 from durio.ports.clock import Clock  # noqa: E402 - after the line above
 from durio.ports.store import Store  # noqa: E402
+from durio.stores.sqlite.database import DriverName  # noqa: E402
 from durio.stores.sqlite.store import SqliteStore  # noqa: E402
 from durio.testing.conformance import Subject  # noqa: E402
 
@@ -42,23 +43,49 @@ class StatementFault:
         return True
 
 
+class StdlibFault(StatementFault):
+    """The same where the driver has nothing that traces statements."""
+
+    def arm(self, nth: int) -> None:
+        self.left, self.met = nth, False
+        for name in ("rows", "changed_by_many"):
+            setattr(self.connection, name, self.looking(name))
+
+    def disarm(self) -> bool:
+        for name in ("rows", "changed_by_many"):
+            vars(self.connection).pop(name, None)
+        return self.met
+
+    def looking(self, name: str) -> Callable[..., object]:
+        ask = getattr(self.connection, name)
+
+        def looked_at(sql: str, *args: object) -> object:
+            self.look(None, sql, None)
+            return ask(sql, *args)
+
+        return looked_at
+
+
 def fault(store: Store) -> StatementFault:
     assert isinstance(store, SqliteStore)
-    return StatementFault(store.desk.writer._scribe.connection())
+    connection = store.desk.writer._scribe.connection()
+    kind = StdlibFault if store.desk.driver == "stdlib" else StatementFault
+    return kind(connection)
 
 
 async def forget_worker(store: Store, worker: int) -> None:
     assert isinstance(store, SqliteStore)
     statement = "delete from worker where id = ?"
-    await store.desk.writer.write(lambda tx: tx.db.execute(statement, (worker,)))
+    await store.desk.writer.write(lambda tx: tx.db.rows(statement, (worker,)))
 
 
-def opener(path: Path | None) -> Callable[[Clock], object]:
+def opener(path: Path | None, driver: DriverName) -> Callable[[Clock], object]:
     """Every call opens one more store on the same file, or one more in memory."""
 
     @asynccontextmanager
     async def open_store(clock: Clock) -> AsyncIterator[Store]:
-        store = SqliteStore(None if path is None else str(path), clock)
+        where = None if path is None else str(path)
+        store = SqliteStore(where, clock, driver=driver)
         await store.open()
         try:
             yield store
@@ -68,9 +95,9 @@ def opener(path: Path | None) -> Callable[[Clock], object]:
     return open_store
 
 
-def subject_at(path: Path | None) -> Subject:
+def subject_at(path: Path | None, driver: DriverName = "apsw") -> Subject:
     """SQLite in that file, or in memory."""
-    open_store = opener(path)
+    open_store = opener(path, driver)
     return Subject(
         open_store=open_store,
         open_second=None if path is None else open_store,
@@ -78,13 +105,20 @@ def subject_at(path: Path | None) -> Subject:
         forget_worker=forget_worker,
         sees_deaths_here=path is not None,
         leases_end_with_boot=True,
+        has_transactions=path is not None,
     )
 
 
 # By name, to see what each can show; a test gets its own, in a folder of its own.
-SUBJECTS = {"file": subject_at(Path("jobs.db")), "memory": subject_at(None)}
+SUBJECTS = {
+    "file": subject_at(Path("jobs.db")),
+    "memory": subject_at(None),
+    "stdlib": subject_at(Path("jobs.db"), "stdlib"),
+}
 
 
 @pytest.fixture(params=list(SUBJECTS))
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
-    return subject_at(tmp_path / "jobs.db" if request.param == "file" else None)
+    driver = "stdlib" if request.param == "stdlib" else "apsw"
+    path = None if request.param == "memory" else tmp_path / "jobs.db"
+    return subject_at(path, driver)

@@ -125,11 +125,11 @@ class Twins(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(n=any_one)
     def enqueue_again(self, n: int) -> None:
-        self.send(self.sent[n % len(self.sent)])
+        self.send(self.sent[n % len(self.sent)], again=True)
 
-    def send(self, job: NewJob) -> None:
+    def send(self, job: NewJob, *, again: bool = False) -> None:
         self.sent.append(job)
-        (answer,) = self.ask(self.store.enqueue([job]))
+        (answer,) = self.ask(self.store.enqueue([job], again=again))
         assert told(answer) == self.model.enqueue(job)
         self.agree()
 

@@ -21,7 +21,11 @@ DEFAULT_URL = "sqlite:///durio.db"
 # Up to the last @ before the path: a password may hold anything, also an @.
 PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
 SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
-STORES = {"sqlite": "durio.stores.sqlite.url"}
+STORES = {
+    "sqlite": "durio.stores.sqlite.url",
+    "postgresql": "durio.stores.postgres.url",
+    "postgres": "durio.stores.postgres.url",
+}
 LOADING: list[str] = []  # a script that a child process reads for its tasks
 
 
@@ -67,7 +71,8 @@ def module_of(url: str) -> str:
     if module is None:
         raise InvalidURL(
             f"no store knows the URL {masked(url)!r}",
-            cure=f"Use sqlite:///file.db.{did_you_mean(scheme_of(url), STORES)}",
+            cure="Use sqlite:///file.db or postgresql://user:password@host/database."
+            f"{did_you_mean(scheme_of(url), STORES)}",
         )
     return module
 

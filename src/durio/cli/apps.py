@@ -72,12 +72,15 @@ class Place:
         """Put a question to a store that is there already; none is made for it."""
         app = self.app()
         connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
-        if survey_of(app.url).is_missing(app.url):
+        survey = survey_of(app.url)
+        if not survey.MADE_AT_OPEN:  # opening it refuses what is not there
+            return run(app, question)
+        if survey.is_missing(app.url):
             raise StoreUnavailable(
                 f"there is no store at {masked(app.url)}",
                 cure="Name it with --store or DURIO_URL; a worker or an enqueue makes it.",
             )
-        if not survey_of(app.url).status(app.url).applied:
+        if not survey.status(app.url).applied:
             raise StoreUnavailable(
                 f"{masked(app.url)} holds no jobs: it is a file of another program",
                 cure="Name the store with --store or DURIO_URL. To keep jobs beside "

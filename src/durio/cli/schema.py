@@ -23,14 +23,17 @@ def command(*, place: Place, check: bool, sql: bool) -> int:
     r"""Make a store's schema, or bring it up to date with this release.
 
     A SQLite file does this by itself whenever it is opened, so there the command is for
-    deployments that want it done, or known, beforehand. A schema that is newer than this
-    release, or made by another text of a migration, is never touched.
+    deployments that want it done, or known, beforehand. A PostgreSQL schema is made and
+    changed by this command alone, with a role that may create tables; workers of the
+    release before may go on meanwhile. A schema that is newer than this release, or made
+    by another text of a migration, is never touched.
 
     \b
     Examples:
       durio migrate --store sqlite:///jobs.db
       durio migrate --check && durio worker app:app
       durio migrate --sql > schema.sql
+      durio migrate --store postgresql://owner@host/shop?schema=jobs
 
     With --json: {"store", "up_to_date", "applied", "waiting", "newer", "changed"}: names
     of migrations; with --sql: {"sql"}.
@@ -44,12 +47,15 @@ def command(*, place: Place, check: bool, sql: bool) -> int:
     connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
     survey = survey_of(app.url)
     if sql:
-        show_script(place, survey.script())
+        show_script(place, survey.script(app.url))
         return 0
     before = survey.status(app.url)
     if check:
         return show_check(place, app, before)
-    run(app, opened)
+    if survey.MADE_AT_OPEN:
+        run(app, opened)
+    else:
+        survey.migrate(app.url)
     show_status(place, app, survey.status(app.url), done=before.waiting)
     return 0
 

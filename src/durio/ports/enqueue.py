@@ -32,18 +32,26 @@ class Enqueue(Protocol):
     """Accepting jobs."""
 
     async def enqueue(
-        self, jobs: Sequence[NewJob], *, calls: Sequence[int] | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        calls: Sequence[int] | None = None,
+        again: bool = False,
     ) -> list[Enqueued]:
-        """Store all of them in one transaction that survives a power cut.
+        """Store all of them in a transaction that survives a power cut.
 
         `calls` are the sizes of consecutive runs of jobs, each from one caller: a run
         for which a bounded queue has no room is answered `full`, whole, and the others
-        are stored. Without it all jobs are one run.
+        are stored. Without it all jobs are one run. A run is stored whole or not at all.
 
-        A job whose id is already stored (a repeat after an unknown outcome) is answered
-        as it stands, also when it finished meanwhile: nothing is inserted. Keys are
-        judged by `model.keys.answer`. `run_at` in the past, or no delay, is ready now.
-        Afterwards whoever serves the lanes is woken. Raises StoreError, with `unknown`
+        `again` says that this repeats a call whose outcome is unknown: a job whose id is
+        already stored is answered as it stands, also when it finished meanwhile, and
+        nothing is inserted. Should the first try come later than its repeat, it is the
+        one that finds its jobs stored. An id that stands is no news without `again`
+        either, as long as its job is not final.
+
+        Keys are judged by `model.keys.answer`. `run_at` in the past, or no delay, is
+        ready now. Afterwards whoever serves the lanes is woken. Raises StoreError, with `unknown`
         set when the write may have happened.
         """
         ...

@@ -1,5 +1,6 @@
 """A store: the durable truth, as the sum of its capabilities."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from durio.ports.browse import Browse
@@ -9,6 +10,7 @@ from durio.ports.exchange import Exchange
 from durio.ports.finish import Finish
 from durio.ports.lease import Lease
 from durio.ports.live import Live
+from durio.ports.transactions import Transactions
 from durio.ports.upkeep import Upkeep
 
 
@@ -27,8 +29,22 @@ class Stall(NamedTuple):
     seconds: float
 
 
-class Store(Enqueue, Exchange, Finish, Lease, Upkeep, Control, Browse, Live, Protocol):
+class Store(
+    Enqueue,
+    Exchange,
+    Finish,
+    Lease,
+    Upkeep,
+    Control,
+    Browse,
+    Live,
+    Transactions,
+    Protocol,
+):
     """Every method may be awaited from any event loop of the process."""
+
+    # Told of what works, but not as well as it could; set before the first open.
+    warn: Callable[[str], None]
 
     async def open(self) -> None:
         """Open, check and, where the store does that by itself, upgrade the schema."""

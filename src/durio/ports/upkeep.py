@@ -53,7 +53,8 @@ class Upkeep(Protocol):
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went.
 
-        The newest `dead_count` dead jobs stay whatever their age.
+        The newest `dead_count` dead jobs stay whatever their age. A store that gives up
+        whole days at once may say about how many a large one held.
         """
         ...
 

@@ -4,9 +4,17 @@ Every call travels there, is executed by the real store in one atomic step, and 
 travels back. Each of the two ways takes virtual time, so a process can be killed before
 its call, or between its call and the answer. What else can happen is in `Trouble`: the
 nemesis sets it, for one process or for all, and heals it.
+
+A connection to a server can break under a call, and the caller is told at once: before it
+was executed, after it, or while the server still has it, who then does it late. A process
+that connects anew ends what the server still does for it; but an enqueue may have got
+through a pooler, and come after its own repeat has been stored, run and finished. (Not after
+its repeat was told that a queue is full: nobody could take that word back.)
 """
 
+import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +25,10 @@ from durio.testing.world import Node
 
 TRIP_SECONDS = 0.002
 TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
+LATE_SECONDS_MAX = (
+    15.0  # that the server may still have a call after its connection broke
+)
+LATE = {"enqueue", "exchange", "finish"}  # what it may do then
 QUIET = Wake(rung=False, lanes=frozenset(), control=False)
 
 
@@ -33,6 +45,9 @@ class Trouble:
     refused: float = 0.0  # not executed, and the caller knows
     unsent: float = 0.0  # not executed, and the caller does not know
     unanswered: float = 0.0  # executed, and the caller does not know
+    broken_until: float = 0.0
+    broken: float = 0.0  # the connection breaks under the call
+    resets: int = 0  # how often all connections broke at once
 
 
 class Server(Protocol):
@@ -64,19 +79,40 @@ class Line(Store):
         self.trip_seconds = trip_seconds  # one way, on the average, if all is well
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
         self.writes_seen = 0  # of others, when we last renewed or asked
+        # What the server still has, by what was asked: a worker, or a job.
+        self.given_up: dict[int | bytes, asyncio.Task[None]] = {}
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """One round trip."""
+        resets = self._resets()
         await self._travel()
+        if method == "exchange":
+            self._end_lost(args[0])
+        breaks = self._breaks()
+        if self._resets() != resets or breaks in ("before", "late"):
+            if breaks == "late" and method in LATE:
+                self._do_late(method, args, options)
+            raise away(method, unknown=True)
         await self._there(method)
-        answer = await getattr(self.server.store, method)(*args, **options)
-        self.server.executed(self.node, method, args, answer)
+        answer = await self._do(method, args, options)
         if method == "renew":
             self.writes_seen = self._writes_of_others()
         await self._travel()
+        if self._resets() != resets or breaks == "after":
+            raise away(method, unknown=True)
         await self._back(method)
+        return answer
+
+    async def _do(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """At the store."""
+        answer = await getattr(self.server.store, method)(*args, **options)
+        self.server.executed(self.node, method, args, answer)
+        if method == "enqueue":
+            self._end_lost(*(told.id for told in answer if told.full is not None))
         return answer
 
     def call_nowait(
@@ -126,6 +162,45 @@ class Line(Store):
         now = self.node.world.seconds
         shares = [getattr(t, what) for t in self.troubles if now < t.flaky_until]
         return max(shares, default=0.0)
+
+    # --- broken connections
+
+    def _resets(self) -> int:
+        return sum(one.resets for one in self.troubles)
+
+    def _breaks(self) -> str | None:
+        """When the connection breaks under this call; draws only where it may."""
+        now = self.node.world.seconds
+        share = max(
+            (t.broken for t in self.troubles if now < t.broken_until), default=0
+        )
+        if not share:
+            return None
+        drawn = self.chance.random() / share
+        return ("before", "after", "late")[int(drawn * 3)] if drawn < 1 else None
+
+    def _do_late(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        """Later, and whatever has become of the process that asked."""
+        world = self.node.world
+        seconds = LATE_SECONDS_MAX * self.chance.random()
+
+        async def do() -> None:
+            await world.director.clock.sleep(seconds)
+            with suppress(StoreError):
+                await self._do(method, args, options)
+
+        task = world.director.main.create_task(do())
+        keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
+        self.given_up.update(dict.fromkeys(keys, task))
+
+    def _end_lost(self, *keys: int | bytes) -> None:
+        """A process that asks again has ended what it had asked before."""
+        for key in keys:
+            task = self.given_up.pop(key, None)
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
 
     async def _travel(self) -> None:
         now = self.node.world.seconds

@@ -1,6 +1,6 @@
 """Runs every check; one that fails itself is a finding, never a traceback."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 
 from durio.app.app import App
 from durio.app.connect import checks_of, masked
@@ -11,6 +11,7 @@ from durio.model.failure import spoken_error
 from durio.model.finding import Finding, error
 
 Check = Callable[[], Iterable[Finding]]
+StoreCheck = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
 # The store's content is looked at only where none of these says that it cannot be.
 GATES = ("store.place", "store.rights", "store.schema", "store.integrity")
 
@@ -23,7 +24,7 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     """
     found = list(run(machine_checks(app)))
     found += run(settings_checks(app))
-    stored = list(run(store_checks(app)))
+    stored = await ask(store_checks(app))
     found += stored
     if has_code:
         found += run(code.every_check(list(app.registry.handlers.values())))
@@ -46,6 +47,21 @@ def run(checks: Mapping[str, Check]) -> Iterator[Finding]:
             yield from check()
         except Exception as trouble:
             yield failed(name, trouble)
+
+
+async def ask(checks: Mapping[str, StoreCheck]) -> list[Finding]:
+    """The same for checks of a store, some of which wait for a server."""
+    found: list[Finding] = []
+    for name, check in checks.items():
+        try:
+            told = check()
+            if isinstance(told, AsyncIterable):
+                found += [finding async for finding in told]
+            else:
+                found += told
+        except Exception as trouble:
+            found.append(failed(name, trouble))
+    return found
 
 
 def failed(name: str, trouble: BaseException) -> Finding:
@@ -76,7 +92,7 @@ def settings_checks(app: App) -> dict[str, Check]:
     }
 
 
-def store_checks(app: App) -> dict[str, Check]:
+def store_checks(app: App) -> dict[str, StoreCheck]:
     """The store from outside."""
     try:
         return checks_of(app.url).checks(app.url, app.clock)

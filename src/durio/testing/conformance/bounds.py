@@ -160,10 +160,10 @@ async def a_repeat_needs_no_room(scene: Scene) -> None:
     await scene.store.declare({LANE: BOUND})
     jobs = [scene.job() for _ in range(BOUND)]
     await scene.store.enqueue(jobs)
-    again = await (await scene.other()).enqueue([*jobs, jobs[0]])
+    again = await (await scene.other()).enqueue([*jobs, jobs[0]], again=True)
     assert refused(again) == [False] * (BOUND + 1)
     assert not any(answer.created for answer in again)
-    assert (await scene.store.enqueue([*jobs, scene.job()]))[0].full
+    assert (await scene.store.enqueue([*jobs, scene.job()], again=True))[0].full
     assert await check_depth(scene) == BOUND
 
 

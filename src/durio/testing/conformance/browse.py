@@ -215,12 +215,18 @@ async def workers_are_shown_with_their_lease(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
-    """Within one boot; after a restart of the machine it is over, and no more is known."""
+    """People see whether it was a moment ago, or yesterday."""
     worker = await scene.worker()
     scene.clock.advance(LEASE_SECONDS + 90)
     (row,) = await (await scene.other()).workers("shop")
     assert (row.id, row.lease_seconds_left) == (worker, -90.0)
     assert row.lease_told() == "over for 90 s"
+
+
+@chapter.promise("M112", needs=("leases_end_with_boot",))
+async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
+    """After a restart of the machine no more is known of it."""
+    await scene.worker()
     scene.clock.reboot()
     (row,) = await (await scene.other()).workers("shop")
     assert (row.lease_seconds_left, row.lease_told()) == (0.0, "over")

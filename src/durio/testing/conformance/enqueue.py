@@ -146,7 +146,7 @@ async def repeat_of_an_enqueue(scene: Scene, life: tuple[int, Kind | None]) -> N
         if end is not None:
             await scene.finish(worker, claim, kind=end, reason="permanent")
     before = await scene.everything()
-    (answer,) = await (await scene.other()).enqueue([job])
+    (answer,) = await (await scene.other()).enqueue([job], again=True)
     assert (answer.id, answer.created, answer.state) == (job.id, False, state)
     assert await scene.everything() == before
 
@@ -158,10 +158,42 @@ async def repeat_of_a_finished_enqueue(scene: Scene) -> None:
     await scene.store.enqueue([job])
     worker, claim = await scene.claim_one()
     await scene.store.exchange(worker, [outcome(claim, result=b"1")], [], 0)
-    (answer,) = await scene.store.enqueue([job])
+    (answer,) = await scene.store.enqueue([job], again=True)
     assert (answer.created, answer.state) == (False, DONE)
     assert await scene.claim(worker) == []
     assert (await scene.record(job.id)).result == b"1"
+
+
+@chapter.promise("M98")
+async def a_first_try_that_comes_after_its_repeat(scene: Scene) -> None:
+    """Its repeat was stored and ran to its end meanwhile: nothing is inserted."""
+    jobs = [scene.job(), scene.job(key=key(while_active))]
+    for job in jobs:
+        (answer,) = await scene.store.enqueue([job], again=True)
+        assert (answer.created, answer.state) == (True, READY)
+        worker, claim = await scene.claim_one()
+        await scene.finish(worker, claim, result=b"1")
+    before = await scene.everything()
+    late = await (await scene.other()).enqueue(jobs)
+    assert [(told.id, told.created, told.state) for told in late] == [
+        (job.id, False, DONE) for job in jobs
+    ]
+    assert await scene.everything() == before
+    assert await scene.claim(await scene.worker()) == []
+
+
+@chapter.promise("M98")
+async def a_repeat_stores_what_is_missing(scene: Scene) -> None:
+    """Some of its jobs are there and some are not: each is there once."""
+    jobs = [scene.job() for _ in range(4)]
+    await scene.store.enqueue(jobs[:2])
+    worker = await scene.worker()
+    await scene.finish(worker, (await scene.claim(worker))[0])
+    answers = await scene.store.enqueue(jobs, again=True)
+    assert [answer.created for answer in answers] == [False, False, True, True]
+    assert [answer.state for answer in answers] == [DONE, READY, READY, READY]
+    claims = await scene.claim(worker, 10)
+    assert [claim.id for claim in claims] == [job.id for job in jobs[1:]]
 
 
 @chapter.promise()

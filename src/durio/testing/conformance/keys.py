@@ -217,7 +217,7 @@ async def a_repeat_is_not_judged_by_its_key(scene: Scene) -> None:
     worker, claim = await scene.claim_one()
     await scene.finish(worker, claim)
     successor = await scene.add(key=key(while_active))
-    (answer,) = await scene.store.enqueue([job])
+    (answer,) = await scene.store.enqueue([job], again=True)
     assert (answer.id, told(answer), answer.state) == (job.id, "existing", DONE)
     assert await scene.is_ready(successor)
 

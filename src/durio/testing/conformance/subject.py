@@ -48,3 +48,5 @@ class Subject:
     sees_deaths_here: bool = False
     # Leases count on one machine's monotonic clock, and end with its boot.
     leases_end_with_boot: bool = False
+    # A second connection sees the same data: tasks may have transactions of their own.
+    has_transactions: bool = False

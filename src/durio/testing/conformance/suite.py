@@ -18,6 +18,7 @@ from durio.testing.conformance import (
     orders,
     retention,
     store,
+    transactions,
     upkeep,
 )
 from durio.testing.conformance.promises import Promise
@@ -41,6 +42,7 @@ CHAPTERS = (
     store.chapter,
     bounds.chapter,
     declared_bounds.chapter,
+    transactions.chapter,
 )
 SUITE: tuple[Promise, ...] = tuple(
     promise for chapter in CHAPTERS for promise in chapter.promises

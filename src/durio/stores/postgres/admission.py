@@ -1,0 +1,305 @@
+"""Which jobs of an enqueue are stored, and as what: decided before anything is written.
+
+All that the answers hang on was read under its locks: guards of queues, holders of keys,
+jobs that are stored already. So the calls are played through in memory, one by one. A call
+enters its queues whole or not at all, in the order of the callers: when one is refused,
+nobody behind it takes the room that was too small for it. What is answered by a stored job
+needs no room.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from durio.model.errors import InvariantBroken
+from durio.model.job import (
+    READY,
+    SCHEDULED,
+    STATE_BY_CODE,
+    KeyClaim,
+    NewJob,
+)
+from durio.model.keys import Answer, Holder, answer
+from durio.model.names import namespace_of
+from durio.ports.enqueue import Enqueued, Full
+from durio.stores.postgres.bounds import Guard
+from durio.stores.postgres.keys import Hold, hold_of
+
+
+class Stored(NamedTuple):
+    """A job that is there, as far as an enqueue asks."""
+
+    state: int
+    lane: str = ""
+    created_at: float = 0.0
+
+
+class Draft(NamedTuple):
+    """A job as this enqueue leaves it: a new one, or a holder of a key, rewritten."""
+
+    is_new: bool
+    state: int
+    id: bytes
+    lane: str
+    rank: int
+    task: str
+    payload: bytes
+    run_at: float | None
+    opts: bytes | None
+    ukey: bytes | None
+    umode: int | None
+    created_at: float
+
+
+class Stale(Exception):
+    """Something was not as it had been read: from the beginning, in a new transaction."""
+
+
+class NoRoom(Exception):
+    """This call does not fit."""
+
+    def __init__(self, full: Full) -> None:
+        super().__init__(full)
+        self.full = full
+
+
+class Known(NamedTuple):
+    """What was read under locks before the calls are judged."""
+
+    now: float
+    guards: Mapping[str, Guard]
+    locked_lanes: frozenset[str]  # whose guards were asked for
+    led: frozenset[str]  # Apps with workers: somebody may take a mark again
+    stored: Mapping[bytes, Stored]
+    held: Mapping[bytes, Hold]
+
+
+class Plan:
+    """What all calls together come to."""
+
+    def __init__(self, known: Known, *, is_users: bool = False) -> None:
+        """`is_users`: in a caller's own transaction, where full queues are only named."""
+        self.known = known
+        self.is_users = is_users
+        self.pressed: dict[str, Full] = {}
+        self.drafts: dict[bytes, Draft] = {}
+        self.holds: dict[bytes, Hold] = {}  # by key: who has it in the end
+        self.entered: Counter[str] = Counter()
+        self.stale_marks: set[str] = set()
+        self.refuses: dict[str, Full] = {}  # for the rest of this enqueue
+
+    def enqueue(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> list[Enqueued]:
+        """Judge all of them; one answer each, in order."""
+        if sum(calls) != len(jobs):
+            raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
+        answers: list[Enqueued] = []
+        for size in calls:
+            answers += self._call(jobs[len(answers) : len(answers) + size])
+        return answers
+
+    def _call(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        call = Call(self)
+        try:
+            answers = call.enqueue(jobs)
+        except NoRoom as no_room:
+            self.refuses.setdefault(no_room.full.lane, no_room.full)
+            return [Enqueued(j.id, False, READY, full=no_room.full) for j in jobs]
+        self.drafts |= call.drafts
+        self.holds |= call.holds
+        self.entered.update(call.entered)
+        if not self.pressed:
+            return answers
+        return [
+            told._replace(full=self.pressed.get(job.lane)) if told.created else told
+            for job, told in zip(jobs, answers, strict=True)
+        ]
+
+    # --- room
+
+    def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
+        """Why so many new jobs may not enter; None: they may."""
+        full = self._missing_room(lane, jobs, entered)
+        if full is not None and self.is_users and not full.is_closed:
+            self.pressed[lane] = full
+            return None
+        return full
+
+    def _missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
+        guard = self.known.guards.get(lane)
+        if guard is None or jobs <= 0:
+            return None
+        if lane in self.refuses:
+            return self.refuses[lane]
+        depth = guard.depth + self.entered[lane] + entered
+        if guard.is_closed:
+            return Full(lane, depth, guard.limit or 0, is_closed=True)
+        if guard.limit is not None:
+            fits = depth + jobs <= guard.limit
+            return None if fits else Full(lane, depth, guard.limit)
+        return self._softly_full(lane, guard)
+
+    def _softly_full(self, lane: str, guard: Guard) -> Full | None:
+        """A mark is obeyed while somebody may take it again; an old one goes here."""
+        if guard.soft_limit and namespace_of(lane) in self.known.led:
+            return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
+        if guard.soft_limit:
+            self.stale_marks.add(lane)
+        return None
+
+    def counts(self, lane: str) -> bool:
+        """Whether a lane has a bound of its own."""
+        guard = self.known.guards.get(lane)
+        return guard is not None and guard.limit is not None
+
+
+class Call:
+    """The jobs of one caller, played through; what it changes is its own until the end."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.known = plan.known
+        self.drafts: dict[bytes, Draft] = {}
+        self.holds: dict[bytes, Hold] = {}
+        self.entered: Counter[str] = Counter()
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """All of them, or NoRoom."""
+        if all(job.key is None for job in jobs):
+            self.check_plain(jobs)
+        return [self.one(job) for job in jobs]
+
+    def check_plain(self, jobs: Sequence[NewJob]) -> None:
+        """Without keys it is known at once how many places they need."""
+        new = {job.id: job.lane for job in jobs if self.stored(job.id) is None}
+        for lane, count in Counter(new.values()).items():
+            full = self.plan.missing_room(lane, count, 0)
+            if full is not None:
+                raise NoRoom(full)
+
+    def one(self, job: NewJob) -> Enqueued:
+        """New, or answered by what is stored."""
+        stored = self.stored(job.id)
+        if stored is not None:
+            return Enqueued(job.id, False, stored.state)
+        if job.key is None:
+            return self.insert(job, due_at(job, self.known.now))
+        return self.keyed(job, job.key)
+
+    # --- what is there
+
+    def draft(self, job_id: bytes) -> Draft | None:
+        """What this enqueue makes of a job so far."""
+        return self.drafts.get(job_id) or self.plan.drafts.get(job_id)
+
+    def stored(self, job_id: bytes) -> Stored | None:
+        """The job as it would be found now, this enqueue's own ones included."""
+        draft = self.draft(job_id)
+        if draft is None:
+            return self.known.stored.get(job_id)
+        return Stored(draft.state, draft.lane, draft.created_at)
+
+    def hold(self, key: bytes) -> Hold | None:
+        """Who has this key now."""
+        return (
+            self.holds.get(key) or self.plan.holds.get(key) or self.known.held.get(key)
+        )
+
+    # --- entering
+
+    def enter(self, lane: str) -> None:
+        """One more waits in this lane, if there is room for it."""
+        full = self.plan.missing_room(lane, 1, self.entered[lane])
+        if full is not None:
+            raise NoRoom(full)
+        self.move(lane, 1)
+
+    def move(self, lane: str, jobs: int) -> None:
+        """So many more wait there, where that is counted."""
+        if self.plan.counts(lane):
+            self.entered[lane] += jobs
+
+    def insert(self, job: NewJob, run_at: float | None) -> Enqueued:
+        """A new job."""
+        self.enter(job.lane)
+        draft = self.drafted(job, run_at)
+        self.drafts[job.id] = draft
+        return Enqueued(job.id, True, draft.state)
+
+    def drafted(self, job: NewJob, run_at: float | None) -> Draft:
+        """A new job as it will be stored."""
+        now, key = self.known.now, job.key
+        return Draft(
+            is_new=True,
+            state=SCHEDULED if run_at is not None and run_at > now else READY,
+            id=job.id,
+            lane=job.lane,
+            rank=job.rank,
+            task=job.task,
+            payload=job.payload,
+            run_at=run_at,
+            opts=job.opts,
+            ukey=None if key is None else key.key,
+            umode=None if key is None else key.mode,
+            created_at=now,
+        )
+
+    # --- keys
+
+    def keyed(self, job: NewJob, key: KeyClaim) -> Enqueued:
+        """New, or whatever the key's holder answers."""
+        held = self.hold(key.key)
+        stored = None if held is None else self.stored(held.id)
+        told = answer(key.mode, None if held is None else self.holder(held, key))
+        if held is None or stored is None or told is Answer.NEW:
+            wait = key.delay_seconds
+            now = self.known.now
+            answered = self.insert(job, now + wait if wait > 0 else due_at(job, now))
+            self.holds[key.key] = hold_of(job.id, key, now)
+            return answered
+        if told is Answer.REWRITE:
+            return self.rewrite(job, key, held, stored)
+        same_args = held.digest == key.digest
+        is_conflict = told is Answer.CONFLICT
+        return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
+
+    def holder(self, held: Hold, key: KeyClaim) -> Holder:
+        """What the table of answers wants to know."""
+        stored = self.stored(held.id)
+        return Holder(
+            state=None if stored is None else STATE_BY_CODE[stored.state],
+            in_window=held.until is not None and held.until > self.known.now,
+            same_args=held.digest == key.digest,
+        )
+
+    def rewrite(
+        self, job: NewJob, key: KeyClaim, held: Hold, stored: Stored
+    ) -> Enqueued:
+        """The waiting holder gets these arguments and this due time."""
+        now = self.known.now
+        run_at = due_at(job, now)
+        if key.delay_seconds > 0:
+            run_at = now + key.delay_seconds
+            if key.ttl_seconds > 0:
+                run_at = min(run_at, stored.created_at + key.ttl_seconds)
+        if job.lane != stored.lane:
+            if stored.lane not in self.known.locked_lanes:
+                raise Stale  # it was elsewhere when the guards were locked
+            self.enter(job.lane)
+            self.move(stored.lane, -1)
+        before = self.draft(held.id)
+        draft = self.drafted(job, run_at)._replace(
+            is_new=before is not None and before.is_new,
+            id=held.id,
+            created_at=stored.created_at,
+        )
+        self.drafts[held.id] = draft
+        self.holds[key.key] = hold_of(held.id, key, now)
+        same_args = held.digest == key.digest
+        return Enqueued(held.id, False, draft.state, same_args, replaced=True)
+
+
+def due_at(job: NewJob, now: float) -> float | None:
+    """When a job may run; None is now."""
+    if job.run_at is not None:
+        return job.run_at
+    return now + job.delay_seconds if job.delay_seconds > 0 else None

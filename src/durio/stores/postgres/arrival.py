@@ -1,0 +1,353 @@
+"""Jobs arrive from another store: as they were there, each once, and at rest until all are.
+
+How far it is stands in one document, which every step locks, checks and writes together
+with what it brought: a step that comes again finds that it has been done. The queues are
+shut meanwhile: nothing runs here before everything is here, and nobody takes a key that
+is still on its way.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from durio.model.errors import OperatingError
+from durio.model.job import DEAD, DONE, READY, SCHEDULED
+from durio.model.names import namespace_of
+from durio.ports.move import ArrivalStage, Arriving, Counts, Key, Papers, Parcel, Seal
+from durio.stores.postgres.audit import storable
+from durio.stores.postgres.bounds import count_depths, lock_guards, settle
+from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.filters import prefix_span
+from durio.stores.postgres.restore import INT2_MAX, INT4_MAX, errors_of, within
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.store import PostgresStore
+from durio.stores.postgres.tally import next_deaths
+from durio.stores.postgres.transaction import Reading, Transaction
+
+LOCK_MARK = statement("move_lock_mark")
+READ_MARK = statement("move_read_mark")
+WRITE_MARK = statement("doc_publish")
+MAKE_MARK = statement("move_make_mark")
+SHUT_QUEUES = statement("move_shut_queues")
+SET_QUEUES = statement("move_set_queues")
+INSERT_JOBS = statement("move_insert_jobs")
+INSERT_KEYS = statement("move_insert_keys")
+INSERT_DOCS = statement("move_insert_docs")
+INSERT_AUDIT = statement("move_insert_audit")
+ADD_TALLIES = statement("tally_add")
+READ_SEALS = statement("move_read_seals")
+READ_KEYS = statement("move_read_keys")
+COUNT_JOBS = statement("move_count_jobs")
+DELETE_JOBS = statement("move_delete_jobs")
+DELETE_KEYS = statement("move_delete_keys")
+DELETE_AUDIT = statement("move_delete_audit")
+SUBTRACT_TALLIES = statement("move_subtract_tallies")
+FIND_WORKERS = statement("control_find_workers")
+# The store's connections are set for its hot statements; a count reads all there is.
+READ_ALL = "set local enable_seqscan = on"
+
+KIND = "move"
+STATES = (SCHEDULED, READY)
+
+_mark_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def arrival_of(store: Any) -> "PostgresArrival":
+    """The way into an open store of this kind."""
+    if not isinstance(store, PostgresStore):
+        raise TypeError(store)
+    return PostgresArrival(store.desk)
+
+
+class PostgresArrival:
+    """The store where jobs arrive; see `ports.move.Arrival`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.lines = desk.lines
+
+    # --- looking
+
+    async def progress(self, move: str) -> Arriving | None:
+        """How far this move is; None: nothing of it is here."""
+        rows = await self.lines.read(READ_MARK, move)
+        return arriving(rows[0][0]) if rows else None
+
+    async def counts(self, namespaces: Sequence[str]) -> Counts:
+        """The jobs of these namespaces, by state."""
+
+        async def look(reading: Reading) -> Counts:
+            await reading.run(READ_ALL)
+            found: dict[str, dict[int, int]] = {}
+            for namespace in namespaces:
+                of_app = found.setdefault(namespace, {})
+                span = prefix_span(f"{namespace}:")
+                for _, state, jobs in await reading.rows(COUNT_JOBS, *span):
+                    of_app[state] = of_app.get(state, 0) + jobs
+            return found
+
+        return await self.lines.read_many(look)
+
+    async def seals(self, ids: Sequence[bytes]) -> list[Seal]:
+        """What is here of these jobs."""
+        rows = await self.lines.read(READ_SEALS, list(ids))
+        return [Seal(*row) for row in rows]
+
+    async def held(self, keys: Sequence[bytes]) -> list[Key]:
+        """Who holds these keys here."""
+        rows = await self.lines.read(READ_KEYS, list(keys))
+        return [(key, job, mode, mark, until) for key, job, mode, mark, until in rows]
+
+    async def now(self) -> float:
+        """The server's time."""
+        return await self.lines.read_many(lambda reading: reading.now())
+
+    # --- taking
+
+    async def begin(self, move: str, origin: str, papers: Papers) -> None:
+        """Shut queues for all that comes, and numbers for its deaths."""
+
+        async def work(tx: Transaction) -> None:
+            mark = Arriving("arriving", 0, b"", 0, is_counted=False)
+            await tx.rows(MAKE_MARK, KIND, move, body_of(mark, origin))
+            _, mark = await locked(tx, move)
+            if mark.stage != "arriving":
+                return
+            if papers.deaths and not mark.seq:  # numbers that nobody has are no harm
+                first = await next_deaths(tx, papers.deaths)
+                await write_mark(tx, move, mark._replace(deaths=first - 1), origin)
+            await tx.rows(INSERT_DOCS, *columns(papers.docs, 3))
+            await self._shut(tx, papers)
+
+        await self.lines.write(work)
+        await settle(self._desk, [row.lane for row in papers.queues])
+
+    async def take_jobs(self, move: str, after: int, parcels: Sequence[Parcel]) -> None:
+        """Store these, and that they came."""
+
+        async def work(tx: Transaction, mark: Arriving) -> Arriving:
+            check_stage(mark, "arriving")
+            if mark.seq != after:  # they came with a step whose answer was lost
+                return mark
+            rows = [row_of(parcel, mark.deaths) for parcel in parcels]
+            await tx.rows(INSERT_JOBS, *columns(rows, len(Parcel._fields) - 1))
+            return mark._replace(seq=parcels[-1].seq)
+
+        await self._step(move, work)
+
+    async def take_keys(self, move: str, after: bytes, keys: Sequence[Key]) -> None:
+        """The same for keys."""
+
+        async def work(tx: Transaction, mark: Arriving) -> Arriving:
+            check_stage(mark, "arriving")
+            if mark.key != after:
+                return mark
+            await tx.rows(INSERT_KEYS, *columns(keys, 5))
+            return mark._replace(key=keys[-1][0])
+
+        await self._step(move, work)
+
+    async def open(self, move: str, papers: Papers) -> None:
+        """The queues as they were left; workers here are told."""
+
+        async def work(tx: Transaction, mark: Arriving) -> Arriving:
+            if mark.stage == "open":
+                return mark
+            check_stage(mark, "arriving", "shut")
+            await set_queues(tx, papers)
+            if not mark.is_counted:
+                await tx.rows(ADD_TALLIES, *columns(clean(papers.tallies), 4))
+                await tx.rows(INSERT_AUDIT, *columns(clean(papers.audit), 6))
+            await self._ring(tx, papers)
+            return mark._replace(stage="open", is_counted=True)
+
+        await self._step(move, work)
+
+    # --- giving back
+
+    async def shut(self, move: str, papers: Papers) -> None:
+        """Shut the queues again, and wait for whoever has not seen it."""
+
+        async def work(tx: Transaction, mark: Arriving) -> Arriving:
+            check_stage(mark, "open", "shut")
+            await self._shut(tx, papers)
+            return mark._replace(stage="shut")
+
+        await self._step(move, work)
+        await settle(self._desk, [row.lane for row in papers.queues])
+
+    async def leave(self, move: str, origin: str) -> bool:
+        """Nothing comes in, and nothing is opened, from here on, also by late movers."""
+
+        async def work(tx: Transaction) -> bool:
+            mark = Arriving("leaving", 0, b"", 0, is_counted=False)
+            if await tx.rows(MAKE_MARK, KIND, move, body_of(mark, origin)):
+                return False
+            _, mark = await locked(tx, move)
+            check_stage(mark, "arriving", "shut", "leaving")
+            await write_mark(tx, move, mark._replace(stage="leaving"), origin)
+            return True
+
+        return await self.lines.write(work)
+
+    async def remove(self, move: str, ids: Sequence[bytes]) -> None:
+        """Take these jobs away again; a repeat finds them gone."""
+
+        async def work(tx: Transaction) -> None:
+            check_stage((await locked(tx, move))[1], "leaving")
+            await tx.rows(DELETE_JOBS, list(ids))
+
+        await self.lines.write(work)
+
+    async def release(self, move: str, keys: Sequence[Key]) -> None:
+        """Take these keys away, where the same jobs hold them."""
+
+        async def work(tx: Transaction) -> None:
+            check_stage((await locked(tx, move))[1], "leaving")
+            await tx.rows(DELETE_KEYS, *columns([key[:2] for key in keys], 2))
+
+        await self.lines.write(work)
+
+    async def forget(self, move: str, papers: Papers) -> None:
+        """Tallies and audit, once; the mark stays, for movers that come late."""
+
+        async def work(tx: Transaction, mark: Arriving) -> Arriving:
+            check_stage(mark, "leaving")
+            if mark.is_counted:
+                await tx.rows(SUBTRACT_TALLIES, *columns(clean(papers.tallies), 4))
+                lines = [line[:5] for line in clean(papers.audit)]
+                await tx.rows(DELETE_AUDIT, *columns(lines, 5))
+            await set_queues(tx, papers)
+            return mark._replace(is_counted=False)
+
+        await self._step(move, work)
+
+    # --- parts
+
+    async def _step(
+        self, move: str, work: Callable[[Transaction, Arriving], Awaitable[Arriving]]
+    ) -> None:
+        """Work, and note it, in one transaction; whoever comes second finds it done."""
+
+        async def step(tx: Transaction) -> None:
+            body, mark = await locked(tx, move)
+            after = await work(tx, mark)
+            if after != mark:
+                await write_mark(tx, move, after, body["from"])
+
+        await self.lines.write(step)
+
+    async def _shut(self, tx: Transaction, papers: Papers) -> None:
+        rows = [
+            (row.lane, row.maxsize, row.is_default, row.hand_maxsize)
+            for row in papers.queues
+        ]
+        await tx.rows(SHUT_QUEUES, *columns(rows, 4))
+        await self._ring(tx, papers)
+
+    async def _ring(self, tx: Transaction, papers: Papers) -> None:
+        """Workers here ask at once which queues are shut."""
+        for namespace in {namespace_of(row.lane) for row in papers.queues}:
+            for (worker,) in await tx.rows(FIND_WORKERS, namespace):
+                tx.ring_worker(worker)
+        for row in papers.queues:
+            tx.ring(row.lane)
+
+
+# --- marks
+
+
+def arriving(body: str) -> Arriving:
+    """A mark as it is stored."""
+    told = _mark_decoder.decode(body)
+    told["key"] = bytes.fromhex(told["key"])
+    return Arriving(*(told[name] for name in Arriving._fields))
+
+
+async def locked(tx: Transaction, move: str) -> tuple[dict[str, Any], Arriving]:
+    """The mark, ours until the commit; without it somebody has taken the move back."""
+    rows = await tx.rows(LOCK_MARK, move)
+    if not rows:
+        raise ended()
+    return _mark_decoder.decode(rows[0][0]), arriving(rows[0][0])
+
+
+def check_stage(mark: Arriving, *stages: ArrivalStage) -> None:
+    """Somebody else may have opened it, or takes it back."""
+    if mark.stage not in stages:
+        raise ended()
+
+
+def ended() -> OperatingError:
+    """Two people at once, who want different things."""
+    return OperatingError(
+        "this move was ended by somebody else",
+        cure="See: durio audit ls; then begin it again.",
+    )
+
+
+async def write_mark(tx: Transaction, move: str, mark: Arriving, origin: str) -> None:
+    """How far it is."""
+    await tx.rows(WRITE_MARK, [KIND], [move], [body_of(mark, origin)])
+
+
+def body_of(mark: Arriving, origin: str) -> str:
+    """A mark as it is stored, with where the jobs come from, for people."""
+    told = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
+    return msgspec.json.encode(told).decode()
+
+
+async def set_queues(tx: Transaction, papers: Papers) -> None:
+    """Paused and closed as they were left, and their depths counted."""
+    rows = [(row.lane, row.paused, row.closed) for row in papers.queues]
+    lanes = [row.lane for row in papers.queues]
+    await lock_guards(tx, lanes)
+    await count_depths(tx, lanes)
+    await tx.rows(SET_QUEUES, *columns(rows, 3))
+
+
+# --- rows
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Rows as the arrays that a statement takes; none are empty arrays."""
+    return [[row[place] for row in rows] for place in range(width)]
+
+
+def clean(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Text as this database takes it."""
+    return [[storable(v) if isinstance(v, str) else v for v in row] for row in rows]
+
+
+def row_of(parcel: Parcel, deaths: int) -> tuple[Any, ...]:
+    """A job as this store keeps it; `deaths` is added to the number of its death."""
+    p = parcel
+    if p.state < DONE and p.state not in STATES:
+        raise OperatingError(
+            f"a job in state {p.state} cannot be moved", cure="Let it end first."
+        )
+    ended = p.created_at if p.finished_at is None else p.finished_at
+    died = None if p.state != DEAD else deaths + (p.died_no or 0)
+    return (
+        *(p.id, p.lane, p.rank, p.state, p.task, p.payload),
+        *(within(p.retried, INT4_MAX), within(p.losses, INT4_MAX)),
+        *(within(p.lost, INT2_MAX), within(p.snoozed, INT4_MAX)),
+        within(p.claim_no, INT4_MAX),
+        p.created_at if p.run_at is None and p.state == SCHEDULED else p.run_at,
+        *(p.parked_at, p.started_at, p.ukey, p.umode, p.opts),
+        array_of(errors_of(p.errors)),
+        *(p.progress, p.created_at, ended),
+        ended if p.gone_at is None else p.gone_at,
+        *(p.result, p.result_until),
+        None if p.reason is None else storable(p.reason),
+        None if p.bucket is None else storable(p.bucket),
+        *(p.keep_count, died),
+    )
+
+
+def array_of(errors: list[bytes] | None) -> str | None:
+    """Several values of one row, as text: arrays of arrays would be one large array."""
+    if errors is None:
+        return None
+    return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"

@@ -1,0 +1,178 @@
+"""asyncpg behind our port: the quick driver."""
+
+import asyncio
+import select
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from durio.stores.postgres.driver import Connection, DriverError, Hear, Place, Row
+
+STATEMENTS_CACHED = 400
+CLOSE_SECONDS = 2.0
+READ_TURNS = 3  # until the loop has seen the socket, and has told the driver
+FAILURES = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+
+
+class AsyncpgConnection:
+    """One connection of asyncpg."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._pid: int = connection.get_server_pid()
+        self._listeners: dict[str, Any] = {}
+        self._inbox = select.poll()
+        socket = connection._transport.get_extra_info("socket")  # noqa: SLF001
+        self._inbox.register(socket.fileno(), select.POLLIN)
+
+    @property
+    def pid(self) -> int:
+        """The process that the other side says it is."""
+        return self._pid
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is known to be of no more use."""
+        return self._connection.is_closed()
+
+    async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
+        """One statement and all of its rows."""
+        try:
+            if self._inbox.poll(0):
+                await self._read()
+            return cast("Sequence[Row]", await self._connection.fetch(sql, *args))
+        except FAILURES as error:
+            raise self._told(error) from error
+
+    async def _read(self) -> None:
+        """What has come in first: it may be the end, and then nothing is sent."""
+        for _ in range(READ_TURNS):
+            await asyncio.sleep(0)  # noqa: TID251 - a turn for the loop, no time passes
+
+    async def run(self, sql: str) -> str:
+        """Statements without parameters; what the last one did."""
+        if self._inbox.poll(0):
+            await self._read()
+        async with self._translating():
+            return await self._connection.execute(sql)
+
+    async def listen(self, channel: str, hear: Hear) -> None:
+        """Hear this channel from now on."""
+
+        def heard(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
+            hear(payload)
+
+        async with self._translating():
+            await self._connection.add_listener(channel, heard)
+        self._listeners[channel] = heard
+
+    async def unlisten(self, channel: str) -> None:
+        """No more."""
+        listener = self._listeners.pop(channel, None)
+        if listener is not None:
+            async with self._translating():
+                await self._connection.remove_listener(channel, listener)
+
+    async def close(self) -> None:
+        """Say goodbye; whoever does not answer that is cut."""
+        self._listeners.clear()
+        self._connection._listeners.clear()  # else it complains of them  # noqa: SLF001
+        with suppress(*FAILURES):
+            await self._connection.close(timeout=CLOSE_SECONDS)
+
+    def terminate(self) -> None:
+        """Cut it at once."""
+        self._listeners.clear()
+        self._connection._listeners.clear()  # noqa: SLF001
+        self._connection.terminate()
+
+    def abandon(self, *, inherited: bool) -> None:
+        """So that not even the collector touches its transport."""
+        # asyncio's transports outlive their loop, uvloop's do not.
+        transport = self._connection._transport  # noqa: SLF001
+        socket = getattr(transport, "_sock", None)
+        if not inherited and socket is not None:
+            transport._sock = None  # noqa: SLF001
+            socket.close()
+        self._connection._aborted = True  # noqa: SLF001 - there is no other way
+
+    @asynccontextmanager
+    async def _translating(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        except FAILURES as error:
+            raise self._told(error) from error
+
+    def _told(self, error: BaseException) -> BaseException:
+        """A timeout is its caller's; everything else is an error of the driver."""
+        if isinstance(error, TimeoutError):
+            return error
+        return told(error, lost=self._connection.is_closed())
+
+
+class AsyncpgDriver:
+    """Connects by asyncpg."""
+
+    async def connect(
+        self, place: Place, settings: Mapping[str, str], *, prepared: bool
+    ) -> Connection:
+        """A new connection, with ids as 16 bytes."""
+        try:
+            connection = await cast("Any", asyncpg).connect(
+                place.dsn,
+                timeout=place.connect_seconds,
+                server_settings=dict(settings),
+                statement_cache_size=STATEMENTS_CACHED if prepared else 0,
+                max_cached_statement_lifetime=0,
+                max_cacheable_statement_size=0,
+            )
+        except TimeoutError as error:
+            text = f"no answer within {place.connect_seconds:g} s"
+            raise DriverError(text, lost=True) from error
+        except (*FAILURES, ValueError) as error:
+            raise told(error, lost=True) from error
+        try:
+            await connection.set_type_codec(
+                "uuid",
+                schema="pg_catalog",
+                encoder=bytes,
+                decoder=bytes,
+                format="binary",
+            )
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, FAILURES):
+                raise told(error, lost=True) from error
+            raise
+        return AsyncpgConnection(connection)
+
+
+def told(error: BaseException, *, lost: bool) -> DriverError:
+    """An error of asyncpg, of the socket or of the name service, in our words."""
+    state = getattr(error, "sqlstate", None) or ""
+    severity = getattr(error, "severity", None) or ""
+    # asyncpg adds detail and hint to the text; we have the detail apart.
+    text = str(error).partition("\nDETAIL: ")[0] or type(error).__name__
+    # The server has ended the connection; the end is not here yet, but nothing is sent.
+    is_ending = isinstance(error, asyncpg.InternalClientError)
+    return DriverError(
+        text,
+        state=state,
+        detail=getattr(error, "detail", None) or "",
+        lost=lost
+        or is_ending
+        or isinstance(error, OSError)
+        or severity in ("FATAL", "PANIC"),
+        unsent=isinstance(error, asyncpg.InterfaceError)
+        or (is_ending and "cannot switch" in text),
+    )
+
+
+driver = AsyncpgDriver()

@@ -1,0 +1,189 @@
+"""Bounded queues: how many wait there, and where their bounds come from.
+
+Most queues have no guard: the statement of a plain enqueue or claim sees that in an empty
+index, and pays nothing more. The row of a guarded queue is locked before anything else, by
+name, so whoever holds it knows its depth exactly: every way into and out of waiting tells
+of itself in the same transaction. Only an enqueue asks for room (admission.py); a job that
+was accepted once (a retry, a rescue, an operator's hand) just enters.
+
+A bound begins to hold while others are at work who have not seen it. So it is written and
+committed first, and counted when all of these are over (`settle`).
+
+A queue without a bound has the soft one: the leader looks at it about once a second and
+leaves a mark, which enqueues obey as long as there are workers, one of which leads.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from durio.ports.control import AS_IN_CODE, NO_BOUND
+from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import Reading, Transaction
+
+LOCK = statement("bound_lock")
+CHANGE_DEPTH = statement("bound_change_depth")
+COUNT = statement("bound_count")
+READ = statement("bound_read")
+DECLARE = statement("bound_declare")
+BY_HAND = statement("bound_by_hand")
+FIND_ASKERS = statement("bound_find_askers")
+HAS_WORKERS = statement("bound_has_workers")
+IS_SMALL = statement("bound_is_small")
+READ_MARKED = statement("bound_read_marked")
+READ_SOFT = statement("bound_read_soft")
+COUNT_WAITING = statement("bound_count_waiting")
+MARK = statement("bound_mark")
+TAKE_MARK = statement("bound_take_mark")
+
+# How long a new bound waits for those who have not seen it: mostly milliseconds. Whoever
+# is longer at work than all of these together may be counted wrong, by what it did.
+SETTLE_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(slots=True)
+class Guard:
+    """What a queue asks of an enqueue."""
+
+    limit: int | None  # None: no bound of its own
+    depth: int  # waiting jobs; true only under a bound
+    soft_limit: int  # the soft bound that it was seen beyond; 0: it is below
+    is_closed: bool
+
+
+# --- entering and leaving
+
+
+async def lock_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]:
+    """The guards of these lanes, for those that have one, locked.
+
+    Nothing else may be locked before them: whoever takes rows of lanes first and asks here
+    later can deadlock with somebody who does it in order.
+    """
+    rows = await tx.rows(LOCK, sorted(set(lanes)))
+    return {name: Guard(*others) for name, *others in rows}
+
+
+async def change_depths(tx: Transaction, changes: Mapping[str, int]) -> None:
+    """So many jobs more or fewer wait in these lanes; only those with a bound count."""
+    changes = {lane: jobs for lane, jobs in changes.items() if jobs}
+    if changes:
+        lanes = sorted(changes)
+        await tx.rows(CHANGE_DEPTH, lanes, [changes[lane] for lane in lanes])
+
+
+# --- bounds
+
+
+def news_in(
+    rows: Iterable[Row], maxsizes: Mapping[str, int | None], *, is_default: bool
+) -> dict[str, int | None]:
+    """The bounds that the store does not have like that; a default yields to others."""
+    known: dict[str, tuple[int | None, bool]] = {
+        name: (maxsize, stored_is_default) for name, maxsize, stored_is_default in rows
+    }
+    news: dict[str, int | None] = {}
+    for lane, maxsize in maxsizes.items():
+        stored, stored_is_default = known.get(lane, (None, False))
+        is_chosen = stored is not None and not stored_is_default
+        if is_default and is_chosen:
+            continue
+        if stored != maxsize or (is_chosen == is_default and maxsize is not None):
+            news[lane] = maxsize
+    return news
+
+
+async def declare_bounds(
+    desk: Desk, maxsizes: Mapping[str, int | None], *, is_default: bool
+) -> None:
+    """What the code says, where that is news; what was set by hand stays, and beats it."""
+    rows = await desk.lines.read(READ, sorted(maxsizes))
+    news = news_in(rows, maxsizes, is_default=is_default)
+    if not news:
+        return
+
+    async def work(tx: Transaction) -> None:
+        lanes = sorted(news)
+        await tx.rows(DECLARE, lanes, [news[lane] for lane in lanes], is_default)
+        tx.after_commit.append(lambda: desk.known_lanes.update(lanes))
+        await count_depths(tx, lanes)
+
+    await desk.lines.write(work)
+    await settle(desk, news)
+
+
+async def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
+    """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back.
+
+    After the commit its depth has to be settled.
+    """
+    by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
+    await tx.rows(BY_HAND, lane, by_hand)
+    await take_mark(tx, lane)
+    await count_depths(tx, [lane])
+
+
+async def count_depths(tx: Transaction, lanes: Collection[str]) -> None:
+    """Count what waits in those of these lanes that have a bound."""
+    if await lock_guards(tx, lanes):
+        # A statement of its own: it sees what was committed before the lock was ours.
+        await tx.rows(COUNT, sorted(lanes))
+
+
+async def settle(desk: Desk, lanes: Collection[str]) -> None:
+    """Bounds of these lanes were committed: make their depths true.
+
+    Whoever asked the queues before then may have seen no bound, and counts nothing. When
+    all of these are over, everybody who changes a depth holds the lock of its row.
+    """
+    old = {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+    for pause in SETTLE_PAUSES_SECONDS:
+        if not old:
+            break
+        await desk.clock.sleep(pause)
+        old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+    await desk.lines.write(lambda tx: count_depths(tx, lanes))
+
+
+# --- the soft bound
+
+
+async def namespaces_with_workers(
+    tx: Transaction, namespaces: Collection[str], lease_time: float | None
+) -> set[str]:
+    """Those of these Apps in which somebody may take a mark again."""
+    if not namespaces:
+        return set()
+    rows = await tx.rows(HAS_WORKERS, sorted(namespaces), lease_time)
+    return {namespace for (namespace,) in rows}
+
+
+async def marks_to_change(
+    reading: Reading, soft_max: int, span: tuple[str, str]
+) -> list[tuple[str, int, int]]:
+    """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
+    if not soft_max or await reading.value(IS_SMALL, soft_max):
+        # Nothing can be beyond it: only old marks have to go.
+        return [(lane, 0, 0) for (lane,) in await reading.rows(READ_MARKED, *span)]
+    rows = await reading.rows(READ_SOFT, *span)
+    marks: dict[str, int] = {row[0]: row[1] for row in rows}
+    found: list[tuple[str, int, int]] = []
+    for lane, depth in await reading.rows(COUNT_WAITING, list(marks), soft_max):
+        seen = soft_max if depth >= soft_max else 0
+        if seen != marks[lane]:
+            found.append((lane, seen, depth))
+    return found
+
+
+async def mark_over(tx: Transaction, changes: Sequence[tuple[str, int, int]]) -> None:
+    """Leave or take marks, unless the queue has got a bound meanwhile."""
+    if changes:
+        lanes, marks, depths = (list(column) for column in zip(*changes, strict=True))
+        await tx.rows(MARK, lanes, marks, depths)
+
+
+async def take_mark(tx: Transaction, *lanes: str) -> None:
+    """A hand has changed what waits here: whoever leads looks again within a second."""
+    if lanes:
+        await tx.rows(TAKE_MARK, sorted(lanes))

@@ -1,0 +1,307 @@
+"""One verb for many jobs: counted first, then done in steps, each job at most once.
+
+A mark says how far a count looked: the newest id, the moment, and how many jobs had ever
+died. Waiting and running jobs are beyond it when they arrived later, dead ones when they
+died later, so that a job that is sent back and dies again is not met twice. (One that only
+comes back to a waiting state had arrived before: it is meant.)
+
+Steps look for jobs in a snapshot of their own, through an index and so many rows at most,
+and judge each again when the transaction that acts has hold of it.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from durio.model.errors import InvalidOption
+from durio.model.job import CANCELLED, DEAD, RUNNING
+from durio.model.names import namespace_of
+from durio.ports.browse import Query
+from durio.ports.control import Acted, Counted, Verb
+from durio.stores.postgres.audit import query_in_words, write_down
+from durio.stores.postgres.bounds import take_mark
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.filters import (
+    DEAD_ROWS,
+    ID_BYTES,
+    Source,
+    Values,
+    all_of,
+    can_hold,
+    last_error,
+    narrow_conditions,
+    says,
+    sources_of,
+    states_of,
+    walk_of,
+    wide_conditions,
+)
+from durio.stores.postgres.hands import CHANGEABLE, act, is_changed, look_up
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.steps import Key, Place
+from durio.stores.postgres.transaction import Reading, Transaction
+
+READ_MARK = statement("control_mark")
+
+LOOK_MAX = 20_000  # rows of a table, per step
+ERRORS_MAX = 1000  # errors read, per step
+
+
+class Mark(NamedTuple):
+    """How far a count looked."""
+
+    id: bytes
+    at: float
+    deaths: int
+
+    def __str__(self) -> str:
+        return f"{self.id.hex()}:{self.at!r}:{self.deaths}"
+
+
+class Step(NamedTuple):
+    """Jobs to act on, and where the next look begins; None: there is no more."""
+
+    found: list[tuple[bytes, int]]  # id, state
+    then: Place | None
+
+
+def mark_of(text: str) -> Mark:
+    """The mark that a count gave; text that we did not write is refused."""
+    try:
+        newest, at, deaths = text.split(":")
+        mark = Mark(bytes.fromhex(newest), float(at), int(deaths))
+    except ValueError:
+        mark = Mark(b"", 0.0, 0)
+    if len(mark.id) != ID_BYTES or not 0 <= mark.deaths < 2**63:
+        raise InvalidOption(
+            f"{text[:40]!r} is no mark", cure="Pass back what `count` gave."
+        )
+    return mark
+
+
+# --- counting
+
+
+async def count(reading: Reading, query: Query) -> Counted:
+    """Number and mark are of the same moment: one snapshot."""
+    newest, deaths = (await reading.rows(READ_MARK))[0]
+    jobs, at = 0, await reading.now()
+    for source in sources_of(query):
+        if can_hold(source, query):
+            counted, latest = await count_in(reading, query, source)
+            jobs, at = jobs + counted, max(at, latest)
+    return Counted(jobs, str(Mark(newest or bytes(ID_BYTES), at, deaths)))
+
+
+async def count_in(reading: Reading, query: Query, source: Source) -> tuple[int, float]:
+    """How many fit, and the latest moment in them: a clock may have been ahead of ours.
+
+    Deaths are numbered and need none: those who only ask for them do not pay.
+    """
+    values = Values()
+    where = all_of(
+        narrow_conditions(query, source, values)
+        + wide_conditions(query, source, values)
+    )
+    latest, joined = "0::float8", source.joined
+    if source != DEAD_ROWS:
+        ended = "max(t.finished_at)" if source.can_end else "0"
+        latest = f"coalesce(greatest(max({source.job}.created_at), {ended}), 0)"
+    rows = await reading.rows(
+        f"select count(*), {latest} "  # noqa: S608 - ours
+        f"from {{schema}}.{source.table} as t{joined} where {where}",
+        *values.given,
+    )
+    jobs, moment = rows[0]
+    return (await count_errors(reading, query, source) if query.error else jobs), moment
+
+
+async def count_errors(reading: Reading, query: Query, source: Source) -> int:
+    """Those whose newest error fits, read in turns."""
+    jobs, after = 0, ()
+    while after is not None:
+        found, after = await walk(reading, query, source, [], after, ERRORS_MAX)
+        jobs += len(found)
+    return jobs
+
+
+# --- looking
+
+
+def changeable(query: Query, verb: Verb) -> list[int]:
+    """The states asked for in which the verb does something."""
+    states = states_of(query)
+    return [s for s in CHANGEABLE[verb] if states is None or s in states]
+
+
+async def look(
+    reading: Reading, query: Query, verb: Verb, mark: Mark, place: Place, limit: int
+) -> Step:
+    """The next jobs that fit, state by state, as far as a bounded look goes."""
+    states = changeable(query, verb)
+    found: list[tuple[bytes, int]] = []
+    nth, after = place
+    while nth < len(states):
+        state, source = states[nth], walk_of(states[nth])
+        then: Key | None = None
+        if can_hold(source, query):
+            beyond = [(state, mark)]
+            room = limit - len(found)
+            ids, then = await walk(reading, query, source, beyond, after, room)
+            found += [(job_id, state) for job_id in ids]
+        if then is not None:
+            return Step(found, Place(nth, then))
+        nth, after = nth + 1, ()
+    return Step(found, None)
+
+
+async def walk(
+    reading: Reading,
+    query: Query,
+    source: Source,
+    beyond: Collection[tuple[int, Mark]],
+    after: Key,
+    room: int,
+) -> tuple[list[bytes], Key | None]:
+    """So many jobs of one source, by its index, from behind the last one met.
+
+    Then where to go on; None: there was no more.
+    """
+    values = Values()
+    window = window_of(query, source, after, values)
+    wide = wide_conditions(query, source, values)
+    for state, mark in beyond:
+        wide += not_beyond(mark, state, source, values)
+    keys, order = ", ".join(source.columns), order_of(query, source)
+    error = "null" if query.error is None else last_error(source)
+    most = room if query.error is None else ERRORS_MAX
+    rows = await reading.rows(
+        f"""select t.id, {error}, {keys}
+from (select t.* {window} limit {LOOK_MAX}) as t{source.joined}
+where {all_of(wide)} order by {order} limit {most}""",  # noqa: S608 - ours
+        *values.given,
+    )
+    found: list[bytes] = []
+    folded = None if query.error is None else query.error.casefold()
+    for job_id, said, *key in rows:
+        if folded is None or says(said, folded):
+            found.append(job_id)
+        if len(found) == room:
+            return found, tuple(key)
+    if len(rows) == most:
+        return found, tuple(rows[-1][2:])
+    return found, await last_passed_by(reading, query, source, after)
+
+
+async def last_passed_by(
+    reading: Reading, query: Query, source: Source, after: Key
+) -> Key | None:
+    """The end of a look that was cut short; None: there was no more."""
+    values = Values()
+    window = window_of(query, source, after, values)
+    keys = ", ".join(source.columns)
+    rows = await reading.rows(
+        f"select {keys} {window} offset {LOOK_MAX - 1} limit 1", *values.given
+    )
+    return tuple(rows[0]) if rows else None
+
+
+def window_of(query: Query, source: Source, after: Key, values: Values) -> str:
+    """What is looked at, in the order of the index."""
+    parts = narrow_conditions(query, source, values)
+    keys = ", ".join(source.columns)
+    if after:
+        kinds = [kind for _, kind in source.order]
+        places = [values.put(*one) for one in zip(after, kinds, strict=True)]
+        parts.append(f"({keys}) > ({', '.join(places)})")
+    order = order_of(query, source)
+    return f"from {{schema}}.{source.table} as t where {all_of(parts)} order by {order}"
+
+
+def order_of(query: Query, source: Source) -> str:
+    """The order of the index; one queue needs none among queues, and a plan sees that."""
+    is_one = source.has_lane and query.lane is not None
+    return ", ".join(source.columns[1:] if is_one else source.columns)
+
+
+def not_beyond(mark: Mark, state: int, source: Source, values: Values) -> list[str]:
+    """What had arrived, or died, when the count was made."""
+    if state == DEAD:
+        return [f"coalesce(t.died_no, 0) <= {values.put(mark.deaths, 'int8')}"]
+    moment = "t.finished_at" if state == CANCELLED else f"{source.job}.created_at"
+    parts = [
+        f"t.id <= {values.put(mark.id, 'uuid')}",
+        f"{moment} <= {values.put(mark.at, 'float8')}",
+    ]
+    return [*parts, "not t.cancel"] if state == RUNNING else parts  # asked already
+
+
+# --- acting
+
+
+class Bulk(NamedTuple):
+    """What was asked for."""
+
+    query: Query
+    verb: Verb
+    mark: Mark
+    by: str
+
+
+async def act_on(
+    tx: Transaction, bulk: Bulk, found: list[tuple[bytes, int]], line: int | None
+) -> tuple[int, int | None]:
+    """Act on those that still fit; how many, and the line of the audit."""
+    query, verb, mark, by = bulk
+
+    async def judge(state: int, ids: Collection[bytes]) -> set[bytes]:
+        return await fitting(tx, query, mark, state, ids)
+
+    asked = dict(found)
+    places = await look_up(tx, list(asked))
+    # One that has moved on to another state is met there.
+    seen = [p for p in places.values() if p.state == asked[p.id]]
+    changes = await act(tx, sorted(seen), verb, judge=judge)
+    jobs = sum(
+        is_changed(Acted(job_id, asked[job_id], after), verb)
+        for job_id, after in changes.items()
+    )
+    if jobs:
+        if verb == "cancel" and query.lane is not None:
+            await take_mark(tx, query.lane)
+        namespace = query.namespace or namespace_of(query.lane or "")
+        target = query_in_words(query)
+        line = await write_down(tx, namespace, by, verb, target, jobs, step_of=line)
+    return jobs, line
+
+
+async def fitting(
+    tx: Transaction, query: Query, mark: Mark, state: int, ids: Collection[bytes]
+) -> set[bytes]:
+    """Which of these, all held by us, still are what was asked for."""
+    source, values = walk_of(state), Values()
+    if not can_hold(source, query):
+        return set()
+    parts = narrow_conditions(query, source, values)
+    parts += wide_conditions(query, source, values)
+    parts += not_beyond(mark, state, source, values)
+    parts.append(f"{source.job}.id = any({values.put(list(ids), 'uuid[]')})")
+    error = "null" if query.error is None else last_error(source)
+    rows: Any = await tx.rows(
+        f"select t.id, {error} from {from_job(source)} where {all_of(parts)}",  # noqa: S608 - ours
+        *values.given,
+    )
+    return {row[0] for row in rows if fits(query, row)}
+
+
+def from_job(source: Source) -> str:
+    """By id: a lane row is found through its job."""
+    table = f"{{schema}}.{source.table} as t"
+    if not source.is_lane:
+        return table
+    same = " and ".join(f"t.{name} = j.{name}" for name, _ in source.order)
+    return f"{{schema}}.job as j join {table} on {same}"
+
+
+def fits(query: Query, row: Row) -> bool:
+    """Whether its newest error fits."""
+    return query.error is None or says(row[1], query.error.casefold())

@@ -1,0 +1,354 @@
+"""What can be wrong with a PostgreSQL store, seen from outside: nothing is written.
+
+One connection answers all questions, opened by the first one and closed by the last. When
+the server cannot be reached, that is the one thing said.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from durio.model.duration import spoken
+from durio.model.errors import DurioError
+from durio.model.finding import Finding, error, fine, warning
+from durio.model.settings import DAY
+from durio.ports.clock import Clock
+from durio.stores.postgres.days import day_of, name_of
+from durio.stores.postgres.driver import DriverError
+from durio.stores.postgres.opening import PLANNER, PREPARED_ELSEWHERE
+from durio.stores.postgres.place import place_of
+from durio.stores.postgres.schema import migration_status
+from durio.stores.postgres.statements import Filled, statement
+from durio.stores.postgres.transaction import Reading
+from durio.stores.postgres.translate import translated
+from durio.stores.postgres.visit import Visit
+
+READ_SERVER = statement("check_server")
+READ_RIGHTS = statement("check_rights")
+READ_SETTINGS = statement("check_settings")
+COUNT_CONNECTIONS = statement("check_connections")
+READ_DAYS = statement("hist_read_days")
+IS_DEFAULT_USED = statement("check_default_day")
+READ_DEAD = statement("vacuum_look")
+FIND_OLDEST = statement("vacuum_oldest")
+READ_CLOCK = statement("check_clock")
+NOTIFY = "select pg_notify($1::text, $2::text)"
+
+CALL_SECONDS_MAX = 5.0
+HEAR_SECONDS_MAX = 1.0
+PREPARED_TRIES = 5
+FREE_LOW = 10  # connections; a worker process needs two
+DEAD_ROWS_MAX = 100_000
+OLD_SECONDS_MAX = 300.0
+OLD_AGE_MAX = 1_000_000  # transactions, where nobody knows the seconds
+CLOCK_SECONDS_MAX = 1.0
+CHANNEL = "durio_doctor"
+
+# A setting that loses jobs -> what it costs, and whether it may ruin the whole database.
+DURABILITY = {
+    "fsync": ("a power cut may ruin the whole database", True),
+    "full_page_writes": ("a power cut may tear pages apart", True),
+    "synchronous_commit": ("a crash may lose the last jobs that were taken", False),
+}
+
+Findings = AsyncIterator[Finding]
+Check = Callable[[], Findings]
+
+
+def checks(url: str, clock: Clock) -> dict[str, Check]:
+    """Every check of this store, by name; the URL is one that `store_at` has taken."""
+    given = place_of(url)
+    seconds = min(given.call_seconds, CALL_SECONDS_MAX)
+    visit = Visit(replace(given, call_seconds=seconds))
+    asked: Mapping[str, Callable[..., Findings]] = {
+        "store.place": place,
+        "store.schema": schema,
+        "store.rights": rights,
+        "store.writable": writable,
+        "store.durability": durability,
+        "store.connections": connections,
+        "store.pooler": pooler,
+        "store.listen": listen,
+        "store.planner": planner,
+        "store.history": history,
+        "store.dead_rows": dead_rows,
+        "store.horizon": horizon,
+    }
+    found: dict[str, Check] = {
+        name: partial(check, visit) for name, check in asked.items()
+    }
+    return found | {"store.clock": partial(clocks, visit, clock)}
+
+
+# --- the way there
+
+
+async def place(visit: Visit) -> Findings:
+    """Somebody answers there, and is not too old."""
+    await visit.enter()
+    version, user = (await visit.rows(READ_SERVER))[0][:2]
+    told = f"{visit.place.shown}: PostgreSQL {version}, as {user}"
+    yield fine("store.place", told)
+
+
+async def pooler(visit: Visit) -> Findings:
+    """What stands in between keeps prepared statements apart."""
+    name, connection = "store.pooler", visit.connection
+    if connection is None:
+        return
+    if not visit.opening.is_pooled:
+        yield fine(name, "nothing pools connections on the way")
+        return
+    if visit.place.prepared is not True:
+        yield fine(name, "a pooler is on the way: statements are not kept prepared")
+        return
+    try:
+        for _ in range(PREPARED_TRIES):
+            await connection.rows("select 1", ())
+    except DriverError as failure:
+        if failure.state not in PREPARED_ELSEWHERE:
+            raise translated(failure, visit.place) from failure
+        fix = "Take ?prepared=on out of the URL, or give PgBouncer 1.21 or later a "
+        fix += "max_prepared_statements above 0."
+        yield error(name, f"it loses prepared statements: {failure.text}", fix)
+        return
+    yield fine(name, "a pooler is on the way, and keeps prepared statements")
+
+
+async def listen(visit: Visit) -> Findings:
+    """A word that somebody else says is heard."""
+    name, connection = "store.listen", visit.connection
+    if connection is None:
+        return
+    if not visit.place.notify:
+        yield fine(name, "notify=off: workers look for jobs by themselves")
+        return
+    heard = asyncio.Event()
+    word = f"{connection.pid}"
+
+    def hear(payload: str) -> None:
+        if payload == word:
+            heard.set()
+
+    try:
+        async with asyncio.timeout(HEAR_SECONDS_MAX):
+            await connection.listen(CHANNEL, hear)
+            await notify(visit, word)
+            await heard.wait()
+            await connection.unlisten(CHANNEL)
+    except (TimeoutError, DriverError) as failure:
+        why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
+        told = f"LISTEN does not work here ({why}): workers look every quarter second"
+        fix = (
+            "Let workers connect without a pooler in transaction mode, or leave it so."
+        )
+        yield warning(name, told, fix)
+    else:
+        yield fine(name, "LISTEN and NOTIFY work: workers wake up at once")
+
+
+async def notify(visit: Visit, word: str) -> None:
+    """From elsewhere: a pooler may bring our own word along with an answer."""
+    other = await visit.opening.connect()
+    try:
+        await other.rows(NOTIFY, (CHANNEL, word))
+    finally:
+        await other.close()
+
+
+async def planner(visit: Visit) -> Findings:
+    """Hot statements are written for their indexes."""
+    name, rows = "store.planner", await visit.rows(READ_SETTINGS, list(PLANNER))
+    if not rows:
+        return
+    others = [name for name, value in rows if value != PLANNER[name]]
+    if others:
+        told = f"a pooler does not pass on {', '.join(others)}"
+        fix = "; ".join(
+            f"alter role ROLE set {name} = {PLANNER[name]}" for name in others
+        )
+        yield warning(name, told, f"{fix};")
+    else:
+        yield fine(name, "plans go by the indexes")
+
+
+async def clocks(visit: Visit, clock: Clock) -> Findings:
+    """Due times are the producers', leases and ages the server's. The last check."""
+    before = clock.now()
+    try:
+        rows = await visit.rows(READ_CLOCK)
+    finally:
+        await visit.leave()
+    if not rows:
+        return
+    after = clock.now()
+    ahead = rows[0][0] - (before + after) / 2
+    name, told = "store.clock", f"the server's clock is {abs(ahead):.2f} s "
+    told += "ahead of ours" if ahead > 0 else "behind ours"
+    if abs(ahead) > CLOCK_SECONDS_MAX + (after - before):
+        fix = "Run an NTP client on both hosts: jobs with `at` run early or late."
+        yield warning(name, told, fix)
+    else:
+        yield fine(name, told)
+
+
+# --- what we may do there
+
+
+async def schema(visit: Visit) -> Findings:
+    """Whether this release and the schema fit each other."""
+    name, connection = "store.schema", visit.connection
+    if connection is None:
+        return
+    reading = Reading(connection, Filled(visit.place.schema), None, None)
+    try:
+        seen = await migration_status(reading)
+    except DriverError as failure:
+        trouble = translated(failure, visit.place)
+        yield error(name, trouble.what, trouble.cure)
+        return
+    if seen.newer:
+        told = f"newer than this code: {', '.join(seen.newer)}"
+        yield error(name, told, "Upgrade durio here.")
+    elif seen.changed:
+        told = f"made by another text of {', '.join(seen.changed)}"
+        yield error(name, told, "Use the release that made it, or another schema.")
+    elif seen.waiting:
+        how = "older than this code" if seen.applied else "no schema yet"
+        told = f"{how}: {', '.join(seen.waiting)} not applied"
+        yield error(name, told, "Run: durio migrate")
+    else:
+        yield fine(name, f"{visit.place.schema}: {seen.applied[-1]}")
+
+
+async def rights(visit: Visit) -> Findings:
+    """Reading and writing every table."""
+    name, rows = "store.rights", await visit.rows(READ_RIGHTS, visit.place.schema)
+    if not rows:
+        return
+    quoted = Filled(visit.place.schema).schema
+    lacking = [(table, right) for table, right in rows if right is not None]
+    if lacking:
+        told = ", ".join(f"{right} on {table}" for table, right in lacking[:5])
+        fix = f"grant usage on schema {quoted} to ROLE; grant select, insert, update, "
+        fix += f"delete on all tables in schema {quoted} to ROLE;"
+        yield error(name, f"this role lacks {told}", fix)
+    else:
+        yield fine(name, "this role may read and write every table")
+
+
+async def writable(visit: Visit) -> Findings:
+    """Not a replica, and not switched to reading."""
+    rows = await visit.rows(READ_SERVER)
+    if not rows:
+        return
+    _, _, is_replica, is_read_only = rows[0]
+    name = "store.writable"
+    if is_replica:
+        fix = "Name the primary, or several hosts and ?target_session_attrs=read-write."
+        yield error(name, "this server is a replica: it takes no writes", fix)
+    elif is_read_only:
+        fix = "alter role ROLE reset default_transaction_read_only;"
+        yield error(name, "default_transaction_read_only is on", fix)
+    else:
+        yield fine(name, "it takes writes")
+
+
+# --- how it is set up
+
+
+async def durability(visit: Visit) -> Findings:
+    """Acknowledged means on disk."""
+    name, rows = "store.durability", await visit.rows(READ_SETTINGS, list(DURABILITY))
+    off = [setting for setting, value in rows if value == "off"]
+    for setting in off:
+        cost, is_error = DURABILITY[setting]
+        fix = f"alter system set {setting} = on; select pg_reload_conf();"
+        tell = error if is_error else warning
+        yield tell(name, f"{setting} is off: {cost}", fix)
+    if rows and not off:
+        yield fine(name, ", ".join(f"{setting} {value}" for setting, value in rows))
+
+
+async def connections(visit: Visit) -> Findings:
+    """Room for more of us."""
+    rows = await visit.rows(COUNT_CONNECTIONS)
+    if not rows:
+        return
+    used, most, ours = rows[0]
+    name, told = "store.connections", f"{used} of {most} in use, {ours} by this role"
+    if most - used < FREE_LOW:
+        fix = "Raise max_connections, close idle programs, or use PgBouncer: a worker "
+        fix += "process needs two."
+        yield warning(name, told, fix)
+    else:
+        yield fine(name, told)
+
+
+# --- what is in it
+
+
+async def history(visit: Visit) -> Findings:
+    """Today and tomorrow have a partition, so that history leaves by the day."""
+    try:
+        rows = await visit.rows(READ_DAYS, None)
+        is_used = bool(await visit.rows(IS_DEFAULT_USED))
+    except DurioError:
+        return  # there is no schema, or no right: said elsewhere
+    if not rows:
+        return
+    name, today = "store.history", int(rows[0][0] // DAY)
+    known = {day_of(row[2]) for row in rows} - {None}
+    missing = [name_of(d) for d in (today, today + 1) if d not in known]
+    told = f"{len(known)} days"
+    if not missing and not is_used:
+        yield fine(name, told)
+    elif is_used:
+        told += ", and jobs in hist_default: they leave row by row"
+        fix = "Let a worker whose role owns the schema run: it makes the days ahead."
+        yield warning(name, told, fix)
+    else:
+        yield fine(name, f"{told}; a worker makes {', '.join(missing)}")
+
+
+async def dead_rows(visit: Visit) -> Findings:
+    """Lanes live by being vacuumed."""
+    try:
+        rows = await visit.rows(READ_DEAD)
+    except DurioError:
+        return
+    if not rows:
+        return
+    name = "store.dead_rows"
+    told = ", ".join(f"{lane} {dead:,}" for lane, dead, _ in sorted(rows))
+    if max(row[1] for row in rows) > DEAD_ROWS_MAX:
+        schema_name = Filled(visit.place.schema).schema
+        lanes = ", ".join(f"{schema_name}.{row[0]}" for row in sorted(rows))
+        fix = f"End old transactions (store.horizon), then: vacuum {lanes};"
+        yield warning(name, f"dead row versions: {told}", fix)
+    else:
+        yield fine(name, f"dead row versions: {told}")
+
+
+async def horizon(visit: Visit) -> Findings:
+    """No transaction is so old that nothing can be cleaned up."""
+    if visit.connection is None:
+        return
+    rows = await visit.rows(FIND_OLDEST)
+    name = "store.horizon"
+    if not rows:
+        yield fine(name, "nobody keeps old row versions alive")
+        return
+    kind, who, what, seconds, age = rows[0]
+    for_long = f"for {spoken(seconds)}, " if seconds is not None else ""
+    told = f"{kind} {who} ({what}): {for_long}{age or 0:,} transactions"
+    too_old = (seconds or 0.0) > OLD_SECONDS_MAX
+    if too_old or (seconds is None and (age or 0) > OLD_AGE_MAX):
+        fix = (
+            "End it; set idle_in_transaction_session_timeout. Until then claims become "
+        )
+        fix += "slower."
+        yield warning(name, f"old row versions are kept alive by {told}", fix)
+    else:
+        yield fine(name, f"the oldest: {told}")

@@ -1,0 +1,239 @@
+"""Outcomes in, claims out, in one transaction: the call that a worker keeps in flight.
+
+When all outcomes are done and nothing is due, that is one statement and one round trip
+(`exchange.sql`). Otherwise, in order: record the outcomes, promote what is due in these
+lanes, claim lane by lane; so many statements in one transaction. The *split* form always
+goes that way, and is for servers which do not know the tricks of the one statement.
+
+A worker whose lease is over still records, fenced, but claims nothing.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from durio.model.job import Claim
+from durio.model.outcome import Outcome
+from durio.ports.exchange import Exchanged, Lane
+from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.finish import Recorded, record, told_apart
+from durio.stores.postgres.floor import Look
+from durio.stores.postgres.gate import lock_bounded
+from durio.stores.postgres.outcomes import are_done, done_columns, id_of, in_order
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import Transaction
+
+EXCHANGE = statement("exchange")
+CLAIM = statement("exchange_claim")
+PROMOTE_LANES = statement("exchange_promote")
+CLAIMED_BEFORE = statement("exchange_resync")
+
+PROMOTED_MAX = 1000  # per lane and call
+# Behind the fields of a Claim, the first row says how the call went.
+WIDTH = len(Claim._fields)
+claim_fields = itemgetter(slice(WIDTH))
+lane_of = itemgetter(Claim._fields.index("lane"))
+
+NOTHING = Recorded([], [], [])
+
+
+class Asked(NamedTuple):
+    """Which lanes a worker asks, and how much it wants."""
+
+    worker: int
+    lanes: list[Lane]
+    want: int
+    known: list[str] | None
+    look: Look
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """Worker, lanes, limits, jobs to pass over, want and known tasks."""
+        names = [name for name, _ in self.lanes]
+        rooms = [min(limit, self.want) for _, limit in self.lanes]
+        return (
+            self.worker,
+            names,
+            rooms,
+            passed_over(names, rooms),
+            self.want,
+            self.known,
+        )
+
+
+class Answer(NamedTuple):
+    """What a claiming statement says."""
+
+    has_done: bool  # False: something is due, and nothing was done
+    next_due_seconds: float | None
+    look_seconds: float | None  # how long it took to find the claims
+    refused: list[int]  # places of done outcomes, from 1
+    claims: list[Claim]  # by rank and id
+
+
+class PostgresExchange(AtDesk):
+    """Finishing and claiming in one transaction."""
+
+    async def exchange(
+        self,
+        worker: int,
+        outcomes: Sequence[Outcome],
+        lanes: Sequence[Lane],
+        want: int,
+        *,
+        known: Sequence[str] | None = None,
+        resync: bool = False,
+    ) -> Exchanged:
+        """Record outcomes, promote what is due in these lanes, claim up to `want`."""
+        desk = self.desk
+        useful = [lane for lane in lanes if lane.limit > 0] if want > 0 else []
+        asked = Asked(
+            worker,
+            useful,
+            max(want, 0),
+            None if known is None else list(known),
+            desk.local.floors.look(useful),
+        )
+        names = list(dict.fromkeys(lane.name for lane in lanes))
+        answered: Exchanged | None = None
+        if not resync and not desk.local.is_split and are_done(outcomes):
+            answered = await at_once(desk, outcomes, asked, names)
+        if answered is None:
+            answered = await desk.lines.write(
+                lambda tx: step_by_step(tx, desk, outcomes, asked, names, resync=resync)
+            )
+        if answered.claims:
+            desk.bell.found(worker)
+        return answered
+
+
+async def at_once(
+    desk: Desk, outcomes: Sequence[Outcome], asked: Asked, names: Sequence[str]
+) -> Exchanged | None:
+    """In one statement; None: something is due, and nothing was done."""
+    done = in_order(outcomes)
+    rows = await desk.lines.write_one(
+        EXCHANGE,
+        *done_columns(done),
+        *asked.columns,
+        desk.retention.done_seconds,
+        desk.lines.now,
+        desk.local.lease_time.now(),
+        *asked.look.columns,
+        names,
+    )
+    answer = answer_in(rows)
+    if not answer.has_done:
+        return None
+    desk.local.floors.learn(asked.look, answer.claims, answer.look_seconds or 0.0)
+    refused = [done[place - 1] for place in answer.refused]
+    rejected = await told_apart(desk.lines.read, asked.worker, refused, outcomes)
+    return exchanged(answer, asked, Recorded(rejected, [], []), [])
+
+
+async def step_by_step(
+    tx: Transaction,
+    desk: Desk,
+    outcomes: Sequence[Outcome],
+    asked: Asked,
+    names: Sequence[str],
+    *,
+    resync: bool,
+) -> Exchanged:
+    """Every step a statement of its own, each with a younger snapshot than the last."""
+    plain = are_done(outcomes)
+    await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
+    told = await record(tx, asked.worker, outcomes) if outcomes else NOTHING
+    for lane, rank, job_id in told.back:
+        desk.local.floors.lower(lane, rank, job_id)
+    before = await claimed_before(tx, asked.worker) if resync else []
+    await promote_lanes(tx, desk, names, asked.worker)
+    rows = await tx.rows(
+        CLAIM,
+        *asked.columns,
+        tx.injected,
+        desk.local.lease_time.now(),
+        *desk.local.floors.everything(asked.lanes).columns,
+        list(names),
+    )
+    return exchanged(answer_in(rows), asked, told, before)
+
+
+async def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
+    """Every job that runs under this worker: the reply that brought it was lost."""
+    return [Claim(*row) for row in await tx.rows(CLAIMED_BEFORE, worker)]
+
+
+async def promote_lanes(
+    tx: Transaction, desk: Desk, names: Sequence[str], worker: int
+) -> None:
+    """Make ready what is due here, and let others know of it."""
+    if not names:
+        return
+    rows = await tx.rows(PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX)
+    for lane, rank, lowest in rows:
+        tx.ring(lane, but=worker)
+        desk.local.floors.lower(lane, rank, lowest)
+
+
+# --- answers
+
+
+def answer_in(rows: Sequence[Row]) -> Answer:
+    """The first row is about the call, every other one is a claim."""
+    has_done, due, look_seconds, refused = rows[0][WIDTH:]
+    claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
+    seconds = None if due is None else max(0.0, due)
+    return Answer(has_done, seconds, look_seconds, refused or [], claims)
+
+
+def exchanged(
+    answer: Answer, asked: Asked, told: Recorded, before: list[Claim]
+) -> Exchanged:
+    """The whole answer: claims in lane order, and whether a lane may have more."""
+    claims, more = in_lane_order(answer.claims, asked.lanes, asked.want)
+    return Exchanged(
+        [*before, *claims] if before else claims,
+        told.rejected,
+        told.cancelled,
+        more,
+        answer.next_due_seconds,
+    )
+
+
+def in_lane_order(
+    claims: list[Claim], lanes: Sequence[Lane], want: int
+) -> tuple[list[Claim], bool]:
+    """As if the lanes had been asked one after the other; True: one may have more."""
+    if len(lanes) == 1:
+        return claims, len(claims) == min(lanes[0].limit, want)
+    by_lane: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_lane.setdefault(claim.lane, []).append(claim)
+    ordered: list[Claim] = []
+    more = False
+    for name, limit in lanes:
+        room = min(limit, want)
+        if room <= 0:
+            break
+        left = by_lane.get(name, [])
+        by_lane[name] = left[room:]
+        ordered += left[:room]
+        want -= min(room, len(left))
+        more = more or len(left) >= room
+    for left in by_lane.values():
+        ordered += left
+    return ordered, more
+
+
+def passed_over(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
+    """For a lane that comes again: what its earlier turns may have taken."""
+    if len(set(names)) == len(names):
+        return []
+    taken: dict[str, int] = {}
+    passed: list[int] = []
+    for name, room in zip(names, rooms, strict=True):
+        passed.append(taken.get(name, 0))
+        taken[name] = passed[-1] + room
+    return passed

@@ -1,0 +1,241 @@
+"""A query as SQL: which tables hold the jobs it may mean, and under which conditions.
+
+Every state has its table: waiting and running jobs a lane row beside `job`, final ones
+`kept` or `hist`. Conditions that an index can use are *narrow*: they bound what is looked
+at. All others are *wide*: they judge what was looked at.
+
+Text in errors is compared here, by Python's `casefold`, which knows every alphabet; what
+a database makes of letters depends on how somebody once set it up.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.ports.browse import Query
+from durio.stores.postgres.tally import error_fields
+
+LIVE = (SCHEDULED, READY, RUNNING)
+FINAL = (DONE, DEAD, CANCELLED)
+INT_MAX = 2**31 - 1
+ID_BYTES = 16
+
+
+@dataclass(slots=True)
+class Values:
+    """The values of a statement: each is named by its place, and cast where it stands."""
+
+    given: list[Any] = field(default_factory=list[Any])
+
+    def put(self, value: Any, kind: str) -> str:
+        """Add one; how the statement names it."""
+        self.given.append(value)
+        return f"${len(self.given)}::{kind}"
+
+
+ID = ("id", "uuid")
+LANE = ("lane", "text")
+ENDED = ("finished_at", "float8")
+
+
+class Source(NamedTuple):
+    """A table with jobs of some states, and an order in which an index leads through it.
+
+    Its rows are `t`; those of lanes have their job beside them, as `j`.
+    """
+
+    table: str
+    order: tuple[tuple[str, str], ...] = (ID,)  # columns and their types
+    states: tuple[int, ...] = ()  # those asked for; none: all that the table holds
+    partial: str = ""  # the condition of a partial index that leads there
+    also: str = ""  # what else makes a row one of these
+    is_lane: bool = True
+
+    @property
+    def job(self) -> str:
+        """Whose columns are the job's own."""
+        return "j" if self.is_lane else "t"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the order."""
+        return [f"t.{name}" for name, _ in self.order]
+
+    @property
+    def joined(self) -> str:
+        """The job beside its lane row."""
+        return " join {schema}.job as j on j.id = t.id" if self.is_lane else ""
+
+    @property
+    def has_lane(self) -> bool:
+        """Whether its index begins with the queue."""
+        return self.order[0] == LANE
+
+    @property
+    def is_by_end(self) -> bool:
+        """Whether its index begins with the end of jobs."""
+        return self.order[0] == ENDED
+
+    @property
+    def can_end(self) -> bool:
+        """Whether its jobs are over."""
+        return self.table in ("kept", "hist")
+
+
+SCHEDULED_ROWS = Source("sched", (LANE, ("run_at", "float8"), ID))
+READY_ROWS = Source("ready", (LANE, ("rank", "int2"), ID))
+RUNNING_ROWS = Source("run")
+DEAD_ROWS = Source("kept", (ENDED, LANE, ID), partial="t.state = 5", is_lane=False)
+JOBS = Source("job", is_lane=False)
+KEPT = Source("kept", is_lane=False)
+HISTORY = Source("hist", is_lane=False)
+
+# State -> the way through its jobs that looks at no others, where there is one.
+WALKS = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
+WALKS[DEAD] = DEAD_ROWS
+
+
+def walk_of(state: int) -> Source:
+    """The way through the jobs of one state that a hand can change."""
+    return WALKS.get(state) or KEPT._replace(states=(state,))
+
+
+def by_id(source: Source) -> Source:
+    """The same jobs in the order of their ids, met among others."""
+    if source.table == "kept":
+        return KEPT._replace(states=(DEAD,))
+    if len(source.order) == 1:
+        return source
+    same = " and ".join(f"q.{name} = t.{name}" for name, _ in source.order)
+    also = f"exists (select 1 from {{schema}}.{source.table} as q where {same})"  # noqa: S608 - ours
+    return JOBS._replace(also=also)
+
+
+def states_of(query: Query) -> tuple[int, ...] | None:
+    """The states asked for; only running jobs have a worker."""
+    if query.worker is None:
+        return query.states
+    return (RUNNING,) if query.states is None or RUNNING in query.states else ()
+
+
+def sources_of(query: Query) -> list[Source]:
+    """Every table that may hold jobs of this query, each job in one of them."""
+    states = states_of(query)
+    if states is None:
+        return [JOBS, KEPT, HISTORY]
+    asked = set(states)
+    if asked >= {*LIVE}:
+        sources = [JOBS]
+    else:
+        sources = [WALKS[state] for state in LIVE if state in asked]
+    final = tuple(state for state in FINAL if state in asked)
+    if final == (DEAD,):
+        sources.append(DEAD_ROWS)
+    elif final:
+        sources.append(KEPT if final == FINAL else KEPT._replace(states=final))
+    return [*sources, HISTORY] if DONE in asked else sources
+
+
+# --- conditions
+
+
+def can_hold(source: Source, query: Query) -> bool:
+    """Whether jobs of this query can be there at all."""
+    ends = (query.finished_before, query.finished_after) != (None, None)
+    if (ends and not source.can_end) or not can_fit(query):
+        return False
+    return query.reason is None or source.table == "kept"  # nothing else says why
+
+
+def narrow_conditions(query: Query, source: Source, values: Values) -> list[str]:
+    """What an index of the source can use."""
+    parts = [source.partial] if source.partial else []
+    if source.has_lane:
+        parts += of_lane(query, values, "t.lane")
+    if query.worker is not None and source.table == "run":
+        parts.append(f"t.worker = {values.put(query.worker, 'int4')}")
+    return parts + (of_end(query, values) if source.is_by_end else [])
+
+
+def wide_conditions(query: Query, source: Source, values: Values) -> list[str]:
+    """Everything else but errors, which Python judges."""
+    job = source.job
+    parts = [source.also] if source.also else []
+    if source.states:
+        # Numbers of ours, written out: a plan is made for all values.
+        parts.append(f"t.state in ({', '.join(str(int(s)) for s in source.states)})")
+    if not source.has_lane:
+        parts += of_lane(query, values, f"{job}.lane")
+    if query.task is not None:
+        parts.append(f"{job}.task = {values.put(query.task, 'text')}")
+    if query.reason is not None:
+        parts.append(f"t.reason = {values.put(query.reason, 'text')}")
+    if query.error:
+        parts.append(f"{job}.errors is not null")
+    return parts + ([] if source.is_by_end else of_end(query, values))
+
+
+def can_fit(query: Query) -> bool:
+    """Whether the database could hold such names and numbers at all."""
+    texts = (query.namespace, query.lane, query.task, query.reason)
+    return all(text is None or is_storable(text) for text in texts) and (
+        query.worker is None or 0 <= query.worker <= INT_MAX
+    )
+
+
+def is_storable(text: str) -> bool:
+    """No NUL, no half characters."""
+    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
+
+
+def of_lane(query: Query, values: Values, lane: str) -> list[str]:
+    """Whose queues, and which of them."""
+    parts: list[str] = []
+    if query.namespace is not None:
+        first, end = prefix_span(f"{query.namespace}:")
+        parts.append(f"{lane} >= {values.put(first, 'text')}")
+        parts.append(f"{lane} < {values.put(end, 'text')}")
+    if query.lane is not None:
+        parts.append(f"{lane} = {values.put(query.lane, 'text')}")
+    return parts
+
+
+def of_end(query: Query, values: Values) -> list[str]:
+    """When it ended."""
+    ends = (("<", query.finished_before), (">", query.finished_after))
+    return [
+        f"t.finished_at {sign} {values.put(moment, 'float8')}"
+        for sign, moment in ends
+        if moment is not None
+    ]
+
+
+def prefix_span(prefix: str) -> tuple[str, str]:
+    """Everything that begins with a prefix lies between these two."""
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def all_of(parts: Sequence[str]) -> str:
+    """Conditions as SQL has them after `where`."""
+    return " and ".join(parts) or "true"
+
+
+# --- errors
+
+
+def last_error(source: Source) -> str:
+    """The newest error of a job, as it is stored."""
+    return f"{source.job}.errors[cardinality({source.job}.errors)]"
+
+
+def says(error: bytes | None, folded: str) -> bool:
+    """Whether the type or message of an error has this text, in whatever case.
+
+    As people read and paste it: `ValueError: no such order`.
+    """
+    fields = error_fields(error)
+    if not fields and error is None:
+        return not folded
+    told = (fields.get(name) for name in ("type", "message"))
+    return folded in ": ".join("" if t is None else str(t) for t in told).casefold()

@@ -1,0 +1,146 @@
+"""Recording outcomes, each fenced by (id, claim_no, worker).
+
+Notes about running jobs come first, so that a job's last progress is not refused because
+its end rides in the same call; then all that is done, in one statement; then everything
+else through the gate, in one more.
+
+What the fence refuses is told apart: an outcome that an earlier call already brought
+(`landed`, its reply got lost) and one of a worker that was given up for dead.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import filterfalse
+from typing import Any, NamedTuple
+
+from durio.model.job import CANCELLED, DEAD, DONE, READY
+from durio.model.outcome import Kind, Outcome, Reason
+from durio.ports.exchange import Rejected
+from durio.stores.postgres.desk import AtDesk
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.gate import lock_bounded, pass_gate
+from durio.stores.postgres.outcomes import (
+    are_done,
+    done_columns,
+    in_order,
+    is_note,
+    note_columns,
+)
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import Transaction
+
+FINISH_DONE = statement("exchange_finish")
+NOTE = statement("finish_notes")
+FIND_STANDING = statement("finish_standing")
+IS_REGISTERED = statement("finish_registered")
+LOCK_RUNNING = statement("control_lock_run")
+
+# `tx.rows` or `lines.read`: whatever asks one statement.
+Ask = Callable[..., Awaitable[Sequence[Row]]]
+
+
+class Recorded(NamedTuple):
+    """What became of some outcomes."""
+
+    rejected: list[Rejected]
+    cancelled: list[bytes]
+    back: list[tuple[str, int, bytes]]  # ready again: lane, rank, id
+
+
+class PostgresFinish(AtDesk):
+    """Recording outcomes without claiming."""
+
+    async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
+        """Record outcomes in one transaction; return those refused by the fence."""
+        if not outcomes:
+            return []
+
+        async def work(tx: Transaction) -> Recorded:
+            if not are_done(outcomes):
+                await lock_bounded(tx, [outcome.id for outcome in outcomes])
+            return await record(tx, worker, outcomes)
+
+        return (await self.desk.lines.write(work)).rejected
+
+
+async def record(tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Recorded:
+    """Notes, then what is done, then everything else through the gate."""
+    others = [outcome for outcome in outcomes if outcome.kind != Kind.DONE]
+    done = [outcome for outcome in outcomes if outcome.kind == Kind.DONE]
+    if done and others:
+        # By one order for all of them: a rescue takes them by id, whatever their ends.
+        await tx.rows(LOCK_RUNNING, sorted({outcome.id for outcome in outcomes}))
+    refused = await record_notes(tx, worker, list(filter(is_note, others)))
+    refused += await record_done(tx, worker, in_order(done))
+    cancelled: list[bytes] = []
+    back: list[tuple[str, int, bytes]] = []
+    ends = in_order(list(filterfalse(is_note, others)))
+    if ends:
+        ways = await pass_gate(tx, [worker] * len(ends), ends, tell=worker)
+        for outcome, passed in zip(ends, ways, strict=True):
+            if passed is None:
+                refused.append(outcome)
+            elif passed.state == CANCELLED and outcome.kind != Kind.CANCEL:
+                cancelled.append(outcome.id)
+            elif passed.state == READY:
+                back.append((passed.lane, passed.rank, outcome.id))
+    rejected = await told_apart(tx.rows, worker, refused, outcomes)
+    return Recorded(rejected, cancelled, back)
+
+
+async def record_notes(
+    tx: Transaction, worker: int, notes: Sequence[Outcome]
+) -> list[Outcome]:
+    """Progress, and the mark of a job that is about to run alone; returns the refused."""
+    if not notes:
+        return []
+    rows = await tx.rows(NOTE, *note_columns(notes), worker)
+    taken = {(job_id, claim_no) for job_id, claim_no in rows}
+    return [note for note in notes if (note.id, note.claim_no) not in taken]
+
+
+async def record_done(
+    tx: Transaction, worker: int, done: Sequence[Outcome]
+) -> list[Outcome]:
+    """State, result and end time, and a freed key, together; returns the refused."""
+    if not done:
+        return []
+    stays = tx.retention.done_seconds
+    rows = await tx.rows(FINISH_DONE, *done_columns(done), worker, stays, tx.injected)
+    taken = {number for (number,) in rows}
+    return [o for number, o in enumerate(done, start=1) if number not in taken]
+
+
+async def told_apart(
+    ask: Ask, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
+) -> list[Rejected]:
+    """Which refused outcomes had landed before, and which were fenced off.
+
+    A rescue marks or takes the worker's row with its first job, so while that row stands
+    unmarked nobody else had them: the outcome landed. Without it only the final record
+    can tell. They are named in the order of `outcomes`.
+    """
+    if not refused:
+        return []
+    places = {id(outcome): place for place, outcome in enumerate(outcomes)}
+    named = sorted(refused, key=lambda outcome: places[id(outcome)])
+    if await ask(IS_REGISTERED, worker):
+        return [Rejected(o.id, o.claim_no, landed=True) for o in named]
+    rows = await ask(FIND_STANDING, [outcome.id for outcome in named])
+    ends: dict[tuple[Any, ...], Row] = {(row[0], row[1]): row for row in rows}
+    return [
+        Rejected(o.id, o.claim_no, landed=is_on_record(o, ends.get((o.id, o.claim_no))))
+        for o in named
+    ]
+
+
+def is_on_record(outcome: Outcome, end: Row | None) -> bool:
+    """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
+    if end is None:
+        return False
+    _, _, state, reason = end
+    if outcome.kind == Kind.DONE:
+        return state == DONE
+    if outcome.kind == Kind.RELEASE:
+        return state == CANCELLED  # the only end that a release can come to
+    is_lost = state == DEAD and reason == Reason.WORKER_LOST
+    return is_lost is outcome.guilty

@@ -1,0 +1,331 @@
+"""What a hand does to jobs: cancel, retry, discard.
+
+Others act at the same time, so whoever gets hold of a job's row is the one who acts: the
+lane row of a waiting job, the run row of a running one, the kept row of one that is over.
+A row that somebody else took first is looked for again where the job is then. `judge` has
+the last word on jobs that are held, for bulk acts.
+
+A key is let go at a job's end; an operator who sends the job back gives it its key again,
+unless another job has it now: then two would run that must be one, and the job stays as it
+is. A window that is over is over.
+"""
+
+from collections import Counter
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from typing import NamedTuple
+
+from durio.model.errors import InvalidOption
+from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.names import namespace_of
+from durio.model.options import row_options
+from durio.model.outcome import Keep
+from durio.ports.control import Acted, Verb
+from durio.stores.postgres.audit import ids_in_words, write_down
+from durio.stores.postgres.bounds import Guard, change_depths, lock_guards
+from durio.stores.postgres.filters import ID_BYTES
+from durio.stores.postgres.hold import take_keys_again
+from durio.stores.postgres.keys import free_keys
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import Transaction
+
+READ_STATES = statement("browse_states")
+LOCK_READY = statement("control_lock_ready")
+LOCK_SCHEDULED = statement("control_lock_sched")
+LEAVE_READY = statement("control_leave_ready")
+LEAVE_SCHEDULED = statement("control_leave_sched")
+LOCK_JOBS = statement("control_lock_jobs")
+END_JOBS = statement("control_end")
+LOCK_RUNNING = statement("control_lock_run")
+CANCEL_RUNNING = statement("control_cancel_run")
+LOCK_KEPT = statement("control_lock_kept")
+RETRY_JOBS = statement("control_retry")
+DISCARD_JOBS = statement("control_discard")
+
+STEP_MAX = 1000
+# A job that others move on so often while we reach for it is left as it is.
+ROUNDS_MAX = 20
+# The states in which a verb does something, in the order in which bulk acts walk them: the
+# way that jobs go, so that none slips through to a state that was walked before.
+CHANGEABLE: dict[Verb, tuple[int, ...]] = {
+    "cancel": (SCHEDULED, READY, RUNNING),
+    "retry": (DEAD, CANCELLED),
+    "discard": (DEAD,),
+}
+
+
+class Seen(NamedTuple):
+    """Where a job is, as far as a look can tell, and what leads to its lane row."""
+
+    id: bytes
+    state: int
+    lane: str
+    rank: int | None
+    run_at: float | None
+
+
+# Which of these jobs, all in one state and held by us, are meant.
+Judge = Callable[[int, Collection[bytes]], Awaitable[set[bytes]]]
+Changes = dict[bytes, int | None]  # the state after
+Guards = Mapping[str, Guard]
+
+
+# --- jobs by name
+
+
+async def act_on_ids(
+    tx: Transaction,
+    ids: Sequence[bytes],
+    verb: Verb,
+    by: str | None,
+    payload: bytes | None = None,
+) -> list[Acted]:
+    """Jobs by name, in the order asked; `payload` are other arguments for a retry."""
+    acted: dict[int, Acted] = {}
+    lanes: dict[bytes, str] = {}
+    left: list[tuple[int, bytes]] = list(enumerate(ids))
+    while left:  # a job that is named twice is met twice, one after the other
+        places = {job_id: place for place, job_id in reversed(left)}
+        for one in await act_once(tx, sorted(places), verb, payload, lanes):
+            acted[places[one.id]] = one
+        left = [(place, job_id) for place, job_id in left if place not in acted]
+    answers = [acted[place] for place in range(len(ids))]
+    if by is not None:
+        word = verb if payload is None else "retry_edited"
+        known = [one for one in answers if one.before is not None]
+        for namespace, some in of_apps(known, lanes).items():
+            changed = sum(is_changed(one, verb) for one in some)
+            target = ids_in_words([one.id for one in some])
+            await write_down(tx, namespace, by, word, target, changed)
+    return answers
+
+
+def of_apps(acted: Sequence[Acted], lanes: dict[bytes, str]) -> dict[str, list[Acted]]:
+    """Whose jobs they are: each App has lines of its own in the audit."""
+    found: dict[str, list[Acted]] = {}
+    for one in acted:
+        found.setdefault(namespace_of(lanes[one.id]), []).append(one)
+    return found
+
+
+def is_changed(acted: Acted, verb: Verb) -> bool:
+    """Whether anything was done to it; a running job is only asked to stop."""
+    is_asked = verb == "cancel" and acted.before == RUNNING
+    return is_asked or acted.before != acted.after
+
+
+async def act_once(
+    tx: Transaction,
+    ids: Sequence[bytes],
+    verb: Verb,
+    payload: bytes | None,
+    lanes: dict[bytes, str],
+) -> list[Acted]:
+    """Each of these once, wherever it is by the time that we get hold of it."""
+    acted: list[Acted] = []
+    for at in range(0, len(ids), STEP_MAX):
+        left = list(ids[at : at + STEP_MAX])
+        for turn in range(1, ROUNDS_MAX + 1):
+            seen = await look_up(tx, left)
+            lanes.update((job_id, place.lane) for job_id, place in seen.items())
+            able = [p for p in seen.values() if p.state in CHANGEABLE[verb]]
+            changes = await act(tx, able, verb, payload)
+            again = {p.id for p in able if p.id not in changes}
+            for job_id in left:
+                state = seen[job_id].state if job_id in seen else None
+                if job_id not in again or turn == ROUNDS_MAX:
+                    acted.append(Acted(job_id, state, changes.get(job_id, state)))
+            left = sorted(again)
+            if not left:
+                break
+    return acted
+
+
+async def look_up(tx: Transaction, ids: Sequence[bytes]) -> dict[bytes, Seen]:
+    """Where these are; unknown ones are missing."""
+    able = [job_id for job_id in ids if len(job_id) == ID_BYTES]
+    return {row[0]: Seen(*row) for row in await tx.rows(READ_STATES, able)}
+
+
+async def act(
+    tx: Transaction,
+    seen: Sequence[Seen],
+    verb: Verb,
+    payload: bytes | None = None,
+    judge: Judge | None = None,
+) -> Changes:
+    """The verb for jobs that were seen in a state that allows it; by id.
+
+    The states of all that were there to be held, after it; one that is missing was taken
+    by somebody else, or is not meant.
+    """
+    if not seen:
+        return {}
+    if verb == "discard":
+        return await discard(tx, [place.id for place in seen], judge)
+    guards = await lock_guards(tx, {place.lane for place in seen})
+    if verb == "retry":
+        ids = [place.id for place in seen]
+        return await retry(tx, guards, ids, payload, judge)
+    # Waiting ones first: an exchange that holds a lane row may wait for a run row, and
+    # never the other way round.
+    changes: Changes = {}
+    held: dict[bytes, int] = {}
+    held |= await leave_lane(tx, seen, SCHEDULED, judge)
+    held |= await leave_lane(tx, seen, READY, judge)
+    changes |= dict.fromkeys(await end_jobs(tx, guards, held), CANCELLED)
+    running = [place.id for place in seen if place.state == RUNNING]
+    return changes | await cancel_running(tx, running, judge)
+
+
+def counted(guards: Guards, changes: Mapping[str, int]) -> dict[str, int]:
+    """Changes of depth in lanes that had a bound when they were locked.
+
+    One that has got a bound since then is counted anew when we are over.
+    """
+    bounded = {lane for lane, guard in guards.items() if guard.limit is not None}
+    return {lane: jobs for lane, jobs in changes.items() if lane in bounded}
+
+
+# --- cancel
+
+
+async def leave_lane(
+    tx: Transaction, seen: Sequence[Seen], state: int, judge: Judge | None
+) -> dict[bytes, int]:
+    """Take waiting jobs out of their lanes: whoever gets the row has the job."""
+    places = {place.id: place for place in seen if place.state == state}
+    if not places:
+        return {}
+    is_ready = state == READY
+    lock = LOCK_READY if is_ready else LOCK_SCHEDULED
+    columns = lane_columns(places.values(), is_ready=is_ready)
+    held: dict[bytes, int] = dict(await tx.rows(lock, *columns))
+    if judge is not None and held:
+        meant = await judge(state, held)
+        held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    if held:
+        leave = LEAVE_READY if is_ready else LEAVE_SCHEDULED
+        taken = [places[job_id] for job_id in held]
+        await tx.rows(leave, *lane_columns(taken, is_ready=is_ready))
+    return held
+
+
+def lane_columns(
+    places: Iterable[Seen], *, is_ready: bool
+) -> tuple[list[bytes], list[str], list[float | None]]:
+    """What leads to lane rows: lane and rank, or lane and due time."""
+    ordered = sorted(places)
+    return (
+        [place.id for place in ordered],
+        [place.lane for place in ordered],
+        [place.rank if is_ready else place.run_at for place in ordered],
+    )
+
+
+async def end_jobs(
+    tx: Transaction, guards: Guards, held: dict[bytes, int]
+) -> list[bytes]:
+    """Jobs without a lane are cancelled: each stays as long as it asked."""
+    if not held:
+        return []
+    now, default = await tx.now(), Keep(tx.retention.done_seconds)
+    ids, keeps, keys = list[bytes](), list[Keep](), list[tuple[bytes, bytes]]()
+    left: Counter[str] = Counter()
+    for job_id, lane, opts, key in await tx.rows(LOCK_JOBS, sorted(held)):
+        ids.append(job_id)
+        keeps.append(keep_of(opts) or default)
+        left[lane] -= 1
+        if key is not None:
+            keys.append((key, job_id))
+    await tx.rows(
+        END_JOBS,
+        ids,
+        [held[job_id] for job_id in ids],
+        [now + keep.seconds for keep in keeps],
+        [None if keep.count is None else keep.bucket for keep in keeps],
+        [keep.count for keep in keeps],
+        [keep.count is not None or keep.seconds > 0 for keep in keeps],
+        now,
+    )
+    await change_depths(tx, counted(guards, left))
+    await free_keys(tx, keys)
+    return ids
+
+
+def keep_of(opts: bytes | None) -> Keep | None:
+    """The job's own word on how long it stays."""
+    try:
+        kept = row_options(opts).keep
+    except InvalidOption:
+        return None  # damaged: as long as any other
+    return None if kept is None else Keep(*kept)
+
+
+async def cancel_running(
+    tx: Transaction, ids: Sequence[bytes], judge: Judge | None
+) -> Changes:
+    """Running jobs are marked and their workers told."""
+    if not ids:
+        return {}
+    held: dict[bytes, int] = dict(await tx.rows(LOCK_RUNNING, sorted(ids)))
+    if judge is not None and held:
+        meant = await judge(RUNNING, held)
+        held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    if held:
+        await tx.rows(CANCEL_RUNNING, list(held))
+    for worker in held.values():
+        tx.ring_worker(worker)
+    return dict.fromkeys(held, RUNNING)
+
+
+# --- retry, discard
+
+
+async def retry(
+    tx: Transaction,
+    guards: Guards,
+    ids: Sequence[bytes],
+    payload: bytes | None,
+    judge: Judge | None,
+) -> Changes:
+    """Dead and cancelled jobs begin anew, but for those whose key another one has."""
+    rows = await tx.rows(LOCK_KEPT, sorted(ids))
+    held: Changes = {row[0]: row[1] for row in rows}
+    if judge is not None and held:
+        meant: set[bytes] = set()
+        for state in CHANGEABLE["retry"]:
+            some = [job_id for job_id in held if held[job_id] == state]
+            meant |= await judge(state, some) if some else set()
+        held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    keyed = [row[2:] for row in rows if row[0] in held and row[2] is not None]
+    refused = await take_keys_again(tx, keyed, payload)
+    able = [job_id for job_id in held if job_id not in refused]
+    if able:
+        entered: Counter[str] = Counter()
+        for (lane,) in await tx.rows(RETRY_JOBS, able, payload, await tx.now()):
+            entered[lane] += 1
+            tx.ring(lane)
+        await change_depths(tx, counted(guards, entered))
+    return held | dict.fromkeys(able, READY)
+
+
+async def discard(
+    tx: Transaction, ids: Sequence[bytes], judge: Judge | None
+) -> Changes:
+    """The records of dead jobs go, and whatever keys they still held."""
+    rows = await tx.rows(LOCK_KEPT, sorted(ids))
+    held = {row[0] for row in rows if row[1] == DEAD}
+    if judge is not None and held:
+        held &= await judge(DEAD, held)
+    if held:
+        await tx.rows(DISCARD_JOBS, sorted(held))
+        keyed = [row for row in rows if row[0] in held and row[2] is not None]
+        await free_keys(tx, [(row[2], row[0]) for row in keyed])
+    return dict.fromkeys(held, None)

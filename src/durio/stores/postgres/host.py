@@ -1,0 +1,151 @@
+"""Connections for tasks: as plain as a driver makes them, in a transaction of ours."""
+
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Protocol
+
+from durio.model.errors import WrongTransaction
+from durio.stores.postgres.driver import DriverError, Place
+from durio.stores.postgres.foreign import (
+    ASYNCPG,
+    PSYCOPG,
+    AsyncpgGuest,
+    Guest,
+    PsycopgGuest,
+)
+
+CLOSE_SECONDS = 2.0
+
+
+class Host(Protocol):
+    """One connection, and the transaction on it."""
+
+    connection: Any
+
+    async def begin(self, place: Place, *, prepared: bool) -> None:
+        """Connect and begin."""
+        ...
+
+    def guest(self) -> Guest:
+        """What writes the end of the job there."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit it."""
+        ...
+
+    async def end(self) -> None:
+        """Close the connection, a bounded time; what is not committed is gone."""
+        ...
+
+
+class AsyncpgHost:
+    """By asyncpg: blocks of `tx.transaction()` are savepoints in it."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self._driver: Any = import_module(ASYNCPG)
+        self._transaction: Any = None
+
+    async def begin(self, place: Place, *, prepared: bool) -> None:
+        """Connect and begin."""
+        options: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
+        try:
+            self.connection = await self._driver.asyncpg.connect(
+                place.dsn,
+                timeout=place.connect_seconds,
+                server_settings=dict(place.settings),
+                **options,
+            )
+            self._transaction = self.connection.transaction()
+            await self._transaction.start()
+        except TimeoutError as error:
+            raise no_answer(place) from error
+        except (*self._driver.FAILURES, ValueError) as error:
+            raise self._driver.told(error, lost=True) from error
+
+    def guest(self) -> Guest:
+        """What writes the end of the job there."""
+        if self.connection.is_closed() or not self.connection.is_in_transaction():
+            raise ended_by_hand()
+        return AsyncpgGuest(self.connection)
+
+    async def commit(self) -> None:
+        """Commit it."""
+        try:
+            await self._transaction.commit()
+        except self._driver.FAILURES as error:
+            lost = self.connection.is_closed()
+            raise self._driver.told(error, lost=lost) from error
+
+    async def end(self) -> None:
+        """Close the connection; in the middle of something it is cut."""
+        connection = self.connection
+        if connection is None or connection.is_closed():
+            return
+        if connection.is_in_transaction():
+            connection.terminate()
+            return
+        with suppress(*self._driver.FAILURES):
+            await connection.close(timeout=CLOSE_SECONDS)
+
+
+class PsycopgHost:
+    """By psycopg: blocks of `tx.transaction()` are savepoints in it."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self._driver: Any = import_module(PSYCOPG)
+
+    async def begin(self, place: Place, *, prepared: bool) -> None:
+        """Connect and begin: the first statement does."""
+        psycopg = self._driver.psycopg
+        name = place.settings.get("application_name", "durio")
+        try:
+            self.connection = await psycopg.AsyncConnection.connect(
+                place.dsn,
+                application_name=name,
+                connect_timeout=max(2, round(place.connect_seconds)),
+            )
+            if not prepared:
+                self.connection.prepare_threshold = None
+            await self.connection.execute("select 1")
+        except (psycopg.Error, OSError) as error:
+            raise self._driver.told(error, lost=True) from error
+
+    def guest(self) -> Guest:
+        """What writes the end of the job there."""
+        if self.connection.closed or not self.connection.info.transaction_status:
+            raise ended_by_hand()
+        return PsycopgGuest(self.connection, is_async=True)
+
+    async def commit(self) -> None:
+        """Commit it."""
+        try:
+            await self.connection.commit()
+        except (self._driver.psycopg.Error, OSError) as error:
+            raise self._driver.told(error, lost=self.connection.closed) from error
+
+    async def end(self) -> None:
+        """Close the connection; libpq says goodbye without waiting."""
+        if self.connection is not None:
+            self.connection.pgconn.finish()
+
+
+HOSTS: dict[str, type[AsyncpgHost] | type[PsycopgHost]] = {
+    "asyncpg": AsyncpgHost,
+    "psycopg": PsycopgHost,
+}
+
+
+def no_answer(place: Place) -> DriverError:
+    """The server did not let us in, and did not refuse."""
+    return DriverError(f"no answer within {place.connect_seconds:g} s", lost=True)
+
+
+def ended_by_hand() -> WrongTransaction:
+    """What was written is committed or gone, without the end of the job."""
+    return WrongTransaction(
+        "the transaction was ended by hand: the end of the job cannot be in it",
+        cure="Leave commit and rollback to ctx.transaction(); raise to undo it.",
+    )

@@ -1,0 +1,80 @@
+"""What this process remembers beside the store: hints and marks, never a truth."""
+
+from dataclasses import dataclass, field
+
+from durio.ports.clock import Clock
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.floor import Floors
+from durio.stores.postgres.life import Lives
+from durio.stores.postgres.opening import Warn
+
+
+@dataclass(slots=True)
+class LeaseTime:
+    """The time that leases count on: the server's, or a test's.
+
+    A test may step its wall clock, as a host may; the server's clock, on which all leases
+    count, does not step with it. So a test's leases go by the seconds that really passed.
+    """
+
+    injected: Clock | None
+    shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.injected is not None:
+            self.shift = self.injected.now() - self.injected.monotonic()
+
+    def now(self) -> float | None:
+        """What a statement gets; None: the server's own."""
+        if self.injected is None:
+            return None
+        return self.injected.monotonic() + self.shift
+
+
+@dataclass(slots=True)
+class Days:
+    """The days of history, as this process knows them: see days.py."""
+
+    may_change: bool | None = None  # whether our role owns the tables; None: not asked
+    next_at: float = 0.0  # by this process's clock
+
+
+@dataclass(slots=True)
+class Sweep:
+    """When this process looked, cleaned and warned, by its own clock: see vacuum.py."""
+
+    next_at: float = 0.0
+    told_at: float | None = None
+    cleaned_at: dict[str, float] = field(default_factory=dict[str, float])
+    oldest_seconds: float = 0.0  # of the oldest transaction that keeps versions alive
+
+
+@dataclass(slots=True)
+class Local:
+    """The parts of a desk that claims, leases and upkeep keep to themselves."""
+
+    lease_time: LeaseTime
+    lives: Lives
+    floors: Floors
+    warn: Warn
+    where: Row | None = None  # which database this is: see transactions.py
+    is_split: bool = False  # finish and claim are two statements, by keys
+    days: Days = field(default_factory=Days)
+    sweep: Sweep = field(default_factory=Sweep)
+
+    def close(self) -> None:
+        """Nobody of this process lives any longer, as far as others can see."""
+        self.lives.close()
+
+
+def local_of(
+    clock: Clock, injected: Clock | None, warn: Warn, *, is_split: bool
+) -> Local:
+    """What a new desk begins with."""
+    return Local(
+        lease_time=LeaseTime(injected),
+        lives=Lives(clock),
+        floors=Floors(clock),
+        warn=warn,
+        is_split=is_split,
+    )

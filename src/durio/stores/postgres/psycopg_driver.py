@@ -1,0 +1,307 @@
+"""psycopg behind our port: the second driver, over libpq.
+
+It has no type of its own for 16 bytes that are an id, so the casts in a statement's text
+say which parameters are: `$1::uuid`, `$1::uuid[]`. While nothing is asked the socket is
+watched by the event loop, so that notifications arrive by themselves.
+"""
+
+import asyncio
+import re
+import select
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import psycopg
+from psycopg import conninfo
+from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.pq import Format
+
+from durio.stores.postgres.driver import Connection, DriverError, Hear, Place, Row
+
+UUID_OID, UUID_LIST_OID = 2950, 2951
+# A list: dimensions, has nulls, type; then size and first number; then each with its size.
+LIST_HEAD = struct.Struct("!iiIii")
+NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
+SIXTEEN, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
+STATEMENTS_CACHED = 400
+READ_TURNS = 3  # the server's last word, then its end
+ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
+FLOATS_CAST = re.compile(r"\$(\d+)::float8\[\]")
+# libpq does not hand on the state of a refused connection, only the text.
+PHRASES = (
+    (re.compile("password authentication failed|no password supplied"), "28P01"),
+    (re.compile(r"no pg_hba\.conf entry|role .* does not exist"), "28000"),
+    (re.compile("database .* does not exist|no such database"), "3D000"),
+    (re.compile("too many clients|connection slots|too many connections"), "53300"),
+    (re.compile("starting up|shutting down|recovery mode|not yet accepting"), "57P03"),
+    (re.compile("startup parameter"), "08P01"),
+)
+
+
+class Id(bytes):
+    """16 bytes on their way to a `uuid`."""
+
+    __slots__ = ()
+
+
+class IdDumper(Dumper):
+    """As they are."""
+
+    format = Format.BINARY
+    oid = UUID_OID
+
+    def dump(self, obj: Any) -> Buffer:
+        """The bytes themselves."""
+        return bytes(obj)
+
+
+class Ids(tuple[bytes | None, ...]):
+    """Several of them on their way to a `uuid[]`."""
+
+    __slots__ = ()
+
+
+class IdsDumper(Dumper):
+    """A list of ids, in the server's own form: quicker than one dumper for each."""
+
+    format = Format.BINARY
+    oid = UUID_LIST_OID
+
+    def dump(self, obj: Any) -> Buffer:
+        """One dimension, counted from 1."""
+        has_null = None in obj
+        parts = [LIST_HEAD.pack(1, has_null, UUID_OID, len(obj), 1)]
+        for each in obj:
+            parts += (NULL,) if each is None else (SIXTEEN, each)
+        return b"".join(parts) if obj else NO_LIST
+
+
+class IdLoader(Loader):
+    """As they are."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> bytes:
+        """The bytes themselves."""
+        return bytes(data)
+
+
+class PsycopgConnection:
+    """One connection of psycopg."""
+
+    def __init__(
+        self, connection: "psycopg.AsyncConnection[Any]", *, prepared: bool
+    ) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._socket = connection.fileno()
+        self._pid = connection.info.backend_pid
+        self._prepared = prepared
+        self._hearing: dict[str, Hear] = {}
+        self._inbox = select.poll()
+        self._inbox.register(self._socket, select.POLLIN)
+        # What comes in with an answer psycopg takes itself.
+        connection.add_notify_handler(self._heard)
+
+    @property
+    def pid(self) -> int:
+        """The process that the other side says it is."""
+        return self._pid
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is known to be of no more use."""
+        return self._connection.closed
+
+    async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
+        """One statement and all of its rows."""
+        given = with_ids(sql, args)
+
+        async def ask() -> Sequence[Row]:
+            async with psycopg.AsyncRawCursor(self._connection) as cursor:
+                await cursor.execute(
+                    cast("Any", sql), given, prepare=self._prepared, binary=True
+                )
+                if cursor.description is None:
+                    return ()
+                return await cursor.fetchall()
+
+        return await self._asked(ask)
+
+    async def run(self, sql: str) -> str:
+        """Statements without parameters; what the last one did."""
+
+        async def ask() -> str:
+            async with psycopg.AsyncRawCursor(self._connection) as cursor:
+                await cursor.execute(cast("Any", sql), prepare=False)
+                return cursor.statusmessage or ""
+
+        return await self._asked(ask)
+
+    async def listen(self, channel: str, hear: Hear) -> None:
+        """Hear this channel from now on."""
+        self._hearing[channel] = hear
+        await self.run(f'listen "{channel}"')
+
+    async def unlisten(self, channel: str) -> None:
+        """No more."""
+        self._hearing.pop(channel, None)
+        await self.run(f'unlisten "{channel}"')
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        self.terminate()
+
+    def terminate(self) -> None:
+        """Cut it at once; libpq says goodbye without waiting."""
+        self._stop_watching()
+        self._hearing.clear()
+        self._connection.pgconn.finish()
+
+    def abandon(self, *, inherited: bool) -> None:
+        """Libpq leaves a connection alone that another process has made."""
+        if not inherited:
+            self._connection.pgconn.finish()
+
+    # --- one call at a time
+
+    async def _asked(self, ask: "Callable[[], Any]") -> Any:
+        self._stop_watching()
+        self._read()
+        try:
+            return await ask()
+        except psycopg.Error as error:
+            raise told(error, lost=self._connection.closed) from error
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise told(error, lost=True) from error
+        finally:
+            self._watch()
+
+    def _read(self) -> None:
+        """What has come in first: it may be the end, and then nothing is sent."""
+        pgconn = self._connection.pgconn
+        try:
+            for _ in range(READ_TURNS):
+                if self._connection.closed or not self._inbox.poll(0):
+                    break
+                pgconn.consume_input()
+                self._tell()
+        except psycopg.Error as error:
+            pgconn.finish()
+            raise DriverError(str(error).strip(), lost=True, unsent=True) from error
+        if self._connection.closed:
+            raise DriverError("the connection is closed", lost=True, unsent=True)
+
+    # --- hearing while nothing is asked
+
+    def _watch(self) -> None:
+        if self._hearing and not self._connection.closed:
+            self._tell()
+            self._loop.add_reader(self._socket, self._readable)
+
+    def _stop_watching(self) -> None:
+        if self._hearing and not self._connection.closed:
+            self._loop.remove_reader(self._socket)
+
+    def _readable(self) -> None:
+        try:
+            self._connection.pgconn.consume_input()
+            self._tell()
+            lost = self._connection.closed
+        except psycopg.Error:
+            lost = True
+        if lost:
+            self._loop.remove_reader(self._socket)
+            self._connection.pgconn.finish()
+
+    def _heard(self, notify: psycopg.Notify) -> None:
+        hear = self._hearing.get(notify.channel)
+        if hear is not None:
+            hear(notify.payload)
+
+    def _tell(self) -> None:
+        """What has come in, to whoever hears it."""
+        pgconn = self._connection.pgconn
+        while (notify := pgconn.notifies()) is not None:
+            hear = self._hearing.get(notify.relname.decode())
+            if hear is not None:
+                hear(notify.extra.decode())
+
+
+class PsycopgDriver:
+    """Connects by psycopg."""
+
+    async def connect(
+        self, place: Place, settings: Mapping[str, str], *, prepared: bool
+    ) -> Connection:
+        """A new connection, with ids as 16 bytes."""
+        try:
+            given: dict[str, Any] = dict(conninfo.conninfo_to_dict(place.dsn))
+            rest = dict(settings)
+            name = rest.pop("application_name", "durio")
+            options = " ".join(f"-c {key}={value}" for key, value in rest.items())
+            given["options"] = f"{given.get('options') or ''} {options}".strip()
+            given["application_name"] = name
+            async with asyncio.timeout(place.connect_seconds):
+                connection = await psycopg.AsyncConnection.connect(
+                    **given, autocommit=True
+                )
+        except TimeoutError as error:
+            text = f"no answer within {place.connect_seconds:g} s"
+            raise DriverError(text, lost=True) from error
+        except (psycopg.Error, OSError) as error:
+            raise told(error, lost=True) from error
+        connection.prepare_threshold = 0 if prepared else None
+        connection.prepared_max = STATEMENTS_CACHED
+        connection.adapters.register_dumper(Id, IdDumper)
+        connection.adapters.register_dumper(Ids, IdsDumper)
+        connection.adapters.register_loader(UUID_OID, IdLoader)
+        return PsycopgConnection(connection, prepared=prepared)
+
+
+@lru_cache(maxsize=1000)
+def ids_in(sql: str) -> tuple[tuple[int, bool], ...]:
+    """Which parameters of a statement are ids, from 0, and whether they are lists."""
+    found = {int(number) - 1: bool(many) for number, many in ID_CAST.findall(sql)}
+    return tuple(found.items())
+
+
+@lru_cache(STATEMENTS_CACHED)
+def floats_in(sql: str) -> frozenset[int]:
+    """Which parameters are lists of numbers."""
+    return frozenset(int(n) - 1 for n in FLOATS_CAST.findall(sql))
+
+
+def with_ids(sql: str, args: Sequence[Any]) -> Sequence[Any]:
+    """The parameters, with ids marked as such, and numbers of one kind in a list."""
+    ids, floats = ids_in(sql), floats_in(sql)
+    if not ids and not floats:
+        return args
+    given = list(args)
+    for n in floats:
+        if given[n] is not None:
+            given[n] = [None if each is None else float(each) for each in given[n]]
+    for n, is_list in ids:
+        if given[n] is not None:
+            given[n] = Ids(given[n]) if is_list else Id(given[n])
+    return given
+
+
+def told(error: BaseException, *, lost: bool) -> DriverError:
+    """An error of psycopg, of libpq or of the socket, in our words."""
+    text = (str(error) or type(error).__name__).strip()
+    state = getattr(error, "sqlstate", None) or ""
+    detail = ""
+    if isinstance(error, psycopg.Error):
+        text = error.diag.message_primary or text
+        detail = error.diag.message_detail or ""
+        if not state and lost:
+            state = next((code for hint, code in PHRASES if hint.search(text)), "")
+    return DriverError(text, state=state, detail=detail, lost=lost)
+
+
+driver = PsycopgDriver()

@@ -1,0 +1,151 @@
+"""The numbered migrations that make the schema, each recorded with its checksum.
+
+Opening a store never migrates: on a cluster that is a step of its own (`durio migrate`),
+by a role that may do it, while workers of the release before still run. A file that was
+changed after the fact, or a schema from newer code, is refused rather than guessed at.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from durio.model.errors import SchemaMismatch
+from durio.stores.postgres.driver import Place, Row
+from durio.stores.postgres.statements import Filled, statement
+from durio.stores.postgres.transaction import Reading
+
+HAS_MIGRATIONS = statement("has_migrations")
+HAS_SCHEMA = statement("has_schema")
+CREATE_SCHEMA = statement("create_schema")
+CREATE_MIGRATION = statement("create_migration")
+READ_MIGRATIONS = statement("read_migrations")
+RECORD_MIGRATION = statement("record_migration")
+
+# All who migrate wait for one another here, whatever their schema. `durio`, in ASCII.
+LOCK = 0x647572696F
+TAKE_LOCK = f"select pg_advisory_xact_lock({LOCK})"
+# An ALTER that waits makes every later statement on its table wait behind it.
+PATIENCE = "set local lock_timeout = '5s'"
+
+
+class Migration(NamedTuple):
+    """One numbered step of the schema."""
+
+    number: int
+    name: str
+    checksum: str
+    text: str  # with `{schema}` in it
+
+
+class MigrationStatus(NamedTuple):
+    """How a schema stands to this code, by the names of migrations."""
+
+    applied: list[str]
+    waiting: list[str]
+    newer: list[str]  # applied by newer code: this code must not touch the schema
+    changed: list[str]  # applied with another text than this code has
+
+
+async def migration_status(reading: Reading) -> MigrationStatus:
+    """Compare the schema with the migrations of this code."""
+    if not await reading.value(HAS_MIGRATIONS):
+        return compared(())
+    return compared(await reading.rows(READ_MIGRATIONS))
+
+
+def compared(rows: Iterable[Row]) -> MigrationStatus:
+    """What is recorded, beside what this code has."""
+    recorded: dict[int, tuple[str, str]] = {
+        number: (name, checksum) for number, name, checksum in rows
+    }
+    ours = {step.number: step for step in migrations()}
+    return MigrationStatus(
+        applied=[name for number, (name, _) in recorded.items() if number in ours],
+        waiting=[step.name for step in migrations() if step.number not in recorded],
+        newer=[name for number, (name, _) in recorded.items() if number not in ours],
+        changed=[
+            name
+            for number, (name, checksum) in recorded.items()
+            if number in ours and ours[number].checksum != checksum
+        ],
+    )
+
+
+def check_status(status: MigrationStatus, place: Place) -> None:
+    """Refuse a schema that this code does not know."""
+    where = f"{place.shown}, schema {place.schema}"
+    if status.newer:
+        raise SchemaMismatch(
+            f"{where}: newer than this code: {', '.join(status.newer)}",
+            cure="Upgrade durio here, or name another schema.",
+        )
+    if status.changed:
+        raise SchemaMismatch(
+            f"{where}: made by another text of {', '.join(status.changed)}",
+            cure="Use the release that made it, or name another schema.",
+        )
+
+
+def check_complete(status: MigrationStatus, place: Place) -> None:
+    """Refuse a schema that this code cannot work with."""
+    check_status(status, place)
+    if status.waiting:
+        how = "is older than this code" if status.applied else "is missing"
+        raise SchemaMismatch(
+            f"{place.shown}: the schema {place.schema} {how}; not applied: "
+            f"{', '.join(status.waiting)}",
+            cure="Run `durio migrate`, with a role that may create tables there.",
+        )
+
+
+async def migrate(tx: Reading, place: Place) -> list[str]:
+    """Apply what is missing; the names of what was applied. The caller commits."""
+    await tx.run(TAKE_LOCK)
+    await tx.run(PATIENCE)
+    status = await migration_status(tx)  # somebody may have been quicker
+    check_status(status, place)
+    if not status.waiting:
+        return []
+    # Who owns a schema need not have the right to create one.
+    if not await tx.value(HAS_SCHEMA, place.schema):
+        await tx.run(CREATE_SCHEMA)
+    await tx.run(CREATE_MIGRATION)
+    for step in migrations():
+        if step.name in status.waiting:
+            await tx.run(step.text)
+            await tx.rows(RECORD_MIGRATION, step.number, step.name, step.checksum)
+    return status.waiting
+
+
+def script(schema: str) -> str:
+    """The whole schema as SQL, for whoever runs it by hand: one transaction."""
+    parts = ["begin;", f"{CREATE_SCHEMA.strip()};", f"{CREATE_MIGRATION.strip()};"]
+    for step in migrations():
+        parts.append(f"-- {step.name}.sql\n{step.text.strip()}")
+        parts.append(
+            f"{RECORD_MIGRATION.strip()};".replace("$1::int4", str(step.number))
+            .replace("$2::text", f"'{step.name}'")
+            .replace("$3::text", f"'{step.checksum}'")
+        )
+    return filled("\n\n".join([*parts, "commit;"]), schema) + "\n"
+
+
+def filled(text: str, schema: str) -> str:
+    """With the name of the schema in it."""
+    return Filled(schema)[text]
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration of this code, in order."""
+    folder = files("durio.stores.postgres").joinpath("migrations")
+    found: list[Migration] = []
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            text = file.read_text(encoding="utf-8")
+            checksum = hashlib.sha256(text.encode()).hexdigest()
+            name = file.name.removesuffix(".sql")
+            found.append(Migration(int(name[:4]), name, checksum, text))
+    return tuple(sorted(found))

@@ -1,0 +1,7 @@
+-- The guards of these lanes, if they have any; locked by name, before all other locks.
+select q.name, nullif(coalesce(q.hand_maxsize, q.maxsize), -1), q.depth, q.is_over, q.closed
+from {schema}.queue q
+where q.name = any($1::text[])
+  and (q.maxsize is not null or q.hand_maxsize is not null or q.is_over > 0 or q.closed)
+order by q.name
+for no key update

@@ -1,0 +1,1 @@
+select 1 from {schema}.hist_default limit 1

@@ -1,0 +1,1 @@
+delete from {schema}.kept where id = any($1::uuid[])

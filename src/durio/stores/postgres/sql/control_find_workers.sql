@@ -1,0 +1,1 @@
+select id from {schema}.worker where namespace = $1::text

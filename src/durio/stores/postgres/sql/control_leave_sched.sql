@@ -1,0 +1,3 @@
+delete from {schema}.sched as t
+using unnest($1::uuid[], $2::text[], $3::float8[]) as u (id, lane, run_at)
+where t.lane = u.lane and t.run_at = u.run_at and t.id = u.id

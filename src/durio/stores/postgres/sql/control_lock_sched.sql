@@ -1,0 +1,6 @@
+-- Whoever has promoted one meanwhile has its row: then it does not come back.
+select t.id, t.claim_no
+from unnest($1::uuid[], $2::text[], $3::float8[]) as u (id, lane, run_at)
+join {schema}.sched as t on t.lane = u.lane and t.run_at = u.run_at and t.id = u.id
+order by t.id
+for update of t

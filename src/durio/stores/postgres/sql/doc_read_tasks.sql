@@ -1,0 +1,1 @@
+select name, body from {schema}.doc where kind = $1::text order by name

@@ -1,0 +1,1 @@
+delete from {schema}.lease l where l.name = $1::text

@@ -1,0 +1,96 @@
+-- Claims from these lanes; what was due has been made ready before. $8 to $13 and $15 to $21
+-- of `exchange` come here as $1 to $13. The first row is about the call.
+with
+t as materialized (
+  select coalesce($7::float8, extract(epoch from clock_timestamp())::float8) as now
+),
+due as materialized (
+  select min(s.run_at) as run_at
+  from unnest($13::text[]) as l (lane)
+  cross join lateral (
+    select d.run_at from {schema}.sched as d where d.lane = l.lane order by d.run_at limit 1
+  ) as s
+),
+l as materialized (
+  select l.lane, l.room, coalesce(l.passed, 0) as passed, l.n
+  from unnest($2::text[], $3::int4[], $4::int4[]) with ordinality
+    as l (lane, room, passed, n)
+  where not exists (select 1 from {schema}.queue as q where q.name = l.lane and q.paused)
+),
+span as materialized (
+  select s.n, s.low, s.high, s.id
+  from unnest($9::int4[], $10::int2[], $11::int2[], $12::uuid[]) as s (n, low, high, id)
+),
+c as materialized (
+  select q.lane, q.rank, q.id
+  from l
+  cross join lateral (
+    select f.lane, f.rank, f.id
+    from span
+    cross join lateral (
+      select r.lane, r.rank, r.id from {schema}.ready as r
+      where r.lane = l.lane and (r.rank, r.id) >= (span.low, span.id)
+        and r.rank <= span.high
+        and ($6::text[] is null or (
+          select b.task from {schema}.job as b where b.id = r.id
+        ) = any($6::text[]))
+      order by r.rank, r.id
+      limit l.room + l.passed
+      for update skip locked
+    ) as f
+    where span.n = l.n
+    limit l.room offset l.passed
+  ) as q
+  where exists (
+    select 1 from {schema}.worker as w
+    where w.id = $1::int4 and not w.rescued and w.expires_at > coalesce(
+      $8::float8, extract(epoch from clock_timestamp())::float8
+    )
+  )
+  limit $5::int4
+),
+-- By key, and only what is still there: whoever holds the row's lock is the one to take it.
+-- Sorted, so that all are chosen before the first one goes: a lane that comes again counts
+-- those that its earlier turn has chosen.
+d as (
+  delete from {schema}.ready as r
+  using (select c.lane, c.rank, c.id from c order by c.lane, c.rank, c.id) as c
+  where r.lane = c.lane and r.rank = c.rank and r.id = c.id
+  returning r.lane, r.id, r.claim_no
+),
+g as (
+  update {schema}.queue as q set depth = q.depth - s.jobs
+  from (select lane, count(*) as jobs from d group by lane) as s
+  where q.name = s.lane and coalesce(q.hand_maxsize, q.maxsize) >= 0
+),
+n as (
+  insert into {schema}.run (id, worker, claim_no, started_at)
+  select d.id, $1::int4, d.claim_no + 1, t.now from d, t
+  returning id, claim_no
+),
+got as materialized (
+  select b.id, n.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
+    b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
+  from n join {schema}.job as b on b.id = n.id
+),
+-- Keys that hold only while waiting let go.
+freed as materialized (
+  select u.key, u.id from got
+  join {schema}.uniq as u on u.key = got.ukey and u.id = got.id
+  where got.umode = 0
+  order by u.key
+  for update of u
+),
+k as (
+  delete from {schema}.uniq as u using freed as f where u.key = f.key and u.id = f.id
+)
+select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
+  null::int4, null::int2, null::int4, null::bytea, null::float8,
+  true, (select due.run_at - t.now from due, t), null::float8, null::int4[]
+union all
+select * from (
+  select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
+    parked_at, null::bool, null::float8, null::float8, null::int4[]
+  from got
+  order by rank, id
+) as claims

@@ -1,0 +1,26 @@
+-- What is due in these lanes becomes ready, $3 jobs of each at most.
+with
+c as materialized (
+  select s.lane, s.run_at, s.id
+  from unnest($1::text[]) as l (lane)
+  cross join lateral (
+    select d.lane, d.run_at, d.id from {schema}.sched as d
+    where d.lane = l.lane and d.run_at <= coalesce(
+      $2::float8, extract(epoch from clock_timestamp())::float8
+    )
+    order by d.run_at, d.id
+    limit $3::int4
+    for update skip locked
+  ) as s
+),
+d as (
+  delete from {schema}.sched as s using c
+  where s.lane = c.lane and s.run_at = c.run_at and s.id = c.id
+  returning s.id, s.claim_no
+),
+p as (
+  insert into {schema}.ready (lane, rank, id, claim_no)
+  select b.lane, b.rank, b.id, d.claim_no from d join {schema}.job as b on b.id = d.id
+  returning lane, rank, id
+)
+select lane, rank, min(id::text)::uuid from p group by lane, rank

@@ -1,0 +1,1 @@
+select to_regclass('{schema}.migration') is not null

@@ -1,0 +1,1 @@
+lock table {schema}.hist_default in access exclusive mode

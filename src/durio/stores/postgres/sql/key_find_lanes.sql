@@ -1,0 +1,4 @@
+-- Where the holders of these keys are, as far as anybody knows before they are locked.
+select distinct j.lane
+from {schema}.uniq u join {schema}.job j on j.id = u.id
+where u.key = any($1::bytea[])

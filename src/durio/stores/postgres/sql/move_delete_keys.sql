@@ -1,0 +1,3 @@
+delete from {schema}.uniq as q
+using unnest($1::bytea[], $2::uuid[]) as u (key, id)
+where q.key = u.key and q.id = u.id

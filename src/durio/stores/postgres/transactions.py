@@ -1,0 +1,282 @@
+"""Jobs in callers' transactions, and transactions of their own for tasks.
+
+A caller's jobs are written by the statements of every enqueue, on the caller's connection;
+workers hear of them by a notification that its commit sends. A task's own transaction has
+a connection of its own, as plain as the driver makes it, for the task's rows; the end of
+the job is the last thing that is written there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from durio.model.errors import (
+    LeaseLost,
+    StoreUnavailable,
+    UsageError,
+    WrongTransaction,
+)
+from durio.model.ids import id_text
+from durio.model.job import NewJob
+from durio.model.outcome import Outcome
+from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
+from durio.ports.enqueue import Enqueued
+from durio.ports.transactions import OwnTransaction
+from durio.stores.postgres.alchemy import guest_in_sqlalchemy
+from durio.stores.postgres.at_once import enqueue_at_once
+from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.driver import Connection, DriverError, Row
+from durio.stores.postgres.enqueue import complete, enqueue_with_care
+from durio.stores.postgres.finish import record
+from durio.stores.postgres.foreign import Guest, failed, guest_of
+from durio.stores.postgres.host import HOSTS, Host
+from durio.stores.postgres.lines import AGAIN, TRIES
+from durio.stores.postgres.opening import IN_TRANSACTION
+from durio.stores.postgres.statements import Filled, statement
+from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.translate import translated
+
+T = TypeVar("T")
+
+RING_INSIDE = statement("ring_inside")
+WHERE = statement("where_am_i")
+FAILED_STATE = "25P02"
+NO_SCHEMA = frozenset({"3F000", "42P01"})
+CONSTRAINTS = "23"
+
+
+class PostgresTransactions(AtDesk):
+    """Writing in transactions of others."""
+
+    async def enqueue_in(self, tx: Joinable, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Write these jobs in a transaction that the caller has open."""
+        desk, kind = self.desk, tx_kind(tx)
+        try:
+            if kind in SQLALCHEMY:
+                guest = await guest_in_sqlalchemy(tx, kind)
+            else:
+                guest = guest_of(tx, kind)
+            lines = GuestLines(desk, guest)
+            await check_same(desk, lines)
+            return await enqueue_on(desk, lines, jobs)
+        except DriverError as error:
+            raise told(error, desk) from error
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, DriverError) and cause.state == FAILED_STATE:
+                raise failed() from error
+            raise
+
+    async def begin(self, worker: int, *, is_sync: bool = False) -> OwnTransaction:
+        """A transaction for a task of this worker, on a connection of its own."""
+        if is_sync:
+            raise UsageError(
+                "a sync task has no transaction of its own on PostgreSQL: its connection "
+                "would belong to the worker's event loop",
+                cure="Make it `async def` and use `async with ctx.transaction()`.",
+            )
+        own = PostgresOwnTransaction(self.desk, worker)
+        try:
+            await own.begin()
+        except BaseException:
+            await own.roll_back()
+            raise
+        return own
+
+
+# --- in a caller's transaction
+
+
+async def enqueue_on(
+    desk: Desk, lines: "GuestLines", jobs: Sequence[NewJob]
+) -> list[Enqueued]:
+    """By the statements of every enqueue, but on this connection."""
+    theirs = replace(
+        desk,
+        lines=cast("Any", lines),
+        bell=cast("Any", lines),
+        is_users=True,
+        known_lanes=set(desk.known_lanes),  # what is new there may be rolled back
+        guarded_lanes=set(),
+    )
+    calls = (len(jobs),)
+    answers = await enqueue_at_once(theirs, jobs, calls)
+    if answers is None:
+        stored = await enqueue_with_care(theirs, jobs, calls, again=False)
+    else:
+        stored = await complete(theirs, jobs, answers)
+    payloads = desk.bell.payloads_inside(lines.rung)
+    if payloads:
+        await lines.rows(RING_INSIDE, desk.bell.channel, payloads)
+    return stored
+
+
+class GuestLines:
+    """What an enqueue asks of the store's lines and of its bell, on one connection."""
+
+    def __init__(self, desk: Desk, guest: Guest) -> None:
+        self.now = desk.lines.now
+        self.rung: dict[str, int] = {}
+        self._desk = desk
+        self._guest = guest
+        self._filled = Filled(desk.place.schema)
+
+    def ring(self, lanes: dict[str, int], _workers: object) -> None:
+        """Later, and by the commit of the caller."""
+        self.rung |= lanes
+
+    async def rows(self, sql: str, *args: Any) -> Sequence[Row]:
+        """One statement, with its errors as the driver has them."""
+        return await self._guest.rows(self._filled[sql], args)
+
+    async def write_one(self, sql: str, *args: Any) -> Sequence[Row]:
+        """One statement."""
+        try:
+            return await self.rows(sql, *args)
+        except DriverError as error:
+            raise translated(error, self._desk.place) from error
+
+    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Several; whatever raises undoes them, and nothing else of the caller's."""
+        tx = transaction_on(self._desk, self._guest)
+        try:
+            await self._guest.run("savepoint durio")
+            try:
+                answer = await work(tx)
+                for call in tx.before_commit:
+                    await call()
+            except BaseException:
+                with suppress(DriverError):
+                    await self._guest.run("rollback to savepoint durio")
+                raise
+            await self._guest.run("release savepoint durio")
+        except DriverError as error:
+            raise translated(error, self._desk.place) from error
+        self.rung |= tx.rung_lanes
+        return answer
+
+
+def transaction_on(desk: Desk, guest: Guest) -> Transaction:
+    """What operations see of a connection that is not the store's."""
+    return Transaction(
+        cast("Connection", guest),
+        Filled(desk.place.schema),
+        desk.lines.now,
+        desk.lines.look,
+        desk.retention,
+    )
+
+
+async def check_same(desk: Desk, lines: GuestLines) -> None:
+    """Refuse a connection to another database."""
+    try:
+        theirs = (await lines.rows(WHERE))[0]
+    except DriverError as error:
+        if error.state not in NO_SCHEMA:
+            raise
+        raise elsewhere(desk, "one without our tables") from error
+    if theirs != desk.local.where:
+        raise elsewhere(desk, repr(theirs[0]))
+
+
+def elsewhere(desk: Desk, which: str) -> WrongTransaction:
+    """The job would be where no worker of ours looks."""
+    return WrongTransaction(
+        f"tx is a connection to another database ({which}) than the store's: "
+        f"{desk.place.shown}",
+        cure="Give a connection to the store's own database, or leave tx out.",
+    )
+
+
+def told(error: DriverError, desk: Desk) -> Exception:
+    """What a caller hears of a failure in its own transaction."""
+    if error.state == FAILED_STATE:
+        return failed()
+    if error.state.startswith(CONSTRAINTS) and error.state not in AGAIN:
+        return WrongTransaction(
+            f"the transaction breaks a rule of your tables: {error.text}",
+            cure="It was rolled back: see the constraint, and whether it is deferred.",
+        )
+    return translated(error, desk.place)
+
+
+# --- a task's own
+
+
+class PostgresOwnTransaction:
+    """One transaction on a connection that is closed with it."""
+
+    def __init__(self, desk: Desk, worker: int) -> None:
+        self._desk = desk
+        self._worker = worker
+        self._host: Host = HOSTS[desk.place.driver]()
+        self._is_over = False
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection."""
+        return self._host.connection
+
+    async def begin(self) -> None:
+        """Connect and begin."""
+        desk = self._desk
+        try:
+            await self._host.begin(desk.place, prepared=not desk.lines.is_pooled)
+        except DriverError as error:
+            error.was_open = False
+            raise translated(error, desk.place) from error
+
+    async def commit(self, outcome: Outcome) -> None:
+        """Record the outcome, then commit."""
+        desk, is_sent = self._desk, False
+        host = self._host
+        try:
+            async with asyncio.timeout(desk.place.call_seconds):
+                await self._record(host.guest(), outcome)
+                is_sent = True
+                await host.commit()
+        except DriverError as error:
+            if is_sent and error.lost and not error.unsent:
+                raise translated(error, desk.place, unknown=True) from error
+            raise told(error, desk) from error
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{desk.place.shown}: no answer within {desk.place.call_seconds:g} s",
+                cure="See what the server does.",
+                unknown=is_sent,
+            ) from None
+        finally:
+            await self._end()
+
+    async def _record(self, guest: Guest, outcome: Outcome) -> None:
+        """Write the end; from its own beginning where others made that necessary."""
+        await guest.run(f"{IN_TRANSACTION.lstrip('; ')}; savepoint durio")
+        for left in reversed(range(TRIES)):
+            tx = transaction_on(self._desk, guest)
+            try:
+                recorded = await record(tx, self._worker, [outcome])
+                if recorded.rejected:
+                    raise LeaseLost(
+                        f"job {id_text(outcome.id)} has another owner: its transaction "
+                        "is rolled back",
+                        cure="Nothing was written; whoever has the job now does its work.",
+                    )
+                for call in tx.before_commit:
+                    await call()
+            except DriverError as error:
+                if error.lost or error.state not in AGAIN or not left:
+                    raise
+                await guest.run("rollback to savepoint durio")
+            else:
+                return
+
+    async def roll_back(self) -> None:
+        """Close the connection: what it has not committed is gone."""
+        await self._end()
+
+    async def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            await self._host.end()

