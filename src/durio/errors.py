@@ -28,6 +28,7 @@ from durio.model.errors import SpawnFull as SpawnFull
 from durio.model.errors import StoreCorrupt as StoreCorrupt
 from durio.model.errors import StoreError as StoreError
 from durio.model.errors import StoreFull as StoreFull
+from durio.model.errors import StoreMoved as StoreMoved
 from durio.model.errors import StoreReadOnly as StoreReadOnly
 from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
@@ -35,5 +36,6 @@ from durio.model.errors import StoreUnavailable as StoreUnavailable
 from durio.model.errors import UnknownTask as UnknownTask
 from durio.model.errors import UsageError as UsageError
 from durio.model.errors import WrongState as WrongState
+from durio.model.errors import WrongTransaction as WrongTransaction
 from durio.model.retry import Snooze as Snooze
 from durio.ports.executor import SoftTimeLimit as SoftTimeLimit

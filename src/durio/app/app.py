@@ -32,6 +32,7 @@ from durio.app.tasks import (
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.enqueue import Enqueuer, Mould
 from durio.client.handle import Job
+from durio.client.joined import at_once, enqueue_in, refuse_loop
 from durio.client.named import named_arguments, named_recipe
 from durio.client.wait import Waiters, not_found
 from durio.host.clock import HostClock
@@ -46,6 +47,7 @@ from durio.model.queues import Queue
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.model.timeout import Timeout
+from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
 from durio.ports.handler import DepsFactory
@@ -53,6 +55,7 @@ from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter
 from durio.worker.middleware import Hooks, Middleware
+from durio.worker.transaction import refuse_beside
 
 T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
@@ -228,7 +231,7 @@ class App:
             bounds=self.settings.payload,
         )
         job = mould.job(payload, canonical(arguments, payload))
-        return handle_of(self, (await self.send([job]))[0])
+        return handle_of(self, (await self.send([job], options.tx))[0])
 
     async def job(self, job_id: str) -> Job[Any]:
         """A handle to an existing job; JobNotFound when there is no such job."""
@@ -240,6 +243,18 @@ class App:
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of this App for a caller without an event loop."""
         return self._portal.run(coro, SYNC_SECONDS_MAX)
+
+    def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
+        """`run_sync`; with a `tx` in this very thread, for it may belong to it."""
+        if tx is UNSET or tx is None:
+            return self.run_sync(coro)
+        try:
+            refuse_loop(tx)
+            self.run_sync(self.store())
+        except BaseException:
+            coro.close()
+            raise
+        return at_once(coro)
 
     def spawn(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None
@@ -297,6 +312,7 @@ class App:
         if store is None:
             self.bounds.default = self.default_maxsize  # its URL may have changed
             made = connect(self.url, self.clock, self.settings, self.folder)
+            made.warn = lambda text: self.emit("store.warned", text=text)
             store = self._stores.setdefault(pid, made)  # another thread may be quicker
         await store.open()
         return store
@@ -306,8 +322,17 @@ class App:
         store = self._stores.get(os.getpid())
         return None if store is None else store.stall()
 
-    async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
-        """Store jobs, combined with what others of this loop are sending."""
+    async def send(
+        self, jobs: list[NewJob], tx: Joinable | None = UNSET
+    ) -> list[Enqueued]:
+        """Store jobs, combined with what others of this loop are sending.
+
+        With a `tx` they are the caller's to commit, and nobody else is told before.
+        """
+        if tx is not UNSET and tx is not None:
+            warn = self.settings.payload.warn_bytes
+            return await enqueue_in(self.store(), self.emit, warn, tx, jobs)
+        refuse_beside()
         answers = await (await self._room()).enqueuer.enqueue(jobs)
         self.live.on_enqueued(jobs, answers)
         return answers

@@ -37,6 +37,7 @@ from durio.model.options import (
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.model.timeout import Timeout
+from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
 from durio.ports.handler import Handler
@@ -62,8 +63,14 @@ class Office(Desk, Protocol):
         """The App's clock."""
         ...
 
-    async def send(self, jobs: list[NewJob]) -> list[Enqueued]:
-        """Store jobs through the combiner of this loop."""
+    async def send(
+        self, jobs: list[NewJob], tx: Joinable | None = UNSET
+    ) -> list[Enqueued]:
+        """Store jobs through the combiner of this loop, or in the caller's `tx`."""
+        ...
+
+    def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine for a caller without a loop; with a `tx` in this thread."""
         ...
 
 
@@ -87,11 +94,12 @@ class Calls(Generic[P, R]):
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; returns after the write that survives a power cut."""
         job = self._new_job(self._mould(), args, kwargs)
-        return self._handles([job], await self._office.send([job]))[0]
+        answers = await self._office.send([job], self._options.tx)
+        return self._handles([job], answers)[0]
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for callers without an event loop."""
-        return self._office.run_sync(self.enqueue(*args, **kwargs))
+        return self._office.run_with(self._options.tx, self.enqueue(*args, **kwargs))
 
     async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
         """Store a job per row; a row is positionals, a trailing dict is keywords.
@@ -107,11 +115,11 @@ class Calls(Generic[P, R]):
             )
         mould = self._mould()
         jobs = [self._new_job(mould, *split_row(row)) for row in rows]
-        return self._handles(jobs, await self._office.send(jobs))
+        return self._handles(jobs, await self._office.send(jobs, self._options.tx))
 
     def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
         """`enqueue_many` for callers without an event loop."""
-        return self._office.run_sync(self.enqueue_many(rows))
+        return self._office.run_with(self._options.tx, self.enqueue_many(rows))
 
     def job(self, job_id: str) -> Job[R]:
         """A handle with this task's result type; nothing is looked up yet."""
@@ -182,6 +190,7 @@ class Configured(Calls[P, R]):
         meta: Mapping[str, object] | None = UNSET,
         retention: Retention = UNSET,
         result_ttl: Duration = UNSET,
+        tx: Joinable | None = UNSET,
     ) -> "Configured[P, R]":
         """The same task with these options for its calls; itself is not changed."""
         given = {
@@ -196,6 +205,7 @@ class Configured(Calls[P, R]):
             "meta": meta,
             "retention": retention,
             "result_ttl": result_ttl,
+            "tx": tx,
         }
         changes = {name: value for name, value in given.items() if value is not UNSET}
         changed = self._options.with_changes(changes)

@@ -132,6 +132,25 @@ def refuse_key(options: CallOptions) -> None:
         )
 
 
+def tell_large(emit: Emit, warn_bytes: int, jobs: Sequence[NewJob]) -> None:
+    """Arguments of this size work, but cost every store call that carries them."""
+    for job in jobs:
+        if len(job.payload) > warn_bytes:
+            emit("payload.large", task=job.task, bytes=len(job.payload))
+
+
+def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+    """A key within its window stands for the arguments that it came with."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer.conflict:
+            raise KeyConflict(
+                f"{job.task}: its key is held by job {id_text(answer.id)} with other "
+                "arguments",
+                cure="Use another key, or the same arguments.",
+                id=id_text(answer.id),
+            )
+
+
 class Enqueuer:
     """Sends jobs to the store, as many at once as are waiting."""
 
@@ -150,9 +169,7 @@ class Enqueuer:
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
-        for job in jobs:
-            if len(job.payload) > self._warn_bytes:
-                self._emit("payload.large", task=job.task, bytes=len(job.payload))
+        tell_large(self._emit, self._warn_bytes, jobs)
         if self._declared.is_needed:
             await self._declared.declare({job.lane for job in jobs})
         if not 0 < len(jobs) <= BATCH_MAX or self._lines:
@@ -161,14 +178,7 @@ class Enqueuer:
             answers = await self._submit(jobs)
             if answers[0].full is not None:
                 answers = await self._enter_all(jobs, answers[0].full)
-        for job, answer in zip(jobs, answers, strict=True):
-            if answer.conflict:
-                raise KeyConflict(
-                    f"{job.task}: its key is held by job {id_text(answer.id)} with other "
-                    "arguments",
-                    cure="Use another key, or the same arguments.",
-                    id=id_text(answer.id),
-                )
+        refuse_conflicts(jobs, answers)
         return answers
 
     # --- room
@@ -280,7 +290,7 @@ class Enqueuer:
         repeated = False
         for tries in range(TRIES_MAX):
             try:
-                answers = await self._watched(jobs, calls)
+                answers = await self._watched(jobs, calls, again=repeated)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
                 if not error.unknown and not repeated:
@@ -296,13 +306,15 @@ class Enqueuer:
                 return _after_repeat(jobs, answers) if repeated else answers
         raise StoreUnavailable("the store does not answer", unknown=True)
 
-    async def _watched(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
+    async def _watched(
+        self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+    ) -> Answers:
         """Say who holds the writer's lock when an enqueue hangs on it."""
         loop = asyncio.get_running_loop()
         watch = loop.call_later(STALL_SECONDS, self._tell_stall)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                return await self._store.enqueue(jobs, calls=calls)
+                return await self._store.enqueue(jobs, calls=calls, again=again)
         except TimeoutError:
             raise self._stalled() from None
         finally:

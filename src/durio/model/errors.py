@@ -107,6 +107,12 @@ class KeyConflict(UsageError):
     code = "key_conflict"
 
 
+class WrongTransaction(UsageError):
+    """A transaction that a job cannot join: ended, or of another database."""
+
+    code = "wrong_transaction"
+
+
 class WrongState(UsageError):
     """The job is not in a state that allows this."""
 
@@ -249,6 +255,12 @@ class SchemaMismatch(StoreError):
     """The store's schema is newer or older than this code."""
 
     code = "schema_mismatch"
+
+
+class StoreMoved(StoreError):
+    """The store's jobs go, or have gone, to another store: nothing was written."""
+
+    code = "store_moved"
 
 
 class LeaseLost(OperatingError):

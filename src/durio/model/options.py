@@ -15,6 +15,7 @@ from durio.model.names import check_key, check_name, did_you_mean
 from durio.model.outcome import Keep
 from durio.model.retry import Retry, as_retry
 from durio.model.timeout import TimeLimits, Timeout, time_limits
+from durio.model.tx import Joinable, check_tx
 
 
 class Unset:
@@ -43,6 +44,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] | None = UNSET
     retention: Retention = UNSET
     result_ttl: Duration = UNSET
+    tx: Joinable | None = UNSET
 
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
         """These options, changed; unknown names and bad values are refused here."""
@@ -268,4 +270,5 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "meta": check_meta,
     "retention": check_retention,
     "result_ttl": _checker(seconds, "result_ttl"),
+    "tx": check_tx,
 }

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from inspect import Parameter
+from types import NoneType
 from typing import Any, Never, NoReturn
 
 import msgspec
@@ -226,6 +227,17 @@ class Signature:
     def decode_result(self, data: bytes) -> Any:
         """The result as the annotated type."""
         return self._decode_result(data)
+
+    def check_no_result(self) -> None:
+        """Refuse to end with no result where the annotation promises one."""
+        hint = self._result
+        if hint in (Any, None, NoneType, object) or NoneType in typing.get_args(hint):
+            return
+        raise InvalidArguments(
+            f"{self.task} ends in ctx.transaction() without its result",
+            cure="Give it inside the block: return ctx.result(value).",
+            task=self.task,
+        )
 
     # --- what is published for producers that know only the name
 

@@ -25,6 +25,7 @@ JOB_FENCED: Final = "job.fenced"
 JOB_RESCUED: Final = "job.rescued"
 JOB_PARKED: Final = "job.parked"
 JOB_ABANDONED: Final = "job.abandoned"
+JOB_FALTERED: Final = "job.faltered"
 
 MEANINGS: dict[str, Meaning] = {
     JOB_ENQUEUED: Meaning(DEBUG, "a job was stored; told to `durio tail` only"),
@@ -39,6 +40,9 @@ MEANINGS: dict[str, Meaning] = {
     JOB_RESCUED: Meaning(WARNING, "a lost worker's job went back"),
     JOB_PARKED: Meaning(WARNING, "this worker does not know the task: put aside"),
     JOB_ABANDONED: Meaning(ERROR, "the attempt ignores its hard limit and hangs on"),
+    JOB_FALTERED: Meaning(
+        ERROR, "the task failed after its own transaction had made the job done"
+    ),
     "worker.started": Meaning(INFO, "the worker has a lease and claims jobs"),
     "worker.stopping": Meaning(INFO, "no more claims; running jobs may finish"),
     "worker.stopped": Meaning(INFO, "the worker gave everything back and left"),
@@ -88,10 +92,14 @@ MEANINGS: dict[str, Meaning] = {
     "loop.blocked": Meaning(WARNING, "a call blocks the event loop; its stack"),
     "lease.unrenewed": Meaning(WARNING, "a heartbeat failed; the next one tries again"),
     "store.failed": Meaning(WARNING, "a call to the store failed; tried again"),
+    "store.warned": Meaning(WARNING, "the store works, but not as well as it could"),
     "store.stalled": Meaning(WARNING, "a process holds the writer's lock: its pid"),
     "hook.failed": Meaning(ERROR, "a hook raised; the job is not affected"),
     "upkeep.failed": Meaning(WARNING, "a maintenance turn failed; the next one comes"),
     "jobs.pruned": Meaning(DEBUG, "final jobs past their retention were deleted"),
+    "queue.overfilled": Meaning(
+        WARNING, "jobs entered a full queue in their caller's own transaction"
+    ),
     "queue.filled": Meaning(WARNING, "a queue is full: its enqueues wait for room"),
     "payload.large": Meaning(WARNING, "arguments over the warning bound"),
     "namespace.unknown": Meaning(WARNING, "enqueued by name; no worker told its tasks"),

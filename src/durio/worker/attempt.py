@@ -15,9 +15,12 @@ from typing import Any, cast
 
 from durio.model.errors import (
     Control,
+    DurioError,
     HardTimeLimit,
+    InvalidArguments,
     NotSerializable,
     PayloadTooLarge,
+    Permanent,
 )
 from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
@@ -33,15 +36,19 @@ from durio.telemetry.names import (
     JOB_CANCELLED,
     JOB_DEAD,
     JOB_DONE,
+    JOB_FALTERED,
     JOB_RELEASED,
     JOB_RESCUED,
     JOB_RETRIED,
     JOB_SNOOZED,
 )
-from durio.worker.inflight import Attempt, Driven, Why
+from durio.worker.inflight import NO_RESULT, Attempt, Driven, Why
 from durio.worker.middleware import Middleware, wrapped
+from durio.worker.transaction import Begin
 
 OUR_FRAMES = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs an import
+
+NOTHING = b"null"  # None, as a result
 
 NAME_BY_KIND = {
     Kind.DONE: JOB_DONE,
@@ -78,6 +85,7 @@ class Bench:
         self.deps: Any = None
         self.nursery: Nursery | None = None
         self.host_task: asyncio.Task[Any] | None = None  # the worker's own
+        self.begin: Begin | None = None  # None: no store is in reach of its tasks
         self.torn_down = ""  # in a child: what to tell when its loop is ended
         self.is_first = False  # in a child: nobody was there before this attempt
         self._bind = structlog_binder()
@@ -139,26 +147,66 @@ class Bench:
     # --- ends
 
     def _done(self, attempt: Attempt, result: bytes) -> tuple[Outcome, JobEvent | None]:
+        if attempt.recorded is not None:
+            if result in (NOTHING, attempt.recorded.result):
+                return attempt.recorded, None
+            return self._faltered(attempt, unheard_result(attempt.task))
+        try:
+            return self._outcome(attempt, result), None
+        except PayloadTooLarge as error:
+            return self._dead(attempt, error, Reason.PERMANENT)
+
+    def _outcome(self, attempt: Attempt, result: bytes) -> Outcome:
         if len(result) > self.settings.payload.result_bytes_max:
-            error = PayloadTooLarge(
+            raise PayloadTooLarge(
                 f"{attempt.task}: the result is {len(result)} bytes, over the bound of "
                 f"{self.settings.payload.result_bytes_max}",
                 cure="Store it and return its id, or raise payload.result_bytes_max.",
             )
-            return self._dead(attempt, error, Reason.PERMANENT)
         claim, cold = attempt.claim, attempt.cold
         seconds = attempt.handler.result_seconds
         if cold is not None and cold.result_seconds is not None:
             seconds = cold.result_seconds
-        return (
-            Outcome(claim.id, claim.claim_no, 0, result, seconds, attempt.keep),
-            None,
+        return Outcome(claim.id, claim.claim_no, 0, result, seconds, attempt.keep)
+
+    # --- ends in the task's own transaction
+
+    def concluded(self, attempt: Attempt) -> Outcome:
+        """Its end, with the result that it was given: before the transaction commits.
+
+        What cannot be stored, or is missing, will not come with another try.
+        """
+        signature, value = attempt.handler.signature, attempt.given
+        try:
+            if value is NO_RESULT:
+                signature.check_no_result()
+                value = None
+            return self._outcome(attempt, signature.encode_result(value))
+        except (InvalidArguments, NotSerializable, PayloadTooLarge) as error:
+            raise Permanent(error.what) from error
+
+    def _faltered(
+        self, attempt: Attempt, error: BaseException
+    ) -> tuple[Outcome, JobEvent | None]:
+        """It is done, whatever came after its commit; that is only told."""
+        outcome = attempt.recorded or self._outcome(attempt, NOTHING)
+        if attempt.why is not None:
+            return outcome, None  # we stopped it
+        failure = failure_of(error, hidden=OUR_FRAMES)
+        event = self._event(attempt, outcome)._replace(
+            name=JOB_FALTERED,
+            error_type=failure.type,
+            error=failure.message,
+            traceback=failure.traceback,
         )
+        return outcome, event
 
     def _failed(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
         """The retry policy's word, unless we stopped it ourselves."""
+        if attempt.recorded is not None:
+            return self._faltered(attempt, error)
         claim = attempt.claim
         if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
             if self.torn_down and attempt.why is None:
@@ -291,6 +339,14 @@ class Bench:
             delay_seconds=outcome.delay_seconds,
             meta=None if attempt.cold is None else attempt.cold.meta,
         )
+
+
+def unheard_result(task: str) -> DurioError:
+    """A value that came after the job was recorded as done without it."""
+    return InvalidArguments(
+        f"{task} returned a value after ctx.transaction() had recorded another, or none",
+        cure="Give it inside the block: return ctx.result(value).",
+    )
 
 
 def _is_from_keyboard(error: KeyboardInterrupt) -> bool:

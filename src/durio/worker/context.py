@@ -10,8 +10,10 @@ from durio.model.errors import UsageError
 from durio.model.ids import id_text
 from durio.model.job import Progress
 from durio.telemetry.log import Logger, in_job, task_logger
+from durio.worker.transaction import TaskTransaction
 
 D = TypeVar("D")
+T = TypeVar("T")
 
 PROGRESS_BYTES_MAX = 4096
 
@@ -21,9 +23,11 @@ class Context(Generic[D]):
 
     __module__ = "durio"
     __slots__ = (
+        "_give_result",
         "_loop",
         "_raw_id",
         "_report",
+        "_transact",
         "attempt",
         "cancelled",
         "deadline_at",
@@ -47,6 +51,8 @@ class Context(Generic[D]):
         deps: D,
         report: Callable[[bytes], None] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        transact: Callable[[], TaskTransaction] | None = None,
+        give_result: Callable[[object], None] | None = None,
     ) -> None:
         self._raw_id = job_id
         self.task = task
@@ -59,6 +65,8 @@ class Context(Generic[D]):
         self.cancelled = False  # a cooperative token, for code in threads
         self._report = report
         self._loop = loop
+        self._transact = transact
+        self._give_result = give_result
 
     @classmethod
     def current(cls) -> "Context[Any]":
@@ -125,6 +133,29 @@ class Context(Generic[D]):
             self._report(told)  # now: an attempt that fails next must not be quicker
         else:
             self._loop.call_soon_threadsafe(self._report, told)
+
+    def transaction(self) -> TaskTransaction:
+        """A connection of the store's own driver, in a transaction of this attempt.
+
+        Its commit, when the block is left, also records the job as done, with the
+        result given to `result` and the jobs enqueued with `options(tx=...)`: all of
+        it, or nothing.
+        """
+        if self._transact is None:
+            raise UsageError(
+                "a plain call has no job, and so no transaction that could end it",
+                cure="Enqueue the task and let a worker run it.",
+            )
+        return self._transact()
+
+    def result(self, value: T) -> T:
+        """Give the result of the job before `transaction()` commits; returns it again.
+
+        So that it reads `return ctx.result(value)`, inside the block.
+        """
+        if self._give_result is not None:
+            self._give_result(value)
+        return value
 
     def _is_here(self) -> bool:
         try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from durio.model.outcome import Kind, Left, Outcome
 from durio.ports.exchange import Exchanged
 from durio.telemetry.emit import Emit, JobEvent
-from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FENCED
+from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FALTERED, JOB_FENCED
 from durio.worker.inflight import Attempt
 
 BEGIN_ANEW = frozenset({Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST})
@@ -67,7 +67,21 @@ class Outbox:
 
     def add(self, ended: Ended) -> None:
         """An attempt ended, or a claim goes back."""
-        self._ended.append(ended)
+        attempt = ended.attempt
+        if attempt is not None and attempt.recorded is not None:
+            self._tell_recorded(ended)
+        else:
+            self._ended.append(ended)
+
+    def _tell_recorded(self, ended: Ended) -> None:
+        """The store has it already, from the task's own transaction."""
+        events = [done_event(ended.attempt)]
+        if ended.event is not None and ended.event.name == JOB_FALTERED:
+            events.append(ended.event)
+        self._notes.pop(ended.outcome.id, None)
+        self._emit.jobs(events)
+        if self._has_hooks:
+            self._tell_hooks(events[:1])
 
     def note(self, outcome: Outcome, attempt: Attempt) -> None:
         """Progress of a running attempt: only the newest counts."""
@@ -131,12 +145,21 @@ class Outbox:
                     _as_cancelled(ended) if outcome.id in cancelled else ended
                 )
             elif refusal.landed:
-                accepted.append(ended)  # the first try was accepted, its reply was lost
+                # The first try was accepted, its reply was lost; or its transaction was.
+                accepted.append(_as_done(ended) if _is_unsure(ended) else ended)
             elif ended.attempt is not None and outcome.kind != Kind.PROGRESS:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
         if late:
             self._emit.jobs(late)
         return accepted
+
+
+def _is_unsure(ended: Ended) -> bool:
+    return ended.attempt is not None and ended.attempt.is_unsure
+
+
+def _as_done(ended: Ended) -> Ended:
+    return ended._replace(outcome=ended.outcome._replace(kind=Kind.DONE), event=None)
 
 
 def _as_cancelled(ended: Ended) -> Ended:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
 from durio.model.options import RowOptions, row_options
-from durio.model.outcome import Keep
+from durio.model.outcome import Keep, Outcome
 from durio.model.retry import Retry
 from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
@@ -24,6 +24,9 @@ from durio.ports.executor import Call, SoftTimeLimit
 from durio.ports.handler import Handler
 from durio.telemetry.log import log_lines, new_records
 from durio.worker.context import Context
+from durio.worker.transaction import Begin, TaskTransaction
+
+NO_RESULT = object()
 
 
 class Surroundings(Protocol):
@@ -34,6 +37,11 @@ class Surroundings(Protocol):
     keeps: Mapping[str, Keep]
     loop: asyncio.AbstractEventLoop
     report: "Callable[[Attempt, bytes], None]"
+    begin: Begin | None
+
+    def concluded(self, attempt: "Attempt") -> Outcome:
+        """Its end, with the result that it was given."""
+        ...
 
 
 class Why(Enum):
@@ -56,14 +64,18 @@ class Attempt:
         "desk",
         "ended",
         "excused_seconds",
+        "given",
         "handler",
         "has_begun",
         "is_over",
+        "is_unsure",
         "limit_at",
         "progress",
+        "recorded",
         "soft_hits",
         "started",
         "task_of_loop",
+        "transaction",
         "why",
     )
 
@@ -83,6 +95,11 @@ class Attempt:
         self.excused_seconds = 0.0  # of its limits: the loop stood still
         self.has_begun = False
         self.is_over = False
+        # See transaction.py: open now; committed, and so its end; perhaps committed.
+        self.transaction: TaskTransaction | None = None
+        self.recorded: Outcome | None = None
+        self.is_unsure = False
+        self.given: Any = NO_RESULT
         self.soft_hits = 0
         self.why: Why | None = None
         self.call: Call | None = None
@@ -162,8 +179,23 @@ class Attempt:
                 deps=desk.deps,
                 report=partial(desk.report, self),
                 loop=desk.loop,
+                transact=partial(TaskTransaction, self),
+                give_result=self._give,
             )
         return self._context
+
+    def _give(self, value: object) -> None:
+        self.given = value
+
+    # --- its own transaction
+
+    def bench(self) -> Surroundings:
+        """What is around it."""
+        return self.desk
+
+    def done(self) -> Outcome:
+        """How it ends now, with the result that it was given."""
+        return self.desk.concluded(self)
 
     # --- being stopped from outside
 
@@ -193,6 +225,8 @@ class Attempt:
         """Nobody waits for it any more: its thread no longer counts."""
         if self.call is not None:
             self.call.abandon()
+        if self.transaction is not None:
+            self.transaction.abandon()
 
     def meet(self, thrown: BaseException) -> BaseException:
         """What to throw into the task in place of what the loop threw."""

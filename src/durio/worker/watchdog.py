@@ -211,10 +211,13 @@ class Watchdog:
 
     async def _say_last(self, guilty: Attempt | None) -> None:
         told: list[Told] = []
+        # What a task has recorded in its own transaction is done, whatever follows.
+        running = [a for a in list(self._running.values()) if a.recorded is None]
         if guilty is not None:
-            told.append(self._time_out(guilty))
+            if guilty.recorded is None:
+                told.append(self._time_out(guilty))
             guilty.why = Why.FENCED  # that was its end: nothing more counts
-        others = [a for a in list(self._running.values()) if a is not guilty]
+        others = [a for a in running if a is not guilty]
         for other in others:
             other.why = other.why or Why.STOP
         told += [self._stopped(other) for other in others]

@@ -21,6 +21,7 @@ from durio.model.outcome import Kind, Outcome
 from durio.ports.clock import Clock
 from durio.ports.executor import Aside, Executor, Nursery
 from durio.ports.store import Store, Wake
+from durio.ports.transactions import OwnTransaction
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import Bench
 from durio.worker.beside import Keeper
@@ -111,6 +112,7 @@ class Worker:
         """Work until `stop`, or, in a burst, until nothing is left."""
         self._build()
         self._bench.host_task = asyncio.current_task()
+        self._bench.begin = self._begin
         async with self._deps(), self._children():
             if not await self._registration.unless(self._stop):
                 return
@@ -351,6 +353,10 @@ class Worker:
             Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told), attempt
         )
         self._claims.note_progress()
+
+    def _begin(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001
+        """A task wants a transaction of its own."""
+        return self.store.begin(self.me.id, is_sync=is_sync)
 
     def _woken(self, wake: Wake) -> None:
         if wake.control and self._refreshing is None:

@@ -107,6 +107,8 @@ async def test_a_lost_reply_is_asked_for_again_and_makes_no_second_job(
     job = await task.enqueue(5)
     assert job.created
     assert sizes(store) == [1, 1, 1]
+    said = [call.options["again"] for call in store.calls if call.method == "enqueue"]
+    assert said == [False, True, True], "a repeat says that it is one"
     assert len(await records(app)) == 1
     keyed = await task.options(key="k").enqueue(6)
     assert keyed.created

@@ -103,7 +103,10 @@ def softly_full(tx: Transaction, lane: str, guard: Guard) -> Full | None:
 def enter(tx: Transaction, lane: str, jobs: int = 1) -> None:
     """New jobs wait in this lane, if there is room for them."""
     full = missing_room(tx, lane, jobs)
-    if full is not None:
+    if full is not None and tx.is_users and not full.is_closed:
+        # To refuse would mean to hold the queue's row until the caller commits.
+        tx.pressed.append(full)
+    elif full is not None:
         raise NoRoom(full)
     note_entered(tx, lane, jobs)
 

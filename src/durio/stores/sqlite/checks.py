@@ -18,11 +18,12 @@ import apsw
 from durio.model.errors import DurioError, StoreUnavailable
 from durio.model.finding import Finding, error, fine, warning
 from durio.ports.clock import Clock
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import DriverName, OwnDatabase
 from durio.stores.sqlite.folder import PID_BYTES, try_lock
+from durio.stores.sqlite.library import WANTED, check_library, connect, version_of
 from durio.stores.sqlite.place import NETWORK, check_links, file_system
-from durio.stores.sqlite.schema import LIBRARY_MIN, connect_reader
-from durio.stores.sqlite.survey import path_of, status
+from durio.stores.sqlite.schema import connect_reader
+from durio.stores.sqlite.survey import driver_of, path_of, status
 from durio.stores.sqlite.translate import translated
 
 VANISHING = {
@@ -49,8 +50,8 @@ Check = Callable[[], Iterator[Finding]]
 
 def checks(url: str, clock: Clock) -> dict[str, Check]:
     """Every check of this store, by name; the URL is one that `store_at` has taken."""
-    path = path_of(url)
-    found: dict[str, Check] = {"store.library": library}
+    path, driver = path_of(url), driver_of(url)
+    found: dict[str, Check] = {"store.library": partial(library, driver)}
     if path is None:
         return found | {"store.place": in_memory}
     real = Path(os.path.realpath(path))
@@ -59,23 +60,27 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
         "store.rights": partial(rights, real),
         "store.space": partial(space, real.parent),
         "store.fsync": partial(fsync, real.parent, clock),
-        "store.writer": partial(writer, real, clock),
+        "store.writer": partial(writer, real, clock, driver),
         "store.schema": partial(schema, url, real),
-        "store.integrity": partial(integrity, real, clock),
+        "store.integrity": partial(integrity, real, clock, driver),
         "store.log": partial(log, real),
     }
 
 
-def library() -> Iterator[Finding]:
+def library(driver: DriverName = "apsw") -> Iterator[Finding]:
     """Old versions of SQLite lose pages under several processes."""
-    found = apsw.sqlite_lib_version()
-    told = f"SQLite {found}, apsw {apsw.apsw_version()}"
-    wanted = ".".join(str(part) for part in LIBRARY_MIN)
-    if tuple(int(part) for part in found.split(".")) < LIBRARY_MIN:
-        fix = f"Install apsw {wanted} or later: it brings its own SQLite."
-        yield error("store.library", f"{told}: can lose data", fix)
+    name, told = "store.library", f"SQLite {version_of(driver)}"
+    told += f", apsw {apsw.apsw_version()}" if driver == "apsw" else " (driver=stdlib)"
+    try:
+        risk = check_library(driver)
+    except StoreUnavailable as trouble:
+        yield error(name, f"{told}: can lose data", trouble.cure)
+        return
+    if risk is None:
+        yield fine(name, told)
     else:
-        yield fine("store.library", told)
+        fix = f"Run Python with SQLite {WANTED} or later, or leave driver=stdlib out."
+        yield warning(name, f"{told}: can lose data", fix)
 
 
 def in_memory() -> Iterator[Finding]:
@@ -209,7 +214,7 @@ def sync_seconds(folder: Path, clock: Clock) -> list[float]:
     return seen
 
 
-def writer(path: Path, clock: Clock) -> Iterator[Finding]:
+def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Finding]:
     """Whoever was stopped in the middle of a transaction stops all writers."""
     name = "store.writer"
     lock = Path(f"{path}-durio") / "writer.lock"
@@ -220,7 +225,8 @@ def writer(path: Path, clock: Clock) -> Iterator[Finding]:
     try:
         holder = holder_of(descriptor, clock)
         # With the lock in hand: then whoever keeps SQLite's own is not one of us.
-        is_free = not path.is_file() or not try_lock(descriptor) or may_write(path)
+        is_free = not path.is_file() or not try_lock(descriptor)
+        is_free = is_free or may_write(path, driver)
     except apsw.Error as trouble:
         told = translated(trouble, str(path), at_commit=False)
         yield error(name, told.what, told.cure)
@@ -240,12 +246,12 @@ def writer(path: Path, clock: Clock) -> Iterator[Finding]:
         yield fine(name, "writers get their turn")
 
 
-def may_write(path: Path) -> bool:
+def may_write(path: Path, driver: DriverName) -> bool:
     """Whether SQLite lets us begin to write before long; nothing is written."""
-    db = Database(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db = connect(str(path), driver)
     try:
-        db.set_busy_timeout(round(STALL_SECONDS * 1000))
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.wait_when_busy(round(STALL_SECONDS * 1000))
+        db.leave_log_at_close(True)
         db.rows("begin immediate")
         db.rows("rollback")
     except apsw.BusyError:
@@ -297,14 +303,16 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
         yield fine(name, seen.applied[-1])
 
 
-def integrity(path: Path, clock: Clock) -> Iterator[Finding]:
+def integrity(
+    path: Path, clock: Clock, driver: DriverName = "apsw"
+) -> Iterator[Finding]:
     """SQLite's own quick look, for a bounded time."""
     name = "store.integrity"
     if not path.is_file() or not path.stat().st_size:
         return
     fix = "Stop the workers, copy the file away, and restore a backup."
     try:
-        db = connect_reader(str(path))
+        db = connect_reader(str(path), driver)
         try:
             told = quick_look(db, clock)
         finally:
@@ -321,10 +329,10 @@ def integrity(path: Path, clock: Clock) -> Iterator[Finding]:
         yield error(name, f"quick_check: {told}", fix)
 
 
-def quick_look(db: Database, clock: Clock) -> str | None:
+def quick_look(db: OwnDatabase, clock: Clock) -> str | None:
     """The first damage, or "ok"; None: the time was over before the end."""
     end = clock.monotonic() + LOOK_SECONDS_MAX
-    db.set_progress_handler(lambda: clock.monotonic() > end, LOOK_STEPS)
+    db.stop_when(lambda: clock.monotonic() > end, LOOK_STEPS)
     try:
         return str(db.value("pragma quick_check(1)"))
     except apsw.InterruptError:

@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, field
 
+from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import Bells
 from durio.stores.sqlite.bulk import Bulks
+from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.ear import Ears
 from durio.stores.sqlite.folder import Lives, WriterLock
+from durio.stores.sqlite.foreign import Rings
+from durio.stores.sqlite.loan import Loans
+from durio.stores.sqlite.operation import Writer
+from durio.stores.sqlite.place import Inode
 from durio.stores.sqlite.reader import Reader
-from durio.stores.sqlite.writer import Writer
 
 
 @dataclass(slots=True)
@@ -27,6 +32,13 @@ class Desk:
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
     openers: int = 0  # who opened it, or wait for that
     bulks: Bulks = field(default_factory=Bulks)
+    path: str | None = None  # None: in memory
+    inode: Inode | None = None
+    driver: DriverName = "apsw"
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    loans: Loans = field(default_factory=Loans)
+    # Tasks' own connections that are open, by identity: whom their commits wake.
+    own_rings: dict[int, Rings] = field(default_factory=dict[int, Rings])
 
 
 class AtDesk:

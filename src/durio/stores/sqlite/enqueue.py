@@ -41,7 +41,11 @@ class SqliteEnqueue(AtDesk):
     """Accepting jobs."""
 
     async def enqueue(
-        self, jobs: Sequence[NewJob], *, calls: Sequence[int] | None = None
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        calls: Sequence[int] | None = None,
+        again: bool = False,  # noqa: ARG002 - every enqueue finds what is stored
     ) -> list[Enqueued]:
         """Store all of them in one transaction, and wake whoever serves their lanes."""
         if not jobs:

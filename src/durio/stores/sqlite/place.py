@@ -18,8 +18,9 @@ MOUNTS = Path("/proc/self/mountinfo")
 DESCRIPTORS = Path("/proc/self/fd")
 
 Inode = tuple[int, int]
-# The file of each store of ours that is open; several threads add and remove.
-_opened: list[Inode] = []
+# The file of each store of ours that is open, and its library; several threads add and
+# remove.
+_opened: list[tuple[Inode, str]] = []
 
 
 def check_place(path: str) -> None:
@@ -53,7 +54,6 @@ def check_place(path: str) -> None:
             f"{path} is not a regular file", cure="Name another file.", path=path
         )
     check_links(path)
-    check_strangers(path)
 
 
 def check_links(path: str) -> None:
@@ -79,26 +79,12 @@ def file_system(folder: Path) -> str | None:
     return None
 
 
-def check_strangers(path: str) -> None:
-    """Refuse a file that another library of this process has open: best effort.
-
-    Two copies of SQLite in one process break each other's locks on a file they share.
-    """
-    inode = inode_of(path)
-    if inode is None or inode in _opened or not DESCRIPTORS.is_dir():
-        return
-    for name in os.listdir(DESCRIPTORS):  # noqa: PTH208 - iterdir would stat each twice
-        with suppress(OSError):
-            found = os.stat(f"{DESCRIPTORS}/{name}")  # noqa: PTH116
-            if (found.st_dev, found.st_ino) == inode:
-                raise StoreUnavailable(
-                    f"{path} is open in this process already, through another library",
-                    cure="Close that connection, or keep jobs in a file of their own.",
-                    path=path,
-                )
+def opened_by(inode: Inode) -> set[str]:
+    """By which library stores of this process have that file open."""
+    return {driver for other, driver in list(_opened) if other == inode}
 
 
-def enter(path: str) -> Inode | None:
+def enter(path: str, driver: str) -> Inode | None:
     """Note that a store of ours opens this file, made if it is missing: which one."""
     if inode_of(path) is None:
         # Nobody has it open, so closing it drops no locks.
@@ -106,7 +92,7 @@ def enter(path: str) -> Inode | None:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
     inode = inode_of(path)
     if inode is not None:
-        _opened.append(inode)
+        _opened.append((inode, driver))
     return inode
 
 
@@ -120,10 +106,10 @@ def check_same(path: str, inode: Inode | None) -> None:
         )
 
 
-def depart(inode: Inode | None) -> None:
+def depart(inode: Inode | None, driver: str) -> None:
     """Note that it has closed it."""
-    if inode in _opened:
-        _opened.remove(inode)
+    if inode is not None and (inode, driver) in _opened:
+        _opened.remove((inode, driver))
 
 
 def inode_of(path: str) -> Inode | None:

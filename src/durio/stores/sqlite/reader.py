@@ -7,10 +7,10 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from durio.model.errors import StoreUnavailable
-from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.operation import Answer, Kind, Operation, answer
+from durio.stores.sqlite.database import DriverName, OwnDatabase
+from durio.stores.sqlite.operation import Answer, Kind, Look, Operation, answer
 from durio.stores.sqlite.schema import connect_reader
-from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, Look, attempt
+from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, attempt
 
 
 class Reader(Protocol):
@@ -40,9 +40,10 @@ class Reader(Protocol):
 class ReaderThread:
     """One connection that cannot write, and the thread that owns it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, driver: DriverName = "apsw") -> None:
         self._path = path
-        self._db: Database | None = None
+        self._driver: DriverName = driver
+        self._db: OwnDatabase | None = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -107,7 +108,7 @@ class ReaderThread:
 
     def _look(self, look: Look[Answer]) -> Answer:
         if self._db is None:
-            self._db = connect_reader(self._path)
+            self._db = connect_reader(self._path, self._driver)
         return look(self._db)
 
     def _drop_connection(self) -> None:

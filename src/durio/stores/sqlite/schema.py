@@ -13,18 +13,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import apsw
-
 from durio.model.errors import SchemaMismatch, StoreReadOnly, StoreUnavailable
 from durio.ports.clock import Clock
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import Database, DriverName, OwnDatabase
 from durio.stores.sqlite.folder import WriterLock
+from durio.stores.sqlite.library import connect
 from durio.stores.sqlite.statements import statement
 
-# Before it, a write at one moment of another process's checkpoint could lose pages.
-LIBRARY_MIN = (3, 51, 3)
 BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
-STATEMENTS_CACHED = 128
+IN_MEMORY = ":memory:"
 # More cache is no faster, from 2 MB to 16, and every process has its own: others' commits
 # empty it anyway. The size limit is in bytes.
 SETTINGS = ("cache_size=-8000", "temp_store=memory", "journal_size_limit=67108864")
@@ -64,60 +61,44 @@ class MigrationStatus(NamedTuple):
     changed: list[str]  # applied with another text than this code has
 
 
-def check_library() -> None:
-    """Refuse a SQLite that can lose pages."""
-    found = apsw.sqlite_lib_version()
-    if tuple(int(part) for part in found.split(".")) < LIBRARY_MIN:
-        wanted = ".".join(str(part) for part in LIBRARY_MIN)
-        raise StoreUnavailable(
-            f"SQLite {found} can lose data under several processes",
-            cure=f"Install apsw {wanted} or later: it brings its own SQLite.",
-        )
-
-
-def connect_writer(path: str | None, synchronous: Synchronous) -> Database:
+def connect_writer(
+    path: str | None, synchronous: Synchronous, driver: DriverName = "apsw"
+) -> OwnDatabase:
     """The one connection of a process that writes; nothing is written yet."""
-    db = Database(path or ":memory:", statementcachesize=STATEMENTS_CACHED)
-    db.set_busy_timeout(BUSY_MILLISECONDS)
-    # Checkpoints belong to whoever holds the writers' lock, not to commits or closes.
-    db.wal_autocheckpoint(0)
-    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db = connect(path or IN_MEMORY, driver, make=True)
+    db.wait_when_busy(BUSY_MILLISECONDS)
+    db.leave_log_at_close(True)
     for setting in (*SETTINGS, f"synchronous={synchronous}"):
         db.rows(f"pragma {setting}")
     return db
 
 
-def connect_reader(path: str) -> Database:
+def connect_reader(path: str, driver: DriverName = "apsw") -> OwnDatabase:
     """A connection that cannot write, beside the writer's."""
-    db = Database(
-        path,
-        flags=apsw.SQLITE_OPEN_READWRITE,  # WAL readers write to the shared memory
-        statementcachesize=STATEMENTS_CACHED,
-    )
-    db.set_busy_timeout(BUSY_MILLISECONDS)
-    db.wal_autocheckpoint(0)
-    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db = connect(path, driver)
+    db.wait_when_busy(BUSY_MILLISECONDS)
+    db.leave_log_at_close(True)
     db.rows("pragma query_only=1")
     return db
 
 
-def close_as_found(db: Database) -> None:
+def close_as_found(db: OwnDatabase) -> None:
     """Close a file that may be another program's: an empty log beside it was ours."""
     with suppress(OSError):
         if Path(f"{db.filename}-wal").stat().st_size == 0:
-            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+            db.leave_log_at_close(False)
     db.close()
 
 
 def bring_up_to_date(
-    db: Database, path: str | None, lock: WriterLock, clock: Clock
+    db: OwnDatabase, path: str | None, lock: WriterLock, clock: Clock
 ) -> None:
     """Check the schema and, where it is older than this code, migrate it.
 
     A database that is up to date is not written to, so that opening it never waits for
     a stalled writer. One that is refused stays as it was, and nothing is made beside it.
     """
-    if path is not None and db.readonly("main"):
+    if path is not None and db.is_read_only():
         raise StoreReadOnly(
             f"{path} can be read but not written",
             cure="Give this user the right to write the file and its folder.",
@@ -136,11 +117,14 @@ def bring_up_to_date(
 @contextmanager
 def one_moment(db: Database) -> Generator[None, None, None]:
     """No commit of others is seen within: one may be migrating the file right now."""
-    with db:
+    db.rows("savepoint moment")
+    try:
         yield
+    finally:
+        db.rows("release moment")  # nothing was written
 
 
-def checked_status(db: Database, path: str | None) -> MigrationStatus:
+def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
     """How a file stands to this code; one that this code must not touch is refused."""
     with one_moment(db):
         status = migration_status(db)
@@ -149,7 +133,7 @@ def checked_status(db: Database, path: str | None) -> MigrationStatus:
     return status
 
 
-def refuse_foreign_tables(db: Database, status: MigrationStatus) -> None:
+def refuse_foreign_tables(db: OwnDatabase, status: MigrationStatus) -> None:
     """Jobs may live beside another program's tables, but not in them."""
     waiting = [step for step in migrations() if step.name in status.waiting]
     ours = {name for step in waiting for name in CREATED.findall(step.text)}
@@ -159,7 +143,7 @@ def refuse_foreign_tables(db: Database, status: MigrationStatus) -> None:
         raise foreign(db, clash)
 
 
-def foreign(db: Database, names: Sequence[str]) -> SchemaMismatch:
+def foreign(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
     """The file has such things already, and they are not ours."""
     return SchemaMismatch(
         f"{db.filename}: another program has tables or indexes of these names: "
@@ -182,7 +166,7 @@ def use_log(db: Database, path: str) -> None:
         )
 
 
-def migrate(db: Database, path: str | None, now: float) -> None:
+def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
     """Apply what is missing, all of it or nothing."""
     db.rows("begin immediate")
     try:
@@ -190,7 +174,7 @@ def migrate(db: Database, path: str | None, now: float) -> None:
         db.rows(CREATE_MIGRATION)
         for step in migrations():
             if step.name in status.waiting:
-                db.rows(step.text)
+                db.run_script(step.text)
                 row = (step.number, step.name, step.checksum, now)
                 db.rows(RECORD_MIGRATION, row)
         db.rows("commit")
@@ -199,7 +183,7 @@ def migrate(db: Database, path: str | None, now: float) -> None:
             db.rows("rollback")
 
 
-def migration_status(db: Database) -> MigrationStatus:
+def migration_status(db: OwnDatabase) -> MigrationStatus:
     """Compare the database with the migrations of this code."""
     recorded: dict[int, tuple[str, str]] = {}
     if has_migrations(db):
@@ -218,7 +202,7 @@ def migration_status(db: Database) -> MigrationStatus:
     )
 
 
-def has_migrations(db: Database) -> bool:
+def has_migrations(db: OwnDatabase) -> bool:
     """Whether any was ever applied; another program's table of that name is refused."""
     columns = db.rows(READ_MIGRATION_COLUMNS)
     if columns and columns != MIGRATION_COLUMNS:

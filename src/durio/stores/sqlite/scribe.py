@@ -10,7 +10,7 @@ from durio.model.queues import serves
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.bell import CONTROL, Bells, ring_for
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import Database, DriverName, OwnDatabase
 from durio.stores.sqlite.folder import WriterLock
 from durio.stores.sqlite.place import Inode, check_same, depart
 from durio.stores.sqlite.schema import (
@@ -44,6 +44,7 @@ class Scribe:
         synchronous: Synchronous,
         bells: Bells,
         lock: WriterLock,
+        driver: DriverName = "apsw",
     ) -> None:
         self.path = path
         self.clock = clock
@@ -51,7 +52,8 @@ class Scribe:
         self._retention = retention
         self._synchronous: Synchronous = synchronous
         self._bells = bells
-        self._db: Database | None = None
+        self._driver: DriverName = driver
+        self._db: OwnDatabase | None = None
         self._known_lanes: set[str] = set()
         self._keyed: set[bytes] = set()
         self._log_pages = 0
@@ -59,16 +61,16 @@ class Scribe:
         self.inode: Inode | None = None
         self._looked_at = float("-inf")
 
-    def connection(self) -> Database:
+    def connection(self) -> OwnDatabase:
         """The connection, made when it is not there: at first, and after a fork."""
         if self._db is None:
-            db = connect_writer(self.path, self._synchronous)
+            db = connect_writer(self.path, self._synchronous, self._driver)
             try:
                 bring_up_to_date(db, self.path, self.lock, self.clock)
             except BaseException:
                 close_as_found(db)
                 raise
-            db.set_wal_hook(self._note_log)
+            db.watch_log(self._note_log)
             self._db = db
         return self._db
 
@@ -123,7 +125,7 @@ class Scribe:
         """Move the log into the database, as far as readers allow, when it is long."""
         if self._log_pages > CHECKPOINT_PAGES:
             with suppress(apsw.Error):  # the next commit tries again
-                self.connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self.connection().checkpoint()
 
     def drop_connection(self) -> None:
         """Close the connection; the next use makes another."""
@@ -139,10 +141,10 @@ class Scribe:
                     self._shorten_if_idle(self._db)
         finally:
             self.drop_connection()
-            depart(self.inode)
+            depart(self.inode, self._driver)
             self.lock.close()
 
-    def _shorten_if_idle(self, db: Database) -> None:
+    def _shorten_if_idle(self, db: OwnDatabase) -> None:
         if self.lock.take_nowait():
             try:
                 shorten_log(db)
@@ -156,10 +158,8 @@ class Scribe:
             rings += [(worker, ring_for(lane)) for worker in found]
         return rings
 
-    def _note_log(self, db: apsw.Connection, name: str, pages: int) -> int:
-        del db, name
+    def _note_log(self, pages: int) -> None:
         self._log_pages = pages
-        return apsw.SQLITE_OK
 
 
 def bells_to_ring(db: Database, lane: str, but: int, turn: int) -> list[int]:
@@ -174,12 +174,12 @@ def bells_to_ring(db: Database, lane: str, but: int, turn: int) -> list[int]:
     return (found[start:] + found[:start])[:RINGS_MAX]
 
 
-def shorten_log(db: Database) -> None:
+def shorten_log(db: OwnDatabase) -> None:
     """Move the whole log into the database and cut it, unless a reader is in the way."""
-    db.set_busy_timeout(0)  # the writers' lock is held: nobody shall wait for a reader
+    db.wait_when_busy(0)  # the writers' lock is held: nobody shall wait for a reader
     try:
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        db.checkpoint(cut=True)
     except apsw.BusyError:
         return
     finally:
-        db.set_busy_timeout(BUSY_MILLISECONDS)
+        db.wait_when_busy(BUSY_MILLISECONDS)

@@ -1,6 +1,7 @@
 """The SQLite store: one file on one host, or memory, as the sum of its capabilities."""
 
 import os
+from collections.abc import Callable
 
 from durio.model.errors import StoreUnavailable
 from durio.model.settings import RetentionSettings
@@ -9,6 +10,7 @@ from durio.ports.store import Stall, Wake
 from durio.stores.sqlite.bell import QUIET, Bells, LocalBells, NoBells, SocketBells
 from durio.stores.sqlite.browse import SqliteBrowse
 from durio.stores.sqlite.control import SqliteControl
+from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.desk import Desk
 from durio.stores.sqlite.ear import Ears, LocalEars, NoEars, SocketEars
 from durio.stores.sqlite.enqueue import SqliteEnqueue
@@ -17,22 +19,28 @@ from durio.stores.sqlite.finish import SqliteFinish
 from durio.stores.sqlite.folder import Folder, Lives, WriterLock, open_folder
 from durio.stores.sqlite.fork import forget_forks, watch_forks
 from durio.stores.sqlite.lease import SqliteLease, data_version
+from durio.stores.sqlite.library import check_library, check_strangers
 from durio.stores.sqlite.live import SqliteLive
 from durio.stores.sqlite.place import Inode, check_place, enter
 from durio.stores.sqlite.reader import ReaderThread
 from durio.stores.sqlite.schema import (
     MigrationStatus,
     Synchronous,
-    check_library,
     migration_status,
 )
 from durio.stores.sqlite.scribe import Scribe
+from durio.stores.sqlite.transactions import SqliteTransactions
 from durio.stores.sqlite.translate import IN_MEMORY
 from durio.stores.sqlite.upkeep import SqliteUpkeep
 from durio.stores.sqlite.writer import InlineWriter, WriterThread, opening
 
+Warn = Callable[[str], None]
 # Without a bell a worker looks whether anything changed, so often.
 LOOK_SECONDS = 0.05
+
+
+def in_silence(_text: str) -> None:
+    """Nobody wants to know."""
 
 
 class SqliteStore(
@@ -44,6 +52,7 @@ class SqliteStore(
     SqliteControl,
     SqliteBrowse,
     SqliteLive,
+    SqliteTransactions,
 ):
     """Every method may be awaited from any event loop of the process."""
 
@@ -55,11 +64,13 @@ class SqliteStore(
         synchronous: Synchronous = "full",
         life: bool = True,
         retention: RetentionSettings | None = None,
+        driver: DriverName = "apsw",
     ) -> None:
         """A store in the file `path`, or in memory without one.
 
         `synchronous="normal"` may lose the last commits at a power cut; `life=False` does
-        without the locks that show deaths on this host.
+        without the locks that show deaths on this host; `driver="stdlib"` uses Python's
+        own SQLite, for a file that sqlite3 or SQLAlchemy have open too.
         """
         # Once and for all: a process may go to another folder, and a link to the file
         # must lead to the same locks.
@@ -68,6 +79,8 @@ class SqliteStore(
         self._synchronous: Synchronous = synchronous
         self._life = life
         self._retention = retention or RetentionSettings()
+        self._driver: DriverName = driver
+        self.warn: Warn = in_silence
         self._folder: Folder | None = None
         self._inode: Inode | None = None
         self._desk: Desk | None = None
@@ -92,7 +105,8 @@ class SqliteStore(
         with opening:
             desk = self._desk
             if desk is None:
-                check_library()
+                if (risk := check_library(self._driver)) is not None:
+                    self.warn(risk)
                 desk = self._new_desk()
                 self._desk = desk
             desk.openers += 1
@@ -143,26 +157,38 @@ class SqliteStore(
         bells = LocalBells()
         lock = WriterLock(None, self._clock)
         writer = InlineWriter(self._scribe(bells, lock))
-        return Desk(self._clock, writer, writer, bells, lock, None, LocalEars())
+        desk = Desk(self._clock, writer, writer, bells, lock, None, LocalEars())
+        desk.retention = self._retention
+        return desk
 
     def _desk_on_disk(self) -> Desk:
         path = self._path or ""
         check_place(path)
+        check_strangers(path, self._driver)
         folder = self._folder = open_folder(path)
-        self._inode = enter(path)
+        self._inode = enter(path, self._driver)
         bells: Bells = NoBells() if folder is None else SocketBells(folder)
         ears: Ears = NoEars() if folder is None else SocketEars(folder, self._clock)
         lives = Lives(folder) if self._life and folder is not None else None
         lock = WriterLock(folder, self._clock)
         writer = WriterThread(self._scribe(bells, lock))
-        reader = ReaderThread(path)
-        return Desk(
+        reader = ReaderThread(path, self._driver)
+        desk = Desk(
             self._clock, writer, reader, bells, lock, lives, ears, self._synchronous
         )
+        desk.path, desk.inode = path, self._inode
+        desk.driver, desk.retention = self._driver, self._retention
+        return desk
 
     def _scribe(self, bells: Bells, lock: WriterLock) -> Scribe:
         scribe = Scribe(
-            self._path, self._clock, self._retention, self._synchronous, bells, lock
+            self._path,
+            self._clock,
+            self._retention,
+            self._synchronous,
+            bells,
+            lock,
+            self._driver,
         )
         scribe.inode = self._inode
         return scribe

@@ -4,11 +4,11 @@ Nothing is made, migrated or locked. The URL is one that `store_at` has taken.
 """
 
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import apsw
 
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import DriverName, OwnDatabase
 from durio.stores.sqlite.schema import (
     MigrationStatus,
     close_as_found,
@@ -20,11 +20,19 @@ from durio.stores.sqlite.schema import (
 )
 from durio.stores.sqlite.translate import translated
 
+MADE_AT_OPEN = True  # whoever opens a file makes or upgrades its schema
+
 
 def path_of(url: str) -> str | None:
     """The file that a URL names; None: it is in memory."""
     path = unquote(url.partition("?")[0].partition(":///")[2])
     return None if path == ":memory:" else path
+
+
+def driver_of(url: str) -> DriverName:
+    """Which library a URL asks for."""
+    asked = dict(parse_qsl(url.partition("?")[2]))
+    return "stdlib" if asked.get("driver") == "stdlib" else "apsw"
 
 
 def is_missing(url: str) -> bool:
@@ -41,7 +49,7 @@ def status(url: str) -> MigrationStatus:
     if not Path(path).exists():
         return MigrationStatus(applied=[], waiting=names, newer=[], changed=[])
     try:
-        db = connect_reader(path)
+        db = connect_reader(path, driver_of(url))
         try:
             return status_of(db)
         finally:
@@ -50,7 +58,7 @@ def status(url: str) -> MigrationStatus:
         raise translated(error, path, at_commit=False) from None
 
 
-def status_of(db: Database) -> MigrationStatus:
+def status_of(db: OwnDatabase) -> MigrationStatus:
     """How an open file stands to this code; one that can never hold jobs is refused."""
     with one_moment(db):
         seen = migration_status(db)
@@ -59,6 +67,6 @@ def status_of(db: Database) -> MigrationStatus:
     return seen
 
 
-def script() -> str:
+def script(_url: str) -> str:
     """Every migration, in order, as SQL."""
     return "\n".join(f"-- {step.name}.sql\n{step.text}" for step in migrations())

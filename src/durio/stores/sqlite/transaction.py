@@ -41,6 +41,8 @@ class Transaction:
     # Lane -> its guard if it has one, of lanes that were asked about; see bounds.py.
     guards: dict[str, Guard | None] | None = None  # None: nobody has asked yet
     has_guards: bool = False  # any lane at all
+    is_users: bool = False  # a caller's own: full queues refuse nothing there
+    pressed: list[Full] = field(default_factory=list[Full])  # they are only named
     new_lanes: set[str] = field(default_factory=set[str])
     # Lane -> the worker that made its jobs ready and need not be told, or EVERYBODY.
     rung_lanes: dict[str, int] = field(default_factory=dict[str, int])

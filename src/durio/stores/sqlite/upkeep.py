@@ -9,7 +9,7 @@ from durio.model.outcome import Kind, Left, Outcome, Reason
 from durio.ports.upkeep import Promoted, Rescued
 from durio.stores.sqlite.audit import prune_audit
 from durio.stores.sqlite.bounds import mark_over, marks_to_change
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import OwnDatabase
 from durio.stores.sqlite.desk import AtDesk, Desk
 from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.folder import close_quietly
@@ -114,7 +114,7 @@ class SqliteUpkeep(AtDesk):
     async def tidy(self) -> None:
         """Give free pages back to the disk and shorten the log."""
 
-        def work(db: Database) -> None:
+        def work(db: OwnDatabase) -> None:
             db.rows(f"pragma incremental_vacuum({FREE_PAGES_MAX})")
             shorten_log(db)
 

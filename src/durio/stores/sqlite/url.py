@@ -9,7 +9,11 @@ from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.store import SqliteStore
 
-OPTIONS = {"synchronous": ("full", "normal"), "life": ("on", "off")}
+OPTIONS = {
+    "synchronous": ("full", "normal"),
+    "life": ("on", "off"),
+    "driver": ("apsw", "stdlib"),
+}
 
 
 def store_at(
@@ -32,6 +36,7 @@ def store_at(
         synchronous="normal" if options.get("synchronous") == "normal" else "full",
         life=options.get("life") != "off",
         retention=settings.retention,
+        driver="stdlib" if options.get("driver") == "stdlib" else "apsw",
     )
 
 

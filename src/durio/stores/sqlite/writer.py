@@ -21,13 +21,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
 from durio.model.errors import StoreStalled, StoreUnavailable
-from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.operation import Answer, Kind, Operation, answer
+from durio.stores.sqlite.operation import Answer, Kind, Look, Operation, Work, answer
 from durio.stores.sqlite.scribe import Scribe
 from durio.stores.sqlite.transaction import Transaction
 from durio.stores.sqlite.translate import translated
@@ -38,47 +37,6 @@ CLOSE_SECONDS_MIN, CLOSE_SECONDS_MAX = 0.5, 5.0
 
 # Held while a store of this process is being made, never across an await.
 opening = threading.RLock()
-
-Work = Callable[[Transaction], Answer]
-Look = Callable[[Database], Answer]
-
-
-class Writer(Protocol):
-    """Runs operations, each in a transaction."""
-
-    async def open(self) -> None:
-        """Open and check the database."""
-        ...
-
-    async def write(
-        self, work: Work[Answer], *, rows: int = 1, urgent: bool = False
-    ) -> Answer:
-        """Run it, commit, answer."""
-        ...
-
-    async def write_outside(self, work: Look[Answer]) -> Answer:
-        """Run it with the writers' lock but in no transaction."""
-        ...
-
-    def peek(self, look: Look[Answer]) -> Answer | None:
-        """Use the connection at once if it is idle; None: it is in use."""
-        ...
-
-    async def close(self) -> None:
-        """Write what waits, then close; what a stalled writer holds it closes later."""
-        ...
-
-    def before_fork(self) -> None:
-        """Close the connection and hold still."""
-        ...
-
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        ...
-
-    def after_fork_in_child(self) -> None:
-        """Begin anew."""
-        ...
 
 
 class InlineWriter:
@@ -111,6 +69,9 @@ class InlineWriter:
                 self._scribe.roll_back(tx)
                 raise
             return answer
+
+    def post(self, work: Work[object]) -> None:
+        """Only other connections need it, and memory has none."""
 
     async def write_outside(self, work: Look[Answer]) -> Answer:
         """Run it on the connection as it is."""
@@ -176,6 +137,13 @@ class WriterThread:
         """Leave an operation in the line and wait for its answer."""
         kind = Kind.FIRST if urgent else Kind.USUAL
         return await self._submit(Operation(work, kind, rows))
+
+    def post(self, work: Work[object]) -> None:
+        """Leave it in the line, from any thread; nobody waits for its answer."""
+        if not self._closing:
+            if self._thread is None:
+                self._start_thread()
+            self._arrivals.put(Operation(work, Kind.USUAL, is_awaited=False))
 
     async def write_outside(self, work: Look[Answer]) -> Answer:
         """The same for what must not be inside a transaction."""
@@ -315,7 +283,7 @@ class WriterThread:
             while (line := first or usual) and self._has_room(tx, rows):
                 operation = line.popleft()
                 operation.begun = True
-                if not operation.future.cancelled():
+                if not operation.is_cancelled:
                     batch.append(operation)
                     rows += operation.rows
                     self._perform(tx, operation, several=several)

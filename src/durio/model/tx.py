@@ -1,0 +1,116 @@
+"""Whose transactions a job may join, told by the names of their types: nothing is imported.
+
+`options(tx=...)` takes the connection or session that the caller has open. Here it is only
+recognised; which of them it can join, and whether it is the same database, a store says.
+"""
+
+from enum import Enum
+from typing import Any, Protocol
+
+from durio.model.errors import InvalidOption
+
+
+class Joinable(Protocol):
+    """A connection or a session with a transaction; see `TxKind` for which."""
+
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
+        """All of them run statements."""
+        ...
+
+
+class TxKind(Enum):
+    """The connections and sessions that are known, each by its public name."""
+
+    APSW = "apsw.Connection"
+    SQLITE3 = "sqlite3.Connection"
+    ASYNCPG = "asyncpg.Connection"
+    PSYCOPG = "psycopg.Connection"
+    PSYCOPG_ASYNC = "psycopg.AsyncConnection"
+    SESSION = "sqlalchemy.orm.Session"
+    CONNECTION = "sqlalchemy.Connection"
+    ASYNC_SESSION = "sqlalchemy.ext.asyncio.AsyncSession"
+    ASYNC_CONNECTION = "sqlalchemy.ext.asyncio.AsyncConnection"
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it belongs to an event loop."""
+        return self in ASYNC
+
+
+ASYNC = frozenset(
+    {
+        TxKind.ASYNCPG,
+        TxKind.PSYCOPG_ASYNC,
+        TxKind.ASYNC_SESSION,
+        TxKind.ASYNC_CONNECTION,
+    }
+)
+SQLALCHEMY = frozenset(
+    {
+        TxKind.SESSION,
+        TxKind.CONNECTION,
+        TxKind.ASYNC_SESSION,
+        TxKind.ASYNC_CONNECTION,
+    }
+)
+
+# Module and name of a class, or of one that it is made from.
+KINDS = {
+    "apsw.Connection": TxKind.APSW,
+    "sqlite3.Connection": TxKind.SQLITE3,
+    "asyncpg.connection.Connection": TxKind.ASYNCPG,
+    "asyncpg.pool.PoolConnectionProxy": TxKind.ASYNCPG,
+    "psycopg.Connection": TxKind.PSYCOPG,
+    "psycopg.AsyncConnection": TxKind.PSYCOPG_ASYNC,
+    "sqlalchemy.orm.session.Session": TxKind.SESSION,
+    "sqlalchemy.orm.scoping.scoped_session": TxKind.SESSION,
+    "sqlalchemy.engine.base.Connection": TxKind.CONNECTION,
+    "sqlalchemy.ext.asyncio.session.AsyncSession": TxKind.ASYNC_SESSION,
+    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": TxKind.ASYNC_SESSION,
+    "sqlalchemy.ext.asyncio.engine.AsyncConnection": TxKind.ASYNC_CONNECTION,
+}
+
+# What people give instead, and what they meant.
+NEARLY = {
+    "asyncpg.pool.Pool": "a connection: async with pool.acquire() as connection",
+    "asyncpg.transaction.Transaction": "the connection that it was begun on",
+    "psycopg.Cursor": "cursor.connection",
+    "psycopg.AsyncCursor": "cursor.connection",
+    "psycopg.Transaction": "transaction.connection",
+    "psycopg.AsyncTransaction": "transaction.connection",
+    "psycopg_pool.pool.ConnectionPool": "a connection: with pool.connection() as it",
+    "sqlite3.Cursor": "cursor.connection",
+    "apsw.Cursor": "cursor.connection",
+    "aiosqlite.core.Connection": "an AsyncSession on sqlite+aiosqlite",
+    "psycopg2.extensions.connection": "a connection of psycopg 3",
+    "sqlalchemy.engine.base.Engine": "a connection: with engine.begin() as it",
+    "sqlalchemy.ext.asyncio.engine.AsyncEngine": (
+        "a connection: async with engine.begin() as it"
+    ),
+    "sqlalchemy.engine.base.Transaction": "transaction.connection",
+    "sqlalchemy.orm.session.sessionmaker": "a session: with maker.begin() as it",
+    "sqlalchemy.ext.asyncio.session.async_sessionmaker": (
+        "a session: async with maker.begin() as it"
+    ),
+    "sqlalchemy.orm.session.SessionTransaction": "its session",
+}
+
+
+def tx_kind(tx: object) -> TxKind:
+    """Which kind of transaction this is; anything else is refused."""
+    names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(tx).__mro__]
+    for name in names:
+        if name in KINDS:
+            return KINDS[name]
+    meant = next((NEARLY[name] for name in names if name in NEARLY), None)
+    known = ", ".join(kind.value for kind in TxKind)
+    raise InvalidOption(
+        f"tx cannot be a {names[0]}",
+        cure=f"Give {meant}." if meant else f"Give one of {known}.",
+    )
+
+
+def check_tx(tx: object) -> None:
+    """None is no transaction: the job is stored by itself."""
+    if tx is not None:
+        tx_kind(tx)

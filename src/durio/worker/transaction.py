@@ -1,0 +1,179 @@
+"""A task's own transaction: what it wrote, its result and its end, in one commit.
+
+    async with ctx.transaction() as tx:
+        tx.execute("update account set cents = cents - 10 where id = 7")
+        return ctx.result(10)
+
+The job is done when the block is left; what the task does afterwards changes nothing of
+that. A block that raises leaves nothing behind, and the attempt fails like any other.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from durio.model.errors import LeaseLost, StoreError, UsageError
+from durio.model.outcome import Outcome
+from durio.ports.transactions import OwnTransaction
+from durio.telemetry.log import in_job
+
+T = TypeVar("T")
+Begin = Callable[[bool], Coroutine[Any, Any, OwnTransaction]]
+
+
+class Bench(Protocol):
+    """What is around an attempt, as far as its transaction is concerned."""
+
+    loop: asyncio.AbstractEventLoop
+    begin: Begin | None
+
+
+class Ongoing(Protocol):
+    """The attempt that a transaction is to end."""
+
+    is_over: bool
+    transaction: "TaskTransaction | None"  # while it is open
+    recorded: Outcome | None  # once it is committed
+    is_unsure: bool  # nobody knows whether it was
+
+    def bench(self) -> Bench:
+        """What is around it."""
+        ...
+
+    def done(self) -> Outcome:
+        """How it ends now, with the result that it was given."""
+        ...
+
+
+class TaskTransaction:
+    """What `ctx.transaction()` gives: `async with` it, or `with` it in a sync task."""
+
+    __module__ = "durio"
+
+    def __init__(self, attempt: Ongoing) -> None:
+        self._attempt = attempt
+        self._own: OwnTransaction | None = None
+        self._rolling_back: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Any:
+        return await self._enter(is_sync=False)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave(error)
+
+    def __enter__(self) -> Any:
+        return self._wait_for(self._enter(is_sync=True))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._wait_for(self._leave(error))
+
+    async def _enter(self, *, is_sync: bool) -> Any:
+        attempt = self._attempt
+        begin = self._checked_begin()
+        attempt.transaction = self  # before the wait: there is one at a time
+        try:
+            self._own = await begin(is_sync)
+        except BaseException:
+            attempt.transaction = None
+            raise
+        return self._own.connection
+
+    def _checked_begin(self) -> Begin:
+        begin = self._attempt.bench().begin
+        if begin is None:
+            raise UsageError(
+                "a task with process=True runs beside its worker, and has no "
+                "transaction with it",
+                cure="Take process=True off, or open a connection of your own.",
+            )
+        if self._attempt.transaction is not None:
+            raise UsageError(
+                "this attempt has a transaction open already",
+                cure="Leave that block first, or use its connection.",
+            )
+        if self._attempt.recorded is not None:
+            raise UsageError(
+                "this job is done: an earlier ctx.transaction() has committed",
+                cure="Do all in one block; enqueue a job for what comes after it.",
+            )
+        return begin
+
+    async def _leave(self, error: BaseException | None) -> None:
+        own, self._own = self._own, None
+        attempt = self._attempt
+        try:
+            if error is not None:
+                return
+            if own is None or attempt.is_over:
+                raise LeaseLost(
+                    "this attempt was given up: its transaction is rolled back",
+                    cure="Nothing was written; the job runs again.",
+                )
+            outcome = attempt.done()
+            await self._commit(own, outcome)
+        finally:
+            attempt.transaction = None
+            if own is not None and attempt.recorded is None:
+                await own.roll_back()
+
+    def abandon(self) -> None:
+        """The attempt is given up: nobody shall wait for what its code still does."""
+        own, self._own = self._own, None
+        if own is not None:
+            self._rolling_back = self._attempt.bench().loop.create_task(own.roll_back())
+
+    async def _commit(self, own: OwnTransaction, outcome: Outcome) -> None:
+        """Commit to the end, also when the attempt is cancelled meanwhile."""
+        attempt = self._attempt
+        committing = attempt.bench().loop.create_task(own.commit(outcome))
+        cancelled: asyncio.CancelledError | None = None
+        while not committing.done():
+            try:
+                await asyncio.wait((committing,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        try:
+            committing.result()
+        except StoreError as error:
+            attempt.is_unsure = error.unknown
+            raise
+        attempt.recorded = outcome
+        if cancelled is not None:
+            raise cancelled
+
+    def _wait_for(self, coro: Coroutine[Any, Any, T]) -> T:
+        """From the thread of a sync task: the worker's loop does it."""
+        loop = self._attempt.bench().loop
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(coro, loop).result()
+        coro.close()
+        raise UsageError(
+            f"a blocking transaction would hold up the event loop ({here})",
+            cure="Write `async with ctx.transaction() as tx:`.",
+        )
+
+
+def refuse_beside() -> None:
+    """An enqueue inside the block that is not in its transaction.
+
+    It would be stored whatever becomes of the block; on SQLite it would wait for the
+    block's own end.
+    """
+    if getattr(in_job.get(), "transaction", None) is not None:
+        raise UsageError(
+            "this enqueue is inside ctx.transaction(), but not in its transaction",
+            cure="Use options(tx=tx), or enqueue before the block or after it.",
+        )
