@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workers": ("durio.cli.workers", "List workers, look into them, drain them."),
     "audit": ("durio.cli.audit", "See what people did by hand."),
     "migrate": ("durio.cli.schema", "Make or upgrade a store's schema, or look at it."),
+    "move": ("durio.cli.move", "Move jobs from a file to PostgreSQL."),
     "tail": ("durio.cli.tail", "See what happens, as it happens."),
     "doctor": ("durio.cli.doctor", "Look for trouble, and say what to do about it."),
     "config": ("durio.cli.config", "Show the settings that hold, and who set them."),

@@ -262,8 +262,8 @@ def test_the_plans_use_the_indexes() -> None:
 
     async def story(store: SqliteStore) -> None:
         for file in sorted(folder.glob("*.sql")):
-            if file.stem in walks:
-                continue
+            if file.stem in walks or file.stem.startswith("move_"):
+                continue  # a move reads everything, once
             sql = f"explain query plan {file.read_text()}"
             count = max((n for n in range(1, 20) if f"?{n}" in sql), default=0)
             rows = await store.desk.reader.read(

@@ -13,6 +13,7 @@ from durio.model.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from durio.stores.sqlite.moved import heard
 
 IN_MEMORY = "the store in memory"
 
@@ -78,6 +79,8 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
 def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> StoreError:
     """What the caller is told of a failure of SQLite."""
     place = IN_MEMORY if path is None else path
+    if isinstance(error, apsw.ConstraintError) and (moved := heard(error, path)):
+        return moved
     # A failed sync leaves the commit in the file, unseen until a crash: it may yet count.
     unknown = at_commit and isinstance(error, apsw.IOError)
     for driver_error, ours, what, cure in MEANINGS:

@@ -1,0 +1,342 @@
+"""Moving a live installation to another store: drain, freeze, copy, verify, open.
+
+Jobs come in until the store is frozen, and workers end what they run. From then on nothing
+can change there, so what is copied is all there is. The other store's queues are shut until
+everything has arrived and was compared: no job runs before, and none runs on both sides.
+
+Every step leaves marks (ports/move.py), and begins by reading them: whoever comes after a
+mover that was killed, at whatever point, simply goes on.
+"""
+
+import hashlib
+import importlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from durio.app.alike import Verdict, compared, digested, seal_of
+from durio.app.connect import is_in_memory, masked, module_of
+from durio.model.duration import spoken
+from durio.model.errors import OperatingError, UsageError
+from durio.model.ids import id_text
+from durio.ports.clock import Clock
+from durio.ports.move import (
+    Arrival,
+    Arriving,
+    Counts,
+    Crew,
+    Departure,
+    Key,
+    Mark,
+    Parcel,
+    Seal,
+)
+from durio.ports.store import Store
+
+T = TypeVar("T")
+FROM, TO = "durio.stores.sqlite", "durio.stores.postgres"
+BATCH = 1000
+LOOK_SECONDS = 0.2
+RESCUED_MAX = 1000
+NAMED_MAX = 5
+
+# What is being done, how many of how many.
+Tell = Callable[[str, int, int], None]
+
+
+class MoveFailed(OperatingError):
+    """A move cannot go on; nothing was lost, and its marks say how far it is."""
+
+    code = "move_failed"
+
+
+class Outlook(NamedTuple):
+    """What there is to move, and how far that is."""
+
+    mark: Mark | None
+    arriving: Arriving | None
+    jobs: Counts
+    crew: Crew
+
+    @property
+    def total(self) -> int:
+        """All jobs."""
+        return total(self.jobs)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was done before."""
+        return (
+            self.mark is not None
+            and self.mark.stage == "moved"
+            and self.arriving is not None
+            and self.arriving.stage == "open"
+        )
+
+
+def check_ways(source: str, target: str) -> None:
+    """Refuse stores between which nothing can move, before anything is opened."""
+    for url, room, way in ((source, FROM, "away from"), (target, TO, "to")):
+        if module_of(url) != f"{room}.url" or is_in_memory(url):
+            raise UsageError(
+                f"jobs cannot be moved {way} {masked(url)}",
+                cure="A move goes from a file, sqlite:///jobs.db, to postgresql://...",
+            )
+
+
+def departure_of(store: Store) -> Departure:
+    """The way out of a store that `check_ways` has let pass."""
+    return importlib.import_module(f"{FROM}.departure").departure_of(store)
+
+
+def arrival_of(store: Store) -> Arrival:
+    """The way into one."""
+    return importlib.import_module(f"{TO}.arrival").arrival_of(store)
+
+
+@dataclass
+class Mover:
+    """One try at a move; another may have begun it."""
+
+    source: Departure
+    target: Arrival
+    to: str  # its URL, without a password
+    store: Store  # the source, for the upkeep that no worker does any more
+    clock: Clock
+    tell: Tell
+
+    # --- before
+
+    async def look(self) -> Outlook:
+        """What there is to do; refuses what cannot be done."""
+        mark = await self.source.mark()
+        arriving = None if mark is None else await self.target.progress(mark.id)
+        if mark is not None and arriving is None and mark.to != self.to:
+            raise MoveFailed(
+                f"{self.source.name}: its jobs go to {mark.to} already, "
+                f"not to {self.to}",
+                cure="Name that store, or take the move back with --back-out.",
+            )
+        jobs = await self.source.counts()
+        return Outlook(mark, arriving, jobs, await self.source.crew())
+
+    async def check(self, outlook: Outlook) -> None:
+        """Refuse to put jobs beside others of the same Apps."""
+        mark, arriving = outlook.mark, outlook.arriving
+        if arriving is not None and arriving.stage == "leaving":
+            raise MoveFailed(
+                f"{self.source.name}: the move to {self.to} is being taken back",
+                cure="Let that end first: run it again with --back-out.",
+            )
+        if arriving is not None:
+            return
+        if mark is not None and mark.stage == "moved":
+            raise MoveFailed(
+                f"{self.source.name} has moved to {mark.to}, which knows nothing of it",
+                cure="Was it restored from a backup? --back-out opens the file again.",
+            )
+        there = await self.target.counts(list(outlook.jobs))
+        if total(there):
+            named = ", ".join(name for name in there if there[name])
+            raise MoveFailed(
+                f"{self.to} has {total(there)} jobs of {named} already",
+                cure="Move to another database or schema, or delete them there.",
+            )
+
+    # --- moving
+
+    async def move(self, *, drain_seconds: float, by: str) -> Verdict | None:
+        """From wherever it stands to its end; None: it was done before."""
+        outlook = await self.look()
+        await self.check(outlook)
+        if outlook.is_over:
+            return None
+        mark = await self.frozen(drain_seconds, by)
+        papers = await self.source.papers()
+        arriving = await self.target.progress(mark.id)
+        verdict: Verdict | None = None
+        if arriving is None or arriving.stage == "arriving":
+            await self.target.begin(mark.id, self.source.name, papers)
+            total_jobs = total(await self.source.counts())
+            await self.copy(mark.id, total_jobs)
+            verdict = await self.verify(mark.id, total_jobs)
+            if verdict.wrong and (await self.progress(mark.id)).stage == "open":
+                return None  # another mover was quicker: its jobs run already
+            self.judge(verdict)
+        await self.target.open(mark.id, papers)
+        await self.source.settle(mark.id, "moved")
+        return verdict
+
+    async def frozen(self, drain_seconds: float, by: str) -> Mark:
+        """Workers end what they run within the bound; then nothing changes any more.
+
+        The other side is shut before: whoever cannot write here any more goes there, and
+        must not come in ahead of the jobs, and of their keys.
+        """
+        new = Mark(self.clock.new_id().hex(), self.to, "draining")
+        mark = await self.source.mark()
+        if mark is None or mark.stage == "draining":
+            mark = await self.source.drain(new, by=by)
+            papers = (await self.source.papers())._replace(docs=(), deaths=0)
+            await self.target.begin(mark.id, self.source.name, papers)
+        deadline = self.clock.monotonic() + drain_seconds
+        while (crew := await self.freeze(mark.id)) is not None:
+            self.tell("draining", crew.running, crew.workers)
+            if self.clock.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"{crew.workers} workers with {crew.running} running jobs are left "
+                    f"after {spoken(drain_seconds)}; {self.source.name} takes no new "
+                    "workers: run the move again, or take it back with --back-out"
+                )
+            await self.clock.sleep(LOOK_SECONDS)
+        return mark
+
+    async def freeze(self, move: str) -> Crew | None:
+        """Take back what dead workers held: nobody else does; then try."""
+        await self.store.rescue_here(RESCUED_MAX)
+        await self.store.rescue(RESCUED_MAX)
+        await self.store.rescue_orphans(RESCUED_MAX)
+        return await self.source.freeze(move)
+
+    async def copy(self, move: str, total_jobs: int) -> None:
+        """Jobs, then keys, each from where the other side says that it is."""
+        arriving = await self.progress(move)
+        done = total(await self.target.counts(list(await self.source.counts())))
+        self.tell("copying", done, total_jobs)
+        while parcels := await self.source.jobs(move, arriving.seq, BATCH):
+            await self.target.take_jobs(move, arriving.seq, parcels)
+            arriving = await self.progress(move)
+            done += len(parcels)
+            self.tell("copying", done, total_jobs)
+        while keys := await self.source.keys(move, arriving.key, BATCH):
+            await self.target.take_keys(move, arriving.key, keys)
+            arriving = await self.progress(move)
+
+    async def progress(self, move: str) -> Arriving:
+        """How far it is on the other side; it has begun there."""
+        arriving = await self.target.progress(move)
+        if arriving is None:
+            raise MoveFailed(
+                "this move was taken back by somebody else",
+                cure="See: durio audit ls; then begin it again.",
+            )
+        return arriving
+
+    # --- comparing
+
+    async def verify(self, move: str, total_jobs: int) -> Verdict:
+        """Every job and key of the one side, as it is on the other."""
+        verdict = Verdict()
+        ours, theirs = hashlib.sha256(), hashlib.sha256()
+        async for parcels in self.jobs(move):
+            now = await self.target.now()
+            found = await self.target.seals([parcel.id for parcel in parcels])
+            there: dict[bytes, list[Seal]] = {}
+            for seal in found:
+                there.setdefault(seal.id, []).append(seal)
+            for parcel in parcels:
+                seal = seal_of(parcel)
+                other = compared(verdict, parcel, there.get(parcel.id, []), now)
+                ours.update(digested(seal))
+                theirs.update(digested(other))
+            verdict.jobs += len(parcels)
+            self.tell("verifying", verdict.jobs, total_jobs)
+        async for keys in self.keys(move):
+            await self.compare_keys(verdict, keys)
+        counted = await self.target.counts(list(await self.source.counts()))
+        verdict.strangers = total(counted) - (verdict.jobs - verdict.pruned)
+        verdict.digest = theirs.hexdigest()
+        if verdict.digest != ours.hexdigest() and not verdict.wrong:
+            verdict.wrong.append("the digests differ")
+        return verdict
+
+    async def compare_keys(self, verdict: Verdict, keys: Sequence[Key]) -> None:
+        """The same holders; a window that ended on the way may be gone."""
+        now = await self.target.now()
+        held = {key[0]: key for key in await self.target.held([key[0] for key in keys])}
+        for key in keys:
+            there, until = held.get(key[0]), key[4]
+            is_over = there is None and until is not None and until <= now
+            if there != key and not is_over:
+                verdict.wrong.append(f"the key of job {id_text(key[1])} is not there")
+        verdict.keys += len(keys)
+
+    def judge(self, verdict: Verdict) -> None:
+        """Nothing is opened unless everything is there."""
+        if verdict.wrong:
+            named = "; ".join(verdict.wrong[:NAMED_MAX])
+            raise MoveFailed(
+                f"{len(verdict.wrong)} differences between {self.source.name} and "
+                f"{self.to}: {named}",
+                cure="Both stay shut. Take it back with --back-out, and report this.",
+            )
+
+    async def jobs(self, move: str) -> AsyncIterator[list[Parcel]]:
+        """All jobs of the source, in batches."""
+        after = 0
+        while parcels := await self.source.jobs(move, after, BATCH):
+            yield parcels
+            after = parcels[-1].seq
+
+    async def keys(self, move: str) -> AsyncIterator[list[Key]]:
+        """All keys of the source, in batches."""
+        after = b""
+        while keys := await self.source.keys(move, after, BATCH):
+            yield keys
+            after = keys[-1][0]
+
+    # --- back
+
+    async def back_out(self, *, by: str) -> int:
+        """Open the source again, and leave nothing on the other side; how many jobs."""
+        outlook = await self.look()
+        mark, arriving = outlook.mark, outlook.arriving
+        if mark is None:
+            raise UsageError(
+                f"{self.source.name}: its jobs are on no move",
+                cure="There is nothing to take back.",
+            )
+        if arriving is not None:
+            await self.check_untouched(mark.id, arriving, outlook.total)
+        has_come = await self.target.leave(mark.id, self.source.name)
+        mark = await self.source.mark() or mark
+        if has_come and mark.stage != "draining":  # before, nothing is copied
+            await self.empty(mark.id, outlook.total)
+        if has_come:
+            await self.target.forget(mark.id, await self.source.papers())
+        await self.source.thaw(mark.id, by=by)
+        return outlook.total
+
+    async def check_untouched(self, move: str, arriving: Arriving, jobs: int) -> None:
+        """What has been run on the other side cannot be taken back."""
+        if arriving.stage not in ("open", "shut"):
+            return
+        papers = await self.source.papers()
+        await self.target.shut(move, papers)
+        verdict = await self.verify(move, jobs)
+        if not verdict.wrong and not verdict.strangers:
+            return
+        await self.target.open(move, papers)
+        what = "; ".join(verdict.wrong[:NAMED_MAX]) or f"{verdict.strangers} new jobs"
+        raise MoveFailed(
+            f"jobs have run or come in at {self.to} since: {what}",
+            cure="It goes on there: a move can be taken back only before its first job.",
+        )
+
+    async def empty(self, move: str, jobs: int) -> None:
+        """Take all jobs and keys away there."""
+        done = 0
+        async for parcels in self.jobs(move):
+            await self.target.remove(move, [parcel.id for parcel in parcels])
+            done += len(parcels)
+            self.tell("backing out", done, jobs)
+        async for keys in self.keys(move):
+            await self.target.release(move, keys)
+
+
+# --- counting
+
+
+def total(counts: Counts) -> int:
+    """How many jobs that is."""
+    return sum(jobs for states in counts.values() for jobs in states.values())

@@ -1,0 +1,289 @@
+"""`durio move`: take a live installation from a file to PostgreSQL."""
+
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from durio.app.alike import Verdict
+from durio.app.app import App
+from durio.app.connect import connect, masked
+from durio.app.move import (
+    Mover,
+    Outlook,
+    arrival_of,
+    check_ways,
+    departure_of,
+)
+from durio.cli.apps import JSON_OPTION, Place
+from durio.cli.confirm import BY_OPTION, DRY_RUN_OPTION, YES_OPTION, confirm, who
+from durio.cli.main import keep_lines
+from durio.cli.output import safe, show_json, show_text
+from durio.model.duration import seconds
+from durio.model.errors import UsageError
+from durio.model.job import STATE_BY_CODE
+from durio.ports.move import Counts
+
+T = TypeVar("T")
+DRAIN_SECONDS = 120.0
+WIDTH = 24
+
+
+@click.command("move", short_help="Move jobs from a file to PostgreSQL.")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    help="Workers may end what they run for so long (2m).",
+)
+@click.option(
+    "--back-out", is_flag=True, help="Open FROM again, if nothing has run in TO."
+)
+@YES_OPTION
+@DRY_RUN_OPTION
+@BY_OPTION
+@JSON_OPTION
+@keep_lines
+def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
+    r"""Move all jobs of a SQLite file to PostgreSQL, while both are in use.
+
+    Workers on the file are asked to end: they finish what they run, or give it back. Then
+    the file is frozen: whoever writes to it gets the error `store_moved`, which names the new
+    store, and has written nothing. Every job is copied with its id, state, counters, key,
+    times and result, both sides are compared, and the queues open in the new store as they
+    were in the file, which stays frozen for good.
+
+    Run it again after a crash or a lost connection: it goes on where it was, and no job is
+    copied twice. The schema must be there: durio migrate --store TO. Start workers and
+    producers with the new URL whenever you like: they wait until the move is over.
+
+    \b
+    Examples:
+      durio move sqlite:///jobs.db postgresql://app@db/shop --dry-run
+      durio move sqlite:///jobs.db postgresql://app@db/shop --yes
+      durio move sqlite:///jobs.db postgresql://app@db/shop --back-out
+
+    With --json: {"from", "to", "stage", "jobs": {"namespace": {"state": n}}, "workers",
+    "running", "keys", "pruned", "strangers", "digest", "seconds", "dry_run"}. `pruned` jobs
+    reached the end of their retention on the way, `strangers` are jobs of the same Apps that
+    came to the new store from elsewhere.
+
+    \b
+    Exit codes: 1 the two sides differ, or TO has jobs of these Apps already
+                2 usage, not confirmed; 3 store; 5 schema of TO
+                7 workers did not end in time; 130 interrupted; run it again
+    """
+    check_ways(source, target)
+    place = Place(app_path=None, store=source, name=None, is_json=is_json)
+    return carry_out(Errand(place, target, **given))
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What a command line asks for."""
+
+    place: Place
+    target: str
+    timeout: str | None
+    back_out: bool
+    yes: bool
+    dry_run: bool
+    by: str | None
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """Where from and where to, for people."""
+        return {"from": masked(self.place.store or ""), "to": masked(self.target)}
+
+    def seconds(self) -> float:
+        """How long workers may take to end."""
+        text = self.timeout
+        return DRAIN_SECONDS if text is None else seconds(text, "--timeout")
+
+
+def carry_out(errand: Errand) -> int:
+    """Look, ask, move; the exit code."""
+    ends, limit, name = errand.ends, errand.seconds(), who(errand.by)
+    if errand.back_out:
+        return take_back(errand)
+    outlook = in_both(errand, checked)
+    if errand.dry_run or outlook.is_over:
+        show_outlook(errand, outlook)
+        return 0
+    confirm(
+        f"{outlook.total} jobs move from {ends['from']} to {ends['to']}, "
+        f"and {outlook.crew.workers} workers there are asked to end",
+        yes=errand.yes,
+    )
+
+    async def do(mover: Mover) -> tuple[Outlook, Verdict | None, float]:
+        began = mover.clock.monotonic()
+        verdict = await mover.move(drain_seconds=limit, by=name)
+        return await mover.look(), verdict, mover.clock.monotonic() - began
+
+    try:
+        after, verdict, took_seconds = in_both(errand, do)
+    except KeyboardInterrupt:
+        click.echo("stopped: run it again, or take it back with --back-out", err=True)
+        raise
+    show_moved(errand, after, verdict, took_seconds)
+    return 0
+
+
+def in_both(errand: Errand, work: Callable[[Mover], Awaitable[T]]) -> T:
+    """With both stores open."""
+
+    async def ask(app: App) -> T:
+        leaving = await app.store()
+        departure = departure_of(leaving)
+        arriving = connect(errand.target, app.clock, app.settings)
+        await arriving.open()
+        try:
+            with telling(is_quiet=errand.place.is_json) as tell:
+                arrival = arrival_of(arriving)
+                mover = Mover(
+                    departure, arrival, errand.ends["to"], leaving, app.clock, tell
+                )
+                return await work(mover)
+        finally:
+            await arriving.close()
+
+    return errand.place.ask(ask)
+
+
+async def checked(mover: Mover) -> Outlook:
+    """What there is to move, if it can be."""
+    outlook = await mover.look()
+    await mover.check(outlook)
+    return outlook
+
+
+def take_back(errand: Errand) -> int:
+    """Undo a move that nobody has used."""
+    if errand.dry_run:
+        raise UsageError("--back-out and --dry-run are both given", cure="Give one.")
+    ends, name = errand.ends, who(errand.by)
+    told = f"open {ends['from']} again and take its jobs out of {ends['to']}"
+    confirm(told, yes=errand.yes)
+    jobs = in_both(errand, lambda mover: mover.back_out(by=name))
+    if errand.place.is_json:
+        show_json({**ends, "stage": None, "backed_out": True, "jobs": jobs})
+    else:
+        show_text(f"{ends['from']} is open again, with {jobs} jobs; start its workers")
+    return 0
+
+
+# --- telling
+
+
+class Telling:
+    """How far it is: a bar on a terminal, a line for each step elsewhere."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        self.is_live = sys.stderr.isatty() and not is_quiet
+        self.is_quiet = is_quiet
+        self.step = ""
+        self.length = 0
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Tell, if there is anything new."""
+        line = step_text(step, done, total)
+        if self.is_live:
+            if step != self.step and self.step:
+                click.echo("", err=True)
+                self.length = 0
+            click.echo(f"\r{line.ljust(self.length)}", err=True, nl=False)
+            self.length = len(line)
+        elif step != self.step and not self.is_quiet:
+            click.echo(safe(line), err=True)
+        self.step = step
+
+
+def step_text(step: str, done: int, total: int) -> str:
+    """One line."""
+    if step == "draining":
+        return f"draining: {total} workers, {done} running jobs"
+    full = WIDTH if not total else WIDTH * min(done, total) // total
+    return f"{step:9}  [{'#' * full}{'-' * (WIDTH - full)}]  {done} of {total} jobs"
+
+
+@contextmanager
+def telling(*, is_quiet: bool) -> Generator[Telling]:
+    """Ends the line that it wrote, whatever happens."""
+    tell = Telling(is_quiet=is_quiet)
+    try:
+        yield tell
+    finally:
+        if tell.is_live and tell.step:
+            click.echo("", err=True)
+
+
+def by_name(counts: Counts) -> dict[str, dict[str, int]]:
+    """States by their names."""
+    return {
+        namespace: {STATE_BY_CODE[state].value: n for state, n in sorted(jobs.items())}
+        for namespace, jobs in sorted(counts.items())
+    }
+
+
+def outlook_fields(ends: dict[str, str], outlook: Outlook) -> dict[str, Any]:
+    """How things are, as data."""
+    return {
+        **ends,
+        "stage": None if outlook.mark is None else outlook.mark.stage,
+        "jobs": by_name(outlook.jobs),
+        "workers": outlook.crew.workers,
+        "running": outlook.crew.running,
+    }
+
+
+def show_outlook(errand: Errand, outlook: Outlook) -> None:
+    """What a move would do, or that it was done."""
+    ends = errand.ends
+    if errand.place.is_json:
+        show_json({**outlook_fields(ends, outlook), "dry_run": errand.dry_run})
+    elif outlook.is_over:
+        show_text(f"the jobs of {ends['from']} have moved to {ends['to']} already")
+    else:
+        show_text(
+            f"{outlook.total} jobs would move from {ends['from']} to {ends['to']}; "
+            f"{outlook.crew.workers} workers with {outlook.crew.running} running jobs "
+            "would be asked to end\n" + "\n".join(count_lines(outlook.jobs))
+        )
+
+
+def count_lines(counts: Counts) -> list[str]:
+    """`shop  12 ready, 3 done`."""
+    return [
+        f"  {namespace}  " + ", ".join(f"{n} {state}" for state, n in states.items())
+        for namespace, states in by_name(counts).items()
+        if states
+    ]
+
+
+def show_moved(
+    errand: Errand, outlook: Outlook, verdict: Verdict | None, took_seconds: float
+) -> None:
+    """It is done, and how both sides compare."""
+    ends, seen = errand.ends, verdict or Verdict()
+    if errand.place.is_json:
+        figures = {"keys": seen.keys, "pruned": seen.pruned}
+        figures |= {"strangers": seen.strangers}
+        rest = {"digest": seen.digest or None, "seconds": round(took_seconds, 3)}
+        show_json(
+            {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}
+        )
+        return
+    told = f"{outlook.total} jobs moved from {ends['from']} to {ends['to']}"
+    lines = [f"{told} in {took_seconds:.1f} s", *count_lines(outlook.jobs)]
+    if verdict is not None:
+        lines.append(f"both sides are the same: sha256 {seen.digest}")
+    if seen.pruned:
+        lines.append(f"{seen.pruned} of them were past their retention")
+    if seen.strangers > 0:
+        lines.append(f"{seen.strangers} jobs came to {ends['to']} from elsewhere")
+    show_text("\n".join(lines))

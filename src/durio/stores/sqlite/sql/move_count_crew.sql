@@ -1,0 +1,1 @@
+select (select count(*) from worker), (select count(*) from job where state = 3)

@@ -1,0 +1,1 @@
+delete from doc where kind = 'move' and name = ''

@@ -1,0 +1,1 @@
+select id from worker where not rescued order by id

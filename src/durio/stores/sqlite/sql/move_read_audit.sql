@@ -1,0 +1,1 @@
+select at, namespace, who, verb, target, jobs from audit order by seq

@@ -1,0 +1,1 @@
+select kind, name, body from doc where kind <> 'move' order by kind, name

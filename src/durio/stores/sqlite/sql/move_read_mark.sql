@@ -1,0 +1,1 @@
+select body from doc where kind = 'move' and name = ''

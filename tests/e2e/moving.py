@@ -1,0 +1,101 @@
+"""A mover that can be made to die at any of its steps, in this process or in its own.
+
+python -m tests.e2e.moving SOURCE TARGET 7     # SIGKILL before the seventh step
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from durio import App
+from durio.app import move
+from durio.app.connect import connect, masked
+from durio.app.move import Mover, arrival_of, departure_of
+
+BATCH = 50
+DRAIN_SECONDS = 30.0
+
+
+class Died(BaseException):
+    """Nothing after this happens."""
+
+
+@dataclass
+class Steps:
+    """Counts what a mover asks of both stores, and dies before one of these."""
+
+    fatal: int
+    die: Callable[[], None]
+    count: int = 0
+
+    def of(self, store: Any) -> Any:
+        """The same store, counted."""
+        return Counted(store, self)
+
+    def next(self) -> None:
+        self.count += 1
+        if self.count == self.fatal:
+            self.die()
+
+
+class Counted:
+    def __init__(self, store: Any, steps: Steps) -> None:
+        self._store = store
+        self._steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        async def called(*args: Any, **named: Any) -> Any:
+            self._steps.next()
+            return await found(*args, **named)
+
+        return called
+
+
+def die_here() -> None:
+    raise Died
+
+
+def die_for_good() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@asynccontextmanager
+async def mover(
+    source: str, target: str, steps: Steps | None = None
+) -> AsyncIterator[Mover]:
+    """With both stores open, as the command has them."""
+    steps = steps or Steps(0, die_here)
+    async with App(source, name="mover") as app:
+        leaving = await app.store()
+        arriving = connect(target, app.clock, app.settings)
+        await arriving.open()
+        try:
+            yield Mover(
+                steps.of(departure_of(leaving)),
+                steps.of(arrival_of(arriving)),
+                masked(target),
+                leaving,
+                app.clock,
+                lambda *_: None,
+            )
+        finally:
+            await arriving.close()
+
+
+async def main(source: str, target: str, fatal: int) -> None:
+    move.BATCH = BATCH
+    async with mover(source, target, Steps(fatal, die_for_good)) as moving:
+        await moving.move(drain_seconds=DRAIN_SECONDS, by="test")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,102 @@
+"""Both sides of a move, compared; and which moves there are."""
+
+import pytest
+
+from durio.app.alike import Verdict, compared, digested, seal_of
+from durio.app.move import check_ways
+from durio.errors import InvalidURL, UsageError
+from durio.model.job import DONE, READY, RUNNING, SCHEDULED
+from durio.ports.move import Parcel, Seal
+
+NOW = 1000.0
+
+
+def parcel(**fields: object) -> Parcel:
+    empty = dict.fromkeys(Parcel._fields)
+    known = {"seq": 1, "id": bytes(16), "lane": "shop:mail", "rank": 4, "state": READY}
+    known |= {"task": "shop.send", "payload": b"[[],{}]", "claim_no": 3}
+    return Parcel(**{**empty, **known, "created_at": 10.0, **fields})
+
+
+def judged(one: Parcel, *there: Seal) -> Verdict:
+    verdict = Verdict()
+    compared(verdict, one, there, NOW)
+    return verdict
+
+
+def test_the_same_is_the_same() -> None:
+    one = parcel()
+    verdict = Verdict()
+    other = compared(verdict, one, [seal_of(one)], NOW)
+    assert verdict.wrong == []
+    assert digested(other) == digested(seal_of(one))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": RUNNING},
+        {"state": SCHEDULED},
+        {"claim_no": 4},
+        {"payload": b"[[1],{}]"},
+        {"lane": "shop:other"},
+        {"rank": 5},
+        {"task": "shop.other"},
+        {"run_at": 5.0},
+        {"created_at": 10.5},
+        {"result": b"1"},
+    ],
+)
+def test_whatever_differs_is_told(change: dict[str, object]) -> None:
+    one = parcel()
+    verdict = judged(one, seal_of(one)._replace(**change))
+    assert len(verdict.wrong) == 1
+    assert "00000000-0000-0000-0000-000000000000" in verdict.wrong[0]
+
+
+def test_a_job_is_there_once() -> None:
+    one = parcel()
+    assert "0 times" in judged(one).wrong[0]
+    assert "2 times" in judged(one, seal_of(one), seal_of(one)).wrong[0]
+
+
+@pytest.mark.parametrize(("run_at", "wrong"), [(NOW - 1, 0), (NOW + 1, 1)])
+def test_a_due_job_may_have_become_ready(run_at: float, wrong: int) -> None:
+    one = parcel(state=SCHEDULED, run_at=run_at)
+    verdict = judged(one, seal_of(one)._replace(state=READY))
+    assert len(verdict.wrong) == wrong
+
+
+@pytest.mark.parametrize(
+    ("fields", "pruned"),
+    [
+        ({"state": DONE, "gone_at": NOW - 1}, 1),
+        ({"state": DONE, "gone_at": NOW + 1}, 0),
+        ({"state": DONE, "gone_at": NOW + 1, "bucket": "shop.send"}, 1),
+        ({"state": READY, "gone_at": NOW - 1}, 0),
+    ],
+)
+def test_only_what_is_over_may_be_gone(fields: dict[str, object], pruned: int) -> None:
+    verdict = judged(parcel(**fields))
+    assert (verdict.pruned, len(verdict.wrong)) == (pruned, 1 - pruned)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "named"),
+    [
+        ("sqlite:///a.db", "sqlite:///b.db", "to sqlite:///b.db"),
+        ("postgresql://u:geheim@h/d", "sqlite:///a.db", "away from postgresql://u:"),
+        ("sqlite:///:memory:", "postgresql://h/d", "away from sqlite:///:memory:"),
+    ],
+)
+def test_other_ways_are_refused(source: str, target: str, named: str) -> None:
+    with pytest.raises(UsageError, match="cannot be moved") as caught:
+        check_ways(source, target)
+    assert named in caught.value.what
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_url_of_no_store_is_refused() -> None:
+    with pytest.raises(InvalidURL):
+        check_ways("sqlite:///a.db", "mysql://h/d")
+    check_ways("sqlite:///a.db", "postgres://h/d")

@@ -1,0 +1,144 @@
+"""A file that its jobs leave: who may still write, and what is read of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from durio.host.clock import HostClock
+from durio.model.errors import OperatingError, StoreMoved
+from durio.model.job import NewJob
+from durio.model.outcome import Kind, Outcome
+from durio.ports.exchange import Lane
+from durio.ports.move import Crew, Mark
+from durio.stores.sqlite import departure
+from durio.stores.sqlite.database import DriverName
+from durio.stores.sqlite.departure import SqliteDeparture, departure_of
+from durio.stores.sqlite.store import SqliteStore
+from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
+
+clock = HostClock()
+MARK = Mark("m1", "postgresql://it's@there/db", "draining")
+Story = Callable[[SqliteStore, SqliteDeparture], Awaitable[None]]
+
+
+@asynccontextmanager
+async def opened(path: Path, driver: DriverName = "apsw") -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(str(path), clock, driver=driver)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def tell(path: Path, story: Story, driver: DriverName = "apsw") -> None:
+    async def main() -> None:
+        async with opened(path, driver) as store:
+            await story(store, departure_of(store))
+
+    asyncio.run(main())
+
+
+def new_jobs(count: int, payload: bytes = PAYLOAD) -> list[NewJob]:
+    return [NewJob(clock.new_id(), LANE, 4, TASK, payload) for _ in range(count)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+@pytest.mark.parametrize("driver", ["apsw", "stdlib"])
+def test_a_drain_keeps_workers_away_and_takes_jobs(
+    path: Path, driver: DriverName
+) -> None:
+    async def story(store: SqliteStore, leaving: SqliteDeparture) -> None:
+        worker = await store.register(info(), 60.0)
+        assert await leaving.drain(MARK, by="me") == MARK
+        assert [order.verb for order in (await store.renew(worker, 60.0)).orders] == [
+            "drain"
+        ]
+        with pytest.raises(StoreMoved, match="it's@there") as caught:
+            await store.register(info(), 60.0)
+        assert not caught.value.unknown
+        await store.enqueue(new_jobs(1))
+        (claim,) = (await store.exchange(worker, [], [Lane(LANE, 1)], 1)).claims
+        assert await leaving.freeze("m1") == Crew(1, 1)
+        await store.finish(worker, [Outcome(claim.id, claim.claim_no, Kind.DONE)])
+        assert await leaving.freeze("m1") == Crew(1, 0)
+        await store.leave(worker)
+        assert await leaving.freeze("m1") is None
+        assert await leaving.freeze("m1") is None, "again changes nothing"
+        mark = await leaving.mark()
+        assert mark is not None
+        assert mark.stage == "frozen"
+        with pytest.raises(StoreMoved):
+            await store.enqueue(new_jobs(1))
+
+    tell(path, story, driver)
+
+
+def test_a_frozen_file_answers_for_what_it_has(path: Path) -> None:
+    async def story(store: SqliteStore, leaving: SqliteDeparture) -> None:
+        jobs = new_jobs(3)
+        await store.enqueue(jobs)
+        await leaving.drain(MARK, by="me")
+        await leaving.freeze("m1")
+        # A repeat after an unknown outcome: it was stored, and that is what it hears.
+        told = await store.enqueue(jobs[:2], again=True)
+        assert [each.created for each in told] == [False, False]
+        with pytest.raises(StoreMoved):
+            await store.enqueue([*jobs, *new_jobs(1)])
+        with pytest.raises(StoreMoved):
+            await store.act([jobs[0].id], "cancel", by="me")
+        assert len(await store.get([job.id for job in jobs])) == 3
+
+    tell(path, story)
+
+
+def test_a_thaw_leaves_nothing_behind(path: Path) -> None:
+    async def story(store: SqliteStore, leaving: SqliteDeparture) -> None:
+        await leaving.drain(MARK, by="me")
+        await leaving.freeze("m1")
+        await leaving.thaw("m1", by="me")
+        assert await leaving.mark() is None
+        await store.enqueue(new_jobs(1))
+        await store.register(info(), 60.0)
+
+    tell(path, story)
+
+
+def test_an_older_move_holds(path: Path) -> None:
+    async def story(_store: SqliteStore, leaving: SqliteDeparture) -> None:
+        await leaving.drain(MARK, by="me")
+        other = Mark("m2", "postgresql://elsewhere/db", "draining")
+        assert await leaving.drain(other, by="me") == MARK
+        for step in (leaving.freeze("m2"), leaving.thaw("m2", by="me")):
+            with pytest.raises(OperatingError, match="ended by somebody else"):
+                await step
+        with pytest.raises(OperatingError, match="ended by somebody else"):
+            await leaving.jobs("m1", 0, 10)  # it is not frozen
+
+    tell(path, story)
+
+
+def test_a_batch_is_bounded_in_jobs_and_in_bytes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departure, "BATCH_BYTES_MAX", 2500)
+
+    async def story(store: SqliteStore, leaving: SqliteDeparture) -> None:
+        jobs = [*new_jobs(5), *new_jobs(2, b"x" * 1000), *new_jobs(2, b"x" * 9000)]
+        await store.enqueue(jobs)
+        await leaving.drain(MARK, by="me")
+        await leaving.freeze("m1")
+        sizes, after = [], 0
+        while parcels := await leaving.jobs("m1", after, 4):
+            sizes.append(len(parcels))
+            after = parcels[-1].seq
+        assert sizes == [4, 3, 1, 1]
+
+    tell(path, story)
