@@ -37,13 +37,30 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "massacre": (2, 0.0, 10.0),  # every worker at once
     "queue_paused": (4, 1.0, 30.0),  # by hand: no disaster, but it meets them
 }
+# What a server's connections suffer, in some of the worlds and on top of the above: drawn
+# apart, so that a world without them is what it always was.
+CONNECTIONS: dict[str, tuple[int, float, float]] = {
+    "broken": (
+        10,
+        5.0,
+        60.0,
+    ),  # they break under calls, which are done, or not, or late
+    "store_broken": (4, 2.0, 20.0),
+    "store_reset": (6, 0.0, 0.0),  # all that is on its way, at once: a server's restart
+}
+CONNECTIONS_SHARE = 0.4  # of the worlds
+BROKEN_SHARE_MAX = 0.4  # of the calls
+DEAF_SECONDS = 1.0  # until the new connection listens
 ABOUT_EVERYBODY = {"store_away", "store_full", "store_slow", "clock_step"}
 ABOUT_EVERYBODY |= {"store_deaf", "massacre", "queue_paused", "zombie"}
+ABOUT_EVERYBODY |= {"store_broken", "store_reset"}
 # What happens to the line to the store, not to the process.
-TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf"}
+TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken"}
 # What happens to whoever asks for jobs, too.
 ABOUT_PRODUCERS = {"pause", "cut", "flaky", "slow", "bad_line", "kill", "skew"}
+ABOUT_PRODUCERS |= {"broken"}
 PRODUCER_SHARE = 0.2
+BROKEN_PRODUCER_SHARE = 0.6  # of the broken connections: a late enqueue is the worst
 SKEW_SECONDS_MAX = 300.0
 STEP_SECONDS_MAX = 300.0
 SHARE_MAX = 0.2
@@ -89,14 +106,45 @@ def draw(
 ) -> list[Fault]:
     """All faults of a world: one about every so many seconds, of some kinds only."""
     kinds = [kind for kind in KINDS if chance.random() < 0.7] or ["kill"]
-    weights = [KINDS[kind][0] for kind in kinds]
+    return draw_of(
+        chance, {k: KINDS[k] for k in kinds}, began, seconds, workers, producers, every
+    )
+
+
+def draw_connections(
+    chance: Random,
+    began: float,
+    seconds: float,
+    workers: list[str],
+    producers: list[str],
+    every: float,
+) -> list[Fault]:
+    """What happens to connections, in some worlds; from a source of chance of its own."""
+    if chance.random() >= CONNECTIONS_SHARE:
+        return []
+    return draw_of(chance, CONNECTIONS, began, seconds, workers, producers, every)
+
+
+def draw_of(
+    chance: Random,
+    known: dict[str, tuple[int, float, float]],
+    began: float,
+    seconds: float,
+    workers: list[str],
+    producers: list[str],
+    every: float,
+) -> list[Fault]:
+    """Faults of these kinds, by their weights."""
+    kinds = list(known)
+    weights = [known[kind][0] for kind in kinds]
     faults: list[Fault] = []
     at = began + chance.expovariate(1 / every)
     while at < began + seconds:
         kind = chance.choices(kinds, weights)[0]
-        _, least, most = KINDS[kind]
+        _, least, most = known[kind]
         node = EVERYBODY if kind in ABOUT_EVERYBODY else chance.choice(workers)
-        if kind in ABOUT_PRODUCERS and chance.random() < PRODUCER_SHARE:
+        share = BROKEN_PRODUCER_SHARE if kind == "broken" else PRODUCER_SHARE
+        if kind in ABOUT_PRODUCERS and chance.random() < share:
             node = chance.choice(producers)
         lasts = least + (most - least) * chance.random() ** 3  # long ones are rare
         faults.append(
@@ -236,15 +284,10 @@ class Nemesis:
         trouble, now = self.troubles[fault.node], self.world.seconds
         until = now + fault.seconds
         match kind:
-            case "cut" | "away":
-                is_new = until > trouble.cut_until
-                trouble.cut_until = max(until, trouble.cut_until)
-            case "full":
-                is_new = until > trouble.full_until
-                trouble.full_until = max(until, trouble.full_until)
-            case "deaf":
-                is_new = until > trouble.deaf_until
-                trouble.deaf_until = max(until, trouble.deaf_until)
+            case "cut" | "away" | "full" | "deaf":
+                name = "cut_until" if kind == "away" else f"{kind}_until"
+                is_new = until > getattr(trouble, name)
+                setattr(trouble, name, max(until, getattr(trouble, name)))
             case "slow":
                 is_new = slow(trouble, now, until, SLOW_SECONDS_MAX * fault.size)
             case "flaky":
@@ -253,6 +296,13 @@ class Nemesis:
                 is_new = flaky(trouble, now, until, SHARE_MAX * fault.size)
                 late = LATE_SECONDS_MAX * max(fault.size, 0.1)
                 is_new = slow(trouble, now, until, late) or is_new
+            case "broken":
+                is_new = broken(trouble, now, until, BROKEN_SHARE_MAX * fault.size)
+            case "reset":
+                is_new = True
+                trouble.resets += 1
+                # Nobody hears a ring until the new connection listens.
+                trouble.deaf_until = max(trouble.deaf_until, now + DEAF_SECONDS)
             case "clock_step":
                 is_new = True
                 self._set_clock(STEP_SECONDS_MAX * (2 * fault.size - 1))
@@ -275,7 +325,7 @@ class Nemesis:
         """Nothing goes wrong any more."""
         for trouble in self.troubles.values():
             trouble.cut_until = trouble.full_until = trouble.deaf_until = 0.0
-            trouble.slow_until = trouble.flaky_until = 0.0
+            trouble.slow_until = trouble.flaky_until = trouble.broken_until = 0.0
         self._set_clock(0.0)
         self.pause_queue(is_paused=False)
 
@@ -299,4 +349,13 @@ def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
     share = max(share, trouble.refused) if is_on else share
     trouble.refused = trouble.unsent = trouble.unanswered = share
     trouble.flaky_until = max(until, trouble.flaky_until)
+    return is_new
+
+
+def broken(trouble: Trouble, now: float, until: float, share: float) -> bool:
+    """Connections break under calls; of two such troubles the worse one."""
+    is_on = trouble.broken_until > now
+    is_new = not is_on or until > trouble.broken_until or share > trouble.broken
+    trouble.broken = max(share, trouble.broken) if is_on else share
+    trouble.broken_until = max(until, trouble.broken_until)
     return is_new

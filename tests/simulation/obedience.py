@@ -25,6 +25,7 @@ PAUSE_HEARD_SECONDS = 0.5  # the same: nobody has to be interrupted
 STOPPED_SECONDS = 0.5  # an exchange may be on its way when the signal comes
 STOPS = {"terminate", "deploy"}
 LINES = {"cut", "flaky", "slow", "bad_line", "store_away", "store_full", "store_slow"}
+LINES |= {"broken", "store_broken", "store_reset"}
 LASTING = {"plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"}
 LAST_WORDS_SECONDS = 10.0  # for outcomes and hooks, before a watchdog ends its process
 BESIDE_SECONDS = 1.5  # two blocks so near to each other are one, seen from beside

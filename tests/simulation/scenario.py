@@ -166,18 +166,9 @@ class Scenario:
             if wishes is None
             else wishes
         )
-        self.faults = list(
-            nemesis.draw(
-                world.chance("faults"),
-                began,
-                knobs.seconds,
-                self.workers,
-                self.producers,
-                knobs.fault_every,
-            )
-            if faults is None and not knobs.is_calm
-            else faults or ()
-        )
+        self.faults = list(faults or ())
+        if faults is None and not knobs.is_calm:
+            self.faults = self.draw_faults(began)
         kept = RetentionSettings(done_seconds=knobs.keep_seconds)
         self.store = SqliteStore(None, world.director.clock, retention=kept)
         self.door = Door(self.store, self.ledger)
@@ -200,6 +191,14 @@ class Scenario:
             terminate=self.terminate,
             deploy=self.deploy,
         )
+
+    def draw_faults(self, began: float) -> list[Fault]:
+        """All that goes wrong, in order."""
+        chance, knobs = self.world.chance, self.knobs
+        who = began, knobs.seconds, self.workers, self.producers, knobs.fault_every
+        drawn = nemesis.draw(chance("faults"), *who)
+        more = nemesis.draw_connections(chance("connections"), *who)
+        return sorted([*drawn, *more], key=lambda fault: fault.at)
 
     def play(self) -> Played:
         """From the first process to the verdict."""

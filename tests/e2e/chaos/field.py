@@ -73,7 +73,9 @@ class Field(Place):
         self.state: dict[str, Any] = {}  # what a fault keeps between its strikes
         self.start_one: Callable[[Field], Process] = Field.begin_worker
         self.producer_options: Callable[[], list[str]] = list
-        self.size = WORKERS
+        self.size, self.producer_size = WORKERS, PRODUCERS
+        self.per_second = PER_SECOND
+        self.end_seconds = END_SECONDS
         self.is_supervised = False
         self._numbers = count(NUMBERS)
         self._producers_made = count(1)
@@ -96,7 +98,11 @@ class Field(Place):
         self.ask("work", 0.1)  # makes the file: whoever dies young leaves it whole
         self.gather()
         self.mend_producers()
-        until(lambda: len(self.lines_of("enq.ok")) > PRODUCERS, 30, "producers enqueue")
+        until(
+            lambda: len(self.lines_of("enq.ok")) > self.producer_size,
+            30,
+            "producers enqueue",
+        )
 
     def mend(self) -> None:
         """Start a worker for every one that is gone, as a process manager would."""
@@ -112,12 +118,13 @@ class Field(Place):
 
     def mend_producers(self) -> None:
         self.producers = [one for one in self.producers if one.exit_code is None]
-        while len(self.producers) < PRODUCERS:
-            index, rate = str(next(self._producers_made)), str(PER_SECOND)
-            options = self.producer_options()
-            self.producers.append(
-                self.run("tests.e2e.chaos.producer", index, rate, *options)
-            )
+        while len(self.producers) < self.producer_size:
+            self.producers.append(self.begin_producer())
+
+    def begin_producer(self) -> Process:
+        index, rate = str(next(self._producers_made)), str(self.per_second)
+        options = self.producer_options()
+        return self.run("tests.e2e.chaos.producer", index, rate, *options)
 
     def victim(self) -> Process:
         """A worker that has started and lives."""
@@ -204,15 +211,18 @@ class Field(Place):
 
         def is_over() -> bool:
             self.mend()
-            sql = "select count(*) from job where state < ?"
-            return self.select(sql, DONE)[0][0] == 0
+            return self.unfinished() == 0
 
-        until(is_over, END_SECONDS, "nothing is unfinished")
+        until(is_over, self.end_seconds, "nothing is unfinished")
         for worker in self.workers:
             self.started(worker)
             worker.send(signal.SIGTERM)
         for worker in self.workers:
             assert worker.ended() == 0, worker.log[-2000:]
+
+    def unfinished(self) -> int:
+        """Jobs that are not at their end."""
+        return self.select("select count(*) from job where state < ?", DONE)[0][0]
 
     # --- what the judge gets
 
@@ -228,7 +238,6 @@ class Field(Place):
 
     def dump(self) -> None:
         """Every job as it stands, into a file beside the ledger."""
-        found = self.select("select id, payload, task, state, reason, result from job")
         rows = [
             {
                 "id": id_text(row[0]),
@@ -238,9 +247,13 @@ class Field(Place):
                 "reason": row[4],
                 "result": row[5] and json.loads(row[5]),
             }
-            for row in found
+            for row in self.stored()
         ]
         (self.folder / DUMP).write_text(json.dumps(rows))
+
+    def stored(self) -> list[tuple[Any, ...]]:
+        """Every job: id, payload, task, state, reason, result."""
+        return self.select("select id, payload, task, state, reason, result from job")
 
 
 def is_up(worker: Process) -> bool:

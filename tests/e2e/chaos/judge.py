@@ -289,9 +289,8 @@ def judge_ends(verdict: Verdict, seen: Evidence, rows: Sequence[Row]) -> None:
     done = [row for row in rows if row.state == "done"]
     others = {row.id for row in done if not is_result_of_its_end(row, seen)}
     verdict.unexpected += verdict.blame("with another attempt's result", others)
-    blind = {row.id for row in rows if row.is_final and not ends.get(row.id)} - {
-        job for job in seen.starts if seen.was_blinded(job)
-    }
+    unseen = {row.id for row in rows if row.is_final and not ends.get(row.id)}
+    blind = {job for job in unseen if not seen.was_blinded(job)}
     verdict.unexpected += verdict.blame("ended though nobody saw it", blind)
 
 

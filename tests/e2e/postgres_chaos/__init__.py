@@ -1,0 +1,1 @@
+"""Chaos between real processes and a real PostgreSQL: restarts, kills, cut connections."""
