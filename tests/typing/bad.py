@@ -38,6 +38,7 @@ async def bad_options() -> None:
     send.options(priority="high")  # E a number from 0 to 9
     send.options(meta=["a"])  # E a mapping
     send.options(key=42)  # E a text
+    send.options(tx=42)  # E a connection or a session
     await send.options(delay=1).enqueue("1", to="x")  # E wrong type behind options
     Retry(5, 30)  # E the rest of a Retry is named
     Retry(on=(3,))  # E exception classes

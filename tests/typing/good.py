@@ -8,7 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from sqlite3 import connect
 from typing import assert_type
+
+from apsw import Connection
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from durio import App, Context, Job, JobStatus, Retry, State
 
@@ -94,6 +99,23 @@ def enqueue_sync() -> None:
     assert_type(send.enqueue_sync(1, to="a@b.c"), Job[str])
     assert_type(half.enqueue_sync(1.0), Job[float])
     assert_type(half.options(delay=5).enqueue_sync(1.0), Job[float])
+
+
+async def transactions(session: Session, loop_session: AsyncSession) -> None:
+    with Connection("shop.db") as db:
+        assert_type(await send.options(tx=db).enqueue(1, to="x"), Job[str])
+    assert_type(half.options(tx=connect("shop.db")).enqueue_sync(1.0), Job[float])
+    assert_type(half.options(tx=session).enqueue_sync(1.0), Job[float])
+    assert_type(await half.options(tx=loop_session).enqueue(1.0), Job[float])
+    assert_type(await half.options(tx=None).enqueue(1.0), Job[float])
+
+
+async def effects(ctx: Context[None]) -> None:
+    async with ctx.transaction() as tx:
+        tx.execute("select 1")
+        assert_type(ctx.result(5), int)
+    with ctx.transaction() as tx:
+        tx.execute("select 1")
 
 
 async def options() -> None:

@@ -1,4 +1,4 @@
-"""`durio bench`: what this machine reaches, held against the bare driver on its disk."""
+"""`durio bench`: what a store reaches here, held against the bare driver in the same run."""
 
 import asyncio
 import shutil
@@ -11,12 +11,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from durio.app.connect import masked
+from durio.app.connect import masked, module_of
 from durio.cli import load
 from durio.cli.apps import JSON_OPTION
+from durio.cli.ground import Ground, SqliteGround
+from durio.cli.ground_postgres import PostgresGround
 from durio.cli.measure import IDLE_SECONDS, PASSES, WAKEUPS, Measure
 from durio.cli.output import show_json, show_table
-from durio.model.errors import InvalidURL, UsageError
+from durio.model.errors import UsageError
 from durio.ports.browse import Query
 
 JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
@@ -30,12 +32,18 @@ MEANINGS = {
     "raw_cycle_per_s": "inserted, claimed, finished by the bare driver",
     "drain_vs_raw": "the worker held against the bare driver",
     "raw_drain_per_s": "claimed and finished by the bare driver",
+    "drain_vs_raw_drain": "the worker held against that",
     "latency_ms": "from the return of enqueue to the task's start, idle worker",
     "latency_from_call_ms": "the same from the call: the durable write comes on top",
     "cpu_us_per_job": "CPU of the worker, user and system, us per job",
     "worker_rss_mb": "memory of the worker after the drain, MiB",
     "idle_cpu_percent": "CPU of an idle worker",
+    "wal_bytes_per_job": "log that the server wrote",
+    "commits_per_job": "transactions of the database",
+    "dead_tuples_per_job": "row versions that were left behind",
+    "dead_tuples_left": "of these, not cleaned up when the last drain ended",
 }
+POSTGRES = "durio.stores.postgres.url"
 
 
 @click.command()
@@ -78,19 +86,19 @@ def command(
 
     The worker is a real process with every default on (each commit survives a power
     cut). Files are made in a temporary folder in the current directory, so that its disk
-    is measured, and removed afterwards; jobs in a store named by --store stay there.
+    is measured, and removed afterwards; jobs in a SQLite file named by --store stay there.
+
+    On PostgreSQL the bench makes a schema of its own (durio_bench_...) and drops it again:
+    nothing else in that database is touched. The server's log, commits and dead row
+    versions are counted for all who use it meanwhile.
     """
-    if url is not None and ":memory:" in url:
-        raise InvalidURL(
-            f"{url} lives in one process; the bench starts another",
-            cure="Name a file: sqlite:///bench.db.",
-        )
     folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
     steps = Steps(visible=not is_json and sys.stderr.isatty())
-    measure = Measure(folder, url, jobs, wakeups, idle_seconds, steps.tell)
     try:
+        ground = ground_of(folder, url)
+        measure = Measure(folder, ground, jobs, wakeups, idle_seconds, steps.tell)
         with steps.bar:
-            figures = asyncio.run(measured(measure, yes=yes))
+            figures = asyncio.run(measured(measure, url, yes=yes))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if is_json:
@@ -99,16 +107,23 @@ def command(
         show(figures)
 
 
-async def measured(measure: Measure, *, yes: bool) -> dict[str, Any]:
-    """Refuse a store in use, then measure."""
-    if measure.url is not None and not yes:
-        await refuse_jobs(measure.url)
+def ground_of(folder: Path, url: str | None) -> Ground:
+    """Where to measure."""
+    if url is not None and module_of(url) == POSTGRES:
+        return PostgresGround(url)
+    return SqliteGround(folder, url)
+
+
+async def measured(measure: Measure, url: str | None, *, yes: bool) -> dict[str, Any]:
+    """Refuse a file in use, then measure."""
     try:
+        if url is not None and isinstance(measure.ground, SqliteGround) and not yes:
+            await refuse_jobs(url)
         figures = await measure.run()
     finally:
         await load.app.close()
-    store = masked(measure.url) if measure.url else "sqlite (a new file here)"
-    return {"store": store, **figures}
+        await measure.ground.leave()
+    return {"store": masked(url) if url else "sqlite (a new file here)", **figures}
 
 
 async def refuse_jobs(url: str) -> None:
@@ -148,11 +163,24 @@ def show(figures: dict[str, Any]) -> None:
         f"{figures['store']}: {figures['jobs']} jobs, best of {figures['passes']} passes"
     )
     click.echo(
-        f"SQLite {figures['sqlite']}, Python {figures['python']}, "
+        f"{engine_of(figures)}, Python {figures['python']}, "
         f"{figures['loop']}, {figures['cores']} cores"
     )
-    rows = [[name, shown(figures[name]), told] for name, told in MEANINGS.items()]
+    rows = [
+        [name, shown(figures[name]), told]
+        for name, told in MEANINGS.items()
+        if name in figures
+    ]
     show_table(("figure", "value", "what"), rows, "nothing was measured")
+
+
+def engine_of(figures: dict[str, Any]) -> str:
+    """Which engine was measured, and what it would lose."""
+    if "sqlite" in figures:
+        return f"SQLite {figures['sqlite']}"
+    off = [name for name, value in figures["settings"].items() if value == "off"]
+    careless = f" with {', '.join(off)} off" if off else ""
+    return f"PostgreSQL {figures['postgresql']}{careless} ({figures['driver']})"
 
 
 def shown(value: float | dict[str, float]) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from durio.cli import load
-from durio.cli.bare import Bare, measure_bare
+from durio.cli.bare import Bare
+from durio.cli.ground import Ground, Spent
 from durio.cli.worker import loop_factory
 from durio.client.handle import Job
 from durio.host.clock import HostClock
@@ -64,26 +64,27 @@ class Pass:
     bare: Bare
     many_per_s: float
     drain: Drain
+    spent: list[Spent]  # before, after the enqueue, after the drain; empty: no server
 
 
 @dataclass(slots=True)
 class Measure:
-    """All measurements of one run, in `folder`; on `url`, or on fresh files there."""
+    """All measurements of one run, on that ground; logs and reports in `folder`."""
 
     folder: Path
-    url: str | None
+    ground: Ground
     jobs: int
     wakeups: int
     idle_seconds: float
     tell: Tell
     clock: HostClock = field(default_factory=HostClock)
     children: Children = field(default_factory=Children)
-    files: int = 0
 
     async def run(self) -> dict[str, Any]:
         """Everything, one after another; the figures by name."""
         with self.children:
             passes = [await self.rates(number) for number in range(1, PASSES + 1)]
+            facts = await self.ground.facts()
             one, together = await self.singles()
             idle = await self.idle()
         bare = max(one.bare for one in passes)
@@ -98,45 +99,44 @@ class Measure:
             "raw_cycle_per_s": round(bare.cycle),
             "drain_vs_raw": round(drain.per_s / bare.cycle, 3),
             "raw_drain_per_s": round(bare.drain),
+            "drain_vs_raw_drain": round(drain.per_s / bare.drain, 3),
             **idle,
             "cpu_us_per_job": round(min(d.cpu_us_per_job for d in drains), 1),
             "worker_rss_mb": round(max(d.rss_mb for d in drains), 1),
             "passes": PASSES,
             "python": platform.python_version(),
             "loop": "asyncio" if loop_factory() is None else "uvloop",
-            "sqlite": apsw.sqlite_lib_version(),
             "cores": os.cpu_count(),
+            **costs([one.spent for one in passes], self.jobs),
+            **facts,
         }
 
     # --- where
 
     async def fresh_url(self) -> str:
-        """The store that was named, or another new file."""
+        """Another store, opened here."""
         await load.app.close()
-        self.files += 1
-        path = self.folder / f"bench-{self.files}.db"
-        load.app.url = self.url or f"sqlite:///{path}"
+        load.app.url = await self.ground.fresh()
         await load.app.store()
         return load.app.url
-
-    @property
-    def synchronous(self) -> str:
-        """The durability of the store under measurement."""
-        return "normal" if "synchronous=normal" in (self.url or "") else "full"
 
     # --- how fast
 
     async def rates(self, number: int) -> Pass:
         """One pass; driver and engine take turns, so that both meet the same weather."""
         self.tell(f"pass {number}: the bare driver")
-        path = self.folder / f"bare-{number}.db"
-        bare = measure_bare(path, self.jobs, self.synchronous)
+        bare = await self.ground.bare(self.jobs)
         self.tell(f"pass {number}: enqueue {self.jobs} at once")
         url = await self.fresh_url()
+        spent = [await self.ground.spent()]
+        await load.app.store()  # which the count may have closed
         rows = [(n,) for n in range(self.jobs)]
         many = await self.rate(self.jobs, load.nothing.enqueue_many(rows))
+        spent.append(await self.ground.spent())
         self.tell(f"pass {number}: one worker drains them")
-        return Pass(bare, many, await self.drain(url))
+        drain = await self.drain(url)
+        spent.append(await self.ground.spent())
+        return Pass(bare, many, drain, [one for one in spent if one is not None])
 
     async def drain(self, url: str) -> Drain:
         """A worker in a burst: it ends when nothing is left."""
@@ -269,6 +269,28 @@ class Measure:
             if not worker.is_running:
                 raise WorkerFailed(f"the worker ended:\n{worker.tail()}")
             await self.clock.sleep(LOOK_SECONDS)
+
+
+def costs(passes: Sequence[Sequence[Spent]], jobs: int) -> dict[str, Any]:
+    """What the server spent on each job, by name: the least of all passes."""
+    counted = [spent for spent in passes if spent]
+    if not counted:
+        return {}
+    found: dict[str, Any] = {}
+    for place, name in enumerate(Spent._fields):
+        told = [
+            {
+                "enqueue": (middle[place] - before[place]) / jobs,
+                "drain": (after[place] - middle[place]) / jobs,
+                "both": (after[place] - before[place]) / jobs,
+            }
+            for before, middle, after in counted
+        ]
+        least = min(told, key=lambda cost: cost["both"])
+        found[f"{name}_per_job"] = {
+            what: round(cost, 4) for what, cost in least.items()
+        }
+    return found
 
 
 def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, float]:

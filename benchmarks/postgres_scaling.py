@@ -1,0 +1,128 @@
+"""Jobs per second against worker processes, and against how far a worker claims ahead.
+
+.venv/bin/python -m benchmarks.postgres_scaling --jobs 200000 --svg docs/reports/postgres.svg
+
+The queue is paused while it is filled and while the workers start; the time goes from the
+first claim to the last finish, by the server's clock. Every job must be done, once.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import postgres_place
+from benchmarks.postgres_plot import svg
+from durio.cli import load
+from durio.cli.ground_postgres import PostgresGround
+from durio.cli.worker import loop_factory
+from durio.host.processes import Children, this_program
+
+PROCESSES = (1, 2, 4)
+PREFETCH = (0, 8, 32, 64, 128, 256)
+READY_SECONDS_MAX = 60.0
+DRAIN_SECONDS_MAX = 1800.0
+SPAN = """
+select count(*), count(distinct id), min(started_at), max(finished_at)
+from {schema}.hist where state = 4
+"""
+IS_LEFT = "select exists (select 1 from {schema}.job)"  # asked often: it must be cheap
+LOOK_SECONDS = 0.25
+
+
+async def main(options: argparse.Namespace) -> dict[str, Any]:
+    """Every point, best of some passes."""
+    async with postgres_place.ground(options.store) as ground:
+        by_processes = {
+            count: await best(ground, options, processes=count, prefetch=256)
+            for count in PROCESSES
+        }
+        by_prefetch = {
+            ahead: await best(ground, options, processes=1, prefetch=ahead)
+            for ahead in PREFETCH
+        }
+        facts = await ground.facts()
+    return {
+        "jobs": options.jobs,
+        "passes": options.passes,
+        "by_processes": by_processes,
+        "by_prefetch": by_prefetch,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "loop": "asyncio" if loop_factory() is None else "uvloop",
+        "postgresql": facts["postgresql"],
+        "settings": facts["settings"],
+    }
+
+
+async def best(
+    ground: PostgresGround,
+    options: argparse.Namespace,
+    *,
+    processes: int,
+    prefetch: int,
+) -> int:
+    """Jobs per second, the best of some passes."""
+    found = [
+        await drained(ground, options.jobs, processes, prefetch)
+        for _ in range(options.passes)
+    ]
+    per_s = round(max(found))
+    print(f"{processes} processes, prefetch {prefetch}: {per_s:,} jobs/s", flush=True)
+    return per_s
+
+
+async def drained(
+    ground: PostgresGround, jobs: int, processes: int, prefetch: int
+) -> float:
+    """One pass: fill, start, let go, wait."""
+    await load.app.close()
+    load.app.url = url = await ground.fresh()
+    await postgres_place.fill(jobs)
+    environ = {"DURIO_URL": url, "DURIO_WORKER__PREFETCH": str(prefetch)}
+    with tempfile.TemporaryDirectory() as name, Children() as children:
+        for number in range(processes):
+            children.start(
+                [*this_program(), "worker", load.TARGET],
+                log=Path(name) / f"{number}.log",
+                environ=environ,
+            )
+        await postgres_place.workers_ready(processes, READY_SECONDS_MAX)
+        await postgres_place.resume()
+        async with asyncio.timeout(DRAIN_SECONDS_MAX):
+            await empty(url, children)
+    done, ids, first, last = (await postgres_place.rows(url, SPAN))[0]
+    if not done == ids == jobs:
+        raise SystemExit(f"BROKEN: {done} done, {ids} different ones, of {jobs}")
+    return jobs / (last - first)
+
+
+async def empty(url: str, children: Children) -> None:
+    """Until no job waits or runs."""
+    async with postgres_place.connected(url) as ask:
+        while (await ask(IS_LEFT))[0][0]:
+            for child in children.started:
+                if not child.is_running:
+                    raise SystemExit(f"BROKEN: a worker ended:\n{child.tail()}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", help="default: a PostgreSQL of its own")
+    parser.add_argument("--jobs", type=int, default=50_000)
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--svg", type=Path, help="draw it there")
+    parser.add_argument("--json", type=Path, help="keep the figures there")
+    given = parser.parse_args()
+    figures = asyncio.run(main(given))
+    text = json.dumps(figures, indent=1)
+    print(text)
+    if given.json:
+        given.json.write_text(text + "\n", encoding="utf-8")
+    if given.svg:
+        given.svg.write_text(svg(figures), encoding="utf-8")

