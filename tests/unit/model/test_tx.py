@@ -57,7 +57,9 @@ def test_only_those_of_a_loop_are_async() -> None:
     }
 
 
-@pytest.mark.parametrize("tx", [42, "session", object(), Path()], ids=repr)
+@pytest.mark.parametrize(
+    "tx", [42, "session", object(), Path()], ids=lambda tx: type(tx).__name__
+)
 def test_anything_else_is_refused_with_what_is_taken(tx: object) -> None:
     with pytest.raises(InvalidOption) as told:
         check_tx(tx)
