@@ -376,7 +376,7 @@ def test_a_task_that_was_typed_in(
     app: App, monkeypatch: pytest.MonkeyPatch, file: str | None
 ):
     monkeypatch.setattr(plain, "__module__", "__main__")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", file)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", file, raising=False)
     app.task(process=True)(plain)
     with declined(UsageError, "typed in", "Write the App to a file"):
         asyncio.run(made(app))

@@ -88,6 +88,7 @@ def test_killed_at_a_named_point(place: Place, host: str, point: str) -> None:
     # Claimed or started: what the worker held is charged a loss, never a retry.
     assert {row.retried for row in rows.values()} == {0}
     assert {job for job, row in rows.items() if row.losses} == held
+    place.wait_for("accepted", len(ids) - len(done))  # told after it was written
     seen = (max(line.mono_ns for line in place.ledger.of("accepted")) - killed_ns) / 1e9
     print(f"{point}, {host}: all done {seen:.1f} s after the kill (bound {bound:g} s)")
 

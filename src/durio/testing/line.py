@@ -14,11 +14,13 @@ its repeat was told that a queue is full: nobody could take that word back.)
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
+from durio.model.job import NewJob
 from durio.ports.store import Store, Wake
 from durio.testing.faulty import stand_in
 from durio.testing.world import Node
@@ -80,7 +82,8 @@ class Line(Store):
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
         self.writes_seen = 0  # of others, when we last renewed or asked
         # What the server still has, by what was asked: a worker, or a job.
-        self.given_up: dict[int | bytes, asyncio.Task[None]] = {}
+        self.given_up: dict[int | bytes, list[asyncio.Task[None]]] = {}
+        self.taken: set[bytes] = set()  # jobs that we were told are stored
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -113,6 +116,7 @@ class Line(Store):
         self.server.executed(self.node, method, args, answer)
         if method == "enqueue":
             self._end_lost(*(told.id for told in answer if told.full is not None))
+            self.taken.update(told.id for told in answer if told.full is None)
         return answer
 
     def call_nowait(
@@ -189,18 +193,28 @@ class Line(Store):
         async def do() -> None:
             await world.director.clock.sleep(seconds)
             with suppress(StoreError):
-                await self._do(method, args, options)
+                if method != "enqueue" or not await self._is_forgotten(args[0]):
+                    await self._do(method, args, options)
 
         task = world.director.main.create_task(do())
         keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
-        self.given_up.update(dict.fromkeys(keys, task))
+        for key in keys:  # one may be asked for again, and be lost again
+            self.given_up.setdefault(key, []).append(task)
+
+    async def _is_forgotten(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether a repeat was stored, and has left no trace since.
+
+        A store behind a network remembers its repeats; this one has no late calls.
+        """
+        ids = [job.id for job in jobs if job.id in self.taken]
+        return len(await self.server.store.states(ids)) < len(ids)
 
     def _end_lost(self, *keys: int | bytes) -> None:
         """A process that asks again has ended what it had asked before."""
         for key in keys:
-            task = self.given_up.pop(key, None)
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
+            for task in self.given_up.pop(key, ()):
+                if task is not asyncio.current_task():
+                    task.cancel()
 
     async def _travel(self) -> None:
         now = self.node.world.seconds
