@@ -124,7 +124,7 @@ DEBIAN_PACKAGES := postgresql-15 pgbouncer
 .PHONY: servers
 servers:
 	@for package in $(DEBIAN_PACKAGES); do \
-	  dpkg -s "$$package" >/dev/null 2>&1 && continue; \
+	  dpkg -s "$$package" 2>/dev/null | grep -q "^Status: install ok" && continue; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    $(call debian_install,"$$package"); \
 	  else \
