@@ -3,10 +3,10 @@
 import pytest
 
 from durio.errors import SchemaMismatch
+from durio.model.migration import compared
 from durio.stores.postgres.driver import Place
 from durio.stores.postgres.schema import (
     check_complete,
-    compared,
     migrations,
     script,
 )
@@ -18,7 +18,7 @@ NAMES = [step.name for step in migrations()]
 
 
 def test_nothing_is_there_yet() -> None:
-    status = compared([])
+    status = compared(migrations(), [])
     assert status == ([], NAMES, [], [])
     with pytest.raises(SchemaMismatch, match="is missing") as told:
         check_complete(status, PLACE)
@@ -26,13 +26,13 @@ def test_nothing_is_there_yet() -> None:
 
 
 def test_all_is_there() -> None:
-    status = compared(ALL)
+    status = compared(migrations(), ALL)
     assert status == (NAMES, [], [], [])
     check_complete(status, PLACE)
 
 
 def test_newer_code_was_here() -> None:
-    status = compared([*ALL, (9999, "9999_later", "x")])
+    status = compared(migrations(), [*ALL, (9999, "9999_later", "x")])
     assert status.newer == ["9999_later"]
     with pytest.raises(SchemaMismatch, match="newer than this code") as told:
         check_complete(status, PLACE)
@@ -41,7 +41,7 @@ def test_newer_code_was_here() -> None:
 
 def test_another_text_made_it() -> None:
     (number, name, _), *rest = ALL
-    status = compared([(number, name, "x"), *rest])
+    status = compared(migrations(), [(number, name, "x"), *rest])
     assert status.changed == [name]
     with pytest.raises(SchemaMismatch, match="another text"):
         check_complete(status, PLACE)

@@ -5,14 +5,12 @@ by a role that may do it, while workers of the release before still run. A file 
 changed after the fact, or a schema from newer code, is refused rather than guessed at.
 """
 
-import hashlib
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
 from durio.model.errors import SchemaMismatch
-from durio.stores.postgres.driver import Place, Row
+from durio.model.migration import Migration, MigrationStatus, compared, steps_of
+from durio.stores.postgres.driver import Place
 from durio.stores.postgres.statements import Filled, statement
 from durio.stores.postgres.transaction import Reading
 
@@ -30,47 +28,11 @@ TAKE_LOCK = f"select pg_advisory_xact_lock({LOCK})"
 PATIENCE = "set local lock_timeout = '5s'"
 
 
-class Migration(NamedTuple):
-    """One numbered step of the schema."""
-
-    number: int
-    name: str
-    checksum: str
-    text: str  # with `{schema}` in it
-
-
-class MigrationStatus(NamedTuple):
-    """How a schema stands to this code, by the names of migrations."""
-
-    applied: list[str]
-    waiting: list[str]
-    newer: list[str]  # applied by newer code: this code must not touch the schema
-    changed: list[str]  # applied with another text than this code has
-
-
 async def migration_status(reading: Reading) -> MigrationStatus:
     """Compare the schema with the migrations of this code."""
     if not await reading.value(HAS_MIGRATIONS):
-        return compared(())
-    return compared(await reading.rows(READ_MIGRATIONS))
-
-
-def compared(rows: Iterable[Row]) -> MigrationStatus:
-    """What is recorded, beside what this code has."""
-    recorded: dict[int, tuple[str, str]] = {
-        number: (name, checksum) for number, name, checksum in rows
-    }
-    ours = {step.number: step for step in migrations()}
-    return MigrationStatus(
-        applied=[name for number, (name, _) in recorded.items() if number in ours],
-        waiting=[step.name for step in migrations() if step.number not in recorded],
-        newer=[name for number, (name, _) in recorded.items() if number not in ours],
-        changed=[
-            name
-            for number, (name, checksum) in recorded.items()
-            if number in ours and ours[number].checksum != checksum
-        ],
-    )
+        return compared(migrations(), ())
+    return compared(migrations(), await reading.rows(READ_MIGRATIONS))
 
 
 def check_status(status: MigrationStatus, place: Place) -> None:
@@ -141,11 +103,5 @@ def filled(text: str, schema: str) -> str:
 def migrations() -> tuple[Migration, ...]:
     """Every migration of this code, in order."""
     folder = files("durio.stores.postgres").joinpath("migrations")
-    found: list[Migration] = []
-    for file in folder.iterdir():
-        if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            checksum = hashlib.sha256(text.encode()).hexdigest()
-            name = file.name.removesuffix(".sql")
-            found.append(Migration(int(name[:4]), name, checksum, text))
-    return tuple(sorted(found))
+    sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    return steps_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from durio.model.migration import MigrationStatus
 from durio.stores.postgres import schema
 from durio.stores.postgres.driver import Connection, DriverError, Place
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
-from durio.stores.postgres.schema import MigrationStatus
 from durio.stores.postgres.statements import Filled
 from durio.stores.postgres.transaction import Reading
 from durio.stores.postgres.translate import translated

@@ -4,16 +4,16 @@ Each applied migration is recorded with a checksum of its text: a file that was 
 after the fact, or a schema from newer code, is refused rather than guessed at.
 """
 
-import hashlib
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from durio.model.errors import SchemaMismatch, StoreReadOnly, StoreUnavailable
+from durio.model.migration import Migration, MigrationStatus, compared, steps_of
 from durio.ports.clock import Clock
 from durio.stores.sqlite.database import Database, DriverName, OwnDatabase
 from durio.stores.sqlite.folder import WriterLock
@@ -41,24 +41,6 @@ MIGRATION_COLUMNS = [
 ]
 
 Synchronous = Literal["full", "normal"]
-
-
-class Migration(NamedTuple):
-    """One numbered step of the schema."""
-
-    number: int
-    name: str
-    checksum: str
-    text: str
-
-
-class MigrationStatus(NamedTuple):
-    """How a database stands to this code, by the names of migrations."""
-
-    applied: list[str]
-    waiting: list[str]
-    newer: list[str]  # applied by newer code: this code must not touch the file
-    changed: list[str]  # applied with another text than this code has
 
 
 def connect_writer(
@@ -185,21 +167,8 @@ def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
 
 def migration_status(db: OwnDatabase) -> MigrationStatus:
     """Compare the database with the migrations of this code."""
-    recorded: dict[int, tuple[str, str]] = {}
-    if has_migrations(db):
-        rows = db.rows(READ_MIGRATIONS)
-        recorded = {number: (name, checksum) for number, name, checksum in rows}
-    ours = {step.number: step for step in migrations()}
-    return MigrationStatus(
-        applied=[name for number, (name, _) in recorded.items() if number in ours],
-        waiting=[step.name for step in migrations() if step.number not in recorded],
-        newer=[name for number, (name, _) in recorded.items() if number not in ours],
-        changed=[
-            name
-            for number, (name, checksum) in recorded.items()
-            if number in ours and ours[number].checksum != checksum
-        ],
-    )
+    rows = db.rows(READ_MIGRATIONS) if has_migrations(db) else ()
+    return compared(migrations(), rows)
 
 
 def has_migrations(db: OwnDatabase) -> bool:
@@ -230,11 +199,5 @@ def check_status(status: MigrationStatus, path: str | None) -> None:
 def migrations() -> tuple[Migration, ...]:
     """Every migration of this code, in order."""
     folder = files("durio.stores.sqlite").joinpath("migrations")
-    found: list[Migration] = []
-    for file in folder.iterdir():
-        if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            checksum = hashlib.sha256(text.encode()).hexdigest()
-            name = file.name.removesuffix(".sql")
-            found.append(Migration(int(name[:4]), name, checksum, text))
-    return tuple(sorted(found))
+    sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    return steps_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

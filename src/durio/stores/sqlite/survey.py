@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, unquote
 
 import apsw
 
+from durio.model.migration import MigrationStatus
 from durio.stores.sqlite.database import DriverName, OwnDatabase
 from durio.stores.sqlite.schema import (
-    MigrationStatus,
     close_as_found,
     connect_reader,
     migration_status,

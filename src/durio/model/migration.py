@@ -1,0 +1,53 @@
+"""Numbered migrations, and how a database stands to those of this code."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class Migration(NamedTuple):
+    """One numbered step of a schema."""
+
+    number: int
+    name: str
+    checksum: str
+    text: str
+
+
+class MigrationStatus(NamedTuple):
+    """How a database stands to this code, by the names of migrations."""
+
+    applied: list[str]
+    waiting: list[str]
+    newer: list[str]  # applied by newer code: this code must not touch it
+    changed: list[str]  # applied with another text than this code has
+
+
+def steps_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
+    """The migrations in these files, by name and text, in order."""
+    found: list[Migration] = []
+    for file, text in texts:
+        name = file.removesuffix(".sql")
+        checksum = hashlib.sha256(text.encode()).hexdigest()
+        found.append(Migration(int(name[:4]), name, checksum, text))
+    return tuple(sorted(found))
+
+
+def compared(
+    steps: Sequence[Migration], rows: Iterable[Sequence[Any]]
+) -> MigrationStatus:
+    """What this code has, beside what is recorded: number, name and checksum."""
+    recorded: dict[int, tuple[str, str]] = {
+        number: (name, checksum) for number, name, checksum in rows
+    }
+    ours = {step.number: step for step in steps}
+    return MigrationStatus(
+        applied=[name for number, (name, _) in recorded.items() if number in ours],
+        waiting=[step.name for step in steps if step.number not in recorded],
+        newer=[name for number, (name, _) in recorded.items() if number not in ours],
+        changed=[
+            name
+            for number, (name, checksum) in recorded.items()
+            if number in ours and ours[number].checksum != checksum
+        ],
+    )
