@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+from durio.model.job import CANCELLED, DEAD, DONE
+
 
 class Kind(IntEnum):
     """What happened; the numbers are those of the stores' statements."""
@@ -73,3 +75,16 @@ class Left(NamedTuple):
     reason: str | None
     attempt: int
     worker: int
+
+
+def is_end_by(outcome: Outcome, state: int, reason: str | None) -> bool:
+    """Whether a job that ended so, under this claim, ended by this very word.
+
+    A loss is a rescuer's word, or that of a worker whose child died.
+    """
+    if outcome.kind == Kind.DONE:
+        return state == DONE
+    if outcome.kind == Kind.RELEASE:
+        return state == CANCELLED  # the only end that a release can come to
+    is_lost = state == DEAD and reason == Reason.WORKER_LOST
+    return is_lost is outcome.guilty

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
-from durio.model.job import CANCELLED, DEAD, DONE, READY
-from durio.model.outcome import Kind, Outcome, Reason
+from durio.model.job import CANCELLED, READY
+from durio.model.outcome import Kind, Outcome, is_end_by
 from durio.ports.exchange import Rejected
 from durio.stores.postgres.desk import AtDesk
 from durio.stores.postgres.driver import Row
@@ -138,9 +138,4 @@ def is_on_record(outcome: Outcome, end: Row | None) -> bool:
     if end is None:
         return False
     _, _, state, reason = end
-    if outcome.kind == Kind.DONE:
-        return state == DONE
-    if outcome.kind == Kind.RELEASE:
-        return state == CANCELLED  # the only end that a release can come to
-    is_lost = state == DEAD and reason == Reason.WORKER_LOST
-    return is_lost is outcome.guilty
+    return is_end_by(outcome, state, reason)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
-from durio.model.job import CANCELLED, DEAD, DONE
-from durio.model.outcome import Kind, Outcome, Reason
+from durio.model.job import CANCELLED, DONE
+from durio.model.outcome import Kind, Outcome, is_end_by
 from durio.ports.exchange import Rejected
 from durio.stores.sqlite.desk import AtDesk
 from durio.stores.sqlite.gate import pass_gate, traceless
@@ -169,9 +169,4 @@ def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
     state, claim_no, reason = rows[0]
     if claim_no != outcome.claim_no or state < DONE:
         return False
-    if outcome.kind == Kind.DONE:
-        return state == DONE
-    if outcome.kind == Kind.RELEASE:
-        return state == CANCELLED  # the only end that a release can come to
-    is_lost = state == DEAD and reason == Reason.WORKER_LOST
-    return is_lost is outcome.guilty
+    return is_end_by(outcome, state, reason)
