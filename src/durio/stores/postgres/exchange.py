@@ -49,17 +49,10 @@ class Asked(NamedTuple):
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """Worker, lanes, limits, jobs to pass over, want and known tasks."""
+        """Lanes, limits, jobs to pass over, want and known tasks."""
         names = [name for name, _ in self.lanes]
         rooms = [min(limit, self.want) for _, limit in self.lanes]
-        return (
-            self.worker,
-            names,
-            rooms,
-            passed_over(names, rooms),
-            self.want,
-            self.known,
-        )
+        return (names, rooms, passed_over(names, rooms), self.want, self.known)
 
 
 class Answer(NamedTuple):
@@ -116,9 +109,10 @@ async def at_once(
     rows = await desk.lines.write_one(
         EXCHANGE,
         *done_columns(done),
-        *asked.columns,
+        asked.worker,
         desk.retention.done_seconds,
         desk.lines.now,
+        *asked.columns,
         desk.local.lease_time.now(),
         *asked.look.columns,
         names,
@@ -151,6 +145,7 @@ async def step_by_step(
     await promote_lanes(tx, desk, names, asked.worker)
     rows = await tx.rows(
         CLAIM,
+        asked.worker,
         *asked.columns,
         tx.injected,
         desk.local.lease_time.now(),

@@ -1,5 +1,8 @@
 """SQL lives in files: one statement each, named by its verb, read once at import.
 
+What two statements must do alike, to the letter, is a part: `{done}` stands for
+`sql/parts/done.sql` in both.
+
 `{schema}` stands for the schema's quoted name. It is filled where a statement meets a
 connection (lines.py), once per text: several stores of a process may differ in it.
 """
@@ -8,11 +11,17 @@ from importlib.resources import files
 
 FOLDER = files("durio.stores.postgres").joinpath("sql")
 SCHEMA = "{schema}"
+PARTS = ("done",)
 
 
 def statement(name: str) -> str:
-    """The text of `sql/<name>.sql`, with `{schema}` still in it."""
-    return FOLDER.joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    """The text of `sql/<name>.sql` with its parts, and `{schema}` still in it."""
+    text = FOLDER.joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    for part in PARTS:
+        if f"{{{part}}}" in text:
+            found = FOLDER.joinpath("parts", f"{part}.sql").read_text(encoding="utf-8")
+            text = text.replace(f"{{{part}}}", found.rstrip())
+    return text
 
 
 def quoted(name: str) -> str:

@@ -1,12 +1,10 @@
 -- Done outcomes in, claims out: the one statement, and the one round trip, of a busy worker.
 -- It is `exchange_finish` and `exchange_claim` in one, by places of rows instead of keys.
 --
--- $1 ids  $2 claim numbers  $3 results  $4 seconds that each may be read
--- $5 seconds, $6 bucket, $7 count: a retention of its own (short arrays: none)
--- $8 worker  $9 lanes  $10 limits  $11 jobs to pass over, for a lane that came before
--- $12 want  $13 tasks that it knows, null: all  $14 seconds that done jobs stay
--- $15 now, null: the server's  $16 the same for leases
--- $17 to $20 where to look: which lane of $9, first and last rank, first id in the first rank
+-- $1 to $9 as in parts/done  $10 now, null: the server's
+-- $11 lanes  $12 limits  $13 jobs to pass over, for a lane that came before
+-- $14 want  $15 tasks that it knows, null: all  $16 now for leases, null: the server's
+-- $17 to $20 where to look: which lane of $11, first and last rank, first id in the first rank
 -- $21 lanes in which something may be due
 --
 -- When something is due there nothing is done at all, and the first row says so:
@@ -14,12 +12,12 @@
 -- The first row is about the call, every other one is a claim.
 with
 t as materialized (
-  select coalesce($15::float8, extract(epoch from clock_timestamp())::float8) as now
+  select coalesce($10::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
 -- Guarded queues are locked before anything else; mostly there are none.
 bounded as materialized (
   select q.name from {schema}.queue as q
-  where q.name = any($9::text[]) and (q.maxsize is not null or q.hand_maxsize is not null)
+  where q.name = any($11::text[]) and (q.maxsize is not null or q.hand_maxsize is not null)
     and coalesce(q.hand_maxsize, q.maxsize) >= 0
   order by q.name
   for no key update
@@ -35,70 +33,12 @@ go as materialized (
   select coalesce(due.run_at > t.now, true) and (select count(*) from bounded) >= 0 as ok
   from due, t
 ),
--- No join may decide how `run` and `job` are looked at: the planner takes a table that was
--- empty when it was last counted for one row, and would walk over all dead versions of it.
-x as (
-  delete from {schema}.run as r
-  where r.id = any($1::uuid[]) and r.worker + 0 = $8::int4
-    and r.claim_no = ($2::int4[])[width_bucket(r.id, $1::uuid[])]
-    and (select ok from go)
-  returning r.id, r.started_at, r.progress, width_bucket(r.id, $1::uuid[]) as n
-),
-xs as materialized (
-  select array_agg(x.id order by x.n) as ids, array_agg(x.started_at order by x.n) as starts,
-    array_agg(x.progress order by x.n) as notes
-  from x
-),
-j as (
-  delete from {schema}.job as b where b.id = any((select ids from xs)::uuid[])
-  returning b.id, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed,
-    b.run_at, b.ukey, b.umode, b.opts, b.errors, b.created_at,
-    width_bucket(b.id, $1::uuid[]) as n, width_bucket(b.id, (select ids from xs)) as k
-),
--- Within a key's window the done job answers for it, with its result: both stay as long.
-e as materialized (
-  select j.*, t.now, ($2::int4[])[j.n] as claim_no,
-    (select starts from xs)[j.k] as started_at, (select notes from xs)[j.k] as progress,
-    ($3::bytea[])[j.n] as result, ($4::float8[])[j.n] as result_seconds,
-    ($5::float8[])[j.n] as keep_seconds, ($6::text[])[j.n] as bucket,
-    ($7::int4[])[j.n] as keep_count, (
-      select u.until from {schema}.uniq as u
-      where j.umode = 2 and u.key = j.ukey and u.id = j.id
-    ) as until
-  from j, t
-),
-h as (
-  insert into {schema}.hist (
-    id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, finished_at, result, result_until,
-    ukey, umode
-  )
-  select id, lane, rank, 4, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, now, result,
-    greatest(now + result_seconds, until), ukey, umode
-  from e
-  where keep_seconds is null and (until is null or until <= now + $14::float8)
-),
-p as (
-  insert into {schema}.kept (
-    id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, finished_at, result, result_until,
-    ukey, umode, gone_at, bucket, keep_count
-  )
-  select id, lane, rank, 4, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, now, result,
-    greatest(now + result_seconds, until), ukey, umode,
-    greatest(now + coalesce(keep_seconds, $14::float8), until),
-    case when keep_count is not null then bucket end, keep_count
-  from e
-  where (keep_seconds > 0 or keep_count is not null)
-    or (keep_seconds is null and until > now + $14::float8)
-),
+{done},
 -- How long the look for jobs takes says whether old row versions are in its way.
 began as materialized (select clock_timestamp() as at from go where go.ok),
 l as materialized (
   select l.lane, l.room, coalesce(l.passed, 0) as passed, l.n
-  from unnest($9::text[], $10::int4[], $11::int4[]) with ordinality
+  from unnest($11::text[], $12::int4[], $13::int4[]) with ordinality
     as l (lane, room, passed, n)
   where not exists (select 1 from {schema}.queue as q where q.name = l.lane and q.paused)
 ),
@@ -116,9 +56,9 @@ c as materialized (
       select r.ctid as place from {schema}.ready as r
       where r.lane = l.lane and (r.rank, r.id) >= (span.low, span.id)
         and r.rank <= span.high
-        and ($13::text[] is null or (
+        and ($15::text[] is null or (
           select b.task from {schema}.job as b where b.id = r.id
-        ) = any($13::text[]))
+        ) = any($15::text[]))
       order by r.rank, r.id
       limit l.room + l.passed
       for update skip locked
@@ -132,7 +72,7 @@ c as materialized (
       $16::float8, extract(epoch from clock_timestamp())::float8
     )
   )
-  limit $12::int4
+  limit $14::int4
 ),
 d as (
   delete from {schema}.ready as r where r.ctid = any(array(select place from c))

@@ -1,5 +1,5 @@
--- Claims from these lanes; what was due has been made ready before. $8 to $13 and $15 to $21
--- of `exchange` come here as $1 to $13. The first row is about the call.
+-- Claims from these lanes; what was due has been made ready before. The first row is about
+-- the call. $1 worker  $2 to $6 as $11 to $15 of `exchange`  $7 now  $8 to $13 as $16 to $21
 with
 t as materialized (
   select coalesce($7::float8, extract(epoch from clock_timestamp())::float8) as now
