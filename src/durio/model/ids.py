@@ -2,9 +2,11 @@
 
 import re
 import struct
+from collections.abc import Sequence
 
 from durio.model.errors import JobNotFound
 
+IDS_NAMED_MAX = 5
 packed = struct.Struct(">QQ").pack
 SHAPE = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII
@@ -32,3 +34,10 @@ def id_bytes(text: str) -> bytes:
             id=str(text)[:60],
         )
     return bytes.fromhex(text.replace("-", ""))
+
+
+def ids_in_words(ids: Sequence[bytes]) -> str:
+    """The first few by name, the others by number."""
+    named = ", ".join(id_text(job_id) for job_id in ids[:IDS_NAMED_MAX])
+    more = len(ids) - IDS_NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named

@@ -1,10 +1,11 @@
 """Reading the store: one job, many jobs, lanes, workers. Never counts by scanning rows."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from durio.model.duration import spoken
-from durio.model.job import Record
+from durio.model.job import STATE_BY_CODE, Record
 from durio.ports.lease import Vitals
 
 
@@ -20,6 +21,22 @@ class Query(NamedTuple):
     finished_before: float | None = None  # absolute seconds: dead for longer
     finished_after: float | None = None
     worker: int | None = None  # running under it
+
+    def in_words(self) -> str:
+        """For the audit: which jobs a bulk act was meant for."""
+        states = "all" if self.states is None else states_in_words(self.states)
+        parts = [f"{states} jobs"]
+        whose = self.lane or (self.namespace and f"{self.namespace}:*")
+        parts += [f"of {whose}"] if whose else []
+        parts += [f"task {self.task}"] if self.task is not None else []
+        parts += [f"reason {self.reason}"] if self.reason is not None else []
+        parts += [f"error {self.error!r}"] if self.error is not None else []
+        parts += [f"worker {self.worker}"] if self.worker is not None else []
+        if self.finished_before is not None:
+            parts.append(f"before {moment_in_words(self.finished_before)}")
+        if self.finished_after is not None:
+            parts.append(f"after {moment_in_words(self.finished_after)}")
+        return " ".join(parts)
 
 
 class Page(NamedTuple):
@@ -137,3 +154,13 @@ class Browse(Protocol):
     async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
         """What people did, the newest first."""
         ...
+
+
+def states_in_words(states: Sequence[int]) -> str:
+    """Their names."""
+    return " or ".join(STATE_BY_CODE[state].value for state in states) or "no"
+
+
+def moment_in_words(seconds: float) -> str:
+    """To the second, for people."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -37,6 +37,7 @@ class Stepped(NamedTuple):
 
 NO_BOUND = -1  # a bound by hand: there is none, whatever the code says
 AS_IN_CODE = -2  # no bound by hand any more
+BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
 
 
 class QueueChange(NamedTuple):
@@ -45,6 +46,18 @@ class QueueChange(NamedTuple):
     paused: bool | None = None  # gives no jobs to workers
     closed: bool | None = None  # takes no new jobs
     maxsize: int | None = None  # by hand: beats the code; NO_BOUND, AS_IN_CODE
+
+    def in_words(self, lane: str) -> list[tuple[str, str]]:
+        """Verb and target of each part of it, for the audit."""
+        told: list[tuple[str, str]] = []
+        if self.paused is not None:
+            told.append(("pause" if self.paused else "resume", lane))
+        if self.closed is not None:
+            told.append(("close" if self.closed else "open", lane))
+        if self.maxsize is not None:
+            bound = BOUNDS_IN_WORDS.get(self.maxsize, str(self.maxsize))
+            told.append(("limit", f"{lane} maxsize {bound}"))
+        return told
 
 
 class Control(Protocol):

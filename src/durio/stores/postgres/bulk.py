@@ -17,7 +17,7 @@ from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
-from durio.stores.postgres.audit import query_in_words, write_down
+from durio.stores.postgres.audit import write_down
 from durio.stores.postgres.bounds import take_mark
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
@@ -269,7 +269,7 @@ async def act_on(
         if verb == "cancel" and query.lane is not None:
             await take_mark(tx, query.lane)
         namespace = query.namespace or namespace_of(query.lane or "")
-        target = query_in_words(query)
+        target = query.in_words()
         line = await write_down(tx, namespace, by, verb, target, jobs, step_of=line)
     return jobs, line
 

@@ -22,12 +22,13 @@ from collections.abc import (
 from typing import NamedTuple
 
 from durio.model.errors import InvalidOption
+from durio.model.ids import ids_in_words
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_of
 from durio.model.options import row_options
 from durio.model.outcome import Keep
 from durio.ports.control import Acted, Verb
-from durio.stores.postgres.audit import ids_in_words, write_down
+from durio.stores.postgres.audit import write_down
 from durio.stores.postgres.bounds import Guard, change_depths, lock_guards
 from durio.stores.postgres.filters import ID_BYTES
 from durio.stores.postgres.hold import take_keys_again

@@ -1,7 +1,7 @@
 """Queues by hand: pause, resume, close, open, bound, and moving what waits."""
 
 from durio.model.names import namespace_of
-from durio.ports.control import AS_IN_CODE, NO_BOUND, QueueChange, Stepped
+from durio.ports.control import AS_IN_CODE, QueueChange, Stepped
 from durio.stores.postgres.audit import write_down
 from durio.stores.postgres.bounds import (
     bound_by_hand,
@@ -20,8 +20,6 @@ FIND_WORKERS = statement("control_find_workers")
 MOVE_READY = statement("control_move_ready")
 MOVE_SCHEDULED = statement("control_move_sched")
 
-BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
-
 
 async def change_queue(
     tx: Transaction, lane: str, change: QueueChange, by: str
@@ -38,7 +36,7 @@ async def change_queue(
         await bound_by_hand(tx, lane, change.maxsize)
     if change.paused is not None:
         await tell_workers(tx, lane, paused=change.paused)
-    for verb, target in change_in_words(lane, news):
+    for verb, target in news.in_words(lane):
         await write_down(tx, namespace_of(lane), by, verb, target)
 
 
@@ -60,19 +58,6 @@ async def news_in(tx: Transaction, lane: str, change: QueueChange) -> QueueChang
         if change.maxsize == (AS_IN_CODE if bound is None else bound)
         else change.maxsize,
     )
-
-
-def change_in_words(lane: str, change: QueueChange) -> list[tuple[str, str]]:
-    """Verb and target of each change."""
-    told: list[tuple[str, str]] = []
-    if change.paused is not None:
-        told.append(("pause" if change.paused else "resume", lane))
-    if change.closed is not None:
-        told.append(("close" if change.closed else "open", lane))
-    if change.maxsize is not None:
-        bound = BOUNDS_IN_WORDS.get(change.maxsize, str(change.maxsize))
-        told.append(("limit", f"{lane} maxsize {bound}"))
-    return told
 
 
 async def move(

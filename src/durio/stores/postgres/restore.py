@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from durio.model.ids import ids_in_words
 from durio.model.job import Record
 from durio.model.names import namespace_of
-from durio.stores.postgres.audit import ids_in_words, storable, write_down
+from durio.stores.postgres.audit import storable, write_down
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.tally import NUMBER_DEATHS, next_deaths
 from durio.stores.postgres.transaction import Transaction

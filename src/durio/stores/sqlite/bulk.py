@@ -17,7 +17,7 @@ from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
-from durio.stores.sqlite.audit import query_in_words, write_down
+from durio.stores.sqlite.audit import write_down
 from durio.stores.sqlite.bounds import take_mark
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.filters import conditions, states_of, walk_of
@@ -216,6 +216,6 @@ def act_on(
         if verb == "cancel" and query.lane is not None:
             take_mark(tx, query.lane)
         namespace = query.namespace or namespace_of(query.lane or "")
-        target = query_in_words(query)
+        target = query.in_words()
         line = write_down(tx, namespace, by, verb, target, jobs, step_of=line)
     return jobs, line

@@ -8,13 +8,14 @@ is. A window that is over is over.
 from collections.abc import Sequence
 
 from durio.model.errors import InvalidOption
+from durio.model.ids import ids_in_words
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, Record
 from durio.model.keys import WINDOW, digest_of
 from durio.model.names import namespace_of
 from durio.model.options import row_options
 from durio.model.outcome import Keep
 from durio.ports.control import Acted, Verb
-from durio.stores.sqlite.audit import ids_in_words, write_down
+from durio.stores.sqlite.audit import write_down
 from durio.stores.sqlite.bounds import note_entered, note_left
 from durio.stores.sqlite.gate import traceless
 from durio.stores.sqlite.keys import free_for_good
