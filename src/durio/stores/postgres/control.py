@@ -25,16 +25,13 @@ class PostgresControl(AtDesk):
         """Do it, or leave a job as it is where its state does not allow it."""
         if not ids:
             return []
-        return await self.desk.lines.write(lambda tx: act_on_ids(tx, ids, verb, by))
+        return await act_on_ids(self.desk, ids, verb, by)
 
     async def retry_edited(
         self, job_id: bytes, payload: bytes, *, by: str | None = None
     ) -> Acted:
         """`retry` of one job with other arguments, checked by the caller."""
-        acted = await self.desk.lines.write(
-            lambda tx: act_on_ids(tx, [job_id], "retry", by, payload)
-        )
-        return acted[0]
+        return (await act_on_ids(self.desk, [job_id], "retry", by, payload))[0]
 
     async def count(self, query: Query) -> Counted:
         """Exactly how many jobs fit, and a mark for `act_on`."""

@@ -20,6 +20,7 @@ from durio.stores.postgres.driver import Row
 from durio.stores.postgres.finish import Recorded, record, told_apart
 from durio.stores.postgres.floor import Look
 from durio.stores.postgres.gate import lock_bounded
+from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.outcomes import are_done, done_columns, id_of, in_order
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
@@ -152,7 +153,9 @@ async def step_by_step(
         *desk.local.floors.everything(asked.lanes).columns,
         list(names),
     )
-    return exchanged(answer_in(rows), asked, told, before)
+    answer, (keys, holders) = answer_in(rows), rows[0][-2:]
+    free_at_end(tx, list(zip(keys, holders, strict=True)))
+    return exchanged(answer, asked, told, before)
 
 
 async def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
@@ -177,7 +180,7 @@ async def promote_lanes(
 
 def answer_in(rows: Sequence[Row]) -> Answer:
     """The first row is about the call, every other one is a claim."""
-    has_done, due, look_seconds, refused = rows[0][WIDTH:]
+    has_done, due, look_seconds, refused = rows[0][WIDTH : WIDTH + 4]
     claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
     seconds = None if due is None else max(0.0, due)
     return Answer(has_done, seconds, look_seconds, refused or [], claims)

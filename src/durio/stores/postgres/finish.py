@@ -18,6 +18,7 @@ from durio.ports.exchange import Rejected
 from durio.stores.postgres.desk import AtDesk
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.gate import lock_bounded, pass_gate
+from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.outcomes import (
     are_done,
     done_columns,
@@ -106,7 +107,8 @@ async def record_done(
         return []
     stays = tx.retention.done_seconds
     rows = await tx.rows(FINISH_DONE, *done_columns(done), worker, stays, tx.injected)
-    taken = {number for (number,) in rows}
+    taken = {number for number, _, _ in rows}
+    free_at_end(tx, [(key, job_id) for _, job_id, key in rows if key is not None])
     return [o for number, o in enumerate(done, start=1) if number not in taken]
 
 

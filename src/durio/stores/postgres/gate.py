@@ -13,6 +13,7 @@ from typing import NamedTuple
 from durio.model.job import DEAD, READY
 from durio.model.outcome import Outcome
 from durio.stores.postgres.bounds import change_depths
+from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.outcomes import gate_columns
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.tally import count_deaths
@@ -64,8 +65,11 @@ async def pass_gate(
     passed: list[Passed | None] = [None] * len(outcomes)
     entered: Counter[str] = Counter()
     dead: list[bytes] = []
-    for number, *where in rows:
+    freed: list[tuple[bytes, bytes]] = []
+    for number, key, *where in rows:
         place: int = number - 1
+        if key is not None:
+            freed.append((key, outcomes[place].id))
         passed[place] = Passed(*where)
         state, lane = where[:2]
         if state <= READY:
@@ -75,6 +79,7 @@ async def pass_gate(
         elif state == DEAD:
             dead.append(outcomes[place].id)
     await change_depths(tx, entered)  # whatever their bounds: accepted once
+    free_at_end(tx, freed)
     if dead:
         # At the very end: all who count deaths wait for each other there.
         tx.before_commit.append(partial(count_deaths, tx, dead))

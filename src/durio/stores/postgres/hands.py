@@ -19,9 +19,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from functools import partial
 from typing import NamedTuple
 
-from durio.model.errors import InvalidOption
+from durio.model.errors import InvalidOption, StoreError
 from durio.model.ids import ids_in_words
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_of
@@ -30,9 +31,10 @@ from durio.model.outcome import Keep
 from durio.ports.control import Acted, Verb
 from durio.stores.postgres.audit import write_down
 from durio.stores.postgres.bounds import Guard, change_depths, lock_guards
+from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.filters import ID_BYTES
 from durio.stores.postgres.hold import take_keys_again
-from durio.stores.postgres.keys import free_keys
+from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -81,37 +83,52 @@ Guards = Mapping[str, Guard]
 
 
 async def act_on_ids(
-    tx: Transaction,
+    desk: Desk,
     ids: Sequence[bytes],
     verb: Verb,
     by: str | None,
     payload: bytes | None = None,
 ) -> list[Acted]:
-    """Jobs by name, in the order asked; `payload` are other arguments for a retry."""
+    """Jobs by name, in the order asked; `payload` are other arguments for a retry.
+
+    Those that others have moved on meanwhile are looked for again, in a transaction of its
+    own: with locks in our hands we would wait for somebody who waits for us.
+    """
     acted: dict[int, Acted] = {}
-    lanes: dict[bytes, str] = {}
     left: list[tuple[int, bytes]] = list(enumerate(ids))
+    turn = 0
     while left:  # a job that is named twice is met twice, one after the other
+        turn += 1
         places = {job_id: place for place, job_id in reversed(left)}
-        for one in await act_once(tx, sorted(places), verb, payload, lanes):
+        some, is_last = sorted(places)[:STEP_MAX], turn == ROUNDS_MAX
+        try:
+            answers = await desk.lines.write(
+                partial(
+                    act_once,
+                    ids=some,
+                    verb=verb,
+                    by=by,
+                    payload=payload,
+                    is_last=is_last,
+                )
+            )
+        except StoreError as error:
+            error.unknown = error.unknown or bool(acted)  # some of it was done
+            raise
+        for one in answers:
             acted[places[one.id]] = one
+            turn = 0
         left = [(place, job_id) for place, job_id in left if place not in acted]
-    answers = [acted[place] for place in range(len(ids))]
-    if by is not None:
-        word = verb if payload is None else "retry_edited"
-        known = [one for one in answers if one.before is not None]
-        for namespace, some in of_apps(known, lanes).items():
-            changed = sum(is_changed(one, verb) for one in some)
-            target = ids_in_words([one.id for one in some])
-            await write_down(tx, namespace, by, word, target, changed)
-    return answers
+    return [acted[place] for place in range(len(ids))]
 
 
-def of_apps(acted: Sequence[Acted], lanes: dict[bytes, str]) -> dict[str, list[Acted]]:
+def of_apps(
+    acted: Sequence[Acted], seen: Mapping[bytes, Seen]
+) -> dict[str, list[Acted]]:
     """Whose jobs they are: each App has lines of its own in the audit."""
     found: dict[str, list[Acted]] = {}
     for one in acted:
-        found.setdefault(namespace_of(lanes[one.id]), []).append(one)
+        found.setdefault(namespace_of(seen[one.id].lane), []).append(one)
     return found
 
 
@@ -125,26 +142,28 @@ async def act_once(
     tx: Transaction,
     ids: Sequence[bytes],
     verb: Verb,
+    by: str | None,
     payload: bytes | None,
-    lanes: dict[bytes, str],
+    *,
+    is_last: bool,
 ) -> list[Acted]:
-    """Each of these once, wherever it is by the time that we get hold of it."""
+    """Each of these, where it is now; who is missing was moved on by somebody else."""
+    seen = await look_up(tx, ids)
+    able = [place for place in seen.values() if place.state in CHANGEABLE[verb]]
+    changes = await act(tx, able, verb, payload)
+    moved = {p.id for p in able if p.id not in changes and not is_last}
     acted: list[Acted] = []
-    for at in range(0, len(ids), STEP_MAX):
-        left = list(ids[at : at + STEP_MAX])
-        for turn in range(1, ROUNDS_MAX + 1):
-            seen = await look_up(tx, left)
-            lanes.update((job_id, place.lane) for job_id, place in seen.items())
-            able = [p for p in seen.values() if p.state in CHANGEABLE[verb]]
-            changes = await act(tx, able, verb, payload)
-            again = {p.id for p in able if p.id not in changes}
-            for job_id in left:
-                state = seen[job_id].state if job_id in seen else None
-                if job_id not in again or turn == ROUNDS_MAX:
-                    acted.append(Acted(job_id, state, changes.get(job_id, state)))
-            left = sorted(again)
-            if not left:
-                break
+    for job_id in ids:
+        if job_id not in moved:
+            state = seen[job_id].state if job_id in seen else None
+            acted.append(Acted(job_id, state, changes.get(job_id, state)))
+    if by is not None:
+        word = verb if payload is None else "retry_edited"
+        known = [one for one in acted if one.before is not None]
+        for namespace, some in of_apps(known, seen).items():
+            changed = sum(is_changed(one, verb) for one in some)
+            target = ids_in_words([one.id for one in some])
+            await write_down(tx, namespace, by, word, target, changed)
     return acted
 
 
@@ -256,7 +275,7 @@ async def end_jobs(
         now,
     )
     await change_depths(tx, counted(guards, left))
-    await free_keys(tx, keys)
+    free_at_end(tx, keys)
     return ids
 
 
@@ -328,5 +347,5 @@ async def discard(
     if held:
         await tx.rows(DISCARD_JOBS, sorted(held))
         keyed = [row for row in rows if row[0] in held and row[2] is not None]
-        await free_keys(tx, [(row[2], row[0]) for row in keyed])
+        free_at_end(tx, [(row[2], row[0]) for row in keyed])
     return dict.fromkeys(held, None)

@@ -99,3 +99,13 @@ async def free_keys(tx: Transaction, held: Collection[tuple[bytes, bytes]]) -> N
     if held:
         pairs = sorted(held)
         await tx.rows(FREE, [key for key, _ in pairs], [job_id for _, job_id in pairs])
+
+
+def free_at_end(tx: Transaction, held: Collection[tuple[bytes, bytes]]) -> None:
+    """The same with the commit, for all that ends in this transaction.
+
+    Keys are locked in one order by everybody, which is only one when it is done at once.
+    """
+    if held and not tx.freed:
+        tx.before_commit.insert(0, lambda: free_keys(tx, tx.freed))
+    tx.freed += held

@@ -8,6 +8,7 @@ A life mark is bound before the worker's row can be seen, and let go after it is
 whoever sees the row can trust it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from durio.model.outcome import Kind, Outcome
@@ -23,10 +24,10 @@ from durio.stores.postgres.transaction import Transaction
 
 REGISTER_WORKER = statement("lease_register")
 RENEW_WORKER = statement("lease_renew")
-LOCK_WORKER = statement("lease_lock")
+LOCK_WORKERS = statement("lease_lock")
 FIND_HELD = statement("lease_find_held")
 READ_HELD = statement("lease_read_held")
-DELETE_WORKER = statement("lease_delete")
+DELETE_WORKERS = statement("lease_delete")
 TAKE_LEASE = statement("lease_lead")
 
 
@@ -124,24 +125,36 @@ async def renew_worker(
 
 async def leave(tx: Transaction, desk: Desk, worker: int) -> None:
     """Give back, delete the row, and only then let the life mark go."""
-    await tx.rows(LOCK_WORKER, worker)
-    held = await lock_held(tx, worker, None)
+    await tx.rows(LOCK_WORKERS, [worker])
+    held = await lock_held(tx, [worker], await find_held(tx, [worker], None))
     outcomes = [
         Outcome(job_id, claim_no, Kind.RELEASE) for job_id, claim_no, *_ in held
     ]
     if outcomes:
         await pass_gate(tx, [worker] * len(outcomes), outcomes)
-    await tx.rows(DELETE_WORKER, worker)
-    await close_orders(tx, worker)
+    await tx.rows(DELETE_WORKERS, [worker])
+    await close_orders(tx, [worker])
     tx.after_commit.append(lambda: desk.local.lives.end(worker))
     tx.after_commit.append(lambda: desk.bell.remove(worker))
 
 
-async def lock_held(tx: Transaction, worker: int, limit: int | None) -> list[Row]:
-    """(id, claim_no, retried, losses) of jobs that a worker holds, by id and locked."""
-    rows = await tx.rows(FIND_HELD, worker, limit)
-    ids = [job_id for (job_id,) in rows]
-    if not ids:
+async def find_held(
+    tx: Transaction, workers: Sequence[int], limit: int | None
+) -> list[tuple[int, bytes]]:
+    """(worker, id) of jobs that these hold, one worker after the other."""
+    rows = await tx.rows(FIND_HELD, workers, limit)
+    return [(worker, job_id) for worker, job_id in rows]
+
+
+async def lock_held(
+    tx: Transaction, workers: Sequence[int], held: Sequence[tuple[int, bytes]]
+) -> list[Row]:
+    """(id, claim_no, retried, losses, worker) of what they still hold, by id and locked.
+
+    All at once, whoever holds them: so queues and jobs are locked in everybody's order.
+    """
+    if not held:
         return []
+    ids = [job_id for _, job_id in held]
     await lock_bounded(tx, ids)
-    return list(await tx.rows(READ_HELD, worker, ids))
+    return list(await tx.rows(READ_HELD, workers, ids))

@@ -58,9 +58,9 @@ def bounded(body: str) -> str:
     return kept.decode("utf-8", "ignore") + note
 
 
-async def close_orders(tx: Transaction, worker: int) -> None:
-    """The worker is gone: called after its row has been deleted."""
-    await tx.rows(CLOSE_ORDERS, worker, await tx.now())
+async def close_orders(tx: Transaction, workers: Sequence[int]) -> None:
+    """These are gone: called after their rows have been deleted."""
+    await tx.rows(CLOSE_ORDERS, workers, await tx.now())
 
 
 def answer_in(rows: Sequence[Row]) -> str | None:

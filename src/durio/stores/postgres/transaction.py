@@ -74,6 +74,7 @@ class Transaction(Reading):
         # Lane -> the worker that made its jobs ready and need not be told, or EVERYBODY.
         self.rung_lanes: dict[str, int] = {}
         self.rung_workers: set[int] = set()
+        self.freed: list[tuple[bytes, bytes]] = []  # keys, and who lets go of them
         # The last locks, and the shortest: what everybody has to pass one by one.
         self.before_commit: list[Callable[[], Awaitable[None]]] = []
         self.after_commit: list[Callable[[], None]] = []

@@ -4,6 +4,7 @@ Two leaders at once share the work: what one has locked the other passes over.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
@@ -17,7 +18,12 @@ from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import prefix_span
 from durio.stores.postgres.gate import lock_bounded, pass_gate
 from durio.stores.postgres.history import prune
-from durio.stores.postgres.lease import DELETE_WORKER, LOCK_WORKER, lock_held
+from durio.stores.postgres.lease import (
+    DELETE_WORKERS,
+    LOCK_WORKERS,
+    find_held,
+    lock_held,
+)
 from durio.stores.postgres.life import is_dead
 from durio.stores.postgres.orders import close_orders
 from durio.stores.postgres.statements import statement
@@ -122,37 +128,40 @@ async def rescue_workers(
     tx: Transaction, desk: Desk, workers: Sequence[int], limit: int
 ) -> Rescued:
     """Take jobs back, `limit` at most; a worker's row goes with its last job."""
-    gone: list[int] = []
-    left: list[Left] = []
-    for worker in workers:
-        if not await tx.rows(LOCK_WORKER, worker):
-            continue  # somebody else was quicker
-        room = limit - len(left)
-        held = await lock_held(tx, worker, room + 1)
-        left += await lose(tx, desk, worker, held[:room])
-        if len(held) > room:
-            return Rescued(gone, left, more=True)
-        gone += [row[0] for row in await tx.rows(DELETE_WORKER, worker)]
-        await close_orders(tx, worker)
-        tx.after_commit.append(lambda worker=worker: desk.local.lives.end(worker))
-    return Rescued(gone, left)
+    if not workers:
+        return Rescued([], [])
+    rows = await tx.rows(LOCK_WORKERS, workers)  # somebody else may have been quicker
+    ours = sorted(worker for (worker,) in rows)
+    held = await find_held(tx, ours, limit + 1)
+    if len(held) > limit:
+        last, _ = held[limit]
+        emptied = [worker for worker in ours if worker < last]
+    else:
+        emptied = ours
+    left = await lose(tx, desk, await lock_held(tx, ours, held[:limit]))
+    if emptied:
+        await tx.rows(DELETE_WORKERS, emptied)
+        await close_orders(tx, emptied)
+    for worker in emptied:
+        tx.after_commit.append(partial(desk.local.lives.end, worker))
+    return Rescued(emptied, left, more=len(held) > limit)
 
 
-async def lose(
-    tx: Transaction, desk: Desk, worker: int, held: Sequence[Row]
-) -> list[Left]:
+async def lose(tx: Transaction, desk: Desk, held: Sequence[Row]) -> list[Left]:
     """Let jobs out as lost."""
     if not held:
         return []
     now = await tx.now()
+    workers: list[int] = []
     outcomes: list[Outcome] = []
     attempts: list[int] = []
-    for job_id, claim_no, retried, losses in held:
+    for job_id, claim_no, retried, losses, worker in held:
         attempt = attempt_number(retried, losses)
         error = loss(worker, attempt, now)
+        workers.append(worker)
         outcomes.append(Outcome(job_id, claim_no, Kind.LOST, error=error))
         attempts.append(attempt)
-    return await let_out(tx, desk, [worker] * len(held), outcomes, attempts)
+    return await let_out(tx, desk, workers, outcomes, attempts)
 
 
 def loss(worker: int, attempt: int, now: float) -> bytes:

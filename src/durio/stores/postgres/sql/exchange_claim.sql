@@ -72,25 +72,17 @@ got as materialized (
   select b.id, n.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
     b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
   from n join {schema}.job as b on b.id = n.id
-),
--- Keys that hold only while waiting let go.
-freed as materialized (
-  select u.key, u.id from got
-  join {schema}.uniq as u on u.key = got.ukey and u.id = got.id
-  where got.umode = 0
-  order by u.key
-  for update of u
-),
-k as (
-  delete from {schema}.uniq as u using freed as f where u.key = f.key and u.id = f.id
 )
+-- Keys that hold only while waiting let go.
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
   null::int4, null::int2, null::int4, null::bytea, null::float8,
-  true, (select due.run_at - t.now from due, t), null::float8, null::int4[]
+  true, (select due.run_at - t.now from due, t), null::float8, null::int4[],
+  array(select ukey from got where umode = 0 order by id),
+  array(select id from got where umode = 0 order by id)
 union all
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[]
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::bytea[], null::uuid[]
   from got
   order by rank, id
 ) as claims

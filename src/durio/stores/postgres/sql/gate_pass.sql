@@ -92,16 +92,9 @@ e as (
     case when way = 6 then keep_count end
   from f
   where way = 5 or keep_seconds is null or keep_seconds > 0 or keep_count is not null
-),
--- A window outlives all ends but a cancel.
-freed as materialized (
-  select q.key, q.id from f
-  join {schema}.uniq as q on q.key = f.ukey and q.id = f.id
-  where f.umode <> 2 or f.way = 6
-  order by q.key
-  for update of q
-),
-k as (
-  delete from {schema}.uniq as q using freed where q.key = freed.key and q.id = freed.id
 )
-select n::int4, way, lane, task, rank from g order by n
+-- A window outlives all ends but a cancel.
+select g.n::int4, case when f.umode <> 2 or f.way = 6 then f.ukey end,
+  g.way, g.lane, g.task, g.rank
+from g left join f on f.id = g.id
+order by g.n

@@ -1,1 +1,1 @@
-delete from {schema}.worker where id = $1::int4 returning id
+delete from {schema}.worker where id = any($1::int4[]) returning id
