@@ -14,12 +14,13 @@ from typing import NamedTuple
 from durio.model.errors import InvariantBroken
 from durio.model.job import (
     READY,
+    RUNNING,
     SCHEDULED,
     STATE_BY_CODE,
     KeyClaim,
     NewJob,
 )
-from durio.model.keys import Answer, Holder, answer
+from durio.model.keys import WAITING, Answer, Holder, answer
 from durio.model.names import namespace_of
 from durio.ports.enqueue import Enqueued, Full
 from durio.stores.postgres.bounds import Guard
@@ -72,6 +73,7 @@ class Known(NamedTuple):
     led: frozenset[str]  # Apps with workers: somebody may take a mark again
     stored: Mapping[bytes, Stored]
     held: Mapping[bytes, Hold]
+    locked_jobs: frozenset[bytes] = frozenset()  # holders that stay where they are
 
 
 class Plan:
@@ -258,13 +260,21 @@ class Call:
             return answered
         if told is Answer.REWRITE:
             return self.rewrite(job, key, held, stored)
+        if self.plan.is_users and key.mode == WAITING and not self.stays(held.id):
+            raise Stale  # it may begin before the caller commits
         same_args = held.digest == key.digest
         is_conflict = told is Answer.CONFLICT
         return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
 
+    def stays(self, job_id: bytes) -> bool:
+        """Whether this waiting job can only begin when this enqueue is committed."""
+        return job_id in self.known.locked_jobs or self.draft(job_id) is not None
+
     def holder(self, held: Hold, key: KeyClaim) -> Holder:
         """What the table of answers wants to know."""
         stored = self.stored(held.id)
+        if stored is not None and stored.state == RUNNING and held.mode == WAITING:
+            stored = None  # it has begun, and could not let go of its key
         return Holder(
             state=None if stored is None else STATE_BY_CODE[stored.state],
             in_window=held.until is not None and held.until > self.known.now,

@@ -3,7 +3,8 @@
 Most queues have no guard: the statement of a plain enqueue or claim sees that in an empty
 index, and pays nothing more. The row of a guarded queue is locked before anything else, by
 name, so whoever holds it knows its depth exactly: every way into and out of waiting tells
-of itself in the same transaction. Only an enqueue asks for room (admission.py); a job that
+of itself in the same transaction. A caller's transaction locks no queue, for it may last:
+what it brings is noted, and counted by the next one who holds the lock. Only an enqueue asks for room (admission.py); a job that
 was accepted once (a retry, a rescue, an operator's hand) just enters.
 
 A bound begins to hold while others are at work who have not seen it. So it is written and
@@ -23,6 +24,10 @@ from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Reading, Transaction
 
 LOCK = statement("bound_lock")
+LOOK = statement("bound_look")
+ENTER = statement("bound_enter")
+FIND_ENTERED = statement("bound_find_entered")
+COUNT_ENTERED = statement("bound_count_entered")
 CHANGE_DEPTH = statement("bound_change_depth")
 COUNT = statement("bound_count")
 READ = statement("bound_read")
@@ -62,7 +67,37 @@ async def lock_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]
     later can deadlock with somebody who does it in order.
     """
     rows = await tx.rows(LOCK, sorted(set(lanes)))
+    guards = {name: Guard(*others) for name, *others, _ in rows}
+    entered = [row[0] for row in rows if row[-1]]
+    if entered:  # a statement of its own: it sees what the lock had to wait for
+        for name, depth in await tx.rows(COUNT_ENTERED, entered):
+            guards[name].depth = depth
+    return guards
+
+
+async def look_at_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]:
+    """The same for a caller's own transaction: nobody has to wait until that is over."""
+    rows = await tx.rows(LOOK, sorted(set(lanes)))
     return {name: Guard(*others) for name, *others in rows}
+
+
+async def enter_later(tx: Transaction, changes: Mapping[str, int]) -> None:
+    """Jobs of such a transaction: counted when it is over, by whoever comes next."""
+    changes = {lane: jobs for lane, jobs in changes.items() if jobs}
+    if changes:
+        await tx.rows(ENTER, list(changes), list(changes.values()))
+
+
+async def count_entered(desk: Desk, span: tuple[str, str]) -> None:
+    """Where nobody else comes, the leader does."""
+    lanes = [lane for (lane,) in await desk.lines.read(FIND_ENTERED, *span)]
+
+    async def work(tx: Transaction) -> None:
+        await lock_guards(tx, lanes)
+        await tx.rows(COUNT_ENTERED, lanes)  # those whose bound is gone
+
+    if lanes:
+        await desk.lines.write(work)
 
 
 async def change_depths(tx: Transaction, changes: Mapping[str, int]) -> None:

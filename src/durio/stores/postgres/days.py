@@ -68,13 +68,15 @@ async def change_days(desk: Desk, known: dict[int | None, int], now: float) -> i
     today = int(now // DAY)
     for day in range(today, today + AHEAD + 1):
         if day not in known:
-            await desk.lines.write(lambda tx, day=day: make(tx, day, today))
+            await desk.lines.write(
+                lambda tx, day=day: make(tx, day, today), waits=False
+            )
     last = int((now - desk.retention.done_seconds) // DAY)
     past = sorted(day for day in known if day is not None and day < last)
     went = 0
     for day in past:
         went += await desk.lines.write(
-            lambda tx, day=day, about=known[day]: drop(tx, day, about)
+            lambda tx, day=day, about=known[day]: drop(tx, day, about), waits=False
         )
     return went
 

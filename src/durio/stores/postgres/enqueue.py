@@ -25,7 +25,9 @@ from durio.stores.postgres.at_once import enqueue_at_once, lower_floors
 from durio.stores.postgres.bounds import (
     change_depths,
     declare_bounds,
+    enter_later,
     lock_guards,
+    look_at_guards,
     namespaces_with_workers,
     take_mark,
 )
@@ -34,8 +36,8 @@ from durio.stores.postgres.keys import (
     Keys,
     free_keys,
     holder_lanes,
+    keys_to_stay,
     lock_keys,
-    replaced_keys,
     take_keys,
 )
 from durio.stores.postgres.statements import statement
@@ -129,12 +131,12 @@ async def enqueue_jobs(
     again: bool,
 ) -> list[Enqueued]:
     """The same inside a transaction; raises Stale where that has to begin anew."""
-    replaced = replaced_keys(jobs)
-    lanes = {job.lane for job in jobs} | await holder_lanes(tx, replaced)
-    guards = await lock_guards(tx, lanes)
+    stay = keys_to_stay(jobs, is_users=desk.is_users)
+    lanes = {job.lane for job in jobs} | await holder_lanes(tx, stay)
+    guards = await (look_at_guards if desk.is_users else lock_guards)(tx, lanes)
     desk.guarded_lanes |= guards.keys()  # no more than a hint which way is quicker
     now = await tx.now()
-    keys = await lock_keys(tx, jobs, replaced, now)
+    keys = await lock_keys(tx, jobs, stay, now)
     marked = {namespace_of(lane) for lane, guard in guards.items() if guard.soft_limit}
     led = await namespaces_with_workers(tx, marked, desk.local.lease_time.now())
     known = Known(
@@ -144,6 +146,7 @@ async def enqueue_jobs(
         led=frozenset(led),
         stored=await find(tx, jobs, keys, again=again),
         held=keys.held,
+        locked_jobs=keys.locked,
     )
     plan = Plan(known, is_users=desk.is_users)
     answers = plan.enqueue(jobs, calls)
@@ -170,8 +173,11 @@ async def write(
     old = [draft for draft in drafts if not draft.is_new]
     now = plan.known.now
     new_lanes = sorted({draft.lane for draft in drafts} - desk.known_lanes)
-    await change_depths(tx, plan.entered)
-    await take_mark(tx, *plan.stale_marks)
+    if desk.is_users:
+        await enter_later(tx, plan.entered)
+    else:
+        await change_depths(tx, plan.entered)
+        await take_mark(tx, *plan.stale_marks)
     if old:
         await rewrite(tx, old, keys, now, new_lanes)
     if new:

@@ -31,6 +31,7 @@ PROMOTE_LANES = statement("exchange_promote")
 CLAIMED_BEFORE = statement("exchange_resync")
 
 PROMOTED_MAX = 1000  # per lane and call
+HELD_SECONDS = 0.2  # until a look again for a due job that somebody holds
 # Behind the fields of a Claim, the first row says how the call went.
 WIDTH = len(Claim._fields)
 claim_fields = itemgetter(slice(WIDTH))
@@ -154,6 +155,9 @@ async def step_by_step(
         list(names),
     )
     answer, (keys, holders) = answer_in(rows), rows[0][-2:]
+    if answer.next_due_seconds == 0:
+        # It is due, and was left: somebody holds its row, and may for a while.
+        answer = answer._replace(next_due_seconds=HELD_SECONDS)
     free_at_end(tx, list(zip(keys, holders, strict=True)))
     return exchanged(answer, asked, told, before)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from durio.model.keys import WINDOW, digest_of
+from durio.model.keys import WAITING, WINDOW, digest_of
 from durio.stores.postgres.keys import (
     LOCK,
     READ,
@@ -79,10 +79,13 @@ async def who_answer(tx: Transaction, held: dict[bytes, Hold]) -> dict[bytes, by
     if not held:
         return {}
     now, ids = await tx.now(), [hold.id for hold in held.values()]
-    stored: dict[bytes, bool] = dict(await tx.rows(FIND_HOLDERS, ids))
+    rows = await tx.rows(FIND_HOLDERS, ids)
+    live = {job_id: is_running for job_id, is_live, is_running in rows if is_live}
+    over = {job_id for job_id, is_live, _ in rows if not is_live}
     return {
         key: hold.id
         for key, hold in held.items()
-        if hold.id in stored
-        and (stored[hold.id] or (hold.until is not None and hold.until > now))
+        # One that has begun may not have been able to let go of its key.
+        if (hold.id in live and not (live[hold.id] and hold.mode == WAITING))
+        or (hold.id in over and hold.until is not None and hold.until > now)
     }

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from durio.model.job import KeyClaim, NewJob
-from durio.model.keys import REPLACE, WINDOW
+from durio.model.keys import REPLACE, WAITING, WINDOW
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -35,7 +35,7 @@ class Keys(NamedTuple):
 
     held: dict[bytes, Hold]  # by others, before this enqueue
     taken: dict[bytes, Hold]  # were free: the lock is a hold of our own
-    locked: frozenset[bytes] = frozenset()  # holders that wait, and can be rewritten
+    locked: frozenset[bytes] = frozenset()  # holders that wait, and stay where they are
 
 
 def hold_of(job_id: bytes, claim: KeyClaim, now: float) -> Hold:
@@ -44,10 +44,15 @@ def hold_of(job_id: bytes, claim: KeyClaim, now: float) -> Hold:
     return Hold(job_id, claim.mode, claim.digest, until)
 
 
-def replaced_keys(jobs: Iterable[NewJob]) -> list[bytes]:
-    """Keys whose holder may be rewritten, if it waits."""
+def keys_to_stay(jobs: Iterable[NewJob], *, is_users: bool) -> list[bytes]:
+    """Keys whose holder must not begin before we are over, if it waits: it is rewritten.
+
+    In a caller's transaction (`is_users`) also one that answers because it waits: it has
+    to see what the caller commits.
+    """
+    modes = (REPLACE, WAITING) if is_users else (REPLACE,)
     claims = (job.key for job in jobs)
-    return sorted({c.key for c in claims if c is not None and c.mode == REPLACE})
+    return sorted({c.key for c in claims if c is not None and c.mode in modes})
 
 
 async def holder_lanes(tx: Transaction, keys: Sequence[bytes]) -> set[str]:
@@ -58,11 +63,11 @@ async def holder_lanes(tx: Transaction, keys: Sequence[bytes]) -> set[str]:
 
 
 async def lock_keys(
-    tx: Transaction, jobs: Sequence[NewJob], replaced: Sequence[bytes], now: float
+    tx: Transaction, jobs: Sequence[NewJob], stay: Sequence[bytes], now: float
 ) -> Keys:
     """Lock all keys of these jobs; who holds those that are held.
 
-    A holder that waits and may be rewritten is locked first: lanes come before keys.
+    A holder that waits and has to `stay` is locked first: lanes come before keys.
     """
     wanted: dict[bytes, Hold] = {}
     for job in jobs:
@@ -71,8 +76,8 @@ async def lock_keys(
     if not wanted:
         return Keys({}, {})
     locked: frozenset[bytes] = frozenset()
-    if replaced:
-        locked = frozenset(row[0] for row in await tx.rows(LOCK_HOLDERS, replaced))
+    if stay:
+        locked = frozenset(row[0] for row in await tx.rows(LOCK_HOLDERS, stay))
     free = {key for (key,) in await tx.rows(LOCK, *columns_of(wanted))}
     taken = {key: hold for key, hold in wanted.items() if key in free}
     held: dict[bytes, Hold] = {}
@@ -95,17 +100,18 @@ async def take_keys(tx: Transaction, holds: Mapping[bytes, Hold]) -> None:
 
 
 async def free_keys(tx: Transaction, held: Collection[tuple[bytes, bytes]]) -> None:
-    """Let go of (key, id); where another job holds the key by now, it keeps it."""
+    """Let go of (key, id); where another job holds the key by now, it keeps it.
+
+    A key that somebody else has locked stays with its old holder, who answers for it no
+    more: the next who asks takes it, or the leader lets it go (stray_keys.py).
+    """
     if held:
         pairs = sorted(held)
         await tx.rows(FREE, [key for key, _ in pairs], [job_id for _, job_id in pairs])
 
 
 def free_at_end(tx: Transaction, held: Collection[tuple[bytes, bytes]]) -> None:
-    """The same with the commit, for all that ends in this transaction.
-
-    Keys are locked in one order by everybody, which is only one when it is done at once.
-    """
+    """The same with the commit, at once for all that ends in this transaction."""
     if held and not tx.freed:
         tx.before_commit.insert(0, lambda: free_keys(tx, tx.freed))
     tx.freed += held

@@ -28,6 +28,8 @@ Ring = Callable[[Mapping[str, int], Collection[int]], None]
 AGAIN = frozenset({"40P01", "40001", "23514"})
 TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
+LOCKED = "55P03"  # a lock was not free within `opening.LOCK_WAIT`
+LONGEST_PAUSE_SECONDS = 1.0  # between two tries to have it
 READ = "begin isolation level repeatable read read only"
 WRITE = "begin"
 
@@ -90,8 +92,7 @@ class Lines:
         """
         text = self._filled[sql]
         line = await self.line()
-        async with line.lock:
-            return await self._again(line, lambda: self._one(line, text, args))
+        return await self._in_turns(line, lambda: self._one(line, text, args))
 
     async def _one(self, line: Line, text: str, args: Sequence[Any]) -> Sequence[Row]:
         if self.look is not None:
@@ -101,15 +102,19 @@ class Lines:
 
     # --- several statements
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[T]], *, waits: bool = True
+    ) -> T:
         """Begin, work, commit; then ring whom the work says.
 
         After a deadlock or a serialization failure the work is done again, from its
-        beginning, a few times. Whatever it raises rolls everything back.
+        beginning, a few times; so it is for as long as a call may last where a lock is not
+        free, unless nobody `waits` for that. Whatever it raises rolls everything back.
         """
         line = await self.line()
-        async with line.lock:
-            tx, answer = await self._again(line, lambda: self._commit(line, work))
+        tx, answer = await self._in_turns(
+            line, lambda: self._commit(line, work), waits=waits
+        )
         for call in tx.after_commit:
             call()
         if tx.rung_lanes or tx.rung_workers:
@@ -150,6 +155,29 @@ class Lines:
         except DriverError as error:
             raise translated(error, self._place) from error
 
+    async def _in_turns(
+        self, line: Line, attempt: Callable[[], Awaitable[T]], *, waits: bool = True
+    ) -> T:
+        """Have the line, and let others have it while a lock is not free.
+
+        Whoever holds that lock may be a transaction that lasts: one caller of ours who
+        needs it must not keep all of them from the server.
+        """
+        last = self._clock.monotonic() + self._place.call_seconds
+        pause = PAUSE_SECONDS
+        while True:
+            async with line.lock:
+                try:
+                    return await self._again(line, attempt)
+                except DriverError as error:
+                    is_late = not waits or self._clock.monotonic() >= last
+                    if error.state != LOCKED or is_late:
+                        raise translated(
+                            error, self._place, unknown=line.is_unknown
+                        ) from error
+            await self._clock.sleep(pause * (0.5 + self._clock.random()))
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
     async def _again(self, line: Line, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try, and try again where the server asks for it and nothing was written."""
         for tried in range(1, TRIES + 1):
@@ -158,9 +186,7 @@ class Lines:
                 return await attempt()
             except DriverError as error:
                 if tried == TRIES or not self._is_harmless(error):
-                    raise translated(
-                        error, self._place, unknown=line.is_unknown
-                    ) from error
+                    raise
             jitter = 0.5 + self._clock.random()
             await self._clock.sleep(PAUSE_SECONDS * jitter * 2 ** (tried - 1))
         raise AssertionError

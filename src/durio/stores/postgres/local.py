@@ -50,6 +50,14 @@ class Sweep:
 
 
 @dataclass(slots=True)
+class KeyWalk:
+    """How far this process has walked over the keys: see stray_keys.py."""
+
+    next_at: float = 0.0
+    after: bytes = b""
+
+
+@dataclass(slots=True)
 class Local:
     """The parts of a desk that claims, leases and upkeep keep to themselves."""
 
@@ -61,6 +69,7 @@ class Local:
     is_split: bool = False  # finish and claim are two statements, by keys
     days: Days = field(default_factory=Days)
     sweep: Sweep = field(default_factory=Sweep)
+    keys: KeyWalk = field(default_factory=KeyWalk)
 
     def close(self) -> None:
         """Nobody of this process lives any longer, as far as others can see."""

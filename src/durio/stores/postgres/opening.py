@@ -27,6 +27,8 @@ PLANNER = MappingProxyType(
     }
 )
 IN_TRANSACTION = "".join(f"; set local {name} = {PLANNER[name]}" for name in PLANNER)
+# How long a statement waits for a lock before its line is somebody else's for a while.
+LOCK_WAIT = "300ms"
 VERSION_MIN = 150000
 LOOK_AROUND = """
 select pg_backend_pid(), current_setting('server_version_num')::int4,
@@ -95,7 +97,11 @@ class Opening:
     async def _connected(self) -> Connection:
         settings = {**self.place.settings}
         if self._takes_settings:
-            settings |= {**PLANNER, "idle_in_transaction_session_timeout": self._idle}
+            settings |= {
+                **PLANNER,
+                "idle_in_transaction_session_timeout": self._idle,
+                "lock_timeout": LOCK_WAIT,
+            }
         try:
             return await self._driver.connect(
                 self.place, settings, prepared=bool(self._prepares)
@@ -132,7 +138,9 @@ class Opening:
 
     def begin(self, text: str) -> str:
         """How a transaction begins here."""
-        return text + IN_TRANSACTION if self.is_pooled else text
+        if not self.is_pooled:
+            return text
+        return f"{text}{IN_TRANSACTION}; set local lock_timeout = '{LOCK_WAIT}'"
 
     def is_stale(self, error: DriverError) -> bool:
         """Whether the same would work on another connection; nothing was done on this."""

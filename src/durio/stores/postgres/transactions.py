@@ -40,6 +40,7 @@ from durio.stores.postgres.translate import translated
 
 T = TypeVar("T")
 
+MAKE_LANES = statement("control_make_lanes")
 RING_INSIDE = statement("ring_inside")
 WHERE = statement("where_am_i")
 FAILED_STATE = "25P02"
@@ -60,6 +61,8 @@ class PostgresTransactions(AtDesk):
                 guest = guest_of(tx, kind)
             lines = GuestLines(desk, guest)
             await check_same(desk, lines)
+            if kind.is_async:
+                await make_lanes(desk, jobs)
             return await enqueue_on(desk, lines, jobs)
         except DriverError as error:
             raise told(error, desk) from error
@@ -87,6 +90,17 @@ class PostgresTransactions(AtDesk):
 
 
 # --- in a caller's transaction
+
+
+async def make_lanes(desk: Desk, jobs: Sequence[NewJob]) -> None:
+    """Queues that nobody has used before, by a transaction of our own.
+
+    In the caller's, everybody else with a job for them would wait until that is over.
+    """
+    news = sorted({job.lane for job in jobs} - desk.known_lanes)
+    if news:
+        await desk.lines.write_one(MAKE_LANES, news)
+        desk.known_lanes.update(news)
 
 
 async def enqueue_on(

@@ -11,7 +11,7 @@ from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
 from durio.model.outcome import Kind, Left, Outcome, Reason
 from durio.ports.upkeep import Promoted, Rescued
-from durio.stores.postgres.bounds import mark_over, marks_to_change
+from durio.stores.postgres.bounds import count_entered, mark_over, marks_to_change
 from durio.stores.postgres.days import keep_days
 from durio.stores.postgres.desk import AtDesk, Desk
 from durio.stores.postgres.driver import Row
@@ -27,6 +27,7 @@ from durio.stores.postgres.lease import (
 from durio.stores.postgres.life import is_dead
 from durio.stores.postgres.orders import close_orders
 from durio.stores.postgres.statements import statement
+from durio.stores.postgres.stray_keys import sweep_keys
 from durio.stores.postgres.transaction import Transaction
 from durio.stores.postgres.vacuum import sweep
 
@@ -86,6 +87,7 @@ class PostgresUpkeep(AtDesk):
         """Delete final jobs past their retention, and expired keys; how many went."""
         desk = self.desk
         await sweep(desk)
+        await sweep_keys(desk)
         went = await keep_days(desk)
         return went + await desk.lines.write(
             lambda tx: prune(
@@ -96,6 +98,7 @@ class PostgresUpkeep(AtDesk):
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it."""
         span = prefix_span(f"{namespace}:")
+        await count_entered(self.desk, span)
         changes = await self.desk.lines.read_many(
             lambda reading: marks_to_change(reading, soft_max, span)
         )

@@ -174,6 +174,15 @@ where maxsize is not null or hand_maxsize is not null or is_over > 0 or closed;
 
 create index queue_paused on {schema}.queue (name) where paused;
 
+-- Jobs that came into bounded queues by the transactions of others, who may take their time
+-- and must not lock a queue meanwhile: whoever locks it next counts them.
+create table {schema}.entered (
+  lane text collate "C" not null,
+  jobs int8 not null
+);
+
+create index entered_lane on {schema}.entered (lane);
+
 create table {schema}.worker (
   id int4 generated always as identity primary key,
   namespace text not null,

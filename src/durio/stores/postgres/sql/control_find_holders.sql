@@ -1,6 +1,7 @@
--- Which of these are stored, and whether they are live.
-select id, true from {schema}.job where id = any($1::uuid[])
+-- Which of these are stored, and whether they are live and wait, live and run, or are over.
+select b.id, true, exists (select 1 from {schema}.run as r where r.id = b.id)
+from {schema}.job as b where b.id = any($1::uuid[])
 union all
-select id, false from {schema}.kept where id = any($1::uuid[])
+select id, false, false from {schema}.kept where id = any($1::uuid[])
 union all
-select id, false from {schema}.hist where id = any($1::uuid[])
+select id, false, false from {schema}.hist where id = any($1::uuid[])

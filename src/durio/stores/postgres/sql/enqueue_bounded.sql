@@ -1,12 +1,18 @@
 -- As enqueue_plain, where queues may be guarded. Where there is room for all jobs they are
 -- counted, under the locks of these queues. Where there is not nothing is written, and it
 -- says which queue is full. That is mostly seen without a lock: a full queue is asked again
--- and again, and must not keep its workers waiting.
+-- and again, and must not keep its workers waiting. Nor is anything written, or said, where
+-- jobs are not counted yet.
 with t as materialized (
   select coalesce($10::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
 c as materialized (
   select u.lane, count(*) as jobs from unnest($2::text[]) u (lane) group by u.lane
+),
+n as materialized (
+  select not exists (
+    select 1 from {schema}.entered o where o.lane = any($8::text[])
+  ) as is_counted
 ),
 p as materialized (
   select q.name, nullif(coalesce(q.hand_maxsize, q.maxsize), -1) as bound, q.depth,
@@ -16,8 +22,8 @@ p as materialized (
     and (q.maxsize is not null or q.hand_maxsize is not null or q.is_over > 0 or q.closed)
 ),
 e as materialized (
-  select p.* from p
-  where p.closed or p.depth + p.jobs > p.bound or (p.bound is null and p.is_over > 0)
+  select p.* from n, p
+  where n.is_counted and (p.closed or p.depth + p.jobs > p.bound or (p.bound is null and p.is_over > 0))
   order by p.name limit 1
 ),
 b as materialized (
@@ -25,6 +31,7 @@ b as materialized (
     q.is_over, q.closed, c.jobs
   from {schema}.queue q join c on c.lane = q.name
   where q.name = any($8::text[]) and not exists (select 1 from e)
+    and (select n.is_counted from n)
     and (q.maxsize is not null or q.hand_maxsize is not null or q.is_over > 0 or q.closed)
   order by q.name
   for no key update of q
@@ -37,7 +44,7 @@ f as materialized (
   limit 1
 ),
 g as materialized (
-  select exists (select 1 from f) or (
+  select exists (select 1 from f) or not (select n.is_counted from n) or (
     exists (select 1 from {schema}.repeated)
     and exists (select 1 from {schema}.repeated r where r.id = any($1::uuid[]))
   ) as halts

