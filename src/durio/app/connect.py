@@ -18,8 +18,8 @@ from durio.ports.clock import Clock
 from durio.ports.store import Store
 
 DEFAULT_URL = "sqlite:///durio.db"
-# Up to the last @ before the path: a password may hold anything, also an @.
-PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#]*):[^/?#]*@")
+# Up to the last @ of all: a password may hold anything, also what should have been quoted.
+PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#@]*):.*@", re.DOTALL)
 SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
 STORES = {
     "sqlite": "durio.stores.sqlite.url",

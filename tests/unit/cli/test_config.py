@@ -257,6 +257,9 @@ def test_a_set_variable_beats_the_file_that_env_names(
     [
         "postgresql://me:s3cret@host/db",
         "postgresql://me:s3:c@ret@host/db",
+        "postgresql://me:s3/cret@host/db",
+        "postgresql://me:s3#cret?cret@host/db",
+        "postgresql://me:s3@x/cret@host/db",
         "postgresql://host/db?password=s3cret&x=1",
         "redis://host/0?sslpassword=s3cret",
     ],
