@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, Any, final
 
 from durio.host.child_wire import (
@@ -62,16 +62,26 @@ class ChildProcess:
         self.pid = 0
         self.was_killed = False
         self._why = ""  # it was killed, if it is not the worker's end
-        self._line, theirs = socket.socketpair()
-        self._line.setblocking(False)
-        life, self._life = os.pipe()
-        self._crash = crash_file()
-        self._loop.add_reader(self._line, self._read)
-        ALIVE.add(self)
-        fds = (theirs.detach(), life, self._crash.fileno())
-        threading.Thread(
-            target=self._keep, args=(title, fds), name="durio-child", daemon=True
-        ).start()
+        with ExitStack() as undo:  # where there is no room for all of it, nothing stays
+            self._line, theirs = socket.socketpair()
+            undo.callback(self._line.close)
+            undo.callback(theirs.close)
+            self._line.setblocking(False)
+            life, self._life = os.pipe()
+            undo.callback(os.close, life)
+            undo.callback(os.close, self._life)
+            self._crash = crash_file()
+            undo.callback(self._crash.close)
+            self._loop.add_reader(self._line, self._read)
+            undo.callback(self._loop.remove_reader, self._line)
+            ALIVE.add(self)
+            undo.callback(ALIVE.discard, self)
+            fds = (theirs.fileno(), life, self._crash.fileno())
+            threading.Thread(
+                target=self._keep, args=(title, fds), name="durio-child", daemon=True
+            ).start()
+            undo.pop_all()  # from now on the keeper's thread closes them
+        theirs.detach()
 
     # --- talking
 

@@ -27,7 +27,9 @@ KILL_SECONDS = 2.0
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
 FAILURES_MAX = 8  # tries in a row whose children did not start, or ended before any use
 PROOF_SECONDS = 30.0  # one that lasts so long is well, also without a job
-ON_THE_WAY = (State.STARTING, State.SPARE)
+NO_ROOM_CURE = (
+    "See the limits of the machine: open files (ulimit -n), processes, memory."
+)
 # The next is started so many jobs ahead, or at this share of the memory.
 AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
 
@@ -162,6 +164,10 @@ class ProcessNursery:
             return
         child.state = State.LEAVING
         child.process.kill()
+        self._unstarted(what, traceback_text, cure)
+
+    def _unstarted(self, what: str, traceback_text: str, cure: str) -> None:
+        """At the opening that is the end; later it is tried again, after a pause."""
         error = ChildFailed(
             f"a child process for tasks with process=True did not start: {what}",
             cure=cure or "Correct it: children import the App anew, as a worker does.",
@@ -276,7 +282,8 @@ class ProcessNursery:
         starting = sum(child.state is State.STARTING for child in self._children)
         wanted = self._count + sum(map(self._leaves_soon, at_work))
         for _ in range(wanted - len(at_work) - len(spares) - starting):
-            self._start()
+            if not self._start():
+                return
 
     def _leaves_soon(self, child: Child) -> bool:
         ahead = min(AHEAD_JOBS, self._jobs_max // 10)
@@ -284,8 +291,13 @@ class ProcessNursery:
             return True
         return 0 < self._rss_max * AHEAD_SHARE < child.rss_bytes
 
-    def _start(self) -> None:
-        child = Child(self, self._setup)
+    def _start(self) -> bool:
+        """Begin with one more; False: the machine has no room for it now."""
+        try:
+            child = Child(self, self._setup)
+        except (OSError, RuntimeError) as error:  # descriptors, memory; threads
+            self._unstarted(str(error), "", NO_ROOM_CURE)
+            return False
         self._children.append(child)
         self._loop.call_later(
             START_SECONDS,
@@ -294,32 +306,49 @@ class ProcessNursery:
             f"not ready within {START_SECONDS:g} s",
             "",
         )
+        return True
 
     def _rested(self) -> None:
+        """The pause after a failure is over: also for a job that waits for a fresh one."""
         self._resting = None
         self._fill()
+        self._hand_out()
 
     def _hand_out(self) -> None:
-        held: list[ChildErrand] = []
-        while self._line and self._idle:
-            errand = self._line.popleft()
+        """To each in line an idle child; who has to wait for another stays in line."""
+        waiting = 0
+        while self._idle and waiting < len(self._line):
+            errand = self._line[waiting]
             child = self._child_for(errand)
             if child is None:
-                held.append(errand)
-            else:
-                self._idle.remove(child)
-                child.give(errand)
+                waiting += 1
+                continue
+            del self._line[waiting]
+            self._idle.remove(child)
+            child.give(errand)
             self._fill()
-        self._line.extendleft(reversed(held))
 
     def _child_for(self, errand: ChildErrand) -> Child | None:
         """An idle one. The last chance of a job is in a child that nobody had before."""
         if errand.claim.lost < LOST_MAX - 1:
             return self._idle[-1]
-        fresh = [child for child in self._idle if not child.jobs]
-        if not fresh and not any(c.state in ON_THE_WAY for c in self._children):
-            self._dismiss(self._idle[0])  # another comes in its place
-        return fresh[-1] if fresh else None
+        child = self._fresh()
+        if child is None and self._may_refresh():
+            self._dismiss(self._idle[0])
+            self._fill()  # a spare takes its place now, or one is started for it
+            child = self._fresh()
+        return child
+
+    def _fresh(self) -> Child | None:
+        """An idle one that has had no job."""
+        return next((child for child in self._idle if not child.jobs), None)
+
+    def _may_refresh(self) -> bool:
+        """Whether another comes where one is sent away: one at a time, so one is enough."""
+        states = {child.state for child in self._children}
+        if State.SPARE in states:
+            return True
+        return State.STARTING not in states and self._resting is None
 
     def _dismiss(self, child: Child) -> None:
         child.state = State.LEAVING

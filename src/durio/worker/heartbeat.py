@@ -49,6 +49,7 @@ class Heartbeat:
         self._interval_seconds = interval_seconds
         self._margin_seconds = min(5.0, lease_seconds / 6)
         self._is_still = False  # nobody could write when we last asked
+        self._has_waited = False  # in line, as long as it had patience
         self._on_cancels = on_cancels
         self._on_lost = on_lost
         self._on_paused = on_paused
@@ -60,6 +61,8 @@ class Heartbeat:
         took_seconds = 0.0
         while True:
             pause = max(0.0, self._interval_seconds - took_seconds)
+            if self._is_still and self._has_waited:
+                pause = 0.0  # back in line, also where its patience was short
             left = self._left_seconds()
             await self._clock.sleep(min(pause, left if left > 0 else NEVER))
             began = self._clock.monotonic()
@@ -72,6 +75,7 @@ class Heartbeat:
         if not me:  # fenced, and not registered anew yet
             return
         error = await self._try(me, self._patience(), vitals)
+        self._has_waited = isinstance(error, TimeoutError)
         if error is not None:
             await self._unrenewed(me, error)
 

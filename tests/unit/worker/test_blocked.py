@@ -303,6 +303,31 @@ async def test_a_watchdog_that_fails_while_the_loop_is_blocked_ends_the_process(
     assert "watchdog" in worker.broken.what
 
 
+@real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
+async def test_a_loop_that_is_blocked_after_its_watchdog_failed_ends_the_process(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    """It has heard of that and drains; the lease is renewed beside, and nobody looks."""
+    machine, failed = Noting(told := []), threading.Event()
+
+    @app.task(name="blocks", timeout=None)
+    async def blocks() -> None:
+        failed.wait(20)
+        await worker._stop.wait()
+        machine.ended.wait(20)
+
+    def broken(*_: object) -> None:
+        failed.set()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(watchdog.Watchdog, "_is_stop_due", broken)
+    await blocks.enqueue()
+    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    await worker.run()
+    assert told == ["exit 70"]
+    assert "watchdog" in worker.broken.what
+
+
 @real(settings=QUICK)
 async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
     @app.task(name="long", timeout=LIMITS, retry=0)

@@ -3,11 +3,14 @@
 import asyncio
 import os
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from durio import App, HookEvent, State
 from durio.app.work import make_worker
+from durio.ports.clock import Clock
+from durio.ports.lease import Renewed
 from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.faulty import FaultyStore
 from tests.unit.app.lab import finished, in_state, virtual, working
@@ -283,6 +286,33 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
     assert lost[0] < renewed_at + 30
 
 
+@pytest.mark.parametrize("opens_seconds", [21.0, 26.0, 27.5, 29.0, 33.0])
+@virtual(settings=BRISK)
+async def test_while_nobody_can_write_a_renewal_is_always_in_line(
+    app: App, opens_seconds: float
+):
+    """So it is the first thing to be written, before anybody judges us by our lease."""
+    faulty = await faulty_store(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        renew, opens = faulty.renew, asyncio.Event()
+
+        async def wait_in_line(*args: Any) -> Renewed:
+            await opens.wait()
+            return await renew(*args)
+
+        async def do_others_write(_worker: int) -> bool:
+            return False
+
+        me, renewed_at = worker.me.id, worker.me.renewed_at
+        faulty.renew, faulty.is_contested = wait_in_line, do_others_write
+        await app.clock.sleep(renewed_at + opens_seconds - app.clock.monotonic())
+        opens.set()
+        await app.clock.sleep(0.1)
+        assert worker.me.renewed_at > renewed_at, "it was written at once"
+        assert worker.me.id == me
+
+
 @pytest.mark.proves("M110")
 @virtual(settings=BRISK)
 async def test_nobody_is_alive_but_deaf(app: App) -> None:
@@ -314,6 +344,34 @@ async def test_a_store_that_is_away_makes_nobody_deaf(app: App) -> None:
         faulty.cut()
         await app.clock.sleep(600)
         faulty.heal()
+        await finished(await work.enqueue())
+        assert worker.broken is None
+
+
+class Held:
+    """The clock of a loop that is blocked where it would rest."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self.monotonic, self.random = clock.monotonic, clock.random
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds + self._seconds)
+
+
+@virtual(settings=BRISK)
+async def test_who_was_blocked_between_two_failures_is_not_deaf(app: App) -> None:
+    """It tried nothing for minutes, and the lease was renewed beside."""
+    faulty = await faulty_store(app)
+
+    @app.task(name="work")
+    async def work() -> None: ...
+
+    async with working(app) as worker:
+        await worker.started.wait()
+        worker._claims._clock = Held(app.clock, seconds=300)
+        faulty.fail("exchange", times=2)
         await finished(await work.enqueue())
         assert worker.broken is None
 
