@@ -36,8 +36,8 @@ PLANTED = (
         (
             Patch(
                 CLIENT,
-                "                return _after_repeat(jobs, answers) if repeated else answers",
-                "                if repeated:\n"
+                "                return _after_repeat(jobs, answers) if again else answers",
+                "                if again:\n"
                 "                    raise ZeroDivisionError('planted')\n"
                 "                return answers",
             ),
@@ -194,8 +194,8 @@ PLANTED = (
         (
             Patch(
                 WORKER,
-                "        self._registration.again(worker, self._claims.forget)",
-                "        self._registration.again(worker, self._claims.forget)\n"
+                "        self._registration.again(worker, claims.forget, claims.give_up)",
+                "        self._registration.again(worker, claims.forget, claims.give_up)\n"
                 "        self._overwhelm(1)",
             ),
         ),

@@ -7,6 +7,9 @@ answer or its own exception.
 **Unknown outcomes.** A reply may be lost after the commit. Ids are made here, before the
 write, so asking again is harmless: a stored id is answered as it stands. A caller that is
 cancelled meanwhile leaves an enqueue whose outcome it does not know, as with any store.
+Where the repeat finds no room, the first try may still be on its way: whoever stands in
+line with such jobs goes on saying that they were asked for before, and is never told that
+they are not stored.
 
 **Full queues.** A call enters its queue whole or not at all. Where there is no room it
 waits in line (full.py). Only a call of more than 1,000 jobs, or of more than the queue can
@@ -21,6 +24,7 @@ from durio.client.bounds import Bounds, Declared
 from durio.client.full import Answers, Line, queue_closed
 from durio.model.duration import seconds
 from durio.model.errors import (
+    DurioError,
     InvalidOption,
     KeyConflict,
     PayloadTooLarge,
@@ -166,22 +170,38 @@ class Enqueuer:
         self._lines: dict[str, Line] = {}
         self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[Answers]]] = []
         self._sender: asyncio.Task[None] | None = None
+        self._doubted: set[bytes] = set()  # jobs without room, asked for before
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
         tell_large(self._emit, self._warn_bytes, jobs)
         if self._declared.is_needed:
             await self._declared.declare({job.lane for job in jobs})
-        if not 0 < len(jobs) <= BATCH_MAX or self._lines:
-            answers = await self._enter_all(jobs)
-        else:
-            answers = await self._submit(jobs)
-            if answers[0].full is not None:
-                answers = await self._enter_all(jobs, answers[0].full)
+        try:
+            answers = await self._entered(jobs)
+        except (QueueFull, QueueClosed) as error:
+            if self._is_doubted(jobs):
+                raise unknown(error) from error
+            raise
+        finally:
+            if self._doubted:
+                self._doubted.difference_update(job.id for job in jobs)
         refuse_conflicts(jobs, answers)
         return answers
 
+    def _is_doubted(self, jobs: Sequence[NewJob]) -> bool:
+        return bool(self._doubted) and any(job.id in self._doubted for job in jobs)
+
     # --- room
+
+    async def _entered(self, jobs: Sequence[NewJob]) -> Answers:
+        """At once, or when there is room."""
+        if not 0 < len(jobs) <= BATCH_MAX or self._lines:
+            return await self._enter_all(jobs)
+        answers = await self._submit(jobs)
+        if answers[0].full is not None:
+            answers = await self._enter_all(jobs, answers[0].full)
+        return answers
 
     async def _enter_all(
         self, jobs: Sequence[NewJob], full: Full | None = None
@@ -287,13 +307,14 @@ class Enqueuer:
 
     async def _stored(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
         """Ask until the outcome is known, a bounded number of times."""
-        repeated = False
+        repeated, doubted = False, self._is_doubted(jobs)
         for tries in range(TRIES_MAX):
+            again = repeated or doubted
             try:
-                answers = await self._watched(jobs, calls, again=repeated)
+                answers = await self._watched(jobs, calls, again=again)
             except StoreError as error:
                 is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
-                if not error.unknown and not repeated:
+                if not error.unknown and not again:
                     raise  # for sure not stored
                 if is_final and error.unknown:
                     raise
@@ -303,8 +324,15 @@ class Enqueuer:
                 self._emit("store.failed", call="enqueue", error=str(error))
                 await self._clock.sleep(PAUSE_SECONDS * 2**tries)
             else:
-                return _after_repeat(jobs, answers) if repeated else answers
+                if repeated:
+                    self._doubt(jobs, answers)
+                return _after_repeat(jobs, answers) if again else answers
         raise StoreUnavailable("the store does not answer", unknown=True)
+
+    def _doubt(self, jobs: Sequence[NewJob], answers: Answers) -> None:
+        """No room now says nothing of the try before, which may yet be stored."""
+        told = zip(jobs, answers, strict=True)
+        self._doubted.update(job.id for job, answer in told if answer.full is not None)
 
     async def _watched(
         self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
@@ -351,7 +379,7 @@ def _after_repeat(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enque
     ]
 
 
-def unknown(error: StoreError) -> StoreError:
+def unknown(error: DurioError) -> StoreError:
     """What a later try was told says nothing of the first: it may have been stored."""
     return StoreUnavailable(
         f"an earlier try may have stored it: {error.what}",

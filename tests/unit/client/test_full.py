@@ -245,6 +245,56 @@ async def test_a_lost_reply_of_a_full_queue_is_asked_again(app: App):
     assert await waiting(app) == [0, 1, 2]
 
 
+def lose_first(store: FaultyStore) -> None:
+    """The first try goes nowhere, for now, and nobody knows."""
+    store.fail("enqueue", error=StoreUnavailable("lost", unknown=True))
+
+
+def said_again(store: FaultyStore) -> list[bool]:
+    return [call.options["again"] for call in store.calls if call.method == "enqueue"]
+
+
+@virtual
+async def test_whoever_waits_for_room_after_a_lost_reply_goes_on_saying_so(app: App):
+    """The first try may come late, be stored, and have run when there is room."""
+    task = mail(app)
+    await task.enqueue_many([(n,) for n in range(3)])
+    store = faulty(app)
+    lose_first(store)
+    async with asyncio.TaskGroup() as group:
+        (late,) = begin(group, task.enqueue(9))
+        await app.clock.sleep(2.0)
+        assert not late.done()
+        await take(app, 1)
+    assert late.result().created
+    first, *others = said_again(store)
+    assert not first
+    assert len(others) > 2
+    assert all(others)
+    await take(app, 1)
+    await task.enqueue(10)
+    assert not said_again(store)[-1], "what is settled is forgotten"
+
+
+@pytest.mark.parametrize("refusal", [QueueFull, QueueClosed])
+@virtual
+async def test_no_room_is_no_proof_that_the_try_before_was_not_stored(
+    app: App, refusal: type[DurioError]
+):
+    task = mail(app)
+    await task.enqueue_many([(n,) for n in range(3)])
+    store = faulty(app)
+    lose_first(store)
+    if refusal is QueueClosed:
+        await (await app.store()).change_queue(LANE, QueueChange(closed=True), by="me")
+    with pytest.raises(StoreUnavailable, match="may have stored it: queue") as caught:
+        await task.enqueue(9)
+    assert caught.value.unknown
+    assert isinstance(caught.value.__cause__, refusal)
+    with pytest.raises(refusal):
+        await task.enqueue(10)  # nobody doubts this one
+
+
 @pytest.mark.proves("M37")
 @virtual
 async def test_a_job_answered_by_its_key_does_not_wait(app: App):
