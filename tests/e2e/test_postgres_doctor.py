@@ -5,18 +5,29 @@ from collections.abc import Iterator
 
 import pytest
 
+from durio import App, Context, Retry
 from durio.host.clock import HostClock
 from durio.model.errors import DurioError
 from durio.model.finding import Finding
+from durio.ports.control import QueueChange
+from durio.ports.move import Papers
 from durio.stores.postgres import survey
+from durio.stores.postgres.arrival import arrival_of
 from durio.stores.postgres.checks import checks
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
+from durio.stores.postgres.translate import GRANTS
 from tests.conftest import Require
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import HASTY, NEWEST, OWNER, PostgresServer, programs
 
+CAREFUL_OWNER = """
+create role holder login password 'secret';
+create role "my clerk" login password 'secret';
+create schema "order" authorization holder;
+alter default privileges for role holder revoke execute on functions from public;
+"""
 STRANGER = "create role stranger login password 'secret'"
 
 
@@ -92,6 +103,91 @@ def test_a_role_without_rights(server: PostgresServer) -> None:
     found = examined(server.url(user="stranger", password="secret"))  # noqa: S106
     assert found["rights"].severity == "error"
     assert 'grant usage on schema "durio"' in found["rights"].fix
+
+
+def test_a_role_with_the_rights_that_are_named_can_work(server: PostgresServer) -> None:
+    """The text of the finding, run as it stands by the owner, is all that is missing."""
+    asyncio.run(run(server.url(), CAREFUL_OWNER))
+    owner = server.url(user="holder", password="secret", schema="order")  # noqa: S106
+    survey.migrate(owner)
+    url = server.url(user="my clerk", password="secret", schema="order")  # noqa: S106
+    rights = examined(url)["rights"]
+    assert rights.severity == "error"
+    asyncio.run(run(owner, rights.fix))
+    assert troubles(url) == {}
+    asyncio.run(work_with(url))
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [
+        ("execute on all functions", "execute on check_first"),
+        ("delete on all tables", "delete on "),
+        ("usage", "usage on durio"),
+    ],
+)
+def test_each_right_that_is_missing_is_named(
+    server: PostgresServer, taken: str, told: str
+) -> None:
+    name = f"without_{taken.partition(' ')[0]}"
+    scope = "on schema durio" if taken == "usage" else "in schema durio"
+    public = "revoke execute on all functions in schema durio from public;"
+    asyncio.run(
+        run(
+            server.url(),
+            f"{public} create role {name} login password 'secret'; "
+            f"{GRANTS.format(name='durio', role=name)} "
+            f"revoke {taken} {scope} from {name};",
+        )
+    )
+    found = examined(server.url(user=name, password="secret"))["rights"]  # noqa: S106
+    assert found.severity == "error"
+    assert found.evidence.startswith(f"this role lacks {told}")
+
+
+async def work_with(url: str) -> None:
+    """What a producer and a worker do, with every kind of enqueue."""
+    app = App(url, name="shop", settings={"log": {"level": "error"}})
+    app.queue("small", maxsize=3)
+
+    @app.task(name="twice", retry=Retry(3, base=0.01))
+    async def twice(ctx: Context, n: int) -> int:
+        if ctx.attempt == 1:
+            raise ValueError(n)
+        return 2 * n
+
+    async with app, app.worker():
+        jobs = [
+            await twice.enqueue(1),
+            await twice.options(key="k").enqueue(1),
+            await twice.options(queue="small").enqueue(1),
+            await twice.options(delay=0.01).enqueue(1),
+            *await twice.enqueue_many([(1,), (1,)]),
+        ]
+        assert [await job.result(timeout=30) for job in jobs] == [2] * len(jobs)
+        store = await app.store()
+        await store.change_queue("shop:small", QueueChange(paused=True), by="me")
+
+
+def test_a_move_that_stands_half_way_is_told_of(server: PostgresServer) -> None:
+    url = server.url(schema="half")
+    survey.migrate(url)
+
+    async def begin() -> None:
+        async with App(url, name="shop") as app:
+            arrival = arrival_of(await app.store())
+            move, papers = app.clock.new_id().hex(), Papers([], [], [], 0, [])
+            await arrival.begin(move, "/srv/jobs.db", papers)
+            back = app.clock.new_id().hex()
+            await arrival.begin(back, "/srv/old.db", papers)
+            await arrival.leave(back, "/srv/old.db")
+
+    asyncio.run(begin())
+    assert troubles(url) == {"move": "warning"}
+    found = examined(url)["move"]
+    assert "a move from /srv/jobs.db, begun 20" in found.evidence
+    assert "durio move sqlite:////srv/jobs.db postgresql://" in found.fix
+    assert "--back-out" in found.fix
 
 
 def test_a_server_that_forgets(require: Require) -> None:

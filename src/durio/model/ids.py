@@ -19,6 +19,11 @@ def uuid7(milliseconds: int, counter: int, bits: int) -> bytes:
     return packed(high, (2 << 62) | (bits & 0x3FFFFFFFFFFFFFFF))
 
 
+def id_made_at(raw: bytes) -> float:
+    """When an id was made, by the clock of whoever made it: seconds since 1970."""
+    return int.from_bytes(raw[:6]) / 1000
+
+
 def id_text(raw: bytes) -> str:
     """The canonical text of an id, as people see it."""
     text = raw.hex()

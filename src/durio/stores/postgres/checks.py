@@ -8,20 +8,25 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from durio.model.duration import spoken
 from durio.model.errors import DurioError
 from durio.model.finding import Finding, error, fine, warning
+from durio.model.ids import id_made_at
 from durio.model.settings import DAY
+from durio.ports.browse import moment_in_words
 from durio.ports.clock import Clock
 from durio.stores.postgres.days import day_of, name_of
 from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.opening import PLANNER, PREPARED_ELSEWHERE
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.schema import migration_status
-from durio.stores.postgres.statements import Filled, statement
+from durio.stores.postgres.statements import Filled, quoted, statement
 from durio.stores.postgres.transaction import Reading
-from durio.stores.postgres.translate import translated
+from durio.stores.postgres.translate import GRANTS, translated
 from durio.stores.postgres.visit import Visit
 
 READ_SERVER = statement("check_server")
@@ -33,6 +38,7 @@ IS_DEFAULT_USED = statement("check_default_day")
 READ_DEAD = statement("vacuum_look")
 FIND_OLDEST = statement("vacuum_oldest")
 READ_CLOCK = statement("check_clock")
+READ_MOVES = statement("check_moves")
 NOTIFY = "select pg_notify($1::text, $2::text)"
 
 CALL_SECONDS_MAX = 5.0
@@ -44,6 +50,8 @@ OLD_SECONDS_MAX = 300.0
 OLD_AGE_MAX = 1_000_000  # transactions, where nobody knows the seconds
 CLOCK_SECONDS_MAX = 1.0
 CHANNEL = "durio_doctor"
+NAMED_MAX = 5
+SHUT = ("arriving", "shut")  # of ports.move.ArrivalStage: whoever wants in must wait
 
 # A setting that loses jobs -> what it costs, and whether it may ruin the whole database.
 DURABILITY = {
@@ -51,6 +59,8 @@ DURABILITY = {
     "full_page_writes": ("a power cut may tear pages apart", True),
     "synchronous_commit": ("a crash may lose the last jobs that were taken", False),
 }
+
+_mark_decoder = msgspec.json.Decoder(dict[str, Any])
 
 Findings = AsyncIterator[Finding]
 Check = Callable[[], Findings]
@@ -74,6 +84,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
         "store.history": history,
         "store.dead_rows": dead_rows,
         "store.horizon": horizon,
+        "store.move": moves,
     }
     found: dict[str, Check] = {
         name: partial(check, visit) for name, check in asked.items()
@@ -223,17 +234,18 @@ async def schema(visit: Visit) -> Findings:
 
 
 async def rights(visit: Visit) -> Findings:
-    """Reading and writing every table."""
+    """Reading and writing every table, and calling what they call."""
     name, rows = "store.rights", await visit.rows(READ_RIGHTS, visit.place.schema)
     if not rows:
         return
-    quoted = Filled(visit.place.schema).schema
-    lacking = [(table, right) for table, right in rows if right is not None]
+    lacking = [(thing, right) for thing, right in rows if right is not None]
     if lacking:
-        told = ", ".join(f"{right} on {table}" for table, right in lacking[:5])
-        fix = f"grant usage on schema {quoted} to ROLE; grant select, insert, update, "
-        fix += f"delete on all tables in schema {quoted} to ROLE;"
-        yield error(name, f"this role lacks {told}", fix)
+        told = ", ".join(f"{right} on {thing}" for thing, right in lacking[:NAMED_MAX])
+        more = len(lacking) - NAMED_MAX
+        told += f" and {more} more" if more > 0 else ""
+        role = (await visit.rows(READ_SERVER))[0][1]
+        names = {"name": quoted(visit.place.schema), "role": quoted(role)}
+        yield error(name, f"this role lacks {told}", GRANTS.format(**names))
     else:
         yield fine(name, "this role may read and write every table")
 
@@ -352,3 +364,20 @@ async def horizon(visit: Visit) -> Findings:
         yield warning(name, f"old row versions are kept alive by {told}", fix)
     else:
         yield fine(name, f"the oldest: {told}")
+
+
+async def moves(visit: Visit) -> Findings:
+    """Queues that are shut until a move has come to its end; else nothing to say."""
+    try:
+        rows = await visit.rows(READ_MOVES)
+    except DurioError:
+        return
+    for move, body in rows:
+        mark = _mark_decoder.decode(body)
+        if mark["stage"] not in SHUT:
+            continue
+        began, origin = moment_in_words(id_made_at(bytes.fromhex(move))), mark["from"]
+        told = f"a move from {origin}, begun {began}, is not over: its queues are shut"
+        fix = f"Where that file is: durio move sqlite:///{origin} {visit.place.shown} "
+        fix += "goes on with it (with its password); --back-out takes it back."
+        yield warning("store.move", told, fix)

@@ -27,12 +27,13 @@ class Meaning(NamedTuple):
 
 MIGRATE = "Run `durio migrate` with a role that owns the schema."
 RESTART = "Nothing to do: everything goes on by itself when the server is back."
-RIGHTS = (
-    "Let the schema's owner run: grant usage on schema {name} to {role}; grant select, "
-    "insert, update, delete on all tables in schema {name} to {role}; grant usage on "
-    "all sequences in schema {name} to {role}; grant execute on all functions in schema "
-    "{name} to {role};"
+# All that a role needs to work with a schema that is there.
+GRANTS = (
+    "grant usage on schema {name} to {role}; grant select, insert, update, delete on "
+    "all tables in schema {name} to {role}; grant usage on all sequences in schema "
+    "{name} to {role}; grant execute on all functions in schema {name} to {role};"
 )
+RIGHTS = "Let the schema's owner run: " + GRANTS
 PASSWORD = "Check user and password in the URL, in PGPASSWORD or in ~/.pgpass."  # noqa: S105 - a cure
 SLOTS = (
     "Raise max_connections, close idle programs, or put PgBouncer in between; a worker "

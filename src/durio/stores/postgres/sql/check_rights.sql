@@ -11,3 +11,8 @@ cross join unnest(array['select', 'insert', 'update', 'delete']) as r (name)
 where n.nspname = $1::text and c.relkind in ('r', 'p') and not c.relispartition
   and not (c.relname = 'migration' and r.name <> 'select')
   and not has_table_privilege(c.oid, r.name)
+union all
+select p.proname::text, 'execute'
+from pg_proc as p
+join pg_namespace as n on n.oid = p.pronamespace
+where n.nspname = $1::text and not has_function_privilege(p.oid, 'execute')

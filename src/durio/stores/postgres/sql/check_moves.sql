@@ -1,0 +1,1 @@
+select name, body from {schema}.doc where kind = 'move' order by name
