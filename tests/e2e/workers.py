@@ -141,9 +141,7 @@ class Process:
         return Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8")
 
     def is_stopped(self) -> bool:
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks]
-        return all(state.split()[0] == "T" for state in states)
+        return is_stopped(self.pid)
 
     def go_on(self) -> None:
         self.send(signal.SIGCONT)
@@ -169,6 +167,13 @@ class Process:
             for pid in children:  # without their supervisor they would drain first
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of a process stands still."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks]
+    return all(state.split()[0] == "T" for state in states)
 
 
 class Place:

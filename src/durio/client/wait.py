@@ -56,7 +56,7 @@ class Waiters:
 
     async def _look(self, ids: list[bytes]) -> None:
         try:
-            states = await self._store.states(ids)
+            states = await self._store.states(ids, waiting=True)
         except StoreError as error:
             for job_id in ids:
                 self._answer(job_id, error)

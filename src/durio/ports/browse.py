@@ -102,8 +102,14 @@ class Browse(Protocol):
         """The stored records of these ids; unknown ones are missing."""
         ...
 
-    async def states(self, ids: Sequence[bytes]) -> dict[bytes, int]:
-        """Only the states: what waiters poll."""
+    async def states(
+        self, ids: Sequence[bytes], *, waiting: bool = False
+    ) -> dict[bytes, int]:
+        """Only the states: what waiters poll.
+
+        `waiting`: somebody waits for their ends. StoreMoved where none of them is final
+        and none will ever be, because the jobs have gone to another store for good.
+        """
         ...
 
     async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:

@@ -24,7 +24,6 @@ from durio.model.errors import (
     OperatingError,
     StoreError,
     StoreFull,
-    StoreReplaced,
 )
 from durio.model.job import READY, RUNNING
 from durio.model.settings import WorkerSettings
@@ -35,6 +34,7 @@ from durio.telemetry.emit import Emit
 from durio.worker.finish import Outbox
 from durio.worker.lanes import Lanes
 from durio.worker.plan import Me
+from durio.worker.register import GONE
 from durio.worker.slots import Slots
 
 FLUSH_SECONDS = 0.005
@@ -43,6 +43,7 @@ PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 LAST_TRIES = 8
 DEAF_SECONDS = 60.0  # or two leases: a bad line is no reason to give up
+DEAF_SHARE = 4  # of that time, the most that may lie between two tries
 NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
@@ -84,7 +85,9 @@ class Claims:
         self._resync = False
         self._failures = 0
         self._failing_since = 0.0  # monotonic, of the first of them
+        self._failed_at = 0.0  # of the last
         self._is_ending = False
+        self._gone: StoreError | None = None  # the store, for good
 
     def join(self, slots: Slots, outbox: Outbox) -> None:
         """The slots and the outbox that this loop serves."""
@@ -134,6 +137,11 @@ class Claims:
         self._has_rung = True
         self._go.set()
 
+    def give_up(self, error: StoreError) -> None:
+        """No lease will ever be had here again: the loop ends with this."""
+        self._gone = error
+        self._go.set()
+
     # --- the loop
 
     async def run(self) -> None:
@@ -152,6 +160,8 @@ class Claims:
             await self._rest(answer)
 
     async def _exchange(self) -> Exchanged | None:
+        if self._gone is not None:
+            raise self._gone
         me = self._me.id
         if not me:  # fenced, and not registered anew yet
             await self._clock.sleep(BACKOFF_FIRST)
@@ -207,13 +217,14 @@ class Claims:
         return answer if more == answer.more else answer._replace(more=more)
 
     async def _failed(self, error: StoreError, me: int) -> None:
-        if isinstance(error, StoreReplaced):
-            raise error  # this file will never come back: end, and say why
+        if isinstance(error, GONE):
+            raise error  # this store will never come back: end, and say why
         if me == self._me.id:
             self._outbox.keep()
             self._resync = True
         if not self._failures:
-            self._failing_since = self._clock.monotonic()
+            self._failing_since = self._failed_at = self._clock.monotonic()
+        self._note_failure()
         self._failures += 1
         self._emit(
             "store.failed", call="exchange", tries=self._failures, error=str(error)
@@ -223,16 +234,26 @@ class Claims:
         pause = min(BACKOFF_FIRST * 2 ** min(self._failures, 20), BACKOFF_LAST)
         await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
 
+    def _note_failure(self) -> None:
+        """A loop that was blocked tried nothing meanwhile: that does not count."""
+        now = self._clock.monotonic()
+        held_up = now - self._failed_at - self._deaf_seconds / DEAF_SHARE
+        self._failing_since += max(held_up, 0.0)
+        self._failed_at = now
+
+    @property
+    def _deaf_seconds(self) -> float:
+        return max(DEAF_SECONDS, 2 * self._settings.lease_seconds)
+
     def _is_deaf(self, error: StoreError) -> bool:
         """Whether we can renew and not claim: nobody would ever take our jobs from us."""
-        now, settings = self._clock.monotonic(), self._settings
-        seconds = max(DEAF_SECONDS, 2 * settings.lease_seconds)
+        now = self._clock.monotonic()
         # All this time the lease was renewed without a gap.
         since = max(self._failing_since, self._me.resumed_at)
         # On a full disk a small write may still find room: what ended here is kept.
-        if now - since < seconds or isinstance(error, StoreFull):
+        if now - since < self._deaf_seconds or isinstance(error, StoreFull):
             return False
-        return self._me.is_fresh(now, settings.heartbeat_seconds)
+        return self._me.is_fresh(now, self._settings.heartbeat_seconds)
 
     def _deafness(self, error: StoreError) -> OperatingError:
         seconds = self._clock.monotonic() - self._failing_since

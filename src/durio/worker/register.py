@@ -1,9 +1,13 @@
-"""Getting a lease: at the start, and anew when it was lost."""
+"""Getting a lease: at the start, and anew when it was lost.
+
+A store that is out of reach is asked again for as long as it takes. One that will never
+take this worker again is not: its file was replaced, or its jobs went to another store.
+"""
 
 import asyncio
 from collections.abc import Callable
 
-from durio.model.errors import StoreError
+from durio.model.errors import StoreError, StoreMoved, StoreReplaced
 from durio.ports.clock import Clock
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
@@ -11,6 +15,7 @@ from durio.telemetry.emit import Emit
 from durio.worker.plan import Me, Plan
 
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
+GONE = (StoreMoved, StoreReplaced)  # to ask again would be to ask for ever
 
 
 class Registration:
@@ -39,9 +44,12 @@ class Registration:
         register.result()
         return True
 
-    def again(self, old: int, then: Callable[[], None]) -> None:
-        """A new name in place of one that was lost."""
-        self._again = asyncio.get_running_loop().create_task(self._anew(old, then))
+    def again(
+        self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
+    ) -> None:
+        """A new name in place of one that was lost; `gone`: there will never be one."""
+        anew = self._anew(old, then, gone)
+        self._again = asyncio.get_running_loop().create_task(anew)
 
     def end(self) -> None:
         """Try no more."""
@@ -65,7 +73,9 @@ class Registration:
         self._me.id = await self._store.register(info, lease_seconds)
         self._me.renewed_at = self._me.resumed_at = began
 
-    async def _anew(self, old: int, then: Callable[[], None]) -> None:
+    async def _anew(
+        self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
+    ) -> None:
         pause = PAUSE_FIRST
         while True:
             try:
@@ -73,6 +83,9 @@ class Registration:
                 await self._store.leave(old)
                 await self._register()
                 break
+            except GONE as error:
+                gone(error)
+                return
             except StoreError as error:
                 self._emit("store.failed", call="register", error=str(error))
                 await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))

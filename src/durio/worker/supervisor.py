@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from durio.model.errors import StoreMoved
 from durio.ports.clock import Clock
 from durio.ports.fleet import Announce, Fleet, Note
 from durio.telemetry.emit import Emit
@@ -316,12 +317,20 @@ class Supervisor:
             self.emit("process.drained", pid=member.process.pid, exit_code=code)
         elif code in HOPELESS and member.error is not None and not self.was_ready:
             self._fail(code, member.error)  # by its own word, not by chance
+        elif (member.error or {}).get("code") == StoreMoved.code:
+            self._moved(member, code)
         elif code == EXIT_BLOCKED:
             self.verdict.restarts += 1
             seat.start_at = self.clock.monotonic()
             self.emit("process.blocked", pid=member.process.pid, exit_code=code)
         else:
             self._restart(member, code)
+
+    def _moved(self, member: Member, code: int) -> None:
+        """No worker will begin there again; those that still drain do so in peace."""
+        member.seat.is_retired = True
+        self.verdict.exit_code, self.verdict.error = code, member.error
+        self._tell_end(member, code, 0.0)
 
     def _restart(self, member: Member, code: int) -> None:
         self.verdict.restarts += 1

@@ -10,6 +10,7 @@ that. A block that raises leaves nothing behind, and the attempt fails like any 
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -155,9 +156,10 @@ class TaskTransaction:
     def _wait_for(self, coro: Coroutine[Any, Any, T]) -> T:
         """From the thread of a sync task: the worker's loop does it."""
         loop = self._attempt.bench().loop
-        try:
+        here: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):  # a thread has none
             here = asyncio.get_running_loop()
-        except RuntimeError:
+        if here is None:
             return asyncio.run_coroutine_threadsafe(coro, loop).result()
         coro.close()
         raise UsageError(

@@ -222,7 +222,8 @@ class Worker:
         )
 
     def _start_aside(self) -> None:
-        keeper = Keeper(self.clock, self._machine, self._break)
+        grace = self.plan.settings.worker.grace_seconds
+        keeper = Keeper(self.clock, self._machine, self._break, grace)
         heart = self._heartbeat
         self._aside.start(keeper.keeps("heartbeat", heart.run, heart.give_up))
         watchdog = Watchdog(
@@ -238,7 +239,7 @@ class Worker:
             hooks=self.hooks,
             deadlines=self._slots.deadlines,
             block_seconds=self.plan.settings.worker.block_seconds,
-            grace_seconds=self.plan.settings.worker.grace_seconds,
+            grace_seconds=grace,
         )
         self._aside.start(keeper.keeps("watchdog", watchdog.run))
 
@@ -392,4 +393,5 @@ class Worker:
         self._slots.lose_all()
         self._outbox.drop()
         self.me.id = 0
-        self._registration.again(worker, self._claims.forget)
+        claims = self._claims
+        self._registration.again(worker, claims.forget, claims.give_up)

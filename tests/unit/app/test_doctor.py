@@ -20,13 +20,16 @@ from durio.app.doctor import machine, queues
 from durio.app.doctor.examine import examine, run
 from durio.model.errors import StoreUnavailable
 from durio.model.finding import Finding, fine
+from durio.model.ids import uuid7
 from durio.model.options import NO_OPTIONS
 from durio.model.outcome import Kind, Outcome
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
+from durio.ports.move import Mark, Stage
 from durio.ports.store import Store
 from durio.stores.sqlite import checks, place
+from durio.stores.sqlite.departure import departure_of
 from durio.testing.clock import VirtualClock, run_virtual
 
 HERE = socket.gethostname()
@@ -470,6 +473,37 @@ def test_damage_inside_the_file(clinic: Clinic) -> None:
             file.seek(page * 4096)
             file.write(b"\xff" * 64)
     bad(clinic.one("store.integrity"), "error")
+
+
+def test_jobs_that_are_on_a_move_or_gone(clinic: Clinic) -> None:
+    clinic.make()
+    assert not clinic.found("store.move"), "there is nothing to say"
+    made = uuid7(1_780_000_000_000, 0, 0).hex()
+    to = "postgresql://me:***@there/db?port=1"
+
+    def planted(stage: Stage) -> Finding:
+        async def plant(_app: App, store: Store) -> None:
+            leaving = departure_of(store)
+            await leaving.drain(Mark(made, to, "draining"), by="me")
+            if stage != "draining":
+                assert await leaving.freeze(made) is None
+                await leaving.settle(made, stage)
+
+        clinic.with_store(plant)
+        return clinic.one("store.move")
+
+    again = f"durio move sqlite:///{clinic.path} '{to}'"
+    when = f"to {to}, begun 2026-05-28T20:26:40Z"
+    finding = planted("draining")
+    bad(finding, "warning", f"a move {when}, is not over: no worker starts here")
+    assert finding.fix.startswith(f"Go on: {again} (with its password).")
+    finding = planted("frozen")
+    bad(finding, "error", f"a move {when}, is not over: nothing can be written")
+    assert "--back-out" in finding.fix
+    finding = planted("moved")
+    bad(finding, "error", f"its jobs have moved {when}")
+    assert f"DURIO_URL={to} " in finding.fix
+    assert finding.fix.endswith(f"{again} --back-out")
 
 
 def test_a_long_look_is_cut(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:

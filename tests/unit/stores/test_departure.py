@@ -9,7 +9,7 @@ import pytest
 
 from durio.host.clock import HostClock
 from durio.model.errors import OperatingError, StoreMoved
-from durio.model.job import NewJob
+from durio.model.job import CANCELLED, READY, NewJob
 from durio.model.outcome import Kind, Outcome
 from durio.ports.exchange import Lane
 from durio.ports.move import Crew, Mark
@@ -95,6 +95,27 @@ def test_a_frozen_file_answers_for_what_it_has(path: Path) -> None:
         with pytest.raises(StoreMoved):
             await store.act([jobs[0].id], "cancel", by="me")
         assert len(await store.get([job.id for job in jobs])) == 3
+
+    tell(path, story)
+
+
+def test_nobody_waits_for_what_has_moved(path: Path) -> None:
+    """Whoever waits is told when it is for good; what has ended is still answered."""
+
+    async def story(store: SqliteStore, leaving: SqliteDeparture) -> None:
+        waits, ended = new_jobs(2)
+        await store.enqueue([waits, ended])
+        await store.act([ended.id], "cancel", by="me")
+        await leaving.drain(MARK, by="me")
+        await leaving.freeze("m1")
+        assert await store.states([waits.id], waiting=True) == {waits.id: READY}
+        await leaving.settle("m1", "moved")
+        with pytest.raises(StoreMoved, match="it's@there"):
+            await store.states([waits.id], waiting=True)
+        assert await store.states([waits.id]) == {waits.id: READY}
+        both = await store.states([waits.id, ended.id], waiting=True)
+        assert both == {waits.id: READY, ended.id: CANCELLED}
+        assert await store.states([clock.new_id()], waiting=True) == {}
 
     tell(path, story)
 

@@ -220,6 +220,27 @@ async def test_once_somebody_was_ready_such_a_start_is_repeated(
 
 
 @virtual
+async def test_where_the_jobs_have_moved_away_nobody_starts_again(
+    clock: VirtualClock,
+) -> None:
+    """Workers that still drain, by order, are left in peace; then it is over."""
+    moved = {"code": "store_moved", "what": "gone", "cure": "there"}
+    place = yard(
+        clock,
+        Life(dies_after=20.0, exit_code=-9),
+        Life(ordered_after=15.0, drain_seconds=20.0),
+        then=Life(boot_seconds=9, dies_after=0.3, exit_code=3, error=moved),
+    )
+    await place.until(30)
+    drains = place.fleet.all[1]
+    assert place.fleet.alive == [drains]
+    assert not drains.signals
+    verdict = await place.over()
+    assert (verdict.exit_code, verdict.error) == (3, moved)
+    assert len(place.fleet.all) == 3
+
+
+@virtual
 async def test_no_room_for_a_process(clock: VirtualClock) -> None:
     place = yard(clock, 11, 11, 11, processes=1)
     await place.until(10)

@@ -55,8 +55,11 @@ class PostgresBrowse(AtDesk):
             found += in_order(some, rows)
         return found
 
-    async def states(self, ids: Sequence[bytes]) -> dict[bytes, int]:
+    async def states(
+        self, ids: Sequence[bytes], *, waiting: bool = False
+    ) -> dict[bytes, int]:
         """Only the states: what waiters poll."""
+        del waiting  # nothing ever moves away from here
         found: dict[bytes, int] = {}
         for some in chunks(ids):
             rows = await self.desk.lines.read(READ_STATES, some)
@@ -167,7 +170,7 @@ def lane_row(
         closed=closed,
         maxsize=None if holds is None or holds < 0 else holds,
         by_hand=by_hand is not None,
-        is_over=bool(is_over),
+        is_over=is_over > 0,
     )
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from durio.model.errors import InvalidOption
-from durio.model.job import DEAD, READY, RUNNING, SCHEDULED, Record
+from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, Record
 from durio.ports.browse import Audited, LaneRow, Page, Query, Tally, WorkerRow
 from durio.ports.lease import Vitals
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.desk import AtDesk
 from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
 from durio.stores.sqlite.lease import signatures_kind, tasks_kind
+from durio.stores.sqlite.moved import refuse_to_wait
 from durio.stores.sqlite.statements import statement
 
 READ_JOBS = statement("read_jobs")
@@ -61,12 +62,20 @@ class SqliteBrowse(AtDesk):
         """The stored records of these ids, in this order; unknown ones are missing."""
         return await self.desk.reader.read(lambda db: get_jobs(db, ids))
 
-    async def states(self, ids: Sequence[bytes]) -> dict[bytes, int]:
+    async def states(
+        self, ids: Sequence[bytes], *, waiting: bool = False
+    ) -> dict[bytes, int]:
         """Only the states: what waiters poll."""
         wanted = msgspec.json.encode([job_id.hex() for job_id in ids]).decode()
-        return await self.desk.reader.read(
-            lambda db: dict(db.rows(READ_STATES, (wanted,)))
-        )
+        path = self.desk.path
+
+        def look(db: Database) -> dict[bytes, int]:
+            states: dict[bytes, int] = dict(db.rows(READ_STATES, (wanted,)))
+            if waiting and states and max(states.values()) < DONE:
+                refuse_to_wait(db, path)
+            return states
+
+        return await self.desk.reader.read(look)
 
     async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:
         """Newest first, by keyset, at most 200 a page."""

@@ -11,16 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from statistics import median
 
 import apsw
 
 from durio.model.errors import DurioError, StoreUnavailable
 from durio.model.finding import Finding, error, fine, warning
+from durio.model.ids import id_made_at
+from durio.ports.browse import moment_in_words
 from durio.ports.clock import Clock
+from durio.ports.move import Mark
 from durio.stores.sqlite.database import DriverName, OwnDatabase
 from durio.stores.sqlite.folder import PID_BYTES, try_lock
 from durio.stores.sqlite.library import WANTED, check_library, connect, version_of
+from durio.stores.sqlite.moved import read_mark
 from durio.stores.sqlite.place import NETWORK, check_links, file_system
 from durio.stores.sqlite.schema import connect_reader
 from durio.stores.sqlite.survey import driver_of, path_of, status
@@ -64,6 +69,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
         "store.schema": partial(schema, url, real),
         "store.integrity": partial(integrity, real, clock, driver),
         "store.log": partial(log, real),
+        "store.move": partial(move, url, real, driver),
     }
 
 
@@ -351,3 +357,37 @@ def log(path: Path) -> Iterator[Finding]:
         yield warning(name, told, fix)
     elif path.exists():
         yield fine(name, told)
+
+
+def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]:
+    """Jobs that are on their way to another store, or gone; else there is nothing to say.
+
+    A file that cannot be read is told of by the checks before.
+    """
+    mark: Mark | None = None
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with suppress(apsw.Error):
+        db = connect_reader(str(path), driver)
+        try:
+            mark = read_mark(db)
+        finally:
+            db.close()
+    if mark is None:
+        return
+    name, began = "store.move", moment_in_words(id_made_at(bytes.fromhex(mark.id)))
+    command = f"durio move {quote(url)} {quote(mark.to)}"
+    go_on = f"Go on: {command} (with its password). Or take it back: the same with "
+    go_on += "--back-out."
+    to = f"to {mark.to}, begun {began}"
+    if mark.stage == "draining":
+        told = f"a move {to}, is not over: no worker starts here, jobs still come in"
+        yield warning(name, told, go_on)
+    elif mark.stage == "frozen":
+        told = f"a move {to}, is not over: nothing can be written here"
+        yield error(name, told, go_on)
+    else:
+        fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nobody needs "
+        fix += f"{path} any more, nor what begins with its name. Before a job has run "
+        fix += f"there, this opens it again: {command} --back-out"
+        yield error(name, f"its jobs have moved {to}: nothing can be written here", fix)

@@ -15,14 +15,13 @@ from durio.ports.move import Counts, Crew, Key, Mark, Papers, Parcel, QueueRow, 
 from durio.stores.sqlite.audit import write_down
 from durio.stores.sqlite.database import Database, OwnDatabase
 from durio.stores.sqlite.desk import Desk
-from durio.stores.sqlite.moved import said
+from durio.stores.sqlite.moved import read_mark, said
 from durio.stores.sqlite.orders import give_order
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store import SqliteStore
 from durio.stores.sqlite.transaction import Transaction
 
 REFUSE_CHANGES = statement("move_refuse_changes")
-READ_MARK = statement("move_read_mark")
 WRITE_MARK = statement("move_write_mark")
 DELETE_MARK = statement("move_delete_mark")
 FIND_TRIGGERS = statement("move_find_triggers")
@@ -43,8 +42,6 @@ COPIED = ("job", "uniq", "queue", "tally", "audit", "doc")
 # What a change is called in a trigger, and which row it is about.
 CHANGES = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")
-
-_mark_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 def departure_of(store: Any) -> "SqliteDeparture":
@@ -178,16 +175,6 @@ class SqliteDeparture:
 
 
 # --- marks
-
-
-def read_mark(db: Database) -> Mark | None:
-    """The mark as it is stored."""
-    body = db.value(READ_MARK)
-    if body is None:
-        return None
-    told = _mark_decoder.decode(body)
-    stage: Any = told["stage"]
-    return Mark(told["id"], told["to"], stage)
 
 
 def write_mark(tx: Transaction, mark: Mark) -> None:

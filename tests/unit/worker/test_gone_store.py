@@ -1,0 +1,73 @@
+"""A store that will never take this worker again: it ends, and says why."""
+
+import asyncio
+import os
+
+import pytest
+
+from durio import App
+from durio.app.embed import EmbeddedWorker
+from durio.errors import StoreError, StoreMoved, StoreReplaced
+from durio.testing.aside import StillMachine, TaskAside
+from durio.testing.faulty import ALWAYS, FaultyStore
+from tests.unit.app.lab import virtual
+
+BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}
+GONE = pytest.mark.parametrize(
+    "gone",
+    [
+        StoreMoved("its jobs have moved", cure="Use that store."),
+        StoreReplaced("the file was replaced"),
+    ],
+    ids=lambda gone: gone.code,
+)
+
+
+async def faulty_store(app: App) -> FaultyStore:
+    """From now on the App speaks to its store through faults."""
+    faulty = FaultyStore(await app.store(), app.clock)
+    app._stores[os.getpid()] = faulty
+    app._rooms.clear()
+    return faulty
+
+
+def guest(app: App) -> EmbeddedWorker:
+    return EmbeddedWorker(app, machine=StillMachine(), aside=TaskAside())
+
+
+async def worked(app: App, worker: EmbeddedWorker) -> None:
+    """Work until something ends it."""
+    async with worker, asyncio.timeout(60):
+        while True:
+            await worker.drained()
+            await app.clock.sleep(1)
+
+
+@GONE
+@virtual(settings=BRISK)
+async def test_whoever_lost_its_lease_there_asks_once(app: App, gone: StoreError):
+    """As after a sleep: the lease is over, and there is none to be had."""
+    faulty, worker = await faulty_store(app), guest(app)
+
+    async def lose() -> None:
+        await app.clock.sleep(2)
+        faulty.fail("register", times=ALWAYS, error=gone)
+        await faulty.leave(worker._worker.me.id)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+        with pytest.raises(type(gone)) as caught:
+            await worked(app, worker)
+    assert caught.value is gone
+    assert faulty.times("register") == 2, "at the start, and once again"
+
+
+@GONE
+@virtual(settings=BRISK)
+async def test_whoever_is_told_by_a_claim_ends_too(app: App, gone: StoreError):
+    faulty = await faulty_store(app)
+    await app.enqueue("anything")  # without a job it would not ask
+    faulty.fail("exchange", times=ALWAYS, error=gone)
+    with pytest.raises(type(gone)) as caught:
+        await worked(app, guest(app))
+    assert caught.value is gone
