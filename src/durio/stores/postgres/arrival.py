@@ -16,7 +16,12 @@ from durio.model.job import DEAD, DONE, READY, SCHEDULED
 from durio.model.names import namespace_of
 from durio.ports.move import ArrivalStage, Arriving, Counts, Key, Papers, Parcel, Seal
 from durio.stores.postgres.audit import storable
-from durio.stores.postgres.bounds import count_depths, lock_guards, settle
+from durio.stores.postgres.bounds import (
+    SETTLED,
+    count_depths,
+    lock_guards,
+    settle,
+)
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.filters import prefix_span
 from durio.stores.postgres.restore import INT2_MAX, INT4_MAX, errors_of, within
@@ -303,7 +308,7 @@ async def set_queues(tx: Transaction, papers: Papers) -> None:
     rows = [(row.lane, row.paused, row.closed) for row in papers.queues]
     lanes = [row.lane for row in papers.queues]
     await lock_guards(tx, lanes)
-    await count_depths(tx, lanes)
+    await count_depths(tx, lanes, SETTLED)
     await tx.rows(SET_QUEUES, *columns(rows, 3))
 
 

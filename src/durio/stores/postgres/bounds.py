@@ -8,7 +8,9 @@ what it brings is noted, and counted by the next one who holds the lock. Only an
 was accepted once (a retry, a rescue, an operator's hand) just enters.
 
 A bound begins to hold while others are at work who have not seen it. So it is written and
-committed first, and counted when all of these are over (`settle`).
+committed first, and counted when all of these are over (`settle`). Until then the row says
+so: should whoever set it die in between, the next process that declares its bounds counts,
+or whoever leads.
 
 A queue without a bound has the soft one: the leader looks at it about once a second and
 leaves a mark, which enqueues obey as long as there are workers, one of which leads.
@@ -36,12 +38,15 @@ BY_HAND = statement("bound_by_hand")
 FIND_ASKERS = statement("bound_find_askers")
 HAS_WORKERS = statement("bound_has_workers")
 IS_SMALL = statement("bound_is_small")
+READ_UNSETTLED = statement("bound_read_unsettled")
 READ_MARKED = statement("bound_read_marked")
 READ_SOFT = statement("bound_read_soft")
 COUNT_WAITING = statement("bound_count_waiting")
 MARK = statement("bound_mark")
 TAKE_MARK = statement("bound_take_mark")
 
+# What stands in place of a mark, under a bound.
+SETTLED, UNSETTLED = 0, -1
 # How long a new bound waits for those who have not seen it: mostly milliseconds. Whoever
 # is longer at work than all of these together may be counted wrong, by what it did.
 SETTLE_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -116,7 +121,8 @@ def news_in(
 ) -> dict[str, int | None]:
     """The bounds that the store does not have like that; a default yields to others."""
     known: dict[str, tuple[int | None, bool]] = {
-        name: (maxsize, stored_is_default) for name, maxsize, stored_is_default in rows
+        name: (maxsize, stored_is_default)
+        for name, maxsize, stored_is_default, _is_unsettled in rows
     }
     news: dict[str, int | None] = {}
     for lane, maxsize in maxsizes.items():
@@ -135,17 +141,18 @@ async def declare_bounds(
     """What the code says, where that is news; what was set by hand stays, and beats it."""
     rows = await desk.lines.read(READ, sorted(maxsizes))
     news = news_in(rows, maxsizes, is_default=is_default)
-    if not news:
-        return
+    lanes = sorted(news)
 
     async def work(tx: Transaction) -> None:
-        lanes = sorted(news)
         await tx.rows(DECLARE, lanes, [news[lane] for lane in lanes], is_default)
         tx.after_commit.append(lambda: desk.known_lanes.update(lanes))
-        await count_depths(tx, lanes)
+        await count_depths(tx, lanes, UNSETTLED)
 
-    await desk.lines.write(work)
-    await settle(desk, news)
+    if news:
+        await desk.lines.write(work)
+    unsettled = {name for name, _, _, is_unsettled in rows if is_unsettled}
+    if unsettled or news:
+        await settle(desk, unsettled | news.keys())
 
 
 async def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
@@ -156,14 +163,14 @@ async def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     await tx.rows(BY_HAND, lane, by_hand)
     await take_mark(tx, lane)
-    await count_depths(tx, [lane])
+    await count_depths(tx, [lane], UNSETTLED)
 
 
-async def count_depths(tx: Transaction, lanes: Collection[str]) -> None:
+async def count_depths(tx: Transaction, lanes: Collection[str], mark: int) -> None:
     """Count what waits in those of these lanes that have a bound."""
     if await lock_guards(tx, lanes):
         # A statement of its own: it sees what was committed before the lock was ours.
-        await tx.rows(COUNT, sorted(lanes))
+        await tx.rows(COUNT, sorted(lanes), mark)
 
 
 async def settle(desk: Desk, lanes: Collection[str]) -> None:
@@ -178,7 +185,14 @@ async def settle(desk: Desk, lanes: Collection[str]) -> None:
             break
         await desk.clock.sleep(pause)
         old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
-    await desk.lines.write(lambda tx: count_depths(tx, lanes))
+    await desk.lines.write(lambda tx: count_depths(tx, lanes, SETTLED))
+
+
+async def settle_others(desk: Desk, span: tuple[str, str]) -> None:
+    """The same for bounds of this span that somebody has left half-way."""
+    rows = await desk.lines.read(READ_UNSETTLED, *span)
+    if rows:
+        await settle(desk, [lane for (lane,) in rows])
 
 
 # --- the soft bound

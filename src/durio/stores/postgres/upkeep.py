@@ -11,7 +11,12 @@ from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
 from durio.model.outcome import Kind, Left, Outcome, Reason
 from durio.ports.upkeep import Promoted, Rescued
-from durio.stores.postgres.bounds import count_entered, mark_over, marks_to_change
+from durio.stores.postgres.bounds import (
+    count_entered,
+    mark_over,
+    marks_to_change,
+    settle_others,
+)
 from durio.stores.postgres.days import keep_days
 from durio.stores.postgres.desk import AtDesk, Desk
 from durio.stores.postgres.driver import Row
@@ -104,6 +109,7 @@ class PostgresUpkeep(AtDesk):
         )
         if changes:
             await self.desk.lines.write(lambda tx: mark_over(tx, changes))
+        await settle_others(self.desk, span)
 
     async def tidy(self) -> None:
         """Lanes full of old row versions are cleaned."""
