@@ -3,6 +3,14 @@
 What two statements must do alike, to the letter, is a part: `{done}` stands for
 `sql/parts/done.sql` in both.
 
+A table that was empty when the server last counted is one row to its planner, until it
+counts again: as cheap to walk through as to look into by a key, however full it is by now.
+`a.id = b.id` gives it that choice. `a.id = any(array[b.id])` does not: no order of rows
+serves it, so that nothing is left but one look into the index for each `b`. In a key of
+several columns the first one is enough. Neither do `id = any(array(select ...))`, a lateral
+subquery with `offset 0`, and a subquery as a value, where `exists` may become a join.
+tests/conformance/test_postgres_plans.py sees to it.
+
 `{schema}` stands for the schema's quoted name. It is filled where a statement meets a
 connection (lines.py), once per text: several stores of a process may differ in it.
 """

@@ -1,5 +1,5 @@
 -- Jobs by id, wherever they are. Live ones have one lane row; history is only asked for
--- those that are found nowhere else.
+-- those that are found nowhere else. A join by `any(array[...])` can only be a probe.
 with live as materialized (
   select j.id, j.lane, j.rank,
     case when r.id is not null then 3 when s.id is not null then 0 else 2 end as state,
@@ -8,9 +8,11 @@ with live as materialized (
     r.progress, coalesce(r.cancel, false) as cancel, j.created_at, j.run_at, r.started_at,
     j.ukey
   from {schema}.job as j
-  left join {schema}.run as r on r.id = j.id
-  left join {schema}.sched as s on s.lane = j.lane and s.run_at = j.run_at and s.id = j.id
-  left join {schema}.ready as q on q.lane = j.lane and q.rank = j.rank and q.id = j.id
+  left join {schema}.run as r on r.id = any(array[j.id])
+  left join {schema}.sched as s
+    on s.lane = any(array[j.lane]) and s.run_at = j.run_at and s.id = j.id
+  left join {schema}.ready as q
+    on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = j.id
   where j.id = any($1::uuid[])
 ),
 kept as materialized (

@@ -20,7 +20,7 @@ cross join lateral (
     select id from {schema}.ready as r
     where r.lane = lane.name and r.rank = level.rank order by r.id limit 10
   ) as next
-  join {schema}.job as j on j.id = next.id
+  join {schema}.job as j on j.id = any(array[next.id])
 ) as first
 where lane.name is not null
 group by lane.name

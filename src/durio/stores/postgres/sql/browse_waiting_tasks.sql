@@ -6,5 +6,5 @@ cross join lateral (
   union all
   (select id from {schema}.sched as s where s.lane = l.name order by s.run_at limit $2::int4)
 ) as next
-join {schema}.job as j on j.id = next.id
+join {schema}.job as j on j.id = any(array[next.id])
 group by j.task

@@ -3,6 +3,7 @@
 -- says which queue is full. That is mostly seen without a lock: a full queue is asked again
 -- and again, and must not keep its workers waiting. Nor is anything written, or said, where
 -- jobs are not counted yet.
+-- A join by `any(array[...])` can only be a probe.
 with t as materialized (
   select coalesce($10::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
@@ -52,7 +53,7 @@ g as materialized (
 d as (
   update {schema}.queue q set depth = q.depth + b.jobs
   from g, b
-  where q.name = b.name and b.bound is not null and not g.halts
+  where q.name = any(array[b.name]) and b.bound is not null and not g.halts
 ),
 i as materialized (
   select u.id, u.lane, u.rank, u.task, u.payload, u.opts, t.now,

@@ -1,5 +1,6 @@
 -- Waiting holders of keys get new arguments: same id, same fence. Whoever has claimed or
 -- cancelled one meanwhile has taken its lane row: the caller counts.
+-- A join by `any(array[...])` can only be a probe.
 with w as materialized (
   select *
   from unnest(
@@ -13,16 +14,16 @@ q as (
   on conflict (name) do nothing
 ),
 o as materialized (
-  select j.id, j.lane, j.rank, j.run_at from w join {schema}.job j on j.id = w.id
+  select j.id, j.lane, j.rank, j.run_at from w join {schema}.job j on j.id = any(array[w.id])
 ),
 r as (
   delete from {schema}.ready r using o
-  where r.lane = o.lane and r.rank = o.rank and r.id = o.id
+  where r.lane = any(array[o.lane]) and r.rank = o.rank and r.id = o.id
   returning r.id, r.claim_no
 ),
 s as (
   delete from {schema}.sched s using o
-  where s.lane = o.lane and s.run_at = o.run_at and s.id = o.id
+  where s.lane = any(array[o.lane]) and s.run_at = o.run_at and s.id = o.id
   returning s.id, s.claim_no
 ),
 d as materialized (
@@ -33,7 +34,7 @@ u as (
   update {schema}.job j
   set lane = d.lane, rank = d.rank, task = d.task, payload = d.payload, run_at = d.run_at,
     opts = d.opts, umode = d.umode, parked_at = null
-  from d where j.id = d.id
+  from d where j.id = any(array[d.id])
 ),
 a as (
   insert into {schema}.sched (lane, run_at, id, claim_no)

@@ -1,5 +1,6 @@
 -- Done outcomes in, claims out: the one statement, and the one round trip, of a busy worker.
 -- It is `exchange_finish` and `exchange_claim` in one, by places of rows instead of keys.
+-- A join by `any(array[...])` can only be a probe: statements.py says why.
 --
 -- $1 to $9 as in parts/done  $10 now, null: the server's
 -- $11 lanes  $12 limits  $13 jobs to pass over, for a lane that came before
@@ -81,9 +82,10 @@ d as (
 -- Under a bound the waiting jobs are counted.
 g as (
   update {schema}.queue as q set depth = q.depth - s.jobs
-  from (select lane, count(*) as jobs from d group by lane) as s
-  where exists (select 1 from bounded) and q.name = s.lane
-    and q.name in (select name from bounded)
+  from (
+    select lane, count(*) as jobs from d where lane in (select name from bounded) group by lane
+  ) as s
+  where exists (select 1 from bounded) and q.name = any(array[s.lane])
 ),
 n as (
   insert into {schema}.run (id, worker, claim_no, started_at)

@@ -51,17 +51,17 @@ c as materialized (
 ),
 -- By key, and only what is still there: whoever holds the row's lock is the one to take it.
 -- Sorted, so that all are chosen before the first one goes: a lane that comes again counts
--- those that its earlier turn has chosen.
+-- those that its earlier turn has chosen. A join by `any(array[...])` can only be a probe.
 d as (
   delete from {schema}.ready as r
   using (select c.lane, c.rank, c.id from c order by c.lane, c.rank, c.id) as c
-  where r.lane = c.lane and r.rank = c.rank and r.id = c.id
+  where r.lane = any(array[c.lane]) and r.rank = c.rank and r.id = c.id
   returning r.lane, r.id, r.claim_no
 ),
 g as (
   update {schema}.queue as q set depth = q.depth - s.jobs
   from (select lane, count(*) as jobs from d group by lane) as s
-  where q.name = s.lane and coalesce(q.hand_maxsize, q.maxsize) >= 0
+  where q.name = any(array[s.lane]) and coalesce(q.hand_maxsize, q.maxsize) >= 0
 ),
 n as (
   insert into {schema}.run (id, worker, claim_no, started_at)
@@ -71,7 +71,7 @@ n as (
 got as materialized (
   select b.id, n.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
     b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
-  from n join {schema}.job as b on b.id = n.id
+  from n join {schema}.job as b on b.id = any(array[n.id])
 )
 -- Keys that hold only while waiting let go.
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,

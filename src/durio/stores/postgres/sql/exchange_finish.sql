@@ -6,6 +6,7 @@ t as materialized (
 ),
 go as materialized (select true as ok),
 {done}
-select x.n::int4, e.id,
-  case when e.umode <> 2 or (e.keep_seconds <= 0 and e.keep_count is null) then e.ukey end
-from x left join e on e.n = x.n
+select x.n::int4, null::uuid, null::bytea from x
+union all
+select e.n::int4, e.id, e.ukey from e
+where e.umode <> 2 or (e.keep_seconds <= 0 and e.keep_count is null)

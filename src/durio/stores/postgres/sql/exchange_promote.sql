@@ -1,4 +1,5 @@
 -- What is due in these lanes becomes ready, $3 jobs of each at most.
+-- A join by `any(array[...])` can only be a probe.
 with
 c as materialized (
   select s.lane, s.run_at, s.id
@@ -15,12 +16,13 @@ c as materialized (
 ),
 d as (
   delete from {schema}.sched as s using c
-  where s.lane = c.lane and s.run_at = c.run_at and s.id = c.id
+  where s.lane = any(array[c.lane]) and s.run_at = c.run_at and s.id = c.id
   returning s.id, s.claim_no
 ),
 p as (
   insert into {schema}.ready (lane, rank, id, claim_no)
-  select b.lane, b.rank, b.id, d.claim_no from d join {schema}.job as b on b.id = d.id
+  select b.lane, b.rank, b.id, d.claim_no
+  from d join {schema}.job as b on b.id = any(array[d.id])
   returning lane, rank, id
 )
 select lane, rank, min(id::text)::uuid from p group by lane, rank

@@ -7,6 +7,7 @@
 -- jobs stay. A row that does not come back was refused by the fence.
 --
 -- A loss is recorded as an error only where it charges or convicts.
+-- A join by `any(array[...])` can only be a probe: statements.py says why.
 with
 t as materialized (
   select coalesce($13::float8, extract(epoch from clock_timestamp())::float8) as now
@@ -20,12 +21,12 @@ y as (
     id, claim_no, worker, kind, delay, error, reason, guilty, parks, keep_seconds, bucket,
     keep_count, n
   )
-  where r.id = o.id and r.claim_no = o.claim_no and r.worker + 0 = o.worker
+  where r.id = any(array[o.id]) and r.claim_no = o.claim_no and r.worker + 0 = o.worker
   returning r.id, r.claim_no, r.cancel, r.alone, r.started_at, r.progress, o.kind, o.delay,
     o.error, o.reason, o.guilty, o.parks, o.keep_seconds, o.bucket, o.keep_count, o.n
 ),
 w as (
-  select y.*, t.now, b.lane, b.rank, b.task,
+  select y.*, t.now, b.lane, b.rank, b.task, b.ukey, b.umode,
     y.kind = 6 and not y.cancel and b.lost < 2 as charged,
     case
       when y.cancel or y.kind = 5 then 6
@@ -33,7 +34,7 @@ w as (
       when y.delay > 0 then 0
       else 2
     end as way
-  from t, y join {schema}.job as b on b.id = y.id
+  from t, y join {schema}.job as b on b.id = any(array[y.id])
 ),
 g as materialized (
   select w.*, w.error is not null and (w.kind <> 6 or w.charged or w.way = 5) as is_told
@@ -55,7 +56,7 @@ u as (
       else b.errors
     end
   from g
-  where b.id = g.id and g.way <= 2
+  where b.id = any(array[g.id]) and g.way <= 2
     and (g.kind <> 3 or g.way = 0 or g.parks or b.parked_at is not null)
 ),
 s as (
@@ -67,7 +68,7 @@ r as (
   select lane, rank, id, claim_no from g where way = 2
 ),
 f as (
-  delete from {schema}.job as b using g where b.id = g.id and g.way >= 5
+  delete from {schema}.job as b using g where b.id = any(array[g.id]) and g.way >= 5
   returning b.id, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed,
     b.run_at, b.ukey, b.umode, b.opts, b.created_at,
     case
@@ -94,7 +95,7 @@ e as (
   where way = 5 or keep_seconds is null or keep_seconds > 0 or keep_count is not null
 )
 -- A window outlives all ends but a cancel.
-select g.n::int4, case when f.umode <> 2 or f.way = 6 then f.ukey end,
-  g.way, g.lane, g.task, g.rank
-from g left join f on f.id = g.id
-order by g.n
+select n::int4, case when way = 6 or (way = 5 and umode <> 2) then ukey end, way, lane, task,
+  rank
+from g
+order by n

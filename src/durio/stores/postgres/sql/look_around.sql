@@ -13,8 +13,9 @@ with recursive busy (name, place) as (
   from busy where busy.name is not null and busy.place < 1000
 )
 select
-  (select max(c.id) from {schema}.command c
-   where c.worker = $1::int4 and c.answered_at is null),
+  (select max(c.id) from (
+     select id from {schema}.command
+     where worker = $1::int4 and answered_at is null offset 0) c),
   (select count(*) from {schema}.run r where r.worker = $1::int4 and r.cancel),
   array(select q.name from {schema}.queue q
         where q.paused and q.name >= $2::text and q.name < $3::text order by q.name),

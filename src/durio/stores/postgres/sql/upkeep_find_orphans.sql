@@ -1,4 +1,5 @@
+-- Through all that runs, once in a while. No `not exists`: that may be a join, by two walks.
 select r.id from {schema}.run as r
-where not exists (select 1 from {schema}.worker as w where w.id = r.worker)
+where (select 1 from {schema}.worker as w where w.id = r.worker) is null
 order by r.id
 limit $1::int4

@@ -1,4 +1,5 @@
 -- The $1 oldest of all due jobs: by jumps from lane to lane, and in each from its first.
+-- A join by `any(array[...])` can only be a probe.
 with recursive
 t as materialized (
   select coalesce($2::float8, extract(epoch from clock_timestamp())::float8) as now
@@ -26,12 +27,13 @@ c as materialized (
 ),
 d as (
   delete from {schema}.sched as s using c
-  where s.lane = c.lane and s.run_at = c.run_at and s.id = c.id
+  where s.lane = any(array[c.lane]) and s.run_at = c.run_at and s.id = c.id
   returning s.id, s.claim_no
 ),
 p as (
   insert into {schema}.ready (lane, rank, id, claim_no)
-  select b.lane, b.rank, b.id, d.claim_no from d join {schema}.job as b on b.id = d.id
+  select b.lane, b.rank, b.id, d.claim_no
+  from d join {schema}.job as b on b.id = any(array[d.id])
   returning lane, rank, id
 )
 select lane, rank, min(id::text)::uuid, count(*)::int4 from p group by lane, rank
