@@ -1,13 +1,21 @@
 """Getting a lease: at the start, and anew when it was lost.
 
 A store that is out of reach is asked again for as long as it takes. One that will never
-take this worker again is not: its file was replaced, or its jobs went to another store.
+take this worker again is not: its file was replaced, or its jobs went to another store. Nor is
+one that answers, and has refused for a minute, or two leases: a worker without a lease is
+alive but deaf.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from durio.model.errors import StoreError, StoreMoved, StoreReplaced
+from durio.model.errors import (
+    StoreError,
+    StoreFull,
+    StoreMoved,
+    StoreReplaced,
+    StoreUnavailable,
+)
 from durio.ports.clock import Clock
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
@@ -16,6 +24,7 @@ from durio.worker.plan import Me, Plan
 
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
 GONE = (StoreMoved, StoreReplaced)  # to ask again would be to ask for ever
+DEAF_SECONDS = 60.0  # or two leases
 
 
 class Registration:
@@ -76,7 +85,7 @@ class Registration:
     async def _anew(
         self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
     ) -> None:
-        pause = PAUSE_FIRST
+        pause, began = PAUSE_FIRST, self._clock.monotonic()
         while True:
             try:
                 # What the old name still holds, here or in the store, is given back.
@@ -88,6 +97,33 @@ class Registration:
                 return
             except StoreError as error:
                 self._emit("store.failed", call="register", error=str(error))
+                seconds = self._clock.monotonic() - began
+                if seconds > self._deaf_seconds and await self._is_refused(error):
+                    gone(refusal(error, seconds))
+                    return
                 await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
                 pause = min(pause * 2, PAUSE_LAST)
         then()
+
+    @property
+    def _deaf_seconds(self) -> float:
+        return max(DEAF_SECONDS, 2 * self._plan.settings.worker.lease_seconds)
+
+    async def _is_refused(self, error: StoreError) -> bool:
+        """Whether the store is well, and it is us whom it does not take."""
+        if isinstance(error, StoreFull):
+            return False  # nobody can write, and there is room again some day
+        try:
+            await self._store.workers(self._plan.namespace)
+        except StoreError:
+            return False
+        return True
+
+
+def refusal(error: StoreError, seconds: float) -> StoreError:
+    """What ends a worker that cannot have a lease."""
+    return StoreUnavailable(
+        f"no lease was to be had for {seconds:.0f} s, though the store answers: "
+        f"{error.what}",
+        cure=error.cure or "See what the store says; a new process tries again.",
+    )

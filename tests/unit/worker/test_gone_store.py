@@ -7,7 +7,13 @@ import pytest
 
 from durio import App
 from durio.app.embed import EmbeddedWorker
-from durio.errors import StoreError, StoreMoved, StoreReplaced
+from durio.errors import (
+    StoreError,
+    StoreFull,
+    StoreMoved,
+    StoreReplaced,
+    StoreUnavailable,
+)
 from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.faulty import ALWAYS, FaultyStore
 from tests.unit.app.lab import virtual
@@ -35,9 +41,9 @@ def guest(app: App) -> EmbeddedWorker:
     return EmbeddedWorker(app, machine=StillMachine(), aside=TaskAside())
 
 
-async def worked(app: App, worker: EmbeddedWorker) -> None:
+async def worked(app: App, worker: EmbeddedWorker, *, minutes: int = 1) -> None:
     """Work until something ends it."""
-    async with worker, asyncio.timeout(60):
+    async with worker, asyncio.timeout(60 * minutes):
         while True:
             await worker.drained()
             await app.clock.sleep(1)
@@ -71,3 +77,38 @@ async def test_whoever_is_told_by_a_claim_ends_too(app: App, gone: StoreError):
     with pytest.raises(type(gone)) as caught:
         await worked(app, guest(app))
     assert caught.value is gone
+
+
+@virtual(settings=BRISK)
+async def test_a_store_that_answers_and_refuses_is_not_asked_for_ever(app: App):
+    """As when the right to write was taken away: alive but deaf helps nobody."""
+    faulty, worker = await faulty_store(app), guest(app)
+
+    async def lose() -> None:
+        await app.clock.sleep(2)
+        faulty.fail("register", times=ALWAYS, error=StoreUnavailable("no such right"))
+        await faulty.leave(worker._worker.me.id)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+        with pytest.raises(StoreUnavailable, match="though the store answers: no such"):
+            await worked(app, worker, minutes=3)
+
+
+@pytest.mark.parametrize("reads", ["away", "full"])
+@virtual(settings=BRISK)
+async def test_a_store_that_is_away_or_full_is_waited_for(app: App, reads: str):
+    faulty, worker = await faulty_store(app), guest(app)
+    error = StoreFull("no space") if reads == "full" else StoreUnavailable("away")
+
+    async def lose() -> None:
+        await app.clock.sleep(2)
+        faulty.fail("register", times=ALWAYS, error=error)
+        if reads == "away":
+            faulty.fail("workers", times=ALWAYS, error=error)
+        await faulty.leave(worker._worker.me.id)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(lose())
+        with pytest.raises(TimeoutError):
+            await worked(app, worker, minutes=5)
