@@ -73,3 +73,26 @@ def test_every_meaning_has_a_cure() -> None:
         told = translated(DriverError("x", state=state), PLACE)
         assert told.cure
         assert "{" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "word"),
+    [
+        (
+            "transaction blocks not allowed in statement pooling mode",
+            "08P01",
+            "pool_mode",
+        ),
+        ("server does not support SSL, but SSL was required", "", "sslmode"),
+        ('PostgreSQL server at "h:1" rejected SSL upgrade', "", "sslmode"),
+        ('unrecognized configuration parameter "nosuch"', "42704", "PGOPTIONS"),
+        ('invalid value for parameter "work_mem": "x"', "22023", "PGOPTIONS"),
+    ],
+)
+def test_what_the_words_say(text: str, state: str, word: str) -> None:
+    error = DriverError(text, state=state, lost=True)
+    error.was_open = False
+    told = translated(error, PLACE)
+    assert isinstance(told, StoreUnavailable)
+    assert word in told.cure
+    assert text in told.what

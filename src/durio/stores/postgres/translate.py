@@ -4,6 +4,7 @@ No caller ever sees a driver's exceptions. `unknown` is set only where the write
 happened: when it, or its commit, was sent and the connection was lost before the answer.
 """
 
+import re
 from typing import NamedTuple
 
 from durio.model.errors import (
@@ -138,6 +139,32 @@ UNREACHABLE = Meaning(
     "Check host, port and network, and that PostgreSQL is running there.",
 )
 LOST = Meaning(StoreUnavailable, "the connection was lost", RESTART)
+# What has no state of its own, or one that says less than its words.
+BY_WORDS = (
+    (
+        re.compile("(?i)statement pooling mode"),
+        Meaning(
+            StoreUnavailable,
+            "PgBouncer gives each statement another connection",
+            "Set pool_mode = transaction there.",
+        ),
+    ),
+    (
+        re.compile("(?i)does not support SSL|rejected SSL|SSL upgrade"),
+        Meaning(
+            StoreUnavailable,
+            "the server, or a pooler on the way, has no SSL",
+            "Switch it on there, or say `?sslmode=prefer`.",
+        ),
+    ),
+)
+# While connecting these can only mean what the URL asks for.
+REFUSED_SETTING = frozenset({"42704", "22023"})
+SETTING = Meaning(
+    StoreUnavailable,
+    "the server refuses a setting of the connection",
+    "Correct `options` in the URL, or what PGOPTIONS says.",
+)
 VIOLATION = "23"  # of a constraint: the detail shows the whole row
 
 
@@ -169,6 +196,11 @@ def translated(
 
 def meaning_of(error: DriverError) -> Meaning | None:
     """The whole state first, then its class; without one the line is to blame."""
+    for words, meaning in BY_WORDS:
+        if error.lost and words.search(error.text):
+            return meaning
+    if not error.was_open and error.state in REFUSED_SETTING:
+        return SETTING
     is_line = error.lost and error.state[:2] in ("", "08")
     if is_line and error.was_open:
         return LOST
