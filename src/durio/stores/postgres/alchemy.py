@@ -7,7 +7,7 @@ from typing import Any
 
 from durio.model.errors import UsageError, WrongTransaction
 from durio.model.tx import TxKind, tx_kind
-from durio.stores.postgres.foreign import Guest, closed, failed, guest_of
+from durio.stores.postgres.foreign import Guest, closed, failed, guest_of, not_begun
 
 
 async def guest_in_sqlalchemy(tx: Any, kind: TxKind) -> Guest:
@@ -15,16 +15,24 @@ async def guest_in_sqlalchemy(tx: Any, kind: TxKind) -> Guest:
     if not kind.is_async:
         connection = connection_in(tx, kind)
         begin(connection)
+        check_begins(connection.connection.dbapi_connection)
         return guest_at(connection, connection.connection.driver_connection)
     connection = await async_connection_in(tx, kind)
     begin(connection.sync_connection)
     raw = await connection.get_raw_connection()
+    check_begins(raw.dbapi_connection)
     driver = raw.driver_connection
     is_begun = getattr(driver, "is_in_transaction", None)
     if is_begun is not None and not is_begun():
         # SQLAlchemy begins with the first statement, and ours go past it.
         await connection.exec_driver_sql("select 1")
     return guest_at(connection, driver)
+
+
+def check_begins(connection: Any) -> None:
+    """Where SQLAlchemy has no transactions a commit of its session means nothing."""
+    if getattr(connection, "autocommit", False):
+        raise not_begun("without isolation_level='AUTOCOMMIT' on engine or connection")
 
 
 def guest_at(connection: Any, driver: Any) -> Guest:
@@ -44,11 +52,31 @@ def guest_at(connection: Any, driver: Any) -> Guest:
 def connection_in(tx: Any, kind: TxKind) -> Any:
     """The connection of a session, or itself."""
     if kind is TxKind.CONNECTION:
+        check_sync(tx)
         return tx
     session = tx() if type(tx).__name__ == "scoped_session" else tx
     if not session.is_active:
         raise failed()
+    try:
+        check_sync(session.get_bind())
+    except Exception as error:
+        if type(error).__name__ != "UnboundExecutionError":
+            raise
+        raise WrongTransaction(
+            "tx is a session that is not bound to one database",
+            cure="Give its connection there: session.connection(bind_arguments={...}).",
+        ) from error
     return session.connection()
+
+
+def check_sync(bind: Any) -> None:
+    """The inner side of an async one can do nothing by itself."""
+    if bind.dialect.is_async:
+        raise WrongTransaction(
+            f"tx is the inner side of an async session or connection "
+            f"(by way of {bind.dialect.driver!r})",
+            cure="Give the AsyncSession or the AsyncConnection itself.",
+        )
 
 
 async def async_connection_in(tx: Any, kind: TxKind) -> Any:

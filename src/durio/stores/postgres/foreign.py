@@ -1,10 +1,12 @@
 """A caller's own connection as a place where statements run: its guests.
 
-Whichever driver it is, ids travel as text there: what the caller has taught the connection
-about `uuid` is the caller's business. What comes back is what drivers make of it by
-themselves. Nothing is committed here, and nothing is set for longer than a transaction.
+What the caller has taught the connection is the caller's business. Our cursors of psycopg
+do not even see it. asyncpg has nothing of the kind: there ids travel as text, and come
+back as whatever the caller likes ids to be; of anything else same.py makes sure. Nothing
+is committed here, and nothing is set for longer than a transaction.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +19,10 @@ from durio.model.tx import TxKind
 from durio.stores.postgres.driver import DriverError, Row
 
 ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
+ID = "id"  # columns of this name are ids, and no others
 IDLE, FAILED = 0, 3  # of libpq, which psycopg hands on
+GIVEN_UP = "57014"
+BUSY = ("another operation is in progress", "another command is already in progress")
 
 ASYNCPG = "durio.stores.postgres.asyncpg_driver"
 PSYCOPG = "durio.stores.postgres.psycopg_driver"
@@ -47,13 +52,21 @@ class AsyncpgGuest:
             is_begun = connection.is_in_transaction()
         except self._driver.FAILURES:  # it went back to its pool
             raise closed() from None
+        # Nobody there would ever wake us, and its owner could not use it any more.
+        loop = getattr(connection, "_loop", None)
+        if loop not in (None, asyncio.get_running_loop()):
+            raise of_other_loop()
         if not is_begun:
             raise not_begun("async with connection.transaction(): ...")
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
         """One statement and all of its rows."""
         try:
-            rows = await self._host.fetch(texts(sql), *ids_as_text(sql, args))
+            rows = await self._host.fetch(
+                texts(sql),
+                *ids_as_text(sql, args),
+                record_class=self._driver.asyncpg.Record,  # it may have one of its own
+            )
         except self._driver.FAILURES as error:
             raise self._told(error) from error
         return [ours(row) for row in rows]
@@ -65,8 +78,10 @@ class AsyncpgGuest:
         except self._driver.FAILURES as error:
             raise self._told(error) from error
 
-    def _told(self, error: BaseException) -> DriverError:
-        return self._driver.told(error, lost=self._host.is_closed())
+    def _told(self, error: BaseException) -> Exception:
+        if isinstance(error, TimeoutError):
+            return DriverError("the command_timeout of tx has passed", state=GIVEN_UP)
+        return of_use(self._driver.told(error, lost=self._host.is_closed()))
 
 
 class PsycopgGuest:
@@ -78,6 +93,10 @@ class PsycopgGuest:
         self._driver: Any = import_module(PSYCOPG)
         if connection.closed:
             raise closed()
+        if connection.pgconn.pipeline_status:
+            raise in_pipeline()
+        if connection.lock.locked():  # a COPY keeps it: we would wait for ourselves
+            raise in_use()
         status = connection.info.transaction_status
         if status == FAILED:
             raise failed()
@@ -86,26 +105,32 @@ class PsycopgGuest:
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
         """One statement and all of its rows."""
-        return await self._ask(texts(sql), ids_as_text(sql, args))
+        return await self._ask(sql, self._driver.with_ids(sql, args))
 
     async def run(self, sql: str) -> None:
         """Statements without parameters and without answers."""
         await self._ask(sql, None)
 
     async def _ask(self, sql: str, args: Sequence[Any] | None) -> Sequence[Row]:
-        psycopg = self._driver.psycopg
+        driver = self._driver
+        # Several statements at once have no binary answers, nor any other here.
+        binary = args is not None
         try:
             if self._is_async:
-                async with psycopg.AsyncRawCursor(self._host) as cursor:
-                    await cursor.execute(sql, args)
-                    found = await cursor.fetchall() if cursor.description else ()
-            else:
-                with psycopg.RawCursor(self._host) as cursor:
-                    cursor.execute(sql, args)
-                    found = cursor.fetchall() if cursor.description else ()
-        except (psycopg.Error, OSError) as error:
-            raise self._driver.told(error, lost=self._host.closed) from error
-        return [ours(row) for row in found]
+                async with driver.OurAsyncCursor(self._host) as cursor:
+                    await cursor.execute(sql, args, binary=binary)
+                    return await cursor.fetchall() if cursor.description else ()
+            with driver.OurCursor(self._host) as cursor:
+                cursor.execute(sql, args, binary=binary)
+                return cursor.fetchall() if cursor.description else ()
+        except (driver.psycopg.Error, OSError) as error:
+            raise of_use(driver.told(error, lost=self._host.closed)) from error
+
+
+def of_use(told: DriverError) -> Exception:
+    """What the caller did wrong, where it is that."""
+    is_busy = not told.state and any(word in told.text for word in BUSY)
+    return in_use() if is_busy else told
 
 
 # --- ids
@@ -140,8 +165,19 @@ def id_text(value: bytes | None) -> str | None:
 
 
 def ours(row: Any) -> Row:
-    """A row with ids as 16 bytes."""
-    return tuple(value.bytes if isinstance(value, UUID) else value for value in row)
+    """A row of asyncpg with ids as 16 bytes, whatever its owner makes of them."""
+    named = zip(row.keys(), row.values(), strict=True)
+    return tuple(id_bytes(value) if name == ID else value for name, value in named)
+
+
+def id_bytes(value: Any) -> Any:
+    """An id from a UUID, its text or its bytes; anything else is left as it is."""
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return value.bytes if isinstance(value, UUID) else UUID(str(value)).bytes
+    except ValueError:
+        return value
 
 
 # --- hosts
@@ -178,4 +214,28 @@ def failed() -> WrongTransaction:
     """PostgreSQL takes nothing more in it."""
     return WrongTransaction(
         "the transaction of tx has failed already", cure="Roll it back first."
+    )
+
+
+def in_pipeline() -> WrongTransaction:
+    """Its answers come when the caller asks for them, and we need ours."""
+    return WrongTransaction(
+        "tx is in pipeline mode, where nothing is answered at once",
+        cure="Enqueue before `with connection.pipeline()`, or after it.",
+    )
+
+
+def in_use() -> WrongTransaction:
+    """A connection does one thing at a time."""
+    return WrongTransaction(
+        "tx is in use by another task, or in the middle of a COPY or of a stream",
+        cure="Do one thing after the other on it, without gather() and create_task().",
+    )
+
+
+def of_other_loop() -> WrongTransaction:
+    """A connection with an event loop is of no use on another."""
+    return WrongTransaction(
+        "tx belongs to another event loop than the one that enqueues",
+        cure="Enqueue where the connection was opened, or give one without a loop.",
     )

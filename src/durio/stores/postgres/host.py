@@ -1,5 +1,8 @@
 """Connections for tasks: as plain as a driver makes them, in a transaction of ours."""
 
+import asyncio
+import os
+import socket
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol
@@ -13,8 +16,10 @@ from durio.stores.postgres.foreign import (
     Guest,
     PsycopgGuest,
 )
+from durio.stores.postgres.same import MARK
 
 CLOSE_SECONDS = 2.0
+ACTIVE = 1  # of libpq, which psycopg hands on
 
 
 class Host(Protocol):
@@ -59,6 +64,7 @@ class AsyncpgHost:
             )
             self._transaction = self.connection.transaction()
             await self._transaction.start()
+            await self.connection.execute(MARK)
         except TimeoutError as error:
             raise no_answer(place) from error
         except (*self._driver.FAILURES, ValueError) as error:
@@ -66,7 +72,9 @@ class AsyncpgHost:
 
     def guest(self) -> Guest:
         """What writes the end of the job there."""
-        if self.connection.is_closed() or not self.connection.is_in_transaction():
+        if self.connection.is_closed():
+            raise gone()
+        if not self.connection.is_in_transaction():
             raise ended_by_hand()
         return AsyncpgGuest(self.connection)
 
@@ -79,15 +87,10 @@ class AsyncpgHost:
             raise self._driver.told(error, lost=lost) from error
 
     async def end(self) -> None:
-        """Close the connection; in the middle of something it is cut."""
-        connection = self.connection
-        if connection is None or connection.is_closed():
-            return
-        if connection.is_in_transaction():
-            connection.terminate()
-            return
-        with suppress(*self._driver.FAILURES):
-            await connection.close(timeout=CLOSE_SECONDS)
+        """Close the connection; asyncpg asks the server to give up what is under way."""
+        if self.connection is not None:
+            with suppress(*self._driver.FAILURES):
+                await self.connection.close(timeout=CLOSE_SECONDS)
 
 
 class PsycopgHost:
@@ -98,7 +101,10 @@ class PsycopgHost:
         self._driver: Any = import_module(PSYCOPG)
 
     async def begin(self, place: Place, *, prepared: bool) -> None:
-        """Connect and begin: the first statement does."""
+        """Connect and begin: the first statement does.
+
+        It is none that takes a snapshot: the task may choose an isolation level still.
+        """
         psycopg = self._driver.psycopg
         name = place.settings.get("application_name", "durio")
         try:
@@ -109,12 +115,14 @@ class PsycopgHost:
             )
             if not prepared:
                 self.connection.prepare_threshold = None
-            await self.connection.execute("select 1")
+            await self.connection.execute(MARK)
         except (psycopg.Error, OSError) as error:
             raise self._driver.told(error, lost=True) from error
 
     def guest(self) -> Guest:
         """What writes the end of the job there."""
+        if self.connection.broken:
+            raise gone()
         if self.connection.closed or not self.connection.info.transaction_status:
             raise ended_by_hand()
         return PsycopgGuest(self.connection, is_async=True)
@@ -127,9 +135,29 @@ class PsycopgHost:
             raise self._driver.told(error, lost=self.connection.closed) from error
 
     async def end(self) -> None:
-        """Close the connection; libpq says goodbye without waiting."""
-        if self.connection is not None:
-            self.connection.pgconn.finish()
+        """Close the connection, after the server was asked to give up what is under way.
+
+        Else it would go on with that, and keep its locks; libpq only says goodbye.
+        """
+        connection = self.connection
+        if connection is None or connection.closed:
+            return
+        try:
+            if connection.info.transaction_status == ACTIVE:
+                with suppress(self._driver.psycopg.Error, OSError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await connection.cancel_safe(timeout=CLOSE_SECONDS)
+        finally:
+            await self._finish(connection)
+
+    async def _finish(self, connection: Any) -> None:
+        """Whoever still asks something there owns its memory: then it is only cut."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS), connection.lock:
+                connection.pgconn.finish()
+        except TimeoutError:
+            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
 
 
 HOSTS: dict[str, type[AsyncpgHost] | type[PsycopgHost]] = {
@@ -141,6 +169,12 @@ HOSTS: dict[str, type[AsyncpgHost] | type[PsycopgHost]] = {
 def no_answer(place: Place) -> DriverError:
     """The server did not let us in, and did not refuse."""
     return DriverError(f"no answer within {place.connect_seconds:g} s", lost=True)
+
+
+def gone() -> DriverError:
+    """Nothing of it was committed."""
+    text = "it was closed, by the server or by hand, inside ctx.transaction()"
+    return DriverError(text, lost=True, unsent=True)
 
 
 def ended_by_hand() -> WrongTransaction:

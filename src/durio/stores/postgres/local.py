@@ -65,7 +65,7 @@ class Local:
     lives: Lives
     floors: Floors
     warn: Warn
-    where: Row | None = None  # which database this is: see transactions.py
+    where: Row | None = None  # which database this is: see same.py
     is_split: bool = False  # finish and claim are two statements, by keys
     days: Days = field(default_factory=Days)
     sweep: Sweep = field(default_factory=Sweep)

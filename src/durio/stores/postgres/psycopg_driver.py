@@ -3,6 +3,9 @@
 It has no type of its own for 16 bytes that are an id, so the casts in a statement's text
 say which parameters are: `$1::uuid`, `$1::uuid[]`. While nothing is asked the socket is
 watched by the event loop, so that notifications arrive by themselves.
+
+Our cursors speak as psycopg does by itself, whatever the program has taught it or one of
+its connections: a caller's connection has row factories and types of its caller's.
 """
 
 import asyncio
@@ -15,12 +18,17 @@ from typing import Any, cast
 
 import psycopg
 from psycopg import conninfo
-from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.adapt import AdaptersMap, Buffer, Dumper, Loader
+from psycopg.postgres import register_default_adapters, register_default_types
 from psycopg.pq import Format
+from psycopg.rows import tuple_row
+from psycopg.types import TypesRegistry
+from psycopg.types.array import register_all_arrays
+from psycopg.types.string import BytesBinaryDumper
 
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Place, Row
 
-UUID_OID, UUID_LIST_OID = 2950, 2951
+BYTEA_OID, UUID_OID, UUID_LIST_OID = 17, 2950, 2951
 # A list: dimensions, has nulls, type; then size and first number; then each with its size.
 LIST_HEAD = struct.Struct("!iiIii")
 NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
@@ -88,6 +96,61 @@ class IdLoader(Loader):
         return bytes(data)
 
 
+class HexDumper(Dumper):
+    """Bytes in a list, as text.
+
+    libpq would write them for a literal, with two backslashes where the server has
+    standard_conforming_strings off; but these are never in one.
+    """
+
+    oid = BYTEA_OID
+
+    def dump(self, obj: Any) -> Buffer:
+        """As the server reads them everywhere."""
+        return b"\\x" + bytes(obj).hex().encode()
+
+
+def our_adapters() -> AdaptersMap:
+    """Psycopg's own, and ours."""
+    made = AdaptersMap(types=TypesRegistry())
+    register_default_types(made.types)
+    register_default_adapters(made)
+    made.register_dumper(bytes, HexDumper)
+    made.register_dumper(bytes, BytesBinaryDumper)  # the last one is for what is alone
+    made.register_dumper(Id, IdDumper)
+    made.register_dumper(Ids, IdsDumper)
+    made.register_loader(UUID_OID, IdLoader)
+    register_all_arrays(made)  # the last: of all the types before
+    return made
+
+
+ADAPTERS = our_adapters()
+
+
+class OurCursor(psycopg.RawCursor[Row]):
+    """For connections without an event loop."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+        super().__init__(connection, row_factory=tuple_row)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Not the connection's."""
+        return ADAPTERS
+
+
+class OurAsyncCursor(psycopg.AsyncRawCursor[Row]):
+    """For those of an event loop."""
+
+    def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
+        super().__init__(connection, row_factory=tuple_row)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Not the connection's."""
+        return ADAPTERS
+
+
 class PsycopgConnection:
     """One connection of psycopg."""
 
@@ -120,7 +183,7 @@ class PsycopgConnection:
         given = with_ids(sql, args)
 
         async def ask() -> Sequence[Row]:
-            async with psycopg.AsyncRawCursor(self._connection) as cursor:
+            async with OurAsyncCursor(self._connection) as cursor:
                 await cursor.execute(
                     cast("Any", sql), given, prepare=self._prepared, binary=True
                 )
@@ -134,7 +197,7 @@ class PsycopgConnection:
         """Statements without parameters; what the last one did."""
 
         async def ask() -> str:
-            async with psycopg.AsyncRawCursor(self._connection) as cursor:
+            async with OurAsyncCursor(self._connection) as cursor:
                 await cursor.execute(cast("Any", sql), prepare=False)
                 return cursor.statusmessage or ""
 
@@ -246,6 +309,7 @@ class PsycopgDriver:
             options = " ".join(f"-c {key}={value}" for key, value in rest.items())
             given["options"] = f"{given.get('options') or ''} {options}".strip()
             given["application_name"] = name
+            given["client_encoding"] = "utf8"  # also where the database has none
             async with asyncio.timeout(place.connect_seconds):
                 connection = await psycopg.AsyncConnection.connect(
                     **given, autocommit=True
@@ -257,9 +321,6 @@ class PsycopgDriver:
             raise told(error, lost=True) from error
         connection.prepare_threshold = 0 if prepared else None
         connection.prepared_max = STATEMENTS_CACHED
-        connection.adapters.register_dumper(Id, IdDumper)
-        connection.adapters.register_dumper(Ids, IdsDumper)
-        connection.adapters.register_loader(UUID_OID, IdLoader)
         return PsycopgConnection(connection, prepared=prepared)
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from durio.model.errors import (
     LeaseLost,
+    StoreError,
     StoreUnavailable,
     UsageError,
     WrongTransaction,
@@ -26,14 +27,21 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
 from durio.stores.postgres.alchemy import guest_in_sqlalchemy
 from durio.stores.postgres.at_once import enqueue_at_once
+from durio.stores.postgres.blocks import named
 from durio.stores.postgres.desk import AtDesk, Desk
 from durio.stores.postgres.driver import Connection, DriverError, Row
 from durio.stores.postgres.enqueue import complete, enqueue_with_care
 from durio.stores.postgres.finish import record
 from durio.stores.postgres.foreign import Guest, failed, guest_of
-from durio.stores.postgres.host import HOSTS, Host
+from durio.stores.postgres.host import HOSTS, Host, ended_by_hand
 from durio.stores.postgres.lines import AGAIN, TRIES
 from durio.stores.postgres.opening import IN_TRANSACTION
+from durio.stores.postgres.same import (
+    BLOCK,
+    MARKED,
+    check_same,
+    read_only,
+)
 from durio.stores.postgres.statements import Filled, statement
 from durio.stores.postgres.transaction import Transaction
 from durio.stores.postgres.translate import translated
@@ -42,10 +50,10 @@ T = TypeVar("T")
 
 MAKE_LANES = statement("control_make_lanes")
 RING_INSIDE = statement("ring_inside")
-WHERE = statement("where_am_i")
 FAILED_STATE = "25P02"
-NO_SCHEMA = frozenset({"3F000", "42P01"})
+READ_ONLY_STATE = "25006"
 CONSTRAINTS = "23"
+TURNED_DOWN = frozenset({"40001", "40P01"})
 
 
 class PostgresTransactions(AtDesk):
@@ -65,11 +73,11 @@ class PostgresTransactions(AtDesk):
                 await make_lanes(desk, jobs)
             return await enqueue_on(desk, lines, jobs)
         except DriverError as error:
-            raise told(error, desk) from error
-        except StoreUnavailable as error:
+            raise told_caller(error, desk) from error
+        except StoreError as error:
             cause = error.__cause__
-            if isinstance(cause, DriverError) and cause.state == FAILED_STATE:
-                raise failed() from error
+            if isinstance(cause, DriverError):
+                raise told_caller(cause, desk) from cause
             raise
 
     async def begin(self, worker: int, *, is_sync: bool = False) -> OwnTransaction:
@@ -183,31 +191,30 @@ def transaction_on(desk: Desk, guest: Guest) -> Transaction:
     )
 
 
-async def check_same(desk: Desk, lines: GuestLines) -> None:
-    """Refuse a connection to another database."""
-    try:
-        theirs = (await lines.rows(WHERE))[0]
-    except DriverError as error:
-        if error.state not in NO_SCHEMA:
-            raise
-        raise elsewhere(desk, "one without our tables") from error
-    if theirs != desk.local.where:
-        raise elsewhere(desk, repr(theirs[0]))
-
-
-def elsewhere(desk: Desk, which: str) -> WrongTransaction:
-    """The job would be where no worker of ours looks."""
-    return WrongTransaction(
-        f"tx is a connection to another database ({which}) than the store's: "
-        f"{desk.place.shown}",
-        cure="Give a connection to the store's own database, or leave tx out.",
-    )
+def told_caller(error: DriverError, desk: Desk) -> Exception:
+    """What a caller hears of a failure in its own transaction."""
+    if error.lost:
+        return StoreUnavailable(
+            f"{desk.place.shown}: the connection of tx was lost, and its transaction with "
+            f"it ({error.text})",
+            cure="Do the whole transaction again, on another connection.",
+            state=error.state,
+        )
+    if error.state in TURNED_DOWN:
+        return StoreUnavailable(
+            f"{desk.place.shown}: another transaction was in the way of tx ({error.text})",
+            cure="Roll it back, and do the whole transaction again.",
+            state=error.state,
+        )
+    return told(error, desk)
 
 
 def told(error: DriverError, desk: Desk) -> Exception:
-    """What a caller hears of a failure in its own transaction."""
+    """The same, where it is also a task's."""
     if error.state == FAILED_STATE:
         return failed()
+    if error.state == READ_ONLY_STATE:
+        return read_only()
     if error.state.startswith(CONSTRAINTS) and error.state not in AGAIN:
         return WrongTransaction(
             f"the transaction breaks a rule of your tables: {error.text}",
@@ -237,7 +244,8 @@ class PostgresOwnTransaction:
         """Connect and begin."""
         desk = self._desk
         try:
-            await self._host.begin(desk.place, prepared=not desk.lines.is_pooled)
+            place = named(desk.place, self._worker)
+            await self._host.begin(place, prepared=not desk.lines.is_pooled)
         except DriverError as error:
             error.was_open = False
             raise translated(error, desk.place) from error
@@ -248,7 +256,11 @@ class PostgresOwnTransaction:
         host = self._host
         try:
             async with asyncio.timeout(desk.place.call_seconds):
-                await self._record(host.guest(), outcome)
+                guest = host.guest()
+                theirs = await check_same(desk, GuestLines(desk, guest))
+                if theirs[BLOCK] != MARKED:
+                    raise ended_by_hand()
+                await self._record(guest, outcome)
                 is_sent = True
                 await host.commit()
         except DriverError as error:

@@ -11,6 +11,7 @@ from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
 from durio.model.outcome import Kind, Left, Outcome, Reason
 from durio.ports.upkeep import Promoted, Rescued
+from durio.stores.postgres.blocks import end_blocks
 from durio.stores.postgres.bounds import (
     count_entered,
     mark_over,
@@ -141,6 +142,9 @@ async def rescue_workers(
         return Rescued([], [])
     rows = await tx.rows(LOCK_WORKERS, workers)  # somebody else may have been quicker
     ours = sorted(worker for (worker,) in rows)
+    if not ours:
+        return Rescued([], [])
+    await end_blocks(tx, desk.place.schema, ours)
     held = await find_held(tx, ours, limit + 1)
     if len(held) > limit:
         last, _ = held[limit]

