@@ -14,10 +14,11 @@ import pytest
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
-from durio.model.job import NewJob
+from durio.model.job import SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, key_claim, while_active, while_waiting, window
 from durio.model.keys import replace as rewritten
 from durio.model.outcome import Kind, Outcome
+from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.stores.postgres import stray_keys
@@ -286,6 +287,22 @@ def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
         assert (told.claims, told.next_due_seconds) == ([], HELD_SECONDS)
         await scene.stranger.execute("commit")
         assert [claim.id for claim in await scene.claims()] == [held.id]
+
+    play(server, story)
+
+
+def test_who_reads_a_locked_table_waits_alone(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        await store.enqueue([job()])
+        tables = "durio.audit, durio.sched in access exclusive mode"
+        await scene.stranger.execute(f"lock table {tables}")
+        one = await aside(store.audit(SHOP, limit=10))
+        many = await aside(store.count(Query(states=(SCHEDULED,))))
+        assert len(await store.workers(SHOP)) == 1
+        await scene.stranger.execute("commit")
+        assert await one == []
+        assert (await many).jobs == 0
 
     play(server, story)
 

@@ -73,17 +73,21 @@ class Lines:
     async def read(self, sql: str, *args: Any) -> Sequence[Row]:
         """One statement; a lost connection is replaced and it is asked once more."""
         text = self._filled[sql]
+        return await self._read(lambda line: line.one(text, args))
+
+    async def _read(self, ask: Callable[[Line], Awaitable[T]]) -> T:
+        """Ask, and once more where the connection was lost: nothing is done twice."""
         line = await self.line()
-        try:
-            async with line.lock:
-                try:
-                    return await line.one(text, args)
-                except DriverError as error:
-                    if not (error.lost or self._is_harmless(error)):
-                        raise
-                return await line.one(text, args)
-        except DriverError as error:
-            raise translated(error, self._place) from error
+
+        async def attempt() -> T:
+            try:
+                return await ask(line)
+            except DriverError as error:
+                if not (error.lost or self._is_harmless(error)):
+                    raise
+            return await ask(line)
+
+        return await self._in_turns(line, attempt, writes=False)
 
     async def write_one(self, sql: str, *args: Any) -> Sequence[Row]:
         """One statement that is its own transaction: one round trip.
@@ -143,20 +147,15 @@ class Lines:
         async def within(connection: Connection) -> T:
             return await work(Reading(connection, self._filled, self.now, None))
 
-        line = await self.line()
-        try:
-            async with line.lock:
-                try:
-                    return await line.transaction(READ, within, None)
-                except DriverError as error:
-                    if not (error.lost or self._is_harmless(error)):
-                        raise
-                return await line.transaction(READ, within, None)
-        except DriverError as error:
-            raise translated(error, self._place) from error
+        return await self._read(lambda line: line.transaction(READ, within, None))
 
     async def _in_turns(
-        self, line: Line, attempt: Callable[[], Awaitable[T]], *, waits: bool = True
+        self,
+        line: Line,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        waits: bool = True,
+        writes: bool = True,
     ) -> T:
         """Have the line, and let others have it while a lock is not free.
 
@@ -172,9 +171,8 @@ class Lines:
                 except DriverError as error:
                     is_late = not waits or self._clock.monotonic() >= last
                     if error.state != LOCKED or is_late:
-                        raise translated(
-                            error, self._place, unknown=line.is_unknown
-                        ) from error
+                        unknown = writes and line.is_unknown
+                        raise translated(error, self._place, unknown=unknown) from error
             await self._clock.sleep(pause * (0.5 + self._clock.random()))
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
