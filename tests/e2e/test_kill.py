@@ -101,7 +101,7 @@ def test_killed_at_random(place: Place, host: str) -> None:
     ids = place.enqueue("nap", *[(0.3,)] * 40)
     killed: list[Process] = []
     workers = [place.worker(concurrency=4), place.worker(concurrency=4)]
-    for _ in range(3):
+    for _ in range(2):  # a third in a row may convict a job that ran alone
         # At a random moment of a random worker's work: so many effects later.
         seen = len(place.ledger.of("effect"))
         more = seen + chance.randrange(1, 6)

@@ -352,7 +352,8 @@ class Place:
         """Every job done, each finish accepted once, every re-run explained by a kill."""
         rows = self.wait_final(ids, seconds)
         assert set(rows) == set(ids), "as many jobs as were enqueued"
-        assert {row.state for row in rows.values()} == {DONE}
+        others = {key: repr(row) for key, row in rows.items() if row.state != DONE}
+        assert not others, others
         ledger, guilty = self.ledger, {process.pid for process in killed}
         for job, ends in ledger.by_job("accepted").items():
             assert len(ends) == 1, f"{job} was accepted twice: {ends}"
