@@ -85,7 +85,7 @@ class Registration:
     async def _anew(
         self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
     ) -> None:
-        pause, began = PAUSE_FIRST, self._clock.monotonic()
+        pause, refused_since = PAUSE_FIRST, None
         while True:
             try:
                 # What the old name still holds, here or in the store, is given back.
@@ -97,9 +97,13 @@ class Registration:
                 return
             except StoreError as error:
                 self._emit("store.failed", call="register", error=str(error))
-                seconds = self._clock.monotonic() - began
-                if seconds > self._deaf_seconds and await self._is_refused(error):
-                    gone(refusal(error, seconds))
+                now = self._clock.monotonic()
+                if not await self._is_refused(error):
+                    refused_since = None
+                elif refused_since is None:
+                    refused_since = now
+                elif now - refused_since > self._deaf_seconds:
+                    gone(refusal(error, now - refused_since))
                     return
                 await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
                 pause = min(pause * 2, PAUSE_LAST)
@@ -110,9 +114,12 @@ class Registration:
         return max(DEAF_SECONDS, 2 * self._plan.settings.worker.lease_seconds)
 
     async def _is_refused(self, error: StoreError) -> bool:
-        """Whether the store is well, and it is us whom it does not take."""
-        if isinstance(error, StoreFull):
-            return False  # nobody can write, and there is room again some day
+        """Whether the store is well, and it is us whom it does not take.
+
+        On a bad line one call may go through and the other not: then there is no answer.
+        """
+        if error.unknown or isinstance(error, StoreFull):
+            return False
         try:
             await self._store.workers(self._plan.namespace)
         except StoreError:
