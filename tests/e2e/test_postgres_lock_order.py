@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
 from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import key_claim, replace, while_active, while_waiting, window
@@ -17,6 +18,7 @@ from durio.model.outcome import Kind, Outcome
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
+from durio.stores.postgres.lines import LOCKED
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
@@ -118,10 +120,23 @@ async def produce(crowd: Crowd, store: PostgresStore) -> None:
     chance = crowd.chance
     count = chance.choice([1, 1, 5])
     jobs = [crowd.new() for _ in range(count)]
-    calls = chance.choice([None, [1] * len(jobs)])
-    await store.enqueue(jobs, calls=calls)
+    if chance.random() < 0.5:
+        await store.enqueue(jobs)
+    else:
+        await together(store, jobs, again=False)
     if chance.random() < 0.3:
-        await store.enqueue(jobs[::-1], calls=calls, again=True)
+        await together(store, jobs[::-1], again=True)
+
+
+async def together(store: PostgresStore, jobs: list[NewJob], *, again: bool) -> None:
+    """Several callers in one; where one of them has to wait each goes alone, as in a client."""
+    try:
+        await store.enqueue(jobs, calls=[1] * len(jobs), again=again)
+    except StoreUnavailable as error:
+        if error.values["state"] != LOCKED:
+            raise
+        for job in jobs:
+            await store.enqueue([job], again=again)
 
 
 async def work(crowd: Crowd, store: PostgresStore) -> None:

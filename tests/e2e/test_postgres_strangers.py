@@ -14,14 +14,14 @@ import pytest
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
-from durio.model.job import SCHEDULED, NewJob
+from durio.model.job import CANCELLED, DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, key_claim, while_active, while_waiting, window
 from durio.model.keys import replace as rewritten
 from durio.model.outcome import Kind, Outcome
 from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
-from durio.stores.postgres import stray_keys
+from durio.stores.postgres import schema, stray_keys, survey
 from durio.stores.postgres.exchange import HELD_SECONDS
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
@@ -157,6 +157,22 @@ def test_its_jobs_are_counted_once_when_a_bound_begins(server: PostgresServer) -
     play(server, story)
 
 
+def test_a_bound_that_begins_meanwhile_is_settled_later(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        await scene.joins(job(), job())
+        await store.declare({LANE: 3})
+        await scene.stranger.execute("commit")
+        await store.measure(1000, namespace=SHOP)
+        assert await scene.depth(LANE) == 2
+        (told,) = await store.enqueue([job()])
+        assert told.created
+        (told,) = await store.enqueue([job()])
+        assert told.full is not None
+
+    play(server, story)
+
+
 def test_nothing_of_a_rollback_is_counted(server: PostgresServer) -> None:
     async def story(scene: Scene) -> None:
         await scene.store.declare({LANE: 3})
@@ -275,6 +291,49 @@ def test_one_that_has_begun_does_not_hold_its_key(server: PostgresServer) -> Non
     play(server, story)
 
 
+def test_one_that_is_tried_again_does_not_get_its_key_back(
+    server: PostgresServer,
+) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        await store.enqueue([job(key="k", policy=while_waiting)])
+        await scene.stranger.fetch("select 1 from durio.uniq for update")
+        (claim,) = await scene.claims()
+        await scene.stranger.execute("commit")
+        again = Outcome(claim.id, claim.claim_no, Kind.RETRY, error=b'{"type":"E"}')
+        await store.finish(scene.worker, [again])
+        (told,) = await store.enqueue([job(key="k", policy=while_waiting)])
+        assert told.created
+
+    play(server, story)
+
+
+def test_a_cancelled_job_answers_for_nothing(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        store = scene.store
+        dead, late = (job(key="k", policy=window(60.0)) for _ in range(2))
+        await store.enqueue([dead])
+        (claim,) = await scene.claims()
+        end = Outcome(
+            claim.id,
+            claim.claim_no,
+            Kind.DEAD,
+            error=b'{"type":"E"}',
+            reason="permanent",
+        )
+        await store.finish(scene.worker, [end])
+        await store.desk.lines.write_one("delete from {schema}.uniq")
+        await store.enqueue([late])
+        await scene.stranger.fetch("select 1 from durio.uniq for update")
+        (acted,) = await store.act([late.id], "cancel")
+        assert acted.after == CANCELLED
+        await scene.stranger.execute("commit")
+        (acted,) = await store.act([dead.id], "retry")
+        assert (acted.before, acted.after) == (DEAD, READY)
+
+    play(server, story)
+
+
 def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
     server: PostgresServer,
 ) -> None:
@@ -285,6 +344,13 @@ def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
         await clock.sleep(0.2)
         told = await scene.store.exchange(scene.worker, [], [Lane(LANE, 1)], 1)
         assert (told.claims, told.next_due_seconds) == ([], HELD_SECONDS)
+        # Meanwhile others are claimed by the one statement, as ever.
+        asked: list[str] = []
+        scene.store.desk.lines.look = asked.append
+        await scene.store.exchange(scene.worker, [], [Lane(LANE, 1)], 1)
+        scene.store.desk.lines.look = None
+        assert len(asked) == 2, "a statement, and the commit of its own"
+        await clock.sleep(HELD_SECONDS)
         await scene.stranger.execute("commit")
         assert [claim.id for claim in await scene.claims()] == [held.id]
 
@@ -319,5 +385,17 @@ def test_a_new_queue_is_everybodys(server: PostgresServer) -> None:
             await second.close()
         assert told.created
         assert [claim.id for claim in await scene.claims(lane=lane)] == [told.id]
+
+    play(server, story)
+
+
+def test_who_migrates_waits_for_another(server: PostgresServer) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.stranger.execute(f"select pg_advisory_xact_lock({schema.LOCK})")
+        url = server.url(schema="second")
+        late = await aside(asyncio.to_thread(survey.migrate, url))
+        await scene.stranger.execute("commit")
+        assert await late == ["0001_jobs"]
+        assert await asyncio.to_thread(survey.migrate, url) == []
 
     play(server, story)

@@ -12,6 +12,7 @@ import pytest
 
 from durio import App, Context, Job, Retry
 from durio.errors import JobDead
+from durio.stores.postgres.blocks import block_name
 from durio.testing.conformance.scene import info
 from tests.conftest import Require
 from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
@@ -277,3 +278,29 @@ def test_a_block_that_ends_while_its_connection_is_in_use(
                 assert await job.result(timeout=SECONDS) == value
 
     tell(server, story, driver=driver)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_its_name_ends_with_the_transaction(
+    server: PostgresServer, driver: str
+) -> None:
+    """A pooler gives the connection to others afterwards, who must not be ended."""
+    names = "select application_name from pg_stat_activity where pid = %s"
+
+    async def story(app: App) -> None:
+        store = await app.store()
+        own = await store.begin(await store.register(info(), 60.0))
+        with psycopg.connect(plain(server), autocommit=True) as admin:
+            pid = await pid_of(own.connection)
+            assert str(admin.execute(names, [pid]).fetchone()).startswith("('durio tx ")
+            await own.connection.execute("rollback")
+            assert admin.execute(names, [pid]).fetchone() == ("durio",)
+        await own.roll_back()
+
+    tell(server, story, driver=driver)
+
+
+def test_schemas_with_long_names_are_told_apart() -> None:
+    one, other = (block_name("a" * 60 + end, 1) for end in "xy")
+    assert one != other
+    assert len(one) <= 63

@@ -54,7 +54,7 @@ async def enqueue_at_once(
         return await enqueue_plain(desk, jobs, columns, is_one_call=len(calls) == 1)
     if not stand_alone(jobs, calls):
         return None
-    return await enqueue_keyed(desk, jobs, columns)
+    return await enqueue_keyed(desk, jobs, columns, is_one_call=len(calls) == 1)
 
 
 def stand_alone(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
@@ -75,15 +75,18 @@ async def enqueue_plain(
         return await enqueue_bounded(desk, jobs, columns, is_one_call=is_one_call)
     run_ats, delays = columns.run_ats, columns.delays
     if any(delays) or run_ats.count(None) < len(run_ats):
-        row = await sent(desk, PLAIN, jobs, columns[:7], columns.opts)
+        row = await sent(
+            desk, PLAIN, jobs, columns[:7], columns.opts, waits=is_one_call
+        )
         return None if row[0] else [told(job, row[1]) for job in jobs]
     # All are due now: mostly so, and quicker.
     if is_same(columns):
         ids, lanes, ranks, tasks, payloads, *_ = columns
         values = (ids, lanes[0], ranks[0], tasks[0], payloads, columns.opts[0])
-        row = await sent(desk, PLAIN_SAME, jobs, values)
+        row = await sent(desk, PLAIN_SAME, jobs, values, waits=is_one_call)
     else:
-        row = await sent(desk, PLAIN_READY, jobs, (*columns[:5], columns.opts))
+        values = (*columns[:5], columns.opts)
+        row = await sent(desk, PLAIN_READY, jobs, values, waits=is_one_call)
     if row[0]:
         return None
     return [Enqueued(job_id, True, READY) for job_id in columns.ids]
@@ -107,7 +110,7 @@ async def enqueue_bounded(
 
     There is room for all, or, if all are one call, for none.
     """
-    row = await sent(desk, BOUNDED, jobs, columns[:7], columns.opts)
+    row = await sent(desk, BOUNDED, jobs, columns[:7], columns.opts, waits=is_one_call)
     halts, now, is_guarded, *others = row
     if not is_guarded:
         desk.guarded_lanes.difference_update(columns.lanes)
@@ -128,7 +131,7 @@ def full_of(told: Sequence[Any]) -> Full | None:
 
 
 async def enqueue_keyed(
-    desk: Desk, jobs: Sequence[NewJob], columns: Columns
+    desk: Desk, jobs: Sequence[NewJob], columns: Columns, *, is_one_call: bool
 ) -> list[Enqueued | None] | None:
     """Jobs of which some have keys: those whose key is held are left out."""
     waiting = [debounced(job) for job in jobs]
@@ -136,9 +139,8 @@ async def enqueue_keyed(
         run_ats=[job.run_at for job in waiting],
         delays=[job.delay_seconds for job in waiting],
     )
-    row = await sent(
-        desk, KEYED, jobs, (*columns[:7], *key_columns(jobs)), columns.opts
-    )
+    values = (*columns[:7], *key_columns(jobs))
+    row = await sent(desk, KEYED, jobs, values, columns.opts, waits=is_one_call)
     if row[0]:
         return None
     _, now, held = row
@@ -177,13 +179,17 @@ async def sent(
     jobs: Sequence[NewJob],
     columns: Sequence[object],
     *last: object,
+    waits: bool,
 ) -> Row:
-    """Send it, and tell whom it concerns; the answer begins with whether it halted."""
+    """Send it, and tell whom it concerns; the answer begins with whether it halted.
+
+    Several callers do not wait together for a lock that one of them needs.
+    """
     lanes = {job.lane for job in jobs}
     new_lanes = sorted(lanes - desk.known_lanes)
     values = (*columns, list(lanes), new_lanes, desk.lines.now, *last)
     try:
-        (row,) = await desk.lines.write_one(sql, *values)
+        (row,) = await desk.lines.write_one(sql, *values, waits=waits)
     except StoreError as error:
         if is_clash(error):
             return HALTED  # an id that stands: all was undone

@@ -47,8 +47,9 @@ TAKE_MARK = statement("bound_take_mark")
 
 # What stands in place of a mark, under a bound.
 SETTLED, UNSETTLED = 0, -1
-# How long a new bound waits for those who have not seen it: mostly milliseconds. Whoever
-# is longer at work than all of these together may be counted wrong, by what it did.
+# How long a new bound waits for those who have not seen it: mostly milliseconds. Where one
+# is longer at work, a caller's transaction perhaps, whoever leads counts again when it is over.
+SHORT_SECONDS = 0.05
 SETTLE_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -177,7 +178,8 @@ async def settle(desk: Desk, lanes: Collection[str]) -> None:
     """Bounds of these lanes were committed: make their depths true.
 
     Whoever asked the queues before then may have seen no bound, and counts nothing. When
-    all of these are over, everybody who changes a depth holds the lock of its row.
+    all of these are over, everybody who changes a depth holds the lock of its row. Where
+    one of them lasts the row goes on saying that it is not settled.
     """
     old = {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
     for pause in SETTLE_PAUSES_SECONDS:
@@ -185,14 +187,21 @@ async def settle(desk: Desk, lanes: Collection[str]) -> None:
             break
         await desk.clock.sleep(pause)
         old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
-    await desk.lines.write(lambda tx: count_depths(tx, lanes, SETTLED))
+    mark = UNSETTLED if old else SETTLED
+    await desk.lines.write(lambda tx: count_depths(tx, lanes, mark))
 
 
 async def settle_others(desk: Desk, span: tuple[str, str]) -> None:
-    """The same for bounds of this span that somebody has left half-way."""
-    rows = await desk.lines.read(READ_UNSETTLED, *span)
-    if rows:
-        await settle(desk, [lane for (lane,) in rows])
+    """The same for bounds of this span that somebody has left half-way, if it is time."""
+    lanes = [lane for (lane,) in await desk.lines.read(READ_UNSETTLED, *span)]
+    if not lanes:
+        return
+    old = {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+    if old:
+        await desk.clock.sleep(SHORT_SECONDS)
+        old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+    if not old:
+        await desk.lines.write(lambda tx: count_depths(tx, lanes, SETTLED))
 
 
 # --- the soft bound

@@ -52,6 +52,8 @@ MARK = statement("enqueue_mark")
 # How long a first try may be on its way after its repeat: longer than any network keeps
 # a connection that it has lost.
 REPEATED_SECONDS = 3600.0
+# For a key, with a queue locked: whoever has asked for it may be a transaction that lasts.
+SHORT_WAIT = "set local lock_timeout = '10ms'"
 TRIES = 10
 
 
@@ -107,11 +109,15 @@ async def complete(
 async def enqueue_with_care(
     desk: Desk, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
 ) -> list[Enqueued]:
-    """Lock, read, decide, write; from the beginning when somebody came in between."""
+    """Lock, read, decide, write; from the beginning when somebody came in between.
+
+    A lock that is not free is waited for by one caller, never by several together.
+    """
     for _ in range(TRIES):
         try:
             return await desk.lines.write(
-                lambda tx: enqueue_jobs(desk, tx, jobs, calls, again=again)
+                lambda tx: enqueue_jobs(desk, tx, jobs, calls, again=again),
+                waits=len(calls) == 1,
             )
         except Stale:
             continue
@@ -136,6 +142,8 @@ async def enqueue_jobs(
     guards = await (look_at_guards if desk.is_users else lock_guards)(tx, lanes)
     desk.guarded_lanes |= guards.keys()  # no more than a hint which way is quicker
     now = await tx.now()
+    if guards and not desk.is_users and any(job.key is not None for job in jobs):
+        await tx.run(SHORT_WAIT)
     keys = await lock_keys(tx, jobs, stay, now)
     marked = {namespace_of(lane) for lane, guard in guards.items() if guard.soft_limit}
     led = await namespaces_with_workers(tx, marked, desk.local.lease_time.now())

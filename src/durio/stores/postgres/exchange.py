@@ -93,7 +93,13 @@ class PostgresExchange(AtDesk):
         names = list(dict.fromkeys(lane.name for lane in lanes))
         answered: Exchanged | None = None
         if not resync and not desk.local.is_split and are_done(outcomes):
-            answered = await at_once(desk, outcomes, asked, names)
+            now = desk.clock.monotonic()
+            held = desk.local.held_lanes
+            due = [name for name in names if held.get(name, now) <= now]
+            answered = await at_once(desk, outcomes, asked, due)
+            if answered is not None and len(due) < len(names):
+                next_due = min(answered.next_due_seconds or HELD_SECONDS, HELD_SECONDS)
+                answered = answered._replace(next_due_seconds=next_due)
         if answered is None:
             answered = await desk.lines.write(
                 lambda tx: step_by_step(tx, desk, outcomes, asked, names, resync=resync)
@@ -104,9 +110,9 @@ class PostgresExchange(AtDesk):
 
 
 async def at_once(
-    desk: Desk, outcomes: Sequence[Outcome], asked: Asked, names: Sequence[str]
+    desk: Desk, outcomes: Sequence[Outcome], asked: Asked, due: Sequence[str]
 ) -> Exchanged | None:
-    """In one statement; None: something is due, and nothing was done."""
+    """In one statement; None: something in `due` is due, and nothing was done."""
     done = in_order(outcomes)
     rows = await desk.lines.write_one(
         EXCHANGE,
@@ -117,7 +123,7 @@ async def at_once(
         *asked.columns,
         desk.local.lease_time.now(),
         *asked.look.columns,
-        names,
+        due,
     )
     answer = answer_in(rows)
     if not answer.has_done:
@@ -158,6 +164,10 @@ async def step_by_step(
     if answer.next_due_seconds == 0:
         # It is due, and was left: somebody holds its row, and may for a while.
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
+        until = desk.clock.monotonic() + HELD_SECONDS
+        tx.after_commit.append(
+            lambda: desk.local.held_lanes.update(dict.fromkeys(names, until))
+        )
     free_at_end(tx, list(zip(keys, holders, strict=True)))
     return exchanged(answer, asked, told, before)
 

@@ -16,7 +16,6 @@ from durio.stores.postgres.foreign import (
     Guest,
     PsycopgGuest,
 )
-from durio.stores.postgres.same import MARK
 
 CLOSE_SECONDS = 2.0
 ACTIVE = 1  # of libpq, which psycopg hands on
@@ -27,8 +26,8 @@ class Host(Protocol):
 
     connection: Any
 
-    async def begin(self, place: Place, *, prepared: bool) -> None:
-        """Connect and begin."""
+    async def begin(self, place: Place, mark: str, *, prepared: bool) -> None:
+        """Connect and begin; the mark is set in the transaction."""
         ...
 
     def guest(self) -> Guest:
@@ -52,7 +51,7 @@ class AsyncpgHost:
         self._driver: Any = import_module(ASYNCPG)
         self._transaction: Any = None
 
-    async def begin(self, place: Place, *, prepared: bool) -> None:
+    async def begin(self, place: Place, mark: str, *, prepared: bool) -> None:
         """Connect and begin."""
         options: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
         try:
@@ -64,7 +63,7 @@ class AsyncpgHost:
             )
             self._transaction = self.connection.transaction()
             await self._transaction.start()
-            await self.connection.execute(MARK)
+            await self.connection.execute(mark)
         except TimeoutError as error:
             raise no_answer(place) from error
         except (*self._driver.FAILURES, ValueError) as error:
@@ -100,7 +99,7 @@ class PsycopgHost:
         self.connection: Any = None
         self._driver: Any = import_module(PSYCOPG)
 
-    async def begin(self, place: Place, *, prepared: bool) -> None:
+    async def begin(self, place: Place, mark: str, *, prepared: bool) -> None:
         """Connect and begin: the first statement does.
 
         It is none that takes a snapshot: the task may choose an isolation level still.
@@ -115,7 +114,7 @@ class PsycopgHost:
             )
             if not prepared:
                 self.connection.prepare_threshold = None
-            await self.connection.execute(MARK)
+            await self.connection.execute(mark)
         except (psycopg.Error, OSError) as error:
             raise self._driver.told(error, lost=True) from error
 

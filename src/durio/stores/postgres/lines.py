@@ -89,14 +89,18 @@ class Lines:
 
         return await self._in_turns(line, attempt, writes=False)
 
-    async def write_one(self, sql: str, *args: Any) -> Sequence[Row]:
+    async def write_one(
+        self, sql: str, *args: Any, waits: bool = True
+    ) -> Sequence[Row]:
         """One statement that is its own transaction: one round trip.
 
         The caller rings by itself. An outcome that nobody knows is told as `unknown`.
         """
         text = self._filled[sql]
         line = await self.line()
-        return await self._in_turns(line, lambda: self._one(line, text, args))
+        return await self._in_turns(
+            line, lambda: self._one(line, text, args), waits=waits
+        )
 
     async def _one(self, line: Line, text: str, args: Sequence[Any]) -> Sequence[Row]:
         if self.look is not None:

@@ -67,6 +67,8 @@ class Local:
     warn: Warn
     where: Row | None = None  # which database this is: see same.py
     is_split: bool = False  # finish and claim are two statements, by keys
+    # Lanes with a due job that somebody holds: until when nobody asks for what is due.
+    held_lanes: dict[str, float] = field(default_factory=dict[str, float])
     days: Days = field(default_factory=Days)
     sweep: Sweep = field(default_factory=Sweep)
     keys: KeyWalk = field(default_factory=KeyWalk)

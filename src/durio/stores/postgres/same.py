@@ -16,8 +16,8 @@ WHERE = statement("where_am_i")
 SPOKEN = ("Aa", b"\x00\xff\x5c", 1234567890.123456, 2, 70000, 9007199254740993, True)
 TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
 NAME, PLACE, MODE, BLOCK, FIRST = range(5)
-# In a transaction of a task's own, until it ends.
-MARK = "set local durio.block = 'on'"
+# In a transaction of a task's own, until it ends; and whose it is (blocks.py).
+MARK = "set local durio.block = 'on'; set local application_name = '{name}'"
 MARKED = "on"
 
 NO_SCHEMA = frozenset({"3F000", "42P01"})

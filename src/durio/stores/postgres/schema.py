@@ -23,7 +23,7 @@ RECORD_MIGRATION = statement("record_migration")
 
 # All who migrate wait for one another here, whatever their schema. `durio`, in ASCII.
 LOCK = 0x647572696F
-TAKE_LOCK = f"select pg_advisory_xact_lock({LOCK})"
+TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
 # An ALTER that waits makes every later statement on its table wait behind it.
 PATIENCE = "set local lock_timeout = '5s'"
 

@@ -27,7 +27,7 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
 from durio.stores.postgres.alchemy import guest_in_sqlalchemy
 from durio.stores.postgres.at_once import enqueue_at_once
-from durio.stores.postgres.blocks import named
+from durio.stores.postgres.blocks import mark_of
 from durio.stores.postgres.desk import AtDesk, Desk
 from durio.stores.postgres.driver import Connection, DriverError, Row
 from durio.stores.postgres.enqueue import complete, enqueue_with_care
@@ -103,12 +103,14 @@ class PostgresTransactions(AtDesk):
 async def make_lanes(desk: Desk, jobs: Sequence[NewJob]) -> None:
     """Queues that nobody has used before, by a transaction of our own.
 
-    In the caller's, everybody else with a job for them would wait until that is over.
+    In the caller's, everybody else with a job for them would wait until that is over; so it
+    will be where our own line fails now.
     """
     news = sorted({job.lane for job in jobs} - desk.known_lanes)
     if news:
-        await desk.lines.write_one(MAKE_LANES, news)
-        desk.known_lanes.update(news)
+        with suppress(StoreError):
+            await desk.lines.write_one(MAKE_LANES, news, waits=False)
+            desk.known_lanes.update(news)
 
 
 async def enqueue_on(
@@ -153,14 +155,24 @@ class GuestLines:
         """One statement, with its errors as the driver has them."""
         return await self._guest.rows(self._filled[sql], args)
 
-    async def write_one(self, sql: str, *args: Any) -> Sequence[Row]:
+    async def write_one(
+        self,
+        sql: str,
+        *args: Any,
+        waits: bool = True,  # noqa: ARG002 - as long as the caller's connection does
+    ) -> Sequence[Row]:
         """One statement."""
         try:
             return await self.rows(sql, *args)
         except DriverError as error:
             raise translated(error, self._desk.place) from error
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def write(
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        *,
+        waits: bool = True,  # noqa: ARG002
+    ) -> T:
         """Several; whatever raises undoes them, and nothing else of the caller's."""
         tx = transaction_on(self._desk, self._guest)
         try:
@@ -244,8 +256,9 @@ class PostgresOwnTransaction:
         """Connect and begin."""
         desk = self._desk
         try:
-            place = named(desk.place, self._worker)
-            await self._host.begin(place, prepared=not desk.lines.is_pooled)
+            mark = mark_of(desk.place.schema, self._worker)
+            prepared = not desk.lines.is_pooled
+            await self._host.begin(desk.place, mark, prepared=prepared)
         except DriverError as error:
             error.was_open = False
             raise translated(error, desk.place) from error

@@ -94,8 +94,10 @@ e as (
   from f
   where way = 5 or keep_seconds is null or keep_seconds > 0 or keep_count is not null
 )
--- A window outlives all ends but a cancel.
-select n::int4, case when way = 6 or (way = 5 and umode <> 2) then ukey end, way, lane, task,
-  rank
+-- A window outlives all ends but a cancel. A key that holds only while waiting was let go by
+-- the claim, unless somebody had asked for it right then.
+select n::int4, case
+    when way = 6 or (way = 5 and umode <> 2) or umode = 0 then ukey
+  end, way, lane, task, rank
 from g
 order by n
