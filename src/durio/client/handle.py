@@ -16,6 +16,7 @@ from durio.model.errors import (
     JobDead,
     OperatingError,
     ResultExpired,
+    StoreUnavailable,
     UsageError,
     WrongState,
 )
@@ -34,6 +35,7 @@ from durio.model.job import (
     attempt_number,
     moment,
 )
+from durio.model.keys import WAITS
 from durio.model.names import queue_of
 from durio.model.options import row_options
 from durio.model.transitions import check_retry
@@ -177,7 +179,14 @@ class Job(Generic[R_co]):
         acted = (await store.act([self._raw_id], "cancel"))[0]
         if acted.after is None:
             raise not_found(acted.id)
-        return STATE_BY_CODE[acted.after]
+        state = STATE_BY_CODE[acted.after]
+        if state in WAITS:
+            raise StoreUnavailable(
+                f"job {self.id} was not cancelled: it is {state}, and an open transaction "
+                "holds it",
+                cure="Try again when that is over.",
+            )
+        return state
 
     async def retry(self) -> None:
         """A dead or cancelled job runs again, with the same id and a full budget."""

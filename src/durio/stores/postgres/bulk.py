@@ -7,6 +7,11 @@ comes back to a waiting state had arrived before: it is meant.)
 
 Steps look for jobs in a snapshot of their own, through an index and so many rows at most,
 and judge each again when the transaction that acts has hold of it.
+
+Nobody waits for a waiting job that somebody else holds: it is passed over. A worker holds
+one for a moment and then it runs, or waits as before. So a cancel walks all states twice,
+each in a step of its own: who has moved on, or is free again, is met then. What a caller's
+transaction holds all that time is left out, and not counted.
 """
 
 from collections.abc import Collection
@@ -128,15 +133,19 @@ async def count_errors(reading: Reading, query: Query, source: Source) -> int:
 
 
 def changeable(query: Query, verb: Verb) -> list[int]:
-    """The states asked for in which the verb does something."""
+    """The states asked for in which the verb does something, in the order of the walk."""
     states = states_of(query)
-    return [s for s in CHANGEABLE[verb] if states is None or s in states]
+    able = [s for s in CHANGEABLE[verb] if states is None or s in states]
+    return able * 2 if verb == "cancel" else able
 
 
 async def look(
     reading: Reading, query: Query, verb: Verb, mark: Mark, place: Place, limit: int
 ) -> Step:
-    """The next jobs that fit, state by state, as far as a bounded look goes."""
+    """The next jobs that fit, state by state, as far as a bounded look goes.
+
+    The next state of a cancel is looked at when those of this one have been acted on.
+    """
     states = changeable(query, verb)
     found: list[tuple[bytes, int]] = []
     nth, after = place
@@ -151,6 +160,8 @@ async def look(
         if then is not None:
             return Step(found, Place(nth, then))
         nth, after = nth + 1, ()
+        if found and verb == "cancel" and nth < len(states):
+            return Step(found, Place(nth))
     return Step(found, None)
 
 

@@ -5,6 +5,9 @@ lane row of a waiting job, the run row of a running one, the kept row of one tha
 A row that somebody else took first is looked for again where the job is then. `judge` has
 the last word on jobs that are held, for bulk acts.
 
+Nobody waits for a lane row: whoever holds it may be a caller's transaction that lasts, and
+one such job must not keep all the others from what is asked for them. It counts as moved.
+
 A key is let go at a job's end; an operator who sends the job back gives it its key again,
 unless another job has it now: then two would run that must be one, and the job stays as it
 is. A window that is over is over.
@@ -16,6 +19,7 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -52,10 +56,10 @@ RETRY_JOBS = statement("control_retry")
 DISCARD_JOBS = statement("control_discard")
 
 STEP_MAX = 1000
-# A job that others move on so often while we reach for it is left as it is.
-ROUNDS_MAX = 20
-# The states in which a verb does something, in the order in which bulk acts walk them: the
-# way that jobs go, so that none slips through to a state that was walked before.
+# Between two rounds in which nothing could be done; then twice as long each time.
+PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 1.0
+# The states in which a verb does something, in the way that jobs go.
 CHANGEABLE: dict[Verb, tuple[int, ...]] = {
     "cancel": (SCHEDULED, READY, RUNNING),
     "retry": (DEAD, CANCELLED),
@@ -91,35 +95,48 @@ async def act_on_ids(
 ) -> list[Acted]:
     """Jobs by name, in the order asked; `payload` are other arguments for a retry.
 
-    Those that others have moved on meanwhile are looked for again, in a transaction of its
-    own: with locks in our hands we would wait for somebody who waits for us.
+    Those that others hold or have moved on meanwhile are looked for again, in a transaction
+    of its own: with locks in our hands we would wait for somebody who waits for us. All are
+    tried, and then those that are left for as long as a call may last.
     """
     acted: dict[int, Acted] = {}
     left: list[tuple[int, bytes]] = list(enumerate(ids))
-    turn = 0
+    clock, pause = desk.clock, PAUSE_SECONDS
+    last: float | None = None
     while left:  # a job that is named twice is met twice, one after the other
-        turn += 1
         places = {job_id: place for place, job_id in reversed(left)}
-        some, is_last = sorted(places)[:STEP_MAX], turn == ROUNDS_MAX
-        try:
-            answers = await desk.lines.write(
-                partial(
-                    act_once,
-                    ids=some,
-                    verb=verb,
-                    by=by,
-                    payload=payload,
-                    is_last=is_last,
+        is_last = last is not None and clock.monotonic() >= last
+        for some in in_steps(sorted(places)):
+            try:
+                answers = await desk.lines.write(
+                    partial(
+                        act_once,
+                        ids=some,
+                        verb=verb,
+                        by=by,
+                        payload=payload,
+                        is_last=is_last,
+                    )
                 )
-            )
-        except StoreError as error:
-            error.unknown = error.unknown or bool(acted)  # some of it was done
-            raise
-        for one in answers:
-            acted[places[one.id]] = one
-            turn = 0
-        left = [(place, job_id) for place, job_id in left if place not in acted]
+            except StoreError as error:
+                error.unknown = error.unknown or bool(acted)  # some of it was done
+                raise
+            acted |= {places[one.id]: one for one in answers}
+        tried, left = len(left), [each for each in left if each[0] not in acted]
+        now = clock.monotonic()
+        last = now + desk.place.call_seconds if last is None else last
+        if len(left) < tried:
+            pause = PAUSE_SECONDS
+        elif now < last:
+            await clock.sleep(min(pause, last - now))
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
     return [acted[place] for place in range(len(ids))]
+
+
+def in_steps(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """As many as one transaction is for."""
+    for first in range(0, len(ids), STEP_MAX):
+        yield ids[first : first + STEP_MAX]
 
 
 def of_apps(
@@ -147,7 +164,7 @@ async def act_once(
     *,
     is_last: bool,
 ) -> list[Acted]:
-    """Each of these, where it is now; who is missing was moved on by somebody else."""
+    """Each of these, where it is now; who is missing is in somebody else's hands."""
     seen = await look_up(tx, ids)
     able = [place for place in seen.values() if place.state in CHANGEABLE[verb]]
     changes = await act(tx, able, verb, payload)
@@ -182,8 +199,8 @@ async def act(
 ) -> Changes:
     """The verb for jobs that were seen in a state that allows it; by id.
 
-    The states of all that were there to be held, after it; one that is missing was taken
-    by somebody else, or is not meant.
+    The states of all that were there to be held, after it; one that is missing is held or
+    was taken by somebody else, or is not meant.
     """
     if not seen:
         return {}
@@ -194,7 +211,8 @@ async def act(
         ids = [place.id for place in seen]
         return await retry(tx, guards, ids, payload, judge)
     # Waiting ones first: an exchange that holds a lane row may wait for a run row, and
-    # never the other way round.
+    # never the other way round. (Lane rows are not waited for here, but others may wait for
+    # those that we hold.)
     changes: Changes = {}
     held: dict[bytes, int] = {}
     held |= await leave_lane(tx, seen, SCHEDULED, judge)
