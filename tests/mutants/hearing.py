@@ -2,7 +2,8 @@
 
 from tests.mutants.planting import Mutant, Patch, Seeds
 
-CLIENT = "client/enqueue.py"
+ASK = "client/ask.py"
+COMBINE = "client/combine.py"
 WORKER = "worker/worker.py"
 
 # What is lost meets what is late: a job ends while somebody asks who has it.
@@ -35,7 +36,7 @@ PLANTED = (
         "An enqueue that had to be repeated ends in an error that nobody expects.",
         (
             Patch(
-                CLIENT,
+                ASK,
                 "                return _after_repeat(jobs, answers) if again else answers",
                 "                if again:\n"
                 "                    raise ZeroDivisionError('planted')\n"
@@ -49,7 +50,7 @@ PLANTED = (
         "Whoever enqueues while the store is away never hears of it.",
         (
             Patch(
-                CLIENT,
+                COMBINE,
                 "                if not future.done():\n"
                 "                    future.set_exception(_own(error))",
                 "                pass",

@@ -3,7 +3,8 @@
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
 ENQUEUE = "stores/sqlite/enqueue.py"
-CLIENT = "client/enqueue.py"
+ASK = "client/ask.py"
+COMBINE = "client/combine.py"
 # One call of a producer in four is not answered, or never arrives.
 REPLIES_GET_LOST = ((5.0, "flaky", "producer-0", 300.0, 0.9),)
 
@@ -90,7 +91,7 @@ PLANTED = (
         "An enqueue whose reply was lost is asked again under another id.",
         (
             Patch(
-                CLIENT,
+                ASK,
                 "                repeated = True\n",
                 "                repeated = True\n"
                 "                jobs = [\n"
@@ -105,7 +106,7 @@ PLANTED = (
         "Enqueues that go to the store together get the answer of the first of them.",
         (
             Patch(
-                CLIENT,
+                COMBINE,
                 "future.set_result(answers[start : start + len(some)])",
                 "future.set_result(answers[: len(some)])",
             ),

@@ -1,38 +1,31 @@
-"""A call becomes a stored job: checked, encoded, bounded, combined with its neighbours.
-
-**The combiner.** While one enqueue is in flight, others queue up and go as one store
-call. Nobody waits for company: an idle combiner sends at once. Each caller gets its own
-answer or its own exception.
+"""A call becomes a stored job: checked, encoded, bounded, sent with its neighbours.
 
 **Unknown outcomes.** A reply may be lost after the commit. Ids are made here, before the
-write, so asking again is harmless: a stored id is answered as it stands. A caller that is
-cancelled meanwhile leaves an enqueue whose outcome it does not know, as with any store.
-Where the repeat finds no room, the first try may still be on its way: whoever stands in
-line with such jobs goes on saying that they were asked for before, and is never told that
-they are not stored.
+write, so asking again is harmless (ask.py): a stored id is answered as it stands. A
+caller that is cancelled meanwhile leaves an enqueue whose outcome it does not know, as with
+any store. Where the repeat finds no room, the first try may still be on its way: whoever
+stands in line with such jobs goes on saying that they were asked for before, and is never
+told that they are not stored.
 
 **Full queues.** A call enters its queue whole or not at all. Where there is no room it
 waits in line (full.py). Only a call of more than 1,000 jobs, or of more than the queue can
 ever hold, goes piece by piece.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from durio.client.ask import Asker, unknown
 from durio.client.bounds import Bounds, Declared
+from durio.client.combine import BATCH_MAX, Combiner
 from durio.client.full import Answers, Line, queue_closed
 from durio.model.duration import seconds
 from durio.model.errors import (
-    DurioError,
     InvalidOption,
     KeyConflict,
     PayloadTooLarge,
     QueueClosed,
     QueueFull,
-    StoreError,
-    StoreStalled,
-    StoreUnavailable,
 )
 from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
@@ -45,11 +38,6 @@ from durio.ports.enqueue import Enqueued, Full
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-BATCH_MAX = 1000
-TRIES_MAX = 5
-PAUSE_SECONDS = 0.05
-STALL_SECONDS = 5.0
-WAIT_SECONDS_MAX = 60.0
 # A call that cannot enter whole goes in pieces of this share of the bound: room for one
 # comes long before the queue is empty.
 PIECES_OF_BOUND = 4
@@ -161,16 +149,14 @@ class Enqueuer:
     def __init__(
         self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds
     ) -> None:
-        self._store = store
         self._clock = clock
         self._emit = emit
         self._warn_bytes = warn_bytes
         self._bounds = bounds
         self._declared = Declared(store, bounds)
         self._lines: dict[str, Line] = {}
-        self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[Answers]]] = []
-        self._sender: asyncio.Task[None] | None = None
-        self._doubted: set[bytes] = set()  # jobs without room, asked for before
+        self._asker = Asker(store, clock, emit)
+        self._submit = Combiner(self._asker).submit
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
@@ -180,17 +166,13 @@ class Enqueuer:
         try:
             answers = await self._entered(jobs)
         except (QueueFull, QueueClosed) as error:
-            if self._is_doubted(jobs):
+            if self._asker.is_doubted(jobs):
                 raise unknown(error) from error
             raise
         finally:
-            if self._doubted:
-                self._doubted.difference_update(job.id for job in jobs)
+            self._asker.settle(jobs)
         refuse_conflicts(jobs, answers)
         return answers
-
-    def _is_doubted(self, jobs: Sequence[NewJob]) -> bool:
-        return bool(self._doubted) and any(job.id in self._doubted for job in jobs)
 
     # --- room
 
@@ -258,140 +240,7 @@ class Enqueuer:
             return None
         return line.full
 
-    # --- the combiner
-
-    def _submit(self, jobs: Sequence[NewJob]) -> asyncio.Future[Answers]:
-        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        self._waiting.append((jobs, future))
-        if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send())
-        return future
-
-    async def _send(self) -> None:
-        try:
-            while self._waiting:
-                batch = self._take()
-                await self._send_batch(batch)
-        finally:
-            self._sender = None
-
-    def _take(self) -> list[tuple[Sequence[NewJob], asyncio.Future[Answers]]]:
-        """The callers that fit one store call; keys twice in one call are no problem."""
-        size, count = 0, 0
-        for jobs, _ in self._waiting:
-            if count and size + len(jobs) > BATCH_MAX:
-                break
-            size, count = size + len(jobs), count + 1
-        batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        return batch
-
-    async def _send_batch(
-        self, batch: list[tuple[Sequence[NewJob], asyncio.Future[Answers]]]
-    ) -> None:
-        jobs = [job for some, _ in batch for job in some]
-        calls = [len(some) for some, _ in batch]
-        try:
-            answers = await self._stored(jobs, calls)
-        except BaseException as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(_own(error))
-            if not isinstance(error, Exception):
-                raise
-            return
-        start = 0
-        for some, future in batch:
-            if not future.done():
-                future.set_result(answers[start : start + len(some)])
-            start += len(some)
-
-    async def _stored(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
-        """Ask until the outcome is known, a bounded number of times."""
-        repeated, doubted = False, self._is_doubted(jobs)
-        for tries in range(TRIES_MAX):
-            again = repeated or doubted
-            try:
-                answers = await self._watched(jobs, calls, again=again)
-            except StoreError as error:
-                is_final = isinstance(error, StoreStalled) or tries == TRIES_MAX - 1
-                if not error.unknown and not again:
-                    raise  # for sure not stored
-                if is_final and error.unknown:
-                    raise
-                if is_final:
-                    raise unknown(error) from error
-                repeated = True
-                self._emit("store.failed", call="enqueue", error=str(error))
-                await self._clock.sleep(PAUSE_SECONDS * 2**tries)
-            else:
-                if repeated:
-                    self._doubt(jobs, answers)
-                return _after_repeat(jobs, answers) if again else answers
-        raise StoreUnavailable("the store does not answer", unknown=True)
-
-    def _doubt(self, jobs: Sequence[NewJob], answers: Answers) -> None:
-        """No room now says nothing of the try before, which may yet be stored."""
-        told = zip(jobs, answers, strict=True)
-        self._doubted.update(job.id for job, answer in told if answer.full is not None)
-
-    async def _watched(
-        self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
-    ) -> Answers:
-        """Say who holds the writer's lock when an enqueue hangs on it."""
-        loop = asyncio.get_running_loop()
-        watch = loop.call_later(STALL_SECONDS, self._tell_stall)
-        try:
-            async with asyncio.timeout(WAIT_SECONDS_MAX):
-                return await self._store.enqueue(jobs, calls=calls, again=again)
-        except TimeoutError:
-            raise self._stalled() from None
-        finally:
-            watch.cancel()
-
-    def _stalled(self) -> StoreStalled:
-        stall = self._store.stall()
-        holder = "" if stall is None else f": process {stall.pid} keeps it locked"
-        return StoreStalled(
-            f"the store has not answered for {WAIT_SECONDS_MAX:g} s{holder}",
-            cure="See what that process does. The job may be stored or not: with an "
-            "idempotency key a repeat is harmless.",
-            unknown=True,
-        )
-
-    def _tell_stall(self) -> None:
-        stall = self._store.stall()
-        if stall is not None:
-            self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
-
 
 def piece_of(full: Full) -> int:
     """How many jobs of a large call go at once into a full queue."""
     return min(BATCH_MAX, max(1, full.limit // PIECES_OF_BOUND))
-
-
-def _after_repeat(jobs: Sequence[NewJob], answers: list[Enqueued]) -> list[Enqueued]:
-    """A repeat finds the first try's jobs: to the caller they are new."""
-    return [
-        answer._replace(created=True)
-        if answer.id == job.id and answer.full is None
-        else answer
-        for job, answer in zip(jobs, answers, strict=True)
-    ]
-
-
-def unknown(error: DurioError) -> StoreError:
-    """What a later try was told says nothing of the first: it may have been stored."""
-    return StoreUnavailable(
-        f"an earlier try may have stored it: {error.what}",
-        cure=error.cure,
-        unknown=True,
-    )
-
-
-def _own(error: BaseException) -> BaseException:
-    """A cancelled sender is our business, not the callers'."""
-    if isinstance(error, asyncio.CancelledError):
-        return StoreUnavailable(
-            "the App was closed while the job was being stored", unknown=True
-        )
-    return error

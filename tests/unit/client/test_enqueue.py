@@ -6,7 +6,8 @@ import os
 import pytest
 
 from durio import App, Job
-from durio.client.enqueue import BATCH_MAX, TRIES_MAX
+from durio.client.ask import TRIES_MAX
+from durio.client.combine import BATCH_MAX
 from durio.errors import PayloadTooLarge, StoreFull, StoreUnavailable
 from durio.testing.faulty import FaultyStore
 from tests.unit.app.lab import drained, records, virtual

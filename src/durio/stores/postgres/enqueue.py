@@ -77,7 +77,7 @@ class PostgresEnqueue(AtDesk):
         answers = None if again else await enqueue_at_once(desk, jobs, calls)
         if answers is None:
             return await enqueue_with_care(desk, jobs, calls, again=again)
-        return await complete(desk, jobs, answers)
+        return await complete(desk, jobs, answers, waits=len(calls) == 1)
 
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
@@ -87,14 +87,19 @@ class PostgresEnqueue(AtDesk):
 
 
 async def complete(
-    desk: Desk, jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    answers: Sequence[Enqueued | None],
+    *,
+    waits: bool = True,
 ) -> list[Enqueued]:
     """Jobs that were left out, because somebody holds their key, are judged now."""
     left = [job for job, told in zip(jobs, answers, strict=True) if told is None]
     if not left:
         return [told for told in answers if told is not None]
     try:
-        late = await enqueue_with_care(desk, left, [1] * len(left), again=False)
+        calls = [1] * len(left)
+        late = await enqueue_with_care(desk, left, calls, again=False, waits=waits)
     except StoreError as error:
         # The others are stored: whoever asks again finds them.
         error.unknown = error.unknown or len(left) < len(jobs)
@@ -107,7 +112,12 @@ async def complete(
 
 
 async def enqueue_with_care(
-    desk: Desk, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    *,
+    again: bool,
+    waits: bool = True,
 ) -> list[Enqueued]:
     """Lock, read, decide, write; from the beginning when somebody came in between.
 
@@ -117,7 +127,7 @@ async def enqueue_with_care(
         try:
             return await desk.lines.write(
                 lambda tx: enqueue_jobs(desk, tx, jobs, calls, again=again),
-                waits=len(calls) == 1,
+                waits=waits and len(calls) == 1,
             )
         except Stale:
             continue

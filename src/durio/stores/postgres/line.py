@@ -140,9 +140,14 @@ class Line:
 
     # --- the connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as anybody knows."""
+        return self._connection is not None and not self._connection.is_closed
+
     async def ready(self) -> Connection:
         """The connection; a new one where there is none, after a pause if that failed."""
-        if self._connection is not None and not self._connection.is_closed:
+        if self._connection is not None and self.is_open:
             return self._connection
         if self._has_ended:  # nobody would close what is opened now
             raise DriverError("this event loop has ended", state="08003")

@@ -14,7 +14,7 @@ from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Row
 from durio.stores.postgres.line import Line
-from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.opening import LOCK_WAIT, Opening
 from durio.stores.postgres.statements import Filled
 from durio.stores.postgres.transaction import Look, Reading, Transaction
 from durio.stores.postgres.translate import translated
@@ -30,6 +30,7 @@ TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
 LOCKED = "55P03"  # a lock was not free within `opening.LOCK_WAIT`
 LONGEST_PAUSE_SECONDS = 1.0  # between two tries to have it
+BRIEF, USUAL = (f"set lock_timeout = '{wait}'" for wait in ("20ms", LOCK_WAIT))
 READ = "begin isolation level repeatable read read only"
 WRITE = "begin"
 
@@ -167,18 +168,29 @@ class Lines:
         needs it must not keep all of them from the server.
         """
         last = self._clock.monotonic() + self._place.call_seconds
-        pause = PAUSE_SECONDS
+        pause, turn = PAUSE_SECONDS, self._again
         while True:
             async with line.lock:
                 try:
-                    return await self._again(line, attempt)
+                    return await turn(line, attempt)
                 except DriverError as error:
                     is_late = not waits or self._clock.monotonic() >= last
                     if error.state != LOCKED or is_late:
                         unknown = writes and line.is_unknown
                         raise translated(error, self._place, unknown=unknown) from error
             await self._clock.sleep(pause * (0.5 + self._clock.random()))
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause, turn = min(pause * 2, LONGEST_PAUSE_SECONDS), self._briefly
+
+    async def _briefly(self, line: Line, attempt: Callable[[], Awaitable[T]]) -> T:
+        """A later turn: others want the line, and many may be waiting like this one."""
+        if self._opening.is_pooled:
+            return await self._again(line, attempt)
+        await line.one(BRIEF, ())
+        try:
+            return await self._again(line, attempt)
+        finally:
+            if line.is_open:
+                await line.one(USUAL, ())
 
     async def _again(self, line: Line, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try, and try again where the server asks for it and nothing was written."""
