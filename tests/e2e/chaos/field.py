@@ -71,7 +71,7 @@ class Field(Place):
         self.producers: list[Process] = []
         self.extra = {CHILDLESS: "1"}  # environment of every process
         self.state: dict[str, Any] = {}  # what a fault keeps between its strikes
-        self.start_one: Callable[[Field], Process] = Field.begin_worker
+        self.start_one: Callable[[Field], Process] = lambda field: field.begin_worker()
         self.producer_options: Callable[[], list[str]] = list
         self.size, self.producer_size = WORKERS, PRODUCERS
         self.per_second = PER_SECOND
@@ -208,12 +208,15 @@ class Field(Place):
         (self.ledger_folder / "stop").touch()
         for producer in self.producers:
             producer.ended()
+        left = self.unfinished()
+        while left:  # many may be in line: it is no fault as long as they become fewer
 
-        def is_over() -> bool:
-            self.mend()
-            return self.unfinished() == 0
+            def are_fewer(before: int = left) -> bool:
+                self.mend()
+                return self.unfinished() < before
 
-        until(is_over, self.end_seconds, "nothing is unfinished")
+            until(are_fewer, self.end_seconds, f"fewer than {left} jobs are unfinished")
+            left = self.unfinished()
         for worker in self.workers:
             self.started(worker)
             worker.send(signal.SIGTERM)

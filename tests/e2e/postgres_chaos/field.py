@@ -17,6 +17,7 @@ from tests.e2e.workers import Process, now_ns
 from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 PROMISED_SECONDS = 10.0  # until everybody works again
+CONCURRENCY = 40  # of a worker: so that they are quicker than the producers
 RESUME_SECONDS = 3 * PROMISED_SECONDS
 NEMESIS = "nemesis"  # the name of its own connections
 SETTINGS = {
@@ -68,6 +69,10 @@ class PostgresField(Field):
         return f"postgresql://{OWNER}:{secret}@{HOST}:{proxy.address[1]}/postgres"
 
     # --- processes
+
+    def begin_worker(self, *options: str, **settings: Any) -> Process:
+        settings = {"concurrency": CONCURRENCY, **settings}
+        return super().begin_worker(*options, **settings)
 
     def begin_producer(self) -> Process:
         self.url = self.url_of(self.at_producers)

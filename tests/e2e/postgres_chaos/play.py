@@ -32,7 +32,7 @@ class Plan:
     workers: int = 4
     producers: int = 8
     per_second: float = 40.0  # enqueues of one producer
-    end_seconds: float = 120.0  # from the last job to the last end
+    end_seconds: float = 120.0  # in which at least one more job ends
 
     def order(self, rng: random.Random) -> list[str]:
         """All strikes, shuffled."""
