@@ -63,7 +63,11 @@ from (
 ) as r
 """
 COUNT = "select count(*) from {schema}.hist"
-PIN = "begin isolation level repeatable read; select count(*) from pg_class"
+# Our own connections may not be idle in a transaction for so long: this one has to.
+PIN = (
+    "set idle_in_transaction_session_timeout = 0; "
+    "begin isolation level repeatable read; select count(*) from pg_class"
+)
 
 
 @dataclass
