@@ -43,7 +43,7 @@ MAKE_METER = "create extension if not exists pg_stat_statements"
 RESET_METER = "select pg_stat_statements_reset()"
 READ_METER = """
 select coalesce(sum(total_exec_time), 0)::float8 from pg_stat_statements
-where query like '%for update skip locked%' and query like '%span.high%'
+where query like '%for update skip locked%' and query like '%span.end_rank%'
 """
 # Ids as we make them: milliseconds since the epoch, then chance.
 FILL = """

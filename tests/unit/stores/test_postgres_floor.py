@@ -4,20 +4,23 @@ from durio.model.ids import uuid7
 from durio.model.job import Claim
 from durio.ports.exchange import Lane
 from durio.stores.postgres.floor import (
-    LOWEST_ID,
+    IDLE_MARGIN_MS,
+    JOBS_MIN,
     MARGIN_JOBS,
     MARGIN_MS,
-    REST_SECONDS_MAX,
-    REST_SECONDS_MIN,
+    QUICK_SECONDS,
+    SLOW_LOOKS,
     Floor,
     Floors,
     floor_below,
     spans,
 )
+from durio.stores.postgres.patrol import LOWEST_ID, REST_SECONDS, Slice, time_in
 from durio.testing.conformance.clock import ManualClock
 
 LANES = [Lane("shop:a", 100)]
-QUICK, SLOW = 0.01, 1.0  # for a hundred jobs
+WANT = 200
+QUICK, SLOW = 0.001, 1.0  # for a hundred jobs
 
 
 def claims(count: int, *, at: int = 1_800_000_000_000, rank: int = 4) -> list[Claim]:
@@ -30,47 +33,85 @@ def claims(count: int, *, at: int = 1_800_000_000_000, rank: int = 4) -> list[Cl
     ]
 
 
+def look_and_learn(floors: Floors, count: int, seconds: float) -> None:
+    """A look that brings so many and takes so long."""
+    floors.learn(floors.look(LANES, WANT), claims(count), seconds)
+
+
 def engaged() -> tuple[Floors, ManualClock]:
     """Quick once, then slow for long enough."""
     clock = ManualClock()
     floors = Floors(clock)
-    for seconds in (QUICK, SLOW, SLOW, SLOW):
-        look = floors.look(LANES)
-        assert look.is_whole
-        floors.learn(look, claims(100), seconds)
+    for seconds in (QUICK, *[SLOW] * SLOW_LOOKS):
+        assert floors.look(LANES, WANT).is_whole
+        look_and_learn(floors, 100, seconds)
     assert floors.is_engaged
     return floors, clock
 
 
-def test_spans_leave_no_rank_out() -> None:
-    assert spans({}) == [(0, 9, LOWEST_ID)]
+def test_spans_leave_no_place_out() -> None:
     one, two = b"\x01" * 16, b"\x02" * 16
     middle, ends = {4: Floor(one)}, {0: Floor(one), 9: Floor(two)}
-    assert spans(middle) == [(0, 3, LOWEST_ID), (4, 4, one), (5, 9, LOWEST_ID)]
-    assert spans(ends) == [(0, 0, one), (1, 8, LOWEST_ID), (9, 9, two)]
+    assert spans("shop:a", {}, None) == [(0, LOWEST_ID, 10, LOWEST_ID)]
+    assert spans("shop:a", middle, None) == [
+        (0, LOWEST_ID, 4, LOWEST_ID),
+        (4, one, 5, LOWEST_ID),
+        (5, LOWEST_ID, 10, LOWEST_ID),
+    ]
+    assert spans("shop:a", ends, None) == [
+        (0, one, 1, LOWEST_ID),
+        (1, LOWEST_ID, 9, LOWEST_ID),
+        (9, two, 10, LOWEST_ID),
+    ]
+
+
+def test_a_piece_below_comes_first_and_ends_at_the_floor() -> None:
+    low, one, two = bytes(15) + b"\x01", b"\x01" * 16, b"\x02" * 16
+    piece = Slice("shop:a", 0, low, two)
+    whole = [(0, one, 1, LOWEST_ID), (1, LOWEST_ID, 10, LOWEST_ID)]
+    assert spans("shop:a", {0: Floor(one)}, piece) == [(0, low, 0, one), *whole]
+    assert spans("shop:b", {0: Floor(one)}, piece) == whole
 
 
 def test_one_slow_look_is_anybodys_fault() -> None:
     floors = Floors(ManualClock())
     for seconds in (QUICK, SLOW, SLOW, QUICK, SLOW, SLOW):
-        floors.learn(floors.look(LANES), claims(100), seconds)
+        look_and_learn(floors, 100, seconds)
         assert not floors.is_engaged
 
 
-def test_a_small_batch_says_nothing() -> None:
+def test_who_starts_when_all_is_slow_sees_it_too() -> None:
     floors = Floors(ManualClock())
-    floors.learn(floors.look(LANES), claims(100), QUICK)
-    for _ in range(9):
-        floors.learn(floors.look(LANES), claims(3), SLOW)
+    for _ in range(SLOW_LOOKS):
+        look_and_learn(floors, 100, SLOW)
+    assert floors.is_engaged
+
+
+def test_a_slow_look_that_brings_little_is_slow() -> None:
+    floors = Floors(ManualClock())
+    for _ in range(SLOW_LOOKS):
+        look_and_learn(floors, 1, QUICK_SECONDS)
     assert not floors.is_engaged
+    for _ in range(SLOW_LOOKS):
+        look_and_learn(floors, 0, SLOW)
+    assert floors.is_engaged
+
+
+def test_a_small_quick_batch_is_no_measure() -> None:
+    floors = Floors(ManualClock())
+    best = floors.best
+    look_and_learn(floors, JOBS_MIN - 1, 1e-9)
+    assert floors.best == best
+    look_and_learn(floors, JOBS_MIN, 1e-9)
+    assert floors.best < best
 
 
 def test_slow_claims_begin_a_little_before_the_last_one() -> None:
     floors, _ = engaged()
-    look = floors.look(LANES)
+    look = floors.look(LANES, WANT)
     assert not look.is_whole
-    numbers, lows, highs, firsts = look.columns
-    assert (numbers, lows, highs) == ([1, 1, 1], [0, 4, 5], [3, 4, 9])
+    numbers, lows, firsts, highs, _ = look.columns
+    assert (numbers, lows, highs) == ([1, 1, 1], [0, 4, 5], [4, 5, 10])
     assert firsts[1] == floor_below(claims(100)[-1].id)
     assert firsts[1] < uuid7(1_800_000_000_000 - MARGIN_MS // 2, 0, 0)
 
@@ -81,7 +122,7 @@ def test_who_comes_back_lowers_the_floor() -> None:
     floors.lower("shop:a", 4, early)
     floors.lower("shop:a", 5, early)
     floors.lower("shop:b", 4, early)
-    assert floors.look(LANES).columns[3][1] == early
+    assert floors.look(LANES, WANT).columns[2][1] == early
     assert floors.by_lane.keys() == {"shop:a"}
 
 
@@ -96,30 +137,71 @@ def test_a_floor_stays_behind_by_so_many_jobs_or_so_much_time() -> None:
     assert floor.behind < MARGIN_JOBS + 100
 
 
-def test_everything_is_looked_at_now_and_then() -> None:
-    """Never for more than a twentieth of the time, and every half minute at least."""
+def test_who_is_found_below_leaves_the_floor_where_it_is() -> None:
+    floor = Floor()
+    for n in range(50):
+        floor.rise(uuid7(1_800_000_000_000 + n, 0, n), 100)
+    first = floor.first
+    floor.rise(uuid7(1_700_000_000_000, 0, 0), 100)
+    assert floor.first == first
+
+
+def test_a_lowered_floor_forgets_how_far_it_came() -> None:
+    floors, _ = engaged()
+    floor = floors.by_lane["shop:a"][4]
+    early = uuid7(1_700_000_000_000, 0, 0)
+    floors.lower("shop:a", 4, early)
+    floor.rise(uuid7(1_700_000_000_500, 0, 0), MARGIN_JOBS)
+    assert floor.first == early
+
+
+def test_a_piece_counts_when_the_look_came_through() -> None:
     floors, clock = engaged()
-    for took, rest in ((SLOW, 20.0), (0.02, REST_SECONDS_MIN), (9.0, REST_SECONDS_MAX)):
-        floors.learn(floors.everything(LANES), claims(1), took)
-        clock.advance(rest - 0.25)
-        assert not floors.look(LANES).is_whole
-        clock.advance(0.25)
-        assert floors.look(LANES).is_whole
-    assert floors.is_engaged
+    floors.look(LANES, WANT)
+    clock.advance(REST_SECONDS)
+    look = floors.look(LANES, WANT)
+    assert look.piece is not None
+    pieces = len(floors.patrol.left)
+    below = claims(100, at=time_in(look.piece.first) + 1)
+    floors.learn(look, below, QUICK)
+    assert len(floors.patrol.left) == pieces, "there may be more in it"
+    assert floors.patrol.left[-1] == look.piece
+    floors.learn(look, below[:99], QUICK)
+    assert len(floors.patrol.left) == pieces - 1, "there was room for more"
+    clock.advance(REST_SECONDS)
+    look = floors.look(LANES, WANT)
+    assert look.piece is not None
+    floors.learn(look, claims(100), QUICK)
+    assert len(floors.patrol.left) == pieces - 2, "it came to the floor"
+
+
+def test_ranks_where_nothing_was_left_get_a_floor() -> None:
+    floors, clock = engaged()
+    look_and_learn(floors, WANT, QUICK)
+    assert floors.by_lane["shop:a"].keys() == {0, 1, 2, 3, 4}
+    idle = floors.by_lane["shop:a"][0].first
+    assert time_in(idle) == int(clock.now() * 1000) - IDLE_MARGIN_MS
+    look_and_learn(floors, 10, QUICK)
+    assert len(floors.by_lane["shop:a"]) == 5, "quick: perhaps it was not looked at"
+    look_and_learn(floors, 10, SLOW)
+    assert len(floors.by_lane["shop:a"]) == 10
 
 
 def test_floors_are_given_up_when_claims_are_quick_again() -> None:
     floors, clock = engaged()
-    clock.advance(REST_SECONDS_MAX)
-    floors.learn(floors.look(LANES), claims(100), QUICK)
-    assert not floors.is_engaged
+    looks = 0
+    while floors.is_engaged:
+        look_and_learn(floors, 100, QUICK / 10)
+        clock.advance(REST_SECONDS / 10)
+        looks += 1
+        assert looks < 1000
     assert floors.by_lane == {}
-    assert floors.look(LANES).is_whole
+    assert floors.look(LANES, WANT).is_whole
 
 
 def test_several_lanes_are_numbered_in_order() -> None:
     floors, _ = engaged()
     lanes = [Lane("shop:b", 10), Lane("shop:a", 10)]
-    assert floors.look(lanes).columns[0] == [1, 2, 2, 2]
+    assert floors.look(lanes, WANT).columns[0] == [1, 2, 2, 2]
     assert floors.everything(lanes).columns[0] == [1, 2]
-    assert floors.look([]).columns == ([], [], [], [])
+    assert floors.look([], 0).columns == ([], [], [], [], [])

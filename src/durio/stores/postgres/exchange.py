@@ -9,6 +9,7 @@ A worker whose lease is over still records, fenced, but claims nothing.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -47,7 +48,6 @@ class Asked(NamedTuple):
     lanes: list[Lane]
     want: int
     known: list[str] | None
-    look: Look
 
     @property
     def columns(self) -> tuple[Any, ...]:
@@ -88,7 +88,6 @@ class PostgresExchange(AtDesk):
             useful,
             max(want, 0),
             None if known is None else list(known),
-            desk.local.floors.look(useful),
         )
         names = list(dict.fromkeys(lane.name for lane in lanes))
         answered: Exchanged | None = None
@@ -114,6 +113,7 @@ async def at_once(
 ) -> Exchanged | None:
     """In one statement; None: something in `due` is due, and nothing was done."""
     done = in_order(outcomes)
+    look = desk.local.floors.look(asked.lanes, asked.want)
     rows = await desk.lines.write_one(
         EXCHANGE,
         *done_columns(done),
@@ -122,13 +122,13 @@ async def at_once(
         desk.lines.now,
         *asked.columns,
         desk.local.lease_time.now(),
-        *asked.look.columns,
+        *look.columns,
         due,
     )
     answer = answer_in(rows)
     if not answer.has_done:
         return None
-    desk.local.floors.learn(asked.look, answer.claims, answer.look_seconds or 0.0)
+    learn(desk, look, answer)
     refused = [done[place - 1] for place in answer.refused]
     rejected = await told_apart(desk.lines.read, asked.worker, refused, outcomes)
     return exchanged(answer, asked, Recorded(rejected, [], []), [])
@@ -147,20 +147,22 @@ async def step_by_step(
     plain = are_done(outcomes)
     await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
     told = await record(tx, asked.worker, outcomes) if outcomes else NOTHING
-    for lane, rank, job_id in told.back:
-        desk.local.floors.lower(lane, rank, job_id)
+    for place in told.back:
+        lower_floor(tx, desk, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
     await promote_lanes(tx, desk, names, asked.worker)
+    look = desk.local.floors.look(asked.lanes, asked.want)
     rows = await tx.rows(
         CLAIM,
         asked.worker,
         *asked.columns,
         tx.injected,
         desk.local.lease_time.now(),
-        *desk.local.floors.everything(asked.lanes).columns,
+        *look.columns,
         list(names),
     )
     answer, (keys, holders) = answer_in(rows), rows[0][-2:]
+    tx.after_commit.append(lambda: learn(desk, look, answer))
     if answer.next_due_seconds == 0:
         # It is due, and was left: somebody holds its row, and may for a while.
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
@@ -170,6 +172,11 @@ async def step_by_step(
         )
     free_at_end(tx, list(zip(keys, holders, strict=True)))
     return exchanged(answer, asked, told, before)
+
+
+def learn(desk: Desk, look: Look, answer: Answer) -> None:
+    """How far it came, for the next look."""
+    desk.local.floors.learn(look, answer.claims, answer.look_seconds or 0.0)
 
 
 async def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
@@ -186,7 +193,16 @@ async def promote_lanes(
     rows = await tx.rows(PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX)
     for lane, rank, lowest in rows:
         tx.ring(lane, but=worker)
-        desk.local.floors.lower(lane, rank, lowest)
+        lower_floor(tx, desk, lane, rank, lowest)
+
+
+def lower_floor(
+    tx: Transaction, desk: Desk, lane: str, rank: int, job_id: bytes
+) -> None:
+    """For the look that follows, and again when others can see that job as well."""
+    lower = partial(desk.local.floors.lower, lane, rank, job_id)
+    lower()
+    tx.after_commit.append(lower)
 
 
 # --- answers

@@ -126,7 +126,7 @@ async def promote(tx: Transaction, desk: Desk, limit: int) -> Promoted:
     for lane, rank, lowest, jobs in await tx.rows(PROMOTE, limit, tx.injected):
         count += jobs
         tx.ring(lane)
-        desk.local.floors.lower(lane, rank, lowest)
+        tx.after_commit.append(partial(desk.local.floors.lower, lane, rank, lowest))
     left = await tx.value(NEXT_DUE, tx.injected)
     return Promoted(count, None if left is None else max(0.0, left))
 
@@ -209,7 +209,8 @@ async def let_out(
         reason = Reason.WORKER_LOST if state == DEAD else None
         left.append(Left(outcome.id, task, lane, state, reason, attempt, worker))
         if state == READY:
-            desk.local.floors.lower(lane, rank, outcome.id)
+            lower = partial(desk.local.floors.lower, lane, rank, outcome.id)
+            tx.after_commit.append(lower)
     return left
 
 

@@ -5,8 +5,8 @@
 -- $1 to $9 as in parts/done  $10 now, null: the server's
 -- $11 lanes  $12 limits  $13 jobs to pass over, for a lane that came before
 -- $14 want  $15 tasks that it knows, null: all  $16 now for leases, null: the server's
--- $17 to $20 where to look: which lane of $11, first and last rank, first id in the first rank
--- $21 lanes in which something may be due
+-- $17 to $21 where to look: which lane of $11, from which rank and id, up to which (without it)
+-- $22 lanes in which something may be due
 --
 -- When something is due there nothing is done at all, and the first row says so:
 -- due jobs are made ready first, and a statement does not see what it has inserted itself.
@@ -25,7 +25,7 @@ bounded as materialized (
 ),
 due as materialized (
   select min(s.run_at) as run_at
-  from unnest($21::text[]) as l (lane)
+  from unnest($22::text[]) as l (lane)
   cross join lateral (
     select d.run_at from {schema}.sched as d where d.lane = l.lane order by d.run_at limit 1
   ) as s
@@ -44,8 +44,9 @@ l as materialized (
   where not exists (select 1 from {schema}.queue as q where q.name = l.lane and q.paused)
 ),
 span as materialized (
-  select s.n, s.low, s.high, s.id
-  from unnest($17::int4[], $18::int2[], $19::int2[], $20::uuid[]) as s (n, low, high, id)
+  select s.n, s.rank, s.first, s.end_rank, s.last
+  from unnest($17::int4[], $18::int2[], $19::uuid[], $20::int2[], $21::uuid[])
+    as s (n, rank, first, end_rank, last)
 ),
 c as materialized (
   select q.place
@@ -55,8 +56,8 @@ c as materialized (
     from span
     cross join lateral (
       select r.ctid as place from {schema}.ready as r
-      where r.lane = l.lane and (r.rank, r.id) >= (span.low, span.id)
-        and r.rank <= span.high
+      where r.lane = l.lane and (r.rank, r.id) >= (span.rank, span.first)
+        and (r.rank, r.id) < (span.end_rank, span.last)
         and ($15::text[] is null or (
           select b.task from {schema}.job as b where b.id = r.id
         ) = any($15::text[]))

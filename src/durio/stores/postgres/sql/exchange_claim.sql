@@ -1,16 +1,17 @@
 -- Claims from these lanes; what was due has been made ready before. The first row is about
--- the call. $1 worker  $2 to $6 as $11 to $15 of `exchange`  $7 now  $8 to $13 as $16 to $21
+-- the call. $1 worker  $2 to $6 as $11 to $15 of `exchange`  $7 now  $8 to $14 as $16 to $22
 with
 t as materialized (
   select coalesce($7::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
 due as materialized (
   select min(s.run_at) as run_at
-  from unnest($13::text[]) as l (lane)
+  from unnest($14::text[]) as l (lane)
   cross join lateral (
     select d.run_at from {schema}.sched as d where d.lane = l.lane order by d.run_at limit 1
   ) as s
 ),
+began as materialized (select clock_timestamp() as at),
 l as materialized (
   select l.lane, l.room, coalesce(l.passed, 0) as passed, l.n
   from unnest($2::text[], $3::int4[], $4::int4[]) with ordinality
@@ -18,8 +19,9 @@ l as materialized (
   where not exists (select 1 from {schema}.queue as q where q.name = l.lane and q.paused)
 ),
 span as materialized (
-  select s.n, s.low, s.high, s.id
-  from unnest($9::int4[], $10::int2[], $11::int2[], $12::uuid[]) as s (n, low, high, id)
+  select s.n, s.rank, s.first, s.end_rank, s.last
+  from unnest($9::int4[], $10::int2[], $11::uuid[], $12::int2[], $13::uuid[])
+    as s (n, rank, first, end_rank, last)
 ),
 c as materialized (
   select q.lane, q.rank, q.id
@@ -29,8 +31,8 @@ c as materialized (
     from span
     cross join lateral (
       select r.lane, r.rank, r.id from {schema}.ready as r
-      where r.lane = l.lane and (r.rank, r.id) >= (span.low, span.id)
-        and r.rank <= span.high
+      where r.lane = l.lane and (r.rank, r.id) >= (span.rank, span.first)
+        and (r.rank, r.id) < (span.end_rank, span.last)
         and ($6::text[] is null or (
           select b.task from {schema}.job as b where b.id = r.id
         ) = any($6::text[]))
@@ -41,7 +43,7 @@ c as materialized (
     where span.n = l.n
     limit l.room offset l.passed
   ) as q
-  where exists (
+  where (select at from began) is not null and exists (
     select 1 from {schema}.worker as w
     where w.id = $1::int4 and not w.rescued and w.expires_at > coalesce(
       $8::float8, extract(epoch from clock_timestamp())::float8
@@ -76,7 +78,10 @@ got as materialized (
 -- Keys that hold only while waiting let go.
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
   null::int4, null::int2, null::int4, null::bytea, null::float8,
-  true, (select due.run_at - t.now from due, t), null::float8, null::int4[],
+  true, (select due.run_at - t.now from due, t), (
+    select extract(epoch from clock_timestamp() - (select at from began))::float8
+    from (select count(*) as jobs from c) as looked where looked.jobs >= 0
+  ), null::int4[],
   array(select ukey from got where umode = 0 order by id),
   array(select id from got where umode = 0 order by id)
 union all
