@@ -8,6 +8,7 @@ goes that way, and is for servers which do not know the tricks of the one statem
 A worker whose lease is over still records, fenced, but claims nothing.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
@@ -64,6 +65,7 @@ class Answer(NamedTuple):
     next_due_seconds: float | None
     look_seconds: float | None  # how long it took to find the claims
     refused: list[int]  # places of done outcomes, from 1
+    due_seconds: float | None  # how long it took to find what is due
     claims: list[Claim]  # by rank and id
 
 
@@ -114,6 +116,7 @@ async def at_once(
     """In one statement; None: something in `due` is due, and nothing was done."""
     done = in_order(outcomes)
     look = desk.local.floors.look(asked.lanes, asked.want)
+    ages, began = desk.local.due.ages(due), desk.clock.monotonic()
     rows = await desk.lines.write_one(
         EXCHANGE,
         *done_columns(done),
@@ -124,11 +127,14 @@ async def at_once(
         desk.local.lease_time.now(),
         *look.columns,
         due,
+        ages,
     )
     answer = answer_in(rows)
+    desk.local.due.judge(ages, answer.due_seconds or 0.0)
     if not answer.has_done:
         return None
     learn(desk, look, answer)
+    desk.local.due.swept(due, began)
     refused = [done[place - 1] for place in answer.refused]
     rejected = await told_apart(desk.lines.read, asked.worker, refused, outcomes)
     return exchanged(answer, asked, Recorded(rejected, [], []), [])
@@ -150,7 +156,8 @@ async def step_by_step(
     for place in told.back:
         lower_floor(tx, desk, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
-    await promote_lanes(tx, desk, names, asked.worker)
+    ages, began = desk.local.due.ages(names), desk.clock.monotonic()
+    full = await promote_lanes(tx, desk, names, ages, asked.worker)
     look = desk.local.floors.look(asked.lanes, asked.want)
     rows = await tx.rows(
         CLAIM,
@@ -160,16 +167,16 @@ async def step_by_step(
         desk.local.lease_time.now(),
         *look.columns,
         list(names),
+        ages,
     )
-    answer, (keys, holders) = answer_in(rows), rows[0][-2:]
+    answer, (keys, holders, left) = answer_in(rows), rows[0][-3:]
     tx.after_commit.append(lambda: learn(desk, look, answer))
-    if answer.next_due_seconds == 0:
-        # It is due, and was left: somebody holds its row, and may for a while.
+    # What was due and is left there somebody holds, and may for a while.
+    held = set(left) - full
+    if held and not full:
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
-        until = desk.clock.monotonic() + HELD_SECONDS
-        tx.after_commit.append(
-            lambda: desk.local.held_lanes.update(dict.fromkeys(names, until))
-        )
+    swept = set(names) - full - held
+    tx.after_commit.append(lambda: looked(desk, held, swept, began))
     free_at_end(tx, list(zip(keys, holders, strict=True)))
     return exchanged(answer, asked, told, before)
 
@@ -179,21 +186,40 @@ def learn(desk: Desk, look: Look, answer: Answer) -> None:
     desk.local.floors.learn(look, answer.claims, answer.look_seconds or 0.0)
 
 
+def looked(desk: Desk, held: set[str], swept: set[str], began: float) -> None:
+    """Lanes with a due job that somebody holds, and lanes without any."""
+    now = desk.clock.monotonic()
+    lanes = desk.local.held_lanes
+    if held or lanes:
+        still = {lane: until for lane, until in lanes.items() if until > now}
+        desk.local.held_lanes = still | dict.fromkeys(held, now + HELD_SECONDS)
+    desk.local.due.swept(swept, began)
+
+
 async def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
     """Every job that runs under this worker: the reply that brought it was lost."""
     return [Claim(*row) for row in await tx.rows(CLAIMED_BEFORE, worker)]
 
 
 async def promote_lanes(
-    tx: Transaction, desk: Desk, names: Sequence[str], worker: int
-) -> None:
-    """Make ready what is due here, and let others know of it."""
+    tx: Transaction,
+    desk: Desk,
+    names: Sequence[str],
+    ages: Sequence[float],
+    worker: int,
+) -> set[str]:
+    """Make ready what is due, and let others know of it; lanes that may have more."""
     if not names:
-        return
-    rows = await tx.rows(PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX)
-    for lane, rank, lowest in rows:
+        return set()
+    jobs: Counter[str] = Counter()
+    rows = await tx.rows(
+        PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX, list(ages)
+    )
+    for lane, rank, lowest, count in rows:
         tx.ring(lane, but=worker)
         lower_floor(tx, desk, lane, rank, lowest)
+        jobs[lane] += count
+    return {lane for lane, count in jobs.items() if count >= PROMOTED_MAX}
 
 
 def lower_floor(
@@ -210,10 +236,10 @@ def lower_floor(
 
 def answer_in(rows: Sequence[Row]) -> Answer:
     """The first row is about the call, every other one is a claim."""
-    has_done, due, look_seconds, refused = rows[0][WIDTH : WIDTH + 4]
+    has_done, due, look_seconds, refused, due_seconds = rows[0][WIDTH : WIDTH + 5]
     claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
     seconds = None if due is None else max(0.0, due)
-    return Answer(has_done, seconds, look_seconds, refused or [], claims)
+    return Answer(has_done, seconds, look_seconds, refused or [], due_seconds, claims)
 
 
 def exchanged(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Row
+from durio.stores.postgres.due import LEADER_SLOW_SECONDS, DueLooks
 from durio.stores.postgres.floor import Floors
 from durio.stores.postgres.life import Lives
 from durio.stores.postgres.opening import Warn
@@ -64,6 +65,8 @@ class Local:
     lease_time: LeaseTime
     lives: Lives
     floors: Floors
+    due: DueLooks
+    due_anywhere: DueLooks  # of a leader, in all lanes
     warn: Warn
     where: Row | None = None  # which database this is: see same.py
     is_split: bool = False  # finish and claim are two statements, by keys
@@ -86,6 +89,8 @@ def local_of(
         lease_time=LeaseTime(injected),
         lives=Lives(clock),
         floors=Floors(clock),
+        due=DueLooks(clock),
+        due_anywhere=DueLooks(clock, LEADER_SLOW_SECONDS),
         warn=warn,
         is_split=is_split,
     )

@@ -38,6 +38,7 @@ from durio.stores.postgres.transaction import Transaction
 from durio.stores.postgres.vacuum import sweep
 
 PROMOTE = statement("upkeep_promote")
+ANYWHERE = ""  # in place of a lane
 NEXT_DUE = statement("upkeep_next_due")
 FIND_LOST = statement("upkeep_find_lost")
 FIND_LOCAL = statement("upkeep_find_local")
@@ -122,12 +123,17 @@ class PostgresUpkeep(AtDesk):
 
 async def promote(tx: Transaction, desk: Desk, limit: int) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
-    count = 0
-    for lane, rank, lowest, jobs in await tx.rows(PROMOTE, limit, tx.injected):
+    looks, count = desk.local.due_anywhere, 0
+    began = desk.clock.monotonic()
+    (age,) = looks.ages([ANYWHERE])
+    for lane, rank, lowest, jobs in await tx.rows(PROMOTE, limit, tx.injected, age):
         count += jobs
         tx.ring(lane)
         tx.after_commit.append(partial(desk.local.floors.lower, lane, rank, lowest))
-    left = await tx.value(NEXT_DUE, tx.injected)
+    left = await tx.value(NEXT_DUE, tx.injected, age)
+    looks.judge([age], desk.clock.monotonic() - began)
+    if left is None or left > 0:
+        looks.swept([ANYWHERE], began)
     return Promoted(count, None if left is None else max(0.0, left))
 
 

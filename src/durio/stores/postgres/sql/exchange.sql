@@ -6,7 +6,7 @@
 -- $11 lanes  $12 limits  $13 jobs to pass over, for a lane that came before
 -- $14 want  $15 tasks that it knows, null: all  $16 now for leases, null: the server's
 -- $17 to $21 where to look: which lane of $11, from which rank and id, up to which (without it)
--- $22 lanes in which something may be due
+-- $22 lanes in which something may be due  $23 since how many seconds, at most
 --
 -- When something is due there nothing is done at all, and the first row says so:
 -- due jobs are made ready first, and a statement does not see what it has inserted itself.
@@ -25,14 +25,22 @@ bounded as materialized (
 ),
 due as materialized (
   select min(s.run_at) as run_at
-  from unnest($22::text[]) as l (lane)
+  from t cross join unnest($22::text[], $23::float8[]) as l (lane, age)
   cross join lateral (
-    select d.run_at from {schema}.sched as d where d.lane = l.lane order by d.run_at limit 1
+    select d.run_at from {schema}.sched as d
+    where d.lane = l.lane and d.run_at >= t.now - l.age
+    order by d.run_at limit 1
   ) as s
 ),
+-- So long did that take: old row versions may be in its way.
+spent as materialized (
+  select extract(epoch from clock_timestamp() - statement_timestamp())::float8 as seconds
+  from due
+),
 go as materialized (
-  select coalesce(due.run_at > t.now, true) and (select count(*) from bounded) >= 0 as ok
-  from due, t
+  select coalesce(due.run_at > t.now, true) and (select count(*) from bounded) >= 0 as ok,
+    spent.seconds
+  from due, t, spent
 ),
 {done},
 -- How long the look for jobs takes says whether old row versions are in its way.
@@ -130,11 +138,11 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   ), array(
     select d.n::int4 from unnest($1::uuid[]) with ordinality as d (id, n)
     where d.n not in (select x.n from x)
-  )
+  ), (select seconds from go)
 union all
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[]
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
   from got
   order by rank, id
 ) as claims

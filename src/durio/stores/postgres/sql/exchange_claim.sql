@@ -1,16 +1,19 @@
 -- Claims from these lanes; what was due has been made ready before. The first row is about
--- the call. $1 worker  $2 to $6 as $11 to $15 of `exchange`  $7 now  $8 to $14 as $16 to $22
+-- the call. $1 worker  $2 to $6 as $11 to $15 of `exchange`  $7 now  $8 to $15 as $16 to $23
 with
 t as materialized (
   select coalesce($7::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
-due as materialized (
-  select min(s.run_at) as run_at
-  from unnest($14::text[]) as l (lane)
+head as materialized (
+  select l.lane, s.run_at
+  from t cross join unnest($14::text[], $15::float8[]) as l (lane, age)
   cross join lateral (
-    select d.run_at from {schema}.sched as d where d.lane = l.lane order by d.run_at limit 1
+    select d.run_at from {schema}.sched as d
+    where d.lane = l.lane and d.run_at >= t.now - l.age
+    order by d.run_at limit 1
   ) as s
 ),
+due as materialized (select min(head.run_at) as run_at from head),
 began as materialized (select clock_timestamp() as at),
 l as materialized (
   select l.lane, l.room, coalesce(l.passed, 0) as passed, l.n
@@ -75,19 +78,24 @@ got as materialized (
     b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
   from n join {schema}.job as b on b.id = any(array[n.id])
 )
--- Keys that hold only while waiting let go.
+-- Keys that hold only while waiting let go. What was due before this transaction began has been
+-- made ready, or somebody holds it.
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
   null::int4, null::int2, null::int4, null::bytea, null::float8,
   true, (select due.run_at - t.now from due, t), (
     select extract(epoch from clock_timestamp() - (select at from began))::float8
     from (select count(*) as jobs from c) as looked where looked.jobs >= 0
-  ), null::int4[],
+  ), null::int4[], null::float8,
   array(select ukey from got where umode = 0 order by id),
-  array(select id from got where umode = 0 order by id)
+  array(select id from got where umode = 0 order by id),
+  array(
+    select head.lane from head
+    where head.run_at <= coalesce($7::float8, extract(epoch from now())::float8)
+  )
 union all
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::bytea[], null::uuid[]
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, null::bytea[], null::uuid[], null::text[]
   from got
   order by rank, id
 ) as claims

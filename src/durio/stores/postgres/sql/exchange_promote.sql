@@ -1,14 +1,16 @@
--- What is due in these lanes becomes ready, $3 jobs of each at most.
+-- What is due in these lanes becomes ready, $3 jobs of each at most. $4 for each lane: since
+-- how many seconds, at most.
 -- A join by `any(array[...])` can only be a probe.
 with
+t as materialized (
+  select coalesce($2::float8, extract(epoch from clock_timestamp())::float8) as now
+),
 c as materialized (
   select s.lane, s.run_at, s.id
-  from unnest($1::text[]) as l (lane)
+  from t cross join unnest($1::text[], $4::float8[]) as l (lane, age)
   cross join lateral (
     select d.lane, d.run_at, d.id from {schema}.sched as d
-    where d.lane = l.lane and d.run_at <= coalesce(
-      $2::float8, extract(epoch from clock_timestamp())::float8
-    )
+    where d.lane = l.lane and d.run_at between t.now - l.age and t.now
     order by d.run_at, d.id
     limit $3::int4
     for update skip locked
@@ -25,4 +27,4 @@ p as (
   from d join {schema}.job as b on b.id = any(array[d.id])
   returning lane, rank, id
 )
-select lane, rank, min(id::text)::uuid from p group by lane, rank
+select lane, rank, min(id::text)::uuid, count(*)::int4 from p group by lane, rank

@@ -1,4 +1,5 @@
--- The $1 oldest of all due jobs: by jumps from lane to lane, and in each from its first.
+-- The $1 oldest of all due jobs: by jumps from lane to lane, and in each from its first on that
+-- has been due for $3 seconds at most.
 -- A join by `any(array[...])` can only be a probe.
 with recursive
 t as materialized (
@@ -17,7 +18,8 @@ c as materialized (
   from lane
   cross join lateral (
     select s.lane, s.run_at, s.id from {schema}.sched as s
-    where s.lane = lane.name and s.run_at <= (select now from t)
+    where s.lane = lane.name
+      and s.run_at between (select now - $3::float8 from t) and (select now from t)
     order by s.run_at, s.id
     limit $1::int4
     for update skip locked
