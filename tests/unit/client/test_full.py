@@ -51,6 +51,16 @@ def begin(group: asyncio.TaskGroup, *calls: Any) -> list["asyncio.Task[Any]"]:
     return [group.create_task(call) for call in calls]
 
 
+async def enqueued_late(app: App, task: Any) -> None:
+    """One more for a queue that is full: it waits, and has the room that comes."""
+    async with asyncio.TaskGroup() as group:
+        (late,) = begin(group, task.enqueue(9))
+        await app.clock.sleep(2.0)
+        assert not late.done()
+        await take(app, 1)
+    assert late.result().created
+
+
 # --- waiting
 
 
@@ -76,12 +86,7 @@ async def test_room_is_taken_as_soon_as_it_is_there(app: App):
     task = mail(app)
     await task.enqueue_many([(n,) for n in range(3)])
     start = app.clock.monotonic()
-    async with asyncio.TaskGroup() as group:
-        (late,) = begin(group, task.enqueue(9))
-        await app.clock.sleep(2.0)
-        assert not late.done()
-        await take(app, 1)
-    assert late.result().created
+    await enqueued_late(app, task)
     assert 2.0 <= app.clock.monotonic() - start < 2.4
     assert await waiting(app) == [1, 2, 9]
 
@@ -261,12 +266,7 @@ async def test_whoever_waits_for_room_after_a_lost_reply_goes_on_saying_so(app: 
     await task.enqueue_many([(n,) for n in range(3)])
     store = faulty(app)
     lose_first(store)
-    async with asyncio.TaskGroup() as group:
-        (late,) = begin(group, task.enqueue(9))
-        await app.clock.sleep(2.0)
-        assert not late.done()
-        await take(app, 1)
-    assert late.result().created
+    await enqueued_late(app, task)
     first, *others = said_again(store)
     assert not first
     assert len(others) > 2

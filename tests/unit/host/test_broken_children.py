@@ -1,6 +1,5 @@
 """What becomes of a job whose child was broken by the one before it, or by itself."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,10 @@ from tests.unit.host.test_children import (
     BOUND_SECONDS,
     CLAIM,
     Teller,
+    give_up_soon,
     in_work,
     nobody,
+    opened_to_fail,
     run_one,
     setup_of,
     with_nursery,
@@ -205,12 +206,10 @@ def test_children_that_die_together_are_one_failure(
 def test_children_that_end_as_soon_as_they_are_ready_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ):
-    monkeypatch.setattr(children, "FAILURES_MAX", 3)
-    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+    give_up_soon(monkeypatch)
 
     async def body(nursery: ProcessNursery) -> None:
-        given_up = asyncio.get_running_loop().create_future()
-        await nursery.open(ahead=True, broken=given_up.set_result)
+        given_up = await opened_to_fail(nursery, ahead=True)
         error = await given_up
         assert isinstance(error, ChildFailed)
         assert "ended" in error.what

@@ -343,6 +343,21 @@ def nobody(_error: Any) -> None:
     raise AssertionError("they start")
 
 
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After three starts that failed, and hardly a pause between them."""
+    monkeypatch.setattr(children, "FAILURES_MAX", 3)
+    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+
+
+async def opened_to_fail(
+    nursery: ProcessNursery, *, ahead: bool
+) -> "asyncio.Future[object]":
+    """Why it will have been given up, when it is."""
+    given_up = asyncio.get_running_loop().create_future()
+    await nursery.open(ahead=ahead, broken=given_up.set_result)
+    return given_up
+
+
 def test_a_job_goes_there_and_back(tmp_path: Path):
     async def body(nursery: ProcessNursery) -> None:
         await nursery.open(ahead=True, broken=nobody)
@@ -413,12 +428,10 @@ def test_an_app_that_cannot_be_loaded_is_said_at_once(
 def test_starts_that_keep_failing_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(children, "FAILURES_MAX", 3)
-    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+    give_up_soon(monkeypatch)
 
     async def body(nursery: ProcessNursery) -> None:
-        given_up = asyncio.get_running_loop().create_future()
-        await nursery.open(ahead=False, broken=given_up.set_result)
+        given_up = await opened_to_fail(nursery, ahead=False)
         teller = Teller()
         errand = nursery.send(CLAIM, teller)
         assert isinstance(await given_up, ChildFailed)

