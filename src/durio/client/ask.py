@@ -7,12 +7,12 @@ first: jobs that were asked for before are remembered until their caller has gon
 
 import asyncio
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from durio.client.full import Answers
 from durio.model.errors import DurioError, StoreError, StoreStalled, StoreUnavailable
 from durio.model.job import NewJob
 from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -20,7 +20,6 @@ TRIES_MAX = 5
 PAUSE_SECONDS = 0.05
 STALL_SECONDS = 5.0
 WAIT_SECONDS_MAX = 60.0
-LOCKED = "55P03"  # by somebody's open transaction: SQL's lock_not_available
 
 
 class Asker:
@@ -35,10 +34,6 @@ class Asker:
     def is_doubted(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a try of which nobody knows the end may have stored any of them."""
         return bool(self._doubted) and any(job.id in self._doubted for job in jobs)
-
-    def doubt(self, jobs: Sequence[NewJob]) -> None:
-        """They are asked for once more, and what came of it before is unknown."""
-        self._doubted.update(job.id for job in jobs)
 
     def settle(self, jobs: Sequence[NewJob]) -> None:
         """Their caller has its answer, or has gone."""
@@ -55,7 +50,7 @@ class Asker:
             except StoreError as error:
                 if not error.unknown and not again:
                     raise  # for sure not stored
-                if is_final(error) or tries == TRIES_MAX - 1:
+                if isinstance(error, StoreStalled) or tries == TRIES_MAX - 1:
                     if error.unknown:
                         raise
                     raise unknown(error) from error
@@ -69,9 +64,9 @@ class Asker:
         raise StoreUnavailable("the store does not answer", unknown=True)
 
     def _doubt_refused(self, jobs: Sequence[NewJob], answers: Answers) -> None:
-        """No room now says nothing of the try before, which may yet be stored."""
+        """A no says nothing of the try before, which may yet be stored."""
         told = zip(jobs, answers, strict=True)
-        self.doubt([job for job, answer in told if answer.full is not None])
+        self._doubted.update(job.id for job, answer in told if is_refused(answer))
 
     async def _watched(
         self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
@@ -103,21 +98,16 @@ class Asker:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
 
 
-def is_locked(error: BaseException | None) -> TypeGuard[StoreUnavailable]:
-    """Whether somebody's open transaction stood in the way, and nothing else."""
-    return isinstance(error, StoreUnavailable) and error.values.get("state") == LOCKED
-
-
-def is_final(error: StoreError) -> bool:
-    """Whether it has been waited for long enough already."""
-    return isinstance(error, StoreStalled) or is_locked(error)
+def is_refused(answer: Enqueued) -> bool:
+    """Whether it is not stored by this try."""
+    return answer.full is not None or answer.locked is not None
 
 
 def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
     """A repeat finds the first try's jobs: to the caller they are new."""
     return [
         answer._replace(created=True)
-        if answer.id == job.id and answer.full is None
+        if answer.id == job.id and not is_refused(answer)
         else answer
         for job, answer in zip(jobs, answers, strict=True)
     ]

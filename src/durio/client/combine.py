@@ -4,227 +4,256 @@
 for company: an idle combiner sends at once. Each caller gets its own answer or its own
 exception.
 
-**Slow ones.** A batch without an answer after a quarter of a second keeps nobody: the next
-goes beside it.
+**In order.** Calls with the same key are stored in the order in which they were made:
+while some are on their way, those that come later stand behind them.
 
 **Apart.** Whether a key is free may hang on a transaction that somebody has open, perhaps
-the very one who enqueues next. Stores wait for it on behalf of one caller; several they
-refuse at once, and their calls are sent again: those without keys together, the others each
-by itself. Whoever needs a key that is being waited for stands behind the first who did,
-and hears the same if that one waited in vain.
+the very one who enqueues next. A store does not wait for that: it says that something is
+locked. Calls that were refused so go again in smaller and smaller batches, beside all
+others, until it is known who needs what is locked. Those ask again now and then, each for
+as long as the store says; whoever needs the same stands behind them.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
-from durio.client.ask import Asker, is_locked, unknown
-from durio.client.full import Answers
-from durio.model.errors import StoreError, StoreUnavailable
+from durio.client.ask import Asker, unknown
+from durio.client.full import Answers, closed_meanwhile
 from durio.model.job import NewJob
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Locked
 
-BATCH_MAX = 1000
-SLOW_SECONDS = 0.25
-SLOW_MAX = 16  # batches
-APART_MAX = 16  # keys
+BATCH_MAX = 1000  # jobs
+BATCH_BYTES = 4 << 20  # of arguments
+SHARE = 4  # what a batch is cut into when something in it is locked
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
+PAUSE_SECONDS_EACH = 0.05  # the more of them rest, the longer
 
-Call = tuple[Sequence[NewJob], "asyncio.Future[Answers]"]
 Place = bytes | str  # what a call may have to wait for: its key, or else its lane
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """Jobs of one caller, until they are answered for."""
+
+    jobs: Sequence[NewJob]
+    future: "asyncio.Future[Answers]"
+    place: Place
+    since: float
+    waits: bool  # False: the caller would rather hear that something is locked
+    places: int = BATCH_MAX  # the most in a batch that it may go with
+    pauses: int = 0
+    is_sent: bool = False
+    is_first: bool = False  # others stand behind it
+    timer: asyncio.TimerHandle | None = None  # since it was locked
+
+
+@dataclass(slots=True)
+class Group:
+    """Calls with one place: how many are on their way, and who stands behind them."""
+
+    first: int = 0
+    behind: list[Call] = field(default_factory=list[Call])
 
 
 class Combiner:
     """Sends the calls of one event loop, as many at once as are waiting."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, clock: Clock) -> None:
         self._asker = asker
-        self._waiting: list[Call] = []
-        self._sender: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle  # of the sender
-        self._slow: set[asyncio.Task[None] | None] = set()  # senders that were
-        self._apart: dict[Place, list[Call]] = {}  # who stands behind the first
-        self._leaders: dict[asyncio.Task[None] | None, Place | None] = {}
-        self._room = asyncio.Semaphore(APART_MAX)
+        self._clock = clock
+        self._sender = Sender(self._send, self._end)
+        self._suspects = Sender(self._send, self._end)
+        self._groups: dict[Place, Group] = {}
+        self._resting: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
-    def submit(self, jobs: Sequence[NewJob]) -> asyncio.Future[Answers]:
+    def submit(
+        self, jobs: Sequence[NewJob], *, waits: bool = True
+    ) -> "asyncio.Future[Answers]":
         """Send these jobs as soon as may be, whole."""
         future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        self._line_up((jobs, future))
+        key = jobs[0].key  # several jobs at once have none
+        place = jobs[0].lane if key is None else key.key
+        call = Call(jobs, future, place, self._clock.monotonic(), waits)
+        group = self._groups.get(place)
+        if group is not None:
+            group.behind.append(call)
+            return future
+        if key is not None:
+            self._put_first(call)
+        self._sender.put((call,))
         return future
-
-    def _line_up(self, call: Call) -> None:
-        if self._apart and self._is_apart(call):
-            self._part(call)
-            return
-        self._waiting.append(call)
-        if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send())
 
     # --- together
 
-    async def _send(self) -> None:
-        me = asyncio.current_task()
+    async def _send(self, batch: Sequence[Call]) -> None:
+        """Send and answer; what fails is told to the callers, and to nobody else."""
+        jobs = [job for call in batch for job in call.jobs]
         try:
-            while self._waiting and self._sender is me:
-                batch, self._waiting = taken(self._waiting)
-                self._watch(batch)
-                error = await self._send_batch(batch)
-                if self._sender is me:
-                    self._timer.cancel()
-                else:
-                    await self._follow(error)
-        finally:
-            if self._sender is me:
-                self._timer.cancel()
-                self._sender = None
-            self._slow.discard(me)
-            self._leave()
-
-    async def _send_batch(self, batch: Sequence[Call]) -> Exception | None:
-        """Send and answer; what failed is told to its callers, and returned."""
-        jobs = [job for some, _ in batch for job in some]
-        calls = [len(some) for some, _ in batch]
-        try:
-            answers = await self._asker.stored(jobs, calls)
-        except BaseException as error:
-            if is_locked(error) and len(batch) > 1:
-                await self._send_apart(batch, is_vague=error.unknown)
-                return None
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(_own(error))
-            if not isinstance(error, Exception):
-                raise
-            return error
-        start = 0
-        for some, future in batch:
-            if not future.done():
-                future.set_result(answers[start : start + len(some)])
-            start += len(some)
-        return None
-
-    async def _send_all(self, calls: Sequence[Call]) -> None:
-        """Without delay, so that whoever gives up is known to have done so."""
-        while calls:
-            batch, calls = taken(calls)
-            batch = [call for call in batch if not call[1].done()]
-            if batch:
-                await self._send_batch(batch)
-
-    # --- slow ones
-
-    def _watch(self, batch: Sequence[Call]) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(SLOW_SECONDS, self._hand_over, batch)
-
-    def _hand_over(self, batch: Sequence[Call]) -> None:
-        """The next batch goes beside this one; what it waits for is waited for once."""
-        place = place_of(batch[0])
-        if len(batch) == 1 and is_key(place) and place not in self._apart:
-            self._apart[place] = []
-            self._leaders[self._sender] = place
-        elif len(self._slow) < SLOW_MAX:
-            self._slow.add(self._sender)
-        else:
-            self._watch(batch)
+            answers = await self._asker.stored(jobs, [len(c.jobs) for c in batch])
+        except Exception as error:
+            for call in batch:
+                self._fail(call, error)
             return
-        self._sender = None
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            self._line_up(call)
+        places = len({call.place for call in batch})
+        locked: list[Call] = []
+        start = 0
+        for call in batch:
+            told = answers[start : start + len(call.jobs)]
+            start += len(call.jobs)
+            if told[0].locked is None or (places == 1 and not call.waits):
+                self._answer(call, told)
+            elif self._is_in_time(call, told[0].locked):
+                locked.append(call)
+            else:
+                self._end(call)
+        if locked:
+            self._part(locked, places)
+
+    def _answer(self, call: Call, answers: Answers) -> None:
+        if not call.future.done():
+            call.future.set_result(answers)
+        self._end(call)
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)
+        self._end(call)
+
+    def _end(self, call: Call) -> None:
+        """It has its answer, or its caller has gone, or there will be none."""
+        if call.timer is not None:
+            call.timer.cancel()
+        if not call.future.done():  # the loop is being closed
+            self._is_closing = True
+            is_vague = call.is_sent or self._asker.is_doubted(call.jobs)
+            call.future.set_exception(closed_meanwhile(is_vague=is_vague))
+        elif call.future.cancelled():
+            self._asker.settle(call.jobs)
+        if call.is_first:
+            self._let_go(call)
+
+    # --- in order
+
+    def _put_first(self, call: Call) -> None:
+        if not call.is_first:
+            call.is_first = True
+            self._groups.setdefault(call.place, Group()).first += 1
+
+    def _let_go(self, call: Call) -> None:
+        """When all are over that went first, those behind go, together."""
+        call.is_first = False
+        group = self._groups[call.place]
+        group.first -= 1
+        if group.first:
+            return
+        del self._groups[call.place]
+        if self._is_closing:
+            for each in group.behind:
+                self._end(each)
+            return
+        if isinstance(call.place, bytes):
+            for each in group.behind:
+                self._put_first(each)
+        self._sender.put(group.behind)
 
     # --- apart
 
-    def _is_apart(self, call: Call) -> bool:
-        place = place_of(call)
-        return place in self._apart or (is_key(place) and len(self._apart) >= APART_MAX)
+    def _is_in_time(self, call: Call, locked: Locked) -> bool:
+        """Whether it may be asked for again; if not, its caller is told."""
+        call.is_sent = False
+        left = call.since + locked.patience_seconds - self._clock.monotonic()
+        if left <= 0:
+            self._expire(call, locked)
+        elif call.timer is None:
+            loop = asyncio.get_running_loop()
+            call.timer = loop.call_later(left, self._expire, call, locked)
+        return not call.future.done()
 
-    async def _send_apart(self, batch: Sequence[Call], *, is_vague: bool) -> None:
-        """Something that one of them needs is locked: a key, if anybody has one."""
-        left = [call for call in batch if not call[1].done()]
-        if is_vague:
-            for jobs, _ in left:
-                self._asker.doubt(jobs)
-        plain = [call for call in left if not is_key(place_of(call))]
-        if len(plain) == len(left):
-            plain = []
-        for call in left:
-            if not plain or is_key(place_of(call)):
-                self._part(call)
-        await self._send_all(plain)
+    def _expire(self, call: Call, locked: Locked) -> None:
+        if call.is_sent or call.future.done():
+            return  # on its way once more: what it is told then counts
+        is_vague = self._asker.is_doubted(call.jobs)
+        error = unknown(locked.error) if is_vague else locked.error
+        call.future.set_exception(error)
 
-    def _part(self, call: Call) -> None:
-        """Send this call by itself, or behind the one that already waits there."""
-        place = place_of(call)
-        if place in self._apart:
-            self._apart[place].append(call)
+    def _part(self, calls: Sequence[Call], places: int) -> None:
+        """These were refused, in a batch with so many places."""
+        for call in calls:
+            call.places = max(1, places // SHARE)
+        if places > 1:
+            self._suspects.put(calls)
             return
-        self._apart[place] = []
-        leader = asyncio.get_running_loop().create_task(self._lead(call))
-        self._leaders[leader] = place
+        for call in calls:
+            self._put_first(call)
+        task = asyncio.get_running_loop().create_task(self._rest(calls))
+        self._resting.add(task)
+        task.add_done_callback(self._resting.discard)
 
-    async def _lead(self, call: Call) -> None:
-        error = None
+    async def _rest(self, calls: Sequence[Call]) -> None:
+        longest = max(PAUSE_SECONDS_MAX, PAUSE_SECONDS_EACH * len(self._resting))
+        pause = min(PAUSE_SECONDS_MIN * 2 ** calls[0].pauses, longest)
         try:
-            async with self._room:
-                if not call[1].done():
-                    error = await self._send_batch([call])
-            await self._follow(error)
+            await self._clock.sleep(pause * (0.5 + self._clock.random()))
+        except asyncio.CancelledError:
+            for call in calls:
+                self._end(call)
+            raise
+        for call in calls:
+            call.pauses = min(call.pauses + 1, 10)
+        self._suspects.put(calls)
+
+
+class Sender:
+    """Sends batch after batch, while there are calls."""
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Call]], Awaitable[None]],
+        end: Callable[[Call], None],
+    ) -> None:
+        self._send = send
+        self._end = end
+        self._calls: deque[Call] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, calls: Iterable[Call]) -> None:
+        """To the end of the line."""
+        self._calls.extend(calls)
+        if self._task is None and self._calls:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        batch: list[Call] = []
+        try:
+            while batch := self._taken():
+                await self._send(batch)
         finally:
-            self._refuse([call], closed_meanwhile())  # if it was never sent
-            self._leave()
+            self._task = None
+            for call in (*batch, *self._calls):  # none, or the loop is being closed
+                self._end(call)
+            self._calls.clear()
 
-    async def _follow(self, error: Exception | None) -> None:
-        """Those behind a leader fail with it, or are sent now."""
-        me = asyncio.current_task()
-        place = self._leaders.get(me)
-        if place is None:
-            return
-        self._leaders[me] = None
-        calls = self._apart.pop(place)
-        if is_locked(error):
-            self._refuse(calls, error)
-        else:
-            await self._send_all(calls)
-
-    def _refuse(self, calls: Sequence[Call], error: StoreError) -> None:
-        for jobs, future in calls:
-            if not future.done():
-                is_vague = self._asker.is_doubted(jobs) and not error.unknown
-                future.set_exception(unknown(error) if is_vague else error)
-
-    def _leave(self) -> None:
-        """A leader ends; before its time only when the loop is being closed."""
-        place = self._leaders.pop(asyncio.current_task(), None)
-        if place is not None:
-            self._refuse(self._apart.pop(place), closed_meanwhile())
-
-
-def taken(calls: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Those that fit one store call, and the rest; a key may be there twice."""
-    size, count = 0, 0
-    for jobs, _ in calls:
-        if count and size + len(jobs) > BATCH_MAX:
-            break
-        size, count = size + len(jobs), count + 1
-    return list(calls[:count]), list(calls[count:])
-
-
-def place_of(call: Call) -> Place:
-    """What this call may have to wait for; several jobs at once have no keys."""
-    job = call[0][0]
-    return job.lane if job.key is None else job.key.key
-
-
-def is_key(place: Place) -> bool:
-    """Whether a call with this place has a key."""
-    return isinstance(place, bytes)
-
-
-def closed_meanwhile() -> StoreUnavailable:
-    """A cancelled sender is our business, not the callers'."""
-    return StoreUnavailable(
-        "the App was closed while the job was being stored", unknown=True
-    )
-
-
-def _own(error: BaseException) -> BaseException:
-    return closed_meanwhile() if isinstance(error, asyncio.CancelledError) else error
+    def _taken(self) -> list[Call]:
+        """Those that fit one store call; whoever has gone is left out."""
+        batch: list[Call] = []
+        jobs = size = places = 0
+        most = BATCH_MAX
+        while self._calls:
+            call = self._calls[0]
+            if call.future.done():
+                self._end(self._calls.popleft())
+                continue
+            jobs += len(call.jobs)
+            size += sum(len(job.payload) for job in call.jobs)
+            most = min(most, call.places)
+            if not batch or batch[-1].place != call.place:
+                places += 1
+            if batch and (jobs > BATCH_MAX or size > BATCH_BYTES or places > most):
+                break
+            call.is_sent = True
+            batch.append(self._calls.popleft())
+        return batch

@@ -26,6 +26,8 @@ from durio.model.errors import (
     PayloadTooLarge,
     QueueClosed,
     QueueFull,
+    StoreError,
+    StoreUnavailable,
 )
 from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
@@ -156,7 +158,7 @@ class Enqueuer:
         self._declared = Declared(store, bounds)
         self._lines: dict[str, Line] = {}
         self._asker = Asker(store, clock, emit)
-        self._submit = Combiner(self._asker).submit
+        self._submit = Combiner(self._asker, clock).submit
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
@@ -165,8 +167,9 @@ class Enqueuer:
             await self._declared.declare({job.lane for job in jobs})
         try:
             answers = await self._entered(jobs)
-        except (QueueFull, QueueClosed) as error:
-            if self._asker.is_doubted(jobs):
+        except (QueueFull, QueueClosed, StoreError) as error:
+            is_told = isinstance(error, StoreError) and error.unknown
+            if self._asker.is_doubted(jobs) and not is_told:
                 raise unknown(error) from error
             raise
         finally:
@@ -204,7 +207,12 @@ class Enqueuer:
         except (QueueFull, QueueClosed) as error:
             if answers:
                 error.stored = len(answers)
-                error.what += f"; {len(answers)} of {len(jobs)} jobs were stored before"
+                error.what += f"; {stored_before(answers, jobs)}"
+            raise
+        except StoreError as error:
+            if answers:
+                what = f"{error.what}; {stored_before(answers, jobs)}"
+                raise half_stored(error, what, len(answers)) from error
             raise
         return answers
 
@@ -239,6 +247,17 @@ class Enqueuer:
         if line is None or not line.is_busy or job.key is not None:
             return None
         return line.full
+
+
+def stored_before(answers: Answers, jobs: Sequence[NewJob]) -> str:
+    """Of a call that goes in pieces, and has failed in the middle."""
+    return f"{len(answers)} of {len(jobs)} jobs were stored before"
+
+
+def half_stored(error: StoreError, what: str, stored: int) -> StoreError:
+    """An error of its own: others may have heard the same one."""
+    values = {**error.values, "stored": stored}
+    return StoreUnavailable(what, cure=error.cure, unknown=True, **values)
 
 
 def piece_of(full: Full) -> int:

@@ -8,15 +8,16 @@ behind. Whoever has waited long enough is tried once more and then told `QueueFu
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
-from durio.model.errors import QueueClosed, QueueFull, StoreUnavailable
+from durio.model.errors import DurioError, QueueClosed, QueueFull, StoreUnavailable
 from durio.model.job import NewJob
 from durio.model.names import queue_of
 from durio.ports.clock import Clock
-from durio.ports.enqueue import Enqueued, Full
+from durio.ports.enqueue import Enqueued, Full, Locked
 from durio.telemetry.emit import Emit
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.25
@@ -28,7 +29,16 @@ HINT_SECONDS = 5.0  # nothing is known about how fast the queue moves
 HINT_SECONDS_MIN, HINT_SECONDS_MAX = 1.0, 60.0
 
 Answers = list[Enqueued]
-Submit = Callable[[Sequence[NewJob]], "asyncio.Future[Answers]"]
+
+
+class Submit(Protocol):
+    """Sends the jobs of one call; `waits`: also for what somebody has locked."""
+
+    def __call__(
+        self, jobs: Sequence[NewJob], *, waits: bool = True
+    ) -> "asyncio.Future[Answers]":
+        """What is answered for them, some time."""
+        ...
 
 
 @dataclass(slots=True)
@@ -39,6 +49,7 @@ class Waiter:
     future: "asyncio.Future[Answers]"
     until: float
     wait_seconds: float
+    locked: Locked | None = None  # what it was told at its last try
 
 
 @dataclass(slots=True)
@@ -144,7 +155,7 @@ class Line:
         """Ask for the first in line; True: somebody got in."""
         self.standing()
         head = list(islice(self.waiters, CALLERS_MAX))
-        asked = [self.submit(waiter.jobs) for waiter in head]
+        asked = [self.submit(waiter.jobs, waits=False) for waiter in head]
         await asyncio.wait(asked) if asked else None
         moved = False
         for waiter, future in zip(head, asked, strict=True):
@@ -163,7 +174,9 @@ class Line:
                 waiter.future.set_exception(error)
             return False
         answers = future.result()
-        full = answers[0].full
+        full, waiter.locked = answers[0].full, answers[0].locked
+        if waiter.locked is not None:
+            return False
         if full is None:
             self.drain.entered += len(answers)
             if not waiter.future.done():
@@ -174,8 +187,10 @@ class Line:
             waiter.future.set_exception(queue_closed(full))
         return False
 
-    def refusal(self, waiter: Waiter, place: int) -> QueueFull:
+    def refusal(self, waiter: Waiter, place: int) -> DurioError:
         """The time is over."""
+        if waiter.locked is not None:
+            return waiter.locked.error
         ahead = sum(len(w.jobs) for w in islice(self.waiters, place))
         return self.queue_full(ahead + len(waiter.jobs), waiter.wait_seconds)
 
@@ -207,6 +222,8 @@ def queue_closed(full: Full) -> QueueClosed:
     )
 
 
-def closed_meanwhile() -> StoreUnavailable:
-    """The App ends while callers stand in line: they have stored nothing."""
-    return StoreUnavailable("the App was closed while the job waited for room")
+def closed_meanwhile(*, is_vague: bool = False) -> StoreUnavailable:
+    """The App ends while callers wait: they have stored nothing, unless it `is_vague`."""
+    return StoreUnavailable(
+        "the App was closed before the job was known to be stored", unknown=is_vague
+    )

@@ -60,9 +60,17 @@ class Outcome(NamedTuple):
     delay_seconds: float = 0.0  # retry, snooze, release
     error: bytes | None = None  # retry, dead, cancel: one JSON object
     reason: str | None = None  # dead
-    progress: bytes | None = None
+    progress: bytes | None = None  # progress; done, in the task's own transaction
     parks: bool = False  # release: this worker does not know the task
     guilty: bool = False  # lost: it is known to have killed its own process
+
+
+def with_progress(end: Outcome) -> list[Outcome]:
+    """An end in the task's own transaction, after the progress that was told in it."""
+    if end.progress is None:
+        return [end]
+    note = Outcome(end.id, end.claim_no, Kind.PROGRESS, progress=end.progress)
+    return [note, end]
 
 
 class Left(NamedTuple):

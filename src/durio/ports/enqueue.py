@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from durio.model.errors import StoreError
 from durio.model.job import NewJob
 
 
@@ -16,6 +17,13 @@ class Full(NamedTuple):
     is_soft: bool = False  # the default bound, judged about once a second
 
 
+class Locked(NamedTuple):
+    """Somebody's open transaction has what a call needs; it may be free the next moment."""
+
+    error: StoreError  # for whoever has asked in vain
+    patience_seconds: float  # how long to go on asking
+
+
 class Enqueued(NamedTuple):
     """The answer for one job, in the order asked."""
 
@@ -26,6 +34,7 @@ class Enqueued(NamedTuple):
     conflict: bool = False  # window key, other arguments: nothing was written
     replaced: bool = False  # the holder was rewritten with these arguments
     full: Full | None = None  # no room: nothing of this call was written
+    locked: Locked | None = None  # neither now: ask again
 
 
 class Enqueue(Protocol):
@@ -42,7 +51,11 @@ class Enqueue(Protocol):
 
         `calls` are the sizes of consecutive runs of jobs, each from one caller: a run
         for which a bounded queue has no room is answered `full`, whole, and the others
-        are stored. Without it all jobs are one run. A run is stored whole or not at all.
+        are stored. A run is stored whole or not at all. No caller waits for another's
+        trouble: where somebody's open transaction has what a run needs, a key perhaps, it
+        is answered `locked`, and so may be others that went with it.
+
+        Without `calls` all jobs are one run, and a store waits for what it needs.
 
         `again` says that this repeats a call whose outcome is unknown: a job whose id is
         already stored is answered as it stands, also when it finished meanwhile, and

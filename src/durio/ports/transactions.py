@@ -25,6 +25,9 @@ class OwnTransaction(Protocol):
     async def commit(self, outcome: Outcome) -> None:
         """Record how the attempt ended and commit it all; then let go of the connection.
 
+        Its last progress comes along. Nothing that the task left behind on the connection
+        comes in between.
+
         Raises LeaseLost when the fence refuses, and StoreError: nothing of it happened,
         unless that says `unknown`.
         """

@@ -181,7 +181,8 @@ class Bench:
             if value is NO_RESULT:
                 signature.check_no_result()
                 value = None
-            return self._outcome(attempt, signature.encode_result(value))
+            outcome = self._outcome(attempt, signature.encode_result(value))
+            return outcome._replace(progress=attempt.progress)
         except (InvalidArguments, NotSerializable, PayloadTooLarge) as error:
             raise Permanent(error.what) from error
 

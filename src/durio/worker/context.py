@@ -109,7 +109,10 @@ class Context(Generic[D]):
         message: str | None = None,
         state: str | None = None,
     ) -> None:
-        """Say how far it is; the newest value is stored within 200 ms."""
+        """Say how far it is; the newest value is stored within 200 ms.
+
+        Inside `transaction()` it is stored with the end of that.
+        """
         self.progress_sync(done, total, message=message, state=state)
 
     def progress_sync(

@@ -53,8 +53,8 @@ class Outbox:
 
     @property
     def has_progress(self) -> bool:
-        """Whether a note about a running attempt waits."""
-        return bool(self._notes)
+        """Whether a note about a running attempt waits, and may go."""
+        return any(not _is_held(note) for note in self._notes.values())
 
     @property
     def has_sent_mark(self) -> bool:
@@ -94,8 +94,9 @@ class Outbox:
             # A final job keeps its last word; one that begins anew needs none.
             over = {e.outcome.id for e in self.sent if e.outcome.kind in BEGIN_ANEW}
             notes = [n for n in self._notes.values() if n.outcome.id not in over]
-            self.sent = notes + self.sent
-            self._notes = {}
+            held = {n.outcome.id: n for n in notes if _is_held(n)}
+            self.sent = [n for n in notes if n.outcome.id not in held] + self.sent
+            self._notes = held
         return [ended.outcome for ended in self.sent]
 
     def keep(self) -> None:
@@ -152,6 +153,18 @@ class Outbox:
         if late:
             self._emit.jobs(late)
         return accepted
+
+
+def _is_held(note: Ended) -> bool:
+    """Whether its attempt has a transaction open: it goes with the end of that.
+
+    Stored now it would change the row that the transaction ends: one at REPEATABLE READ
+    could not do so any more.
+    """
+    attempt = note.attempt
+    if attempt is None or attempt.is_over:
+        return False
+    return attempt.transaction is not None
 
 
 def _is_unsure(ended: Ended) -> bool:

@@ -28,6 +28,7 @@ class Bench(Protocol):
 
     loop: asyncio.AbstractEventLoop
     begin: Begin | None
+    report: Callable[..., None]
 
 
 class Ongoing(Protocol):
@@ -37,6 +38,7 @@ class Ongoing(Protocol):
     transaction: "TaskTransaction | None"  # while it is open
     recorded: Outcome | None  # once it is committed
     is_unsure: bool  # nobody knows whether it was
+    progress: bytes | None  # what it told last
 
     def bench(self) -> Bench:
         """What is around it."""
@@ -86,7 +88,7 @@ class TaskTransaction:
         try:
             self._own = await begin(is_sync)
         except BaseException:
-            attempt.transaction = None
+            self._over()
             raise
         return self._own.connection
 
@@ -124,9 +126,16 @@ class TaskTransaction:
             outcome = attempt.done()
             await self._commit(own, outcome)
         finally:
-            attempt.transaction = None
+            self._over()
             if own is not None and attempt.recorded is None:
                 await own.roll_back()
+
+    def _over(self) -> None:
+        """Progress was held back for its end; without one the attempt tells it itself."""
+        attempt = self._attempt
+        attempt.transaction = None
+        if attempt.recorded is None and attempt.progress is not None:
+            attempt.bench().report(attempt, attempt.progress)
 
     def abandon(self) -> None:
         """The attempt is given up: nobody shall wait for what its code still does."""

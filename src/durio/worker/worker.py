@@ -353,7 +353,8 @@ class Worker:
         self._outbox.note(
             Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told), attempt
         )
-        self._claims.note_progress()
+        if attempt.transaction is None:
+            self._claims.note_progress()
 
     def _begin(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001
         """A task wants a transaction of its own."""

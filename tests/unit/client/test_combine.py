@@ -7,53 +7,62 @@ from typing import Any
 import pytest
 
 from durio import App, Job
-from durio.client.combine import APART_MAX, SLOW_MAX
+from durio.client.combine import BATCH_BYTES
 from durio.errors import StoreUnavailable
-from durio.model.job import NewJob
+from durio.model.job import READY, NewJob
+from durio.model.keys import replace
+from durio.ports.enqueue import Enqueued, Locked
 from durio.testing.faulty import Called, FaultyStore
-from tests.unit.app.lab import drained, records, virtual
+from tests.unit.app.lab import records, virtual
 from tests.unit.client.test_enqueue import echo, faulty
 
-CALL_SECONDS, REFUSAL_SECONDS = 30.0, 0.3
+PATIENCE_SECONDS = 30.0
+TURN_SECONDS = 0.02
+LOCKED = Locked(StoreUnavailable("locked"), PATIENCE_SECONDS)
 
 
-class LockedKeys:
-    """Makes a store's keyed enqueues wait as for somebody's open transaction.
+class LockedValues:
+    """Answers some enqueues of a store as one does where somebody's transaction is open.
 
-    One caller is waited for, for as long as a call may last; several are refused soon.
+    Calls that carry these values are refused, and so are all that have a key in the same
+    batch: which key it was a store cannot tell.
     """
 
-    def __init__(self, store: FaultyStore, *, vague: bool = False) -> None:
-        self.store, self.vague = store, vague
-        self.locked: set[int] = set()  # the values that such jobs carry
-        self.waited: list[int] = []
-        self.waits_now = 0
-        self.most_waits = 0
+    def __init__(self, store: FaultyStore) -> None:
+        self.store = store
+        self.values: set[int] = set()
+        self.asked: list[list[int]] = []  # the values of each batch
         self._meet, store.meet = store.meet, self.meet
 
     async def meet(self, call: Called) -> None:
         """In place of the store's own."""
-        if call.method == "enqueue":
-            await self.wait(call.args[0], call.options["calls"])
-        await self._meet(call)
+        if call.method != "enqueue" or not self.values:
+            await self._meet(call)
+            return
+        jobs, sizes = call.args[0], call.options["calls"]
+        self.asked.append([value_of(job) for job in jobs])
+        refused = self.refused(jobs)
+        left = [job for job in jobs if job.id not in refused]
+        if refused:
+            await self.store.clock.sleep(TURN_SECONDS)
+        assert sizes == [1] * len(jobs)
+        call.args, call.options = ((left,), {**call.options, "calls": [1] * len(left)})
+        call.answer = []
+        if left:
+            await self._meet(call)
+        told = iter(call.answer)
+        call.answer = [
+            Enqueued(job.id, False, READY, locked=LOCKED)
+            if job.id in refused
+            else next(told)
+            for job in jobs
+        ]
 
-    async def wait(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> None:
-        is_one = len(calls) == 1
-        stop = self.store.clock.now() + (CALL_SECONDS if is_one else REFUSAL_SECONDS)
-        self.waits_now += 1
-        self.most_waits = max(self.most_waits, self.waits_now)
-        try:
-            while self.held(jobs):
-                if self.store.clock.now() >= stop:
-                    self.waited += self.held(jobs)
-                    vague = self.vague and not is_one
-                    raise StoreUnavailable("locked", unknown=vague, state="55P03")
-                await self.store.clock.sleep(0.05)
-        finally:
-            self.waits_now -= 1
-
-    def held(self, jobs: Sequence[NewJob]) -> list[int]:
-        return [value for job in jobs if (value := value_of(job)) in self.locked]
+    def refused(self, jobs: Sequence[NewJob]) -> set[bytes]:
+        held = [job for job in jobs if value_of(job) in self.values]
+        if any(job.key is not None for job in held):
+            held += [job for job in jobs if job.key is not None]
+        return {job.id for job in held}
 
 
 def value_of(job: NewJob) -> int:
@@ -73,8 +82,8 @@ def start(task: Any, value: int, key: str | None = None) -> "asyncio.Task[Job[st
 
 @virtual
 async def test_a_key_that_is_locked_keeps_no_other_enqueue_waiting(app: App):
-    task, locks = app.task(echo), LockedKeys(faulty(app))
-    locks.locked = {1}
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = {1}
     first = start(task, 1, "k")
     await app.clock.sleep(0.1)
     begun = app.clock.now()
@@ -83,134 +92,180 @@ async def test_a_key_that_is_locked_keeps_no_other_enqueue_waiting(app: App):
         assert (await task.options(key=f"k{n}").enqueue(n)).created
     assert app.clock.now() - begun < 1
     assert not first.done()
-    locks.locked.clear()
+    locks.values.clear()
     assert (await first).created
     assert len(await records(app)) == 37
 
 
 @virtual
 async def test_mates_of_a_locked_key_do_not_wait_with_it(app: App):
-    task, locks = app.task(echo), LockedKeys(faulty(app))
-    locks.locked = {5}
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = {5}
     begun = app.clock.now()
-    mates = [start(task, n, f"k{n}" if n % 2 else None) for n in range(10)]
+    mates = [start(task, n, f"k{n}" if n % 2 else None) for n in range(100)]
     others = [mate for n, mate in enumerate(mates) if n != 5]
     jobs = await asyncio.gather(*others)
     assert app.clock.now() - begun < 1
     assert all(job.created for job in jobs)
+    assert [5] in locks.asked
+    assert len(locks.asked) < 20
     with pytest.raises(StoreUnavailable, match="locked") as caught:
         await mates[5]
     assert not caught.value.unknown
-    assert app.clock.now() - begun >= CALL_SECONDS
-    assert len(await records(app)) == 9
-
-
-@virtual
-async def test_mates_that_may_be_stored_are_asked_for_as_a_repeat(app: App):
-    task, store = app.task(echo), faulty(app)
-    locks = LockedKeys(store, vague=True)
-    locks.locked = {1}
-    keyed, plain = start(task, 1, "k"), start(task, 2)
-    assert (await plain).created
-    assert repeats(store) == [False, True, True]
-    with pytest.raises(StoreUnavailable, match="may have stored it") as caught:
-        await keyed
-    assert caught.value.unknown
-    assert locks.waited == [1, 1], "what was waited for once is not asked for again"
-    assert (await task.enqueue(3)).created
-    assert not repeats(store)[-1], "nothing is doubted any more"
+    assert PATIENCE_SECONDS <= app.clock.now() - begun < PATIENCE_SECONDS + 1
+    assert len(await records(app)) == 99
 
 
 @virtual
 async def test_whoever_asks_for_the_same_key_stands_behind_the_first(app: App):
     task, store = app.task(echo), faulty(app)
-    locks = LockedKeys(store)
-    locks.locked = {1}
+    locks = LockedValues(store)
+    locks.values = {1}
     first = start(task, 1, "k")
     await app.clock.sleep(1)
     more = [start(task, 1, "k") for _ in range(50)]
     await app.clock.sleep(1)
-    assert store.times("enqueue") == 1
+    assert locks.asked == [[1]] * len(locks.asked)
     more[0].cancel()
-    locks.locked.clear()
+    locks.values.clear()
+    before = store.times("enqueue")
     jobs = await asyncio.gather(first, *more[1:])
     assert [job.created for job in jobs] == [True] + [False] * 49
     assert {job.id for job in jobs} == {jobs[0].id}
-    assert store.times("enqueue") == 2
+    assert store.times("enqueue") == before + 2, "one, and then all the others"
 
 
 @virtual
-async def test_those_behind_a_key_that_stays_locked_are_told_with_the_first(app: App):
-    task, locks = app.task(echo), LockedKeys(faulty(app))
-    locks.locked = {1}
+async def test_a_key_that_stays_locked_is_waited_for_once_by_each(app: App):
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = {1}
     begun = app.clock.now()
     asked = [start(task, 1, "k") for _ in range(50)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert {type(answer) for answer in answers} == {StoreUnavailable}
-    assert app.clock.now() - begun < CALL_SECONDS + 2
-    locks.locked.clear()
+    assert app.clock.now() - begun < PATIENCE_SECONDS + 1
+    locks.values.clear()
     assert (await task.options(key="k").enqueue(1)).created
 
 
 @virtual
-async def test_many_locked_keys_are_waited_for_a_few_at_a_time(app: App):
-    task, locks = app.task(echo), LockedKeys(faulty(app))
-    locks.locked = set(range(1000, 1100))
+async def test_many_locked_keys_keep_nobody(app: App):
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = set(range(1000, 1100))
+    keyed = [start(task, n, f"k{n}") for n in sorted(locks.values)]
+    await app.clock.sleep(1)
     begun = app.clock.now()
-    keyed: list[asyncio.Task[Job[str]]] = []
-    for n in sorted(locks.locked):
-        keyed.append(start(task, n, f"k{n}"))
-        await app.clock.sleep(0.3)
-        assert (await task.enqueue(n - 1000)).created
-    assert app.clock.now() - begun < 100
-    assert locks.most_waits <= 2 * APART_MAX + 2
-    locks.locked.clear()
-    await asyncio.gather(*keyed, return_exceptions=True)
-    assert (await task.options(key="k1099").enqueue(1099)) is not None
-    assert locks.waits_now == 0
+    for n in range(100):
+        assert (await task.enqueue(n)).created
+        assert (await task.options(key=f"free{n}").enqueue(n)).created
+    assert app.clock.now() - begun < 1
+    told = await asyncio.gather(*keyed, return_exceptions=True)
+    assert {type(each) for each in told} == {StoreUnavailable}
+    assert app.clock.now() - begun < PATIENCE_SECONDS + 1
 
 
 @virtual
 async def test_callers_without_keys_wait_for_a_locked_queue_one_for_all(app: App):
     task, store = app.task(echo), faulty(app)
-    locks = LockedKeys(store)
-    locks.locked = set(range(100))
-    asked = [start(task, n) for n in range(100)]
+    locks = LockedValues(store)
+    locks.values = set(range(100))
+    asked = [start(task, n) for n in range(50)]
     other = start(task.options(queue="other"), 1000)
-    await app.clock.sleep(2)
+    await app.clock.sleep(0.5)
     assert other.done()
-    assert locks.waits_now == 1
-    locks.locked.clear()
-    assert all(job.created for job in await asyncio.gather(*asked))
-    assert store.times("enqueue") < 6
-
-
-@virtual
-async def test_slow_batches_go_beside_each_other_and_not_without_end(app: App):
-    task, store = app.task(echo), faulty(app)
-    store.slow("enqueue", seconds=20)
-    asked: list[asyncio.Task[Job[str]]] = []
-    for n in range(40):
+    for n in range(50, 100):
         asked.append(start(task, n))
         await app.clock.sleep(0.3)
-    assert store.times("enqueue") == SLOW_MAX + 1
-    store.heal()
-    jobs = await asyncio.gather(*asked)
-    assert all(job.created for job in jobs)
-    assert (await task.enqueue(1)).created
-    await drained(app)
-    assert len(await records(app)) == 41
+        assert (await task.options(queue="other").enqueue(1000 + n)).created
+    late = set(range(50, 100))
+    assert not any(late.intersection(batch) for batch in locks.asked)
+    locks.values.clear()
+    before = store.times("enqueue")
+    assert all(job.created for job in await asyncio.gather(*asked))
+    assert store.times("enqueue") == before + 2
 
 
 @virtual
 async def test_a_caller_that_gives_up_a_locked_key_leaves_others_in_peace(app: App):
-    task, locks = app.task(echo), LockedKeys(faulty(app))
-    locks.locked = {1}
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = {1}
     first, mate = start(task, 1, "k"), start(task, 2, "other")
     behind = start(task, 1, "k")
     await mate
     first.cancel()
     await app.clock.sleep(1)
-    locks.locked.clear()
-    assert not (await behind).created, "the one that was on its way is stored"
+    locks.values.clear()
+    assert (await behind).created
+    assert len(await records(app)) == 2
+
+
+@virtual
+async def test_calls_with_one_key_are_stored_in_their_order(app: App):
+    """Also the ones that were locked, and those that came when the lock was gone."""
+    task, store = app.task(echo), faulty(app)
+    locks = LockedValues(store)
+    locks.values = {1}
+    chosen = task.options(key="k", unique=replace)
+    calls = [start(chosen, 1)]
+    for n in range(2, 30):
+        await app.clock.sleep(0.01)
+        calls.append(start(chosen, n))
+        if n == 15:
+            locks.values.clear()
+    jobs = await asyncio.gather(*calls)
+    assert {job.id for job in jobs} == {jobs[0].id}
+    (record,) = await records(app)
+    assert b":29}" in record.payload
+
+
+@virtual
+async def test_who_may_be_stored_by_an_earlier_try_is_not_told_the_contrary(app: App):
+    task, store = app.task(echo), faulty(app)
+    locks = LockedValues(store)
+    store.lose_reply("enqueue", times=1)
+    meet = store.meet
+
+    async def lock_after_the_first(call: Called) -> None:
+        if store.times("enqueue") > 1:
+            locks.values = {1}
+        await meet(call)
+
+    store.meet = lock_after_the_first
+    with pytest.raises(StoreUnavailable, match="may have stored it") as caught:
+        await task.options(key="k").enqueue(1)
+    assert caught.value.unknown
+    locks.values.clear()
+    store.meet = meet
+    assert (await task.enqueue(3)).created
+    assert not repeats(store)[-1], "nothing is doubted any more"
+
+
+@virtual
+async def test_a_batch_has_a_bound_in_bytes(app: App):
+    task, store = app.task(echo), faulty(app)
+    big = "x" * 900_000
+    jobs = await asyncio.gather(*(task.enqueue(1, to=big) for _ in range(20)))
+    assert all(job.created for job in jobs)
+    sizes = [
+        sum(len(job.payload) for job in call.args[0])
+        for call in store.calls
+        if call.method == "enqueue"
+    ]
+    assert max(sizes) <= BATCH_BYTES
+    assert len(sizes) <= 7
+
+
+@virtual
+async def test_whoever_has_gone_before_its_turn_is_not_sent(app: App):
+    task, store = app.task(echo), faulty(app)
+    store.slow("enqueue", seconds=20)
+    first = start(task, 1)
+    await app.clock.sleep(1)
+    late = [start(task, n) for n in range(2, 50)]
+    await app.clock.sleep(1)
+    for each in late:
+        each.cancel()
+    await first
+    store.heal()
+    assert (await task.enqueue(50)).created
     assert len(await records(app)) == 2

@@ -79,10 +79,16 @@ class Known(NamedTuple):
 class Plan:
     """What all calls together come to."""
 
-    def __init__(self, known: Known, *, is_users: bool = False) -> None:
-        """`is_users`: in a caller's own transaction, where full queues are only named."""
+    def __init__(
+        self, known: Known, *, is_users: bool = False, is_frozen: bool = False
+    ) -> None:
+        """`is_users`: in a caller's own transaction, where full queues are only named.
+
+        `is_frozen`: it may not see every bound.
+        """
         self.known = known
         self.is_users = is_users
+        self.is_frozen = is_frozen
         self.pressed: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
         self.holds: dict[bytes, Hold] = {}  # by key: who has it in the end
@@ -149,9 +155,9 @@ class Plan:
         return None
 
     def counts(self, lane: str) -> bool:
-        """Whether a lane has a bound of its own."""
+        """Whether a lane has a bound of its own, or may have one."""
         guard = self.known.guards.get(lane)
-        return guard is not None and guard.limit is not None
+        return self.is_frozen or (guard is not None and guard.limit is not None)
 
 
 class Call:

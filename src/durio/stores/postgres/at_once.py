@@ -15,6 +15,7 @@ from durio.ports.enqueue import Enqueued, Full
 from durio.stores.postgres.admission import Draft
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.driver import DriverError, Row
+from durio.stores.postgres.lines import Patience
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import EVERYBODY
 
@@ -44,17 +45,21 @@ class Columns(NamedTuple):
 
 
 async def enqueue_at_once(
-    desk: Desk, jobs: Sequence[NewJob], calls: Sequence[int]
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    patience: Patience = Patience.LONG,
 ) -> list[Enqueued | None] | None:
     """One answer each, None for those that were left out; None: nothing was written."""
     columns = Columns._make(map(list, zip(*jobs, strict=True)))
     if len(set(columns.ids)) < len(jobs):
         return None  # a job twice in one call
     if not any(columns.keys):
-        return await enqueue_plain(desk, jobs, columns, is_one_call=len(calls) == 1)
+        is_one = len(calls) == 1
+        return await enqueue_plain(desk, jobs, columns, patience, is_one_call=is_one)
     if not stand_alone(jobs, calls):
         return None
-    return await enqueue_keyed(desk, jobs, columns, is_one_call=len(calls) == 1)
+    return await enqueue_keyed(desk, jobs, columns, patience)
 
 
 def stand_alone(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
@@ -68,25 +73,30 @@ def stand_alone(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
 
 
 async def enqueue_plain(
-    desk: Desk, jobs: Sequence[NewJob], columns: Columns, *, is_one_call: bool
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    columns: Columns,
+    patience: Patience,
+    *,
+    is_one_call: bool,
 ) -> list[Enqueued | None] | None:
     """Jobs without keys: all of them or none."""
     if not desk.guarded_lanes.isdisjoint(columns.lanes):
-        return await enqueue_bounded(desk, jobs, columns, is_one_call=is_one_call)
+        return await enqueue_bounded(
+            desk, jobs, columns, patience, is_one_call=is_one_call
+        )
     run_ats, delays = columns.run_ats, columns.delays
     if any(delays) or run_ats.count(None) < len(run_ats):
-        row = await sent(
-            desk, PLAIN, jobs, columns[:7], columns.opts, waits=is_one_call
-        )
+        row = await sent(desk, patience, PLAIN, jobs, columns[:7], columns.opts)
         return None if row[0] else [told(job, row[1]) for job in jobs]
     # All are due now: mostly so, and quicker.
     if is_same(columns):
         ids, lanes, ranks, tasks, payloads, *_ = columns
         values = (ids, lanes[0], ranks[0], tasks[0], payloads, columns.opts[0])
-        row = await sent(desk, PLAIN_SAME, jobs, values, waits=is_one_call)
+        row = await sent(desk, patience, PLAIN_SAME, jobs, values)
     else:
         values = (*columns[:5], columns.opts)
-        row = await sent(desk, PLAIN_READY, jobs, values, waits=is_one_call)
+        row = await sent(desk, patience, PLAIN_READY, jobs, values)
     if row[0]:
         return None
     return [Enqueued(job_id, True, READY) for job_id in columns.ids]
@@ -104,13 +114,18 @@ def is_one(column: list[Any]) -> bool:
 
 
 async def enqueue_bounded(
-    desk: Desk, jobs: Sequence[NewJob], columns: Columns, *, is_one_call: bool
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    columns: Columns,
+    patience: Patience,
+    *,
+    is_one_call: bool,
 ) -> list[Enqueued | None] | None:
     """Into queues that had a guard when this process last looked.
 
     There is room for all, or, if all are one call, for none.
     """
-    row = await sent(desk, BOUNDED, jobs, columns[:7], columns.opts, waits=is_one_call)
+    row = await sent(desk, patience, BOUNDED, jobs, columns[:7], columns.opts)
     halts, now, is_guarded, *others = row
     if not is_guarded:
         desk.guarded_lanes.difference_update(columns.lanes)
@@ -131,7 +146,7 @@ def full_of(told: Sequence[Any]) -> Full | None:
 
 
 async def enqueue_keyed(
-    desk: Desk, jobs: Sequence[NewJob], columns: Columns, *, is_one_call: bool
+    desk: Desk, jobs: Sequence[NewJob], columns: Columns, patience: Patience
 ) -> list[Enqueued | None] | None:
     """Jobs of which some have keys: those whose key is held are left out."""
     waiting = [debounced(job) for job in jobs]
@@ -140,7 +155,7 @@ async def enqueue_keyed(
         delays=[job.delay_seconds for job in waiting],
     )
     values = (*columns[:7], *key_columns(jobs))
-    row = await sent(desk, KEYED, jobs, values, columns.opts, waits=is_one_call)
+    row = await sent(desk, patience, KEYED, jobs, values, columns.opts)
     if row[0]:
         return None
     _, now, held = row
@@ -175,21 +190,18 @@ def key_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
 
 async def sent(
     desk: Desk,
+    patience: Patience,
     sql: str,
     jobs: Sequence[NewJob],
     columns: Sequence[object],
     *last: object,
-    waits: bool,
 ) -> Row:
-    """Send it, and tell whom it concerns; the answer begins with whether it halted.
-
-    Several callers do not wait together for a lock that one of them needs.
-    """
+    """Send it, and tell whom it concerns; the answer begins with whether it halted."""
     lanes = {job.lane for job in jobs}
     new_lanes = sorted(lanes - desk.known_lanes)
     values = (*columns, list(lanes), new_lanes, desk.lines.now, *last)
     try:
-        (row,) = await desk.lines.write_one(sql, *values, waits=waits)
+        (row,) = await desk.lines.write_one(sql, *values, patience=patience)
     except StoreError as error:
         if is_clash(error):
             return HALTED  # an id that stands: all was undone

@@ -4,13 +4,16 @@ Most queues have no guard: the statement of a plain enqueue or claim sees that i
 index, and pays nothing more. The row of a guarded queue is locked before anything else, by
 name, so whoever holds it knows its depth exactly: every way into and out of waiting tells
 of itself in the same transaction. A caller's transaction locks no queue, for it may last:
-what it brings is noted, and counted by the next one who holds the lock. Only an enqueue asks for room (admission.py); a job that
-was accepted once (a retry, a rescue, an operator's hand) just enters.
+what it brings is noted, and counted by the next one who holds the lock. Only an enqueue
+asks for room (admission.py); a job that was accepted once (a retry, a rescue, an operator's
+hand) just enters.
 
 A bound begins to hold while others are at work who have not seen it. So it is written and
 committed first, and counted when all of these are over (`settle`). Until then the row says
 so: should whoever set it die in between, the next process that declares its bounds counts,
-or whoever leads.
+or whoever leads. A caller's transaction that sees the store as it was at its beginning may
+not see a bound, however late it asks: it notes what it brings wherever that is, and a note
+for a queue without a bound goes by the leader.
 
 A queue without a bound has the soft one: the leader looks at it about once a second and
 leaves a mark, which enqueues obey as long as there are workers, one of which leads.
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 from durio.ports.control import AS_IN_CODE, NO_BOUND
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.driver import Row
+from durio.stores.postgres.same import Asks
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Reading, Transaction
 
@@ -87,7 +91,7 @@ async def look_at_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Gua
     return {name: Guard(*others) for name, *others in rows}
 
 
-async def enter_later(tx: Transaction, changes: Mapping[str, int]) -> None:
+async def enter_later(tx: Asks, changes: Mapping[str, int]) -> None:
     """Jobs of such a transaction: counted when it is over, by whoever comes next."""
     changes = {lane: jobs for lane, jobs in changes.items() if jobs}
     if changes:

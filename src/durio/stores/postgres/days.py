@@ -12,6 +12,7 @@ from durio.model.errors import StoreError
 from durio.model.settings import DAY
 from durio.stores.postgres.day_names import day_of, name_of
 from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.lines import Patience
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -69,14 +70,15 @@ async def change_days(desk: Desk, known: dict[int | None, int], now: float) -> i
     for day in range(today, today + AHEAD + 1):
         if day not in known:
             await desk.lines.write(
-                lambda tx, day=day: make(tx, day, today), waits=False
+                lambda tx, day=day: make(tx, day, today), patience=Patience.ONE_TURN
             )
     last = int((now - desk.retention.done_seconds) // DAY)
     past = sorted(day for day in known if day is not None and day < last)
     went = 0
     for day in past:
         went += await desk.lines.write(
-            lambda tx, day=day, about=known[day]: drop(tx, day, about), waits=False
+            lambda tx, day=day, about=known[day]: drop(tx, day, about),
+            patience=Patience.ONE_TURN,
         )
     return went
 

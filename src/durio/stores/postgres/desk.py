@@ -30,6 +30,7 @@ class Desk:
     guarded_lanes: set[str] = field(default_factory=set[str])
     bulks: Bulks = field(default_factory=Bulks)
     is_users: bool = False  # writes in a caller's transaction: see transactions.py
+    is_frozen: bool = False  # one that does not see bounds which are younger than it
 
 
 class AtDesk:

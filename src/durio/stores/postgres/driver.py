@@ -5,14 +5,17 @@ our side and `uuid` on the server's. No exception of a driver leaves its adapter
 is only `DriverError`, and translate.py says what it means.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 # Indexable and iterable like a tuple; some drivers have a type of their own for it.
 Row = tuple[Any, ...]
 # Who hears a channel: gets the payload, on the loop of the connection.
 Hear = Callable[[str], None]
+ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 
 
 class DriverError(Exception):
@@ -116,3 +119,10 @@ class Driver(Protocol):
         `prepared`: statements may be kept prepared on the server.
         """
         ...
+
+
+@lru_cache(maxsize=1000)
+def ids_in(sql: str) -> tuple[tuple[int, bool], ...]:
+    """Which parameters of a statement are ids, from 0, and whether they are lists."""
+    found = {int(number) - 1: bool(many) for number, many in ID_CAST.findall(sql)}
+    return tuple(found.items())

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from durio.model.errors import InvariantBroken, StoreError, StoreUnavailable
-from durio.model.job import NewJob
+from durio.model.job import READY, NewJob
 from durio.model.names import namespace_of
-from durio.ports.enqueue import Enqueued
+from durio.ports.enqueue import Enqueued, Locked
 from durio.stores.postgres.admission import Draft, Known, Plan, Stale, Stored
 from durio.stores.postgres.at_once import enqueue_at_once, lower_floors
 from durio.stores.postgres.bounds import (
@@ -40,6 +40,7 @@ from durio.stores.postgres.keys import (
     lock_keys,
     take_keys,
 )
+from durio.stores.postgres.lines import LOCKED, Patience
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -70,14 +71,13 @@ class PostgresEnqueue(AtDesk):
         """Store all of them, each call whole, and wake whoever serves their lanes."""
         if not jobs:
             return []
-        calls = calls or (len(jobs),)
-        if sum(calls) != len(jobs):
-            raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
-        desk = self.desk
-        answers = None if again else await enqueue_at_once(desk, jobs, calls)
+        if calls is not None:
+            return await enqueue_calls(self.desk, jobs, calls, again=again)
+        whole = (len(jobs),)
+        answers = None if again else await enqueue_at_once(self.desk, jobs, whole)
         if answers is None:
-            return await enqueue_with_care(desk, jobs, calls, again=again)
-        return await complete(desk, jobs, answers, waits=len(calls) == 1)
+            return await enqueue_with_care(self.desk, jobs, whole, again=again)
+        return await complete(self.desk, jobs, answers)
 
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
@@ -87,25 +87,123 @@ class PostgresEnqueue(AtDesk):
 
 
 async def complete(
-    desk: Desk,
-    jobs: Sequence[NewJob],
-    answers: Sequence[Enqueued | None],
-    *,
-    waits: bool = True,
+    desk: Desk, jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
 ) -> list[Enqueued]:
     """Jobs that were left out, because somebody holds their key, are judged now."""
-    left = [job for job, told in zip(jobs, answers, strict=True) if told is None]
+    left = left_out(jobs, answers)
     if not left:
-        return [told for told in answers if told is not None]
+        return filled(answers, [])
     try:
-        calls = [1] * len(left)
-        late = await enqueue_with_care(desk, left, calls, again=False, waits=waits)
+        late = await enqueue_with_care(desk, left, [1] * len(left), again=False)
     except StoreError as error:
         # The others are stored: whoever asks again finds them.
         error.unknown = error.unknown or len(left) < len(jobs)
         raise
+    return filled(answers, late)
+
+
+def left_out(
+    jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
+) -> list[NewJob]:
+    """Those without an answer."""
+    return [job for job, told in zip(jobs, answers, strict=True) if told is None]
+
+
+def filled(
+    answers: Sequence[Enqueued | None], late: Sequence[Enqueued]
+) -> list[Enqueued]:
+    """All answers, with those that came later in their places."""
     more = iter(late)
     return [next(more) if told is None else told for told in answers]
+
+
+# --- for several callers
+
+
+async def enqueue_calls(
+    desk: Desk, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+) -> list[Enqueued]:
+    """None waits for what another one needs: that is answered `locked`."""
+    if sum(calls) != len(jobs):
+        raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
+    patience = desk.local.locks.patience(jobs)
+    try:
+        answers = await enqueue_together(desk, jobs, calls, patience, again=again)
+    except StoreError as error:
+        if not is_locked(error):
+            raise
+        return await enqueue_apart(desk, jobs, calls, error, again=again)
+    told = zip(jobs, answers, strict=True)
+    desk.local.locks.free(job for job, answer in told if answer.locked is None)
+    return answers
+
+
+async def enqueue_together(
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    patience: Patience,
+    *,
+    again: bool,
+) -> list[Enqueued]:
+    """All of them; if the error is that something is locked, none is stored."""
+    answers = None
+    if not again:
+        answers = await enqueue_at_once(desk, jobs, calls, patience)
+    if answers is None:
+        return await enqueue_with_care(desk, jobs, calls, patience, again=again)
+    left = left_out(jobs, answers)
+    if not left:
+        return filled(answers, [])
+    each = [1] * len(left)
+    try:
+        late = await enqueue_with_care(desk, left, each, patience, again=False)
+    except StoreError as error:
+        if not is_locked(error):
+            error.unknown = error.unknown or len(left) < len(jobs)
+            raise
+        late = all_locked(desk, left, error)
+    return filled(answers, late)
+
+
+async def enqueue_apart(
+    desk: Desk,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    error: StoreError,
+    *,
+    again: bool,
+) -> list[Enqueued]:
+    """Something is locked: a key, if anybody has one. The others need not wait for it."""
+    is_plain: list[bool] = []
+    sizes: list[int] = []
+    for size in calls:
+        plain = all(job.key is None for job in jobs[len(is_plain) :][:size])
+        is_plain += [plain] * size
+        sizes += [size] if plain else []
+    plain_jobs = [job for job, plain in zip(jobs, is_plain, strict=True) if plain]
+    if not plain_jobs or len(sizes) == len(calls):
+        return all_locked(desk, jobs, error)
+    keyed_jobs = [job for job, plain in zip(jobs, is_plain, strict=True) if not plain]
+    locked = iter(all_locked(desk, keyed_jobs, error))
+    stored = iter(await enqueue_calls(desk, plain_jobs, sizes, again=again))
+    return [next(stored if plain else locked) for plain in is_plain]
+
+
+def all_locked(desk: Desk, jobs: Sequence[NewJob], error: StoreError) -> list[Enqueued]:
+    """Nothing of these is stored; they may be asked for again."""
+    desk.local.locks.met(jobs)
+    locked = Locked(error, desk.place.call_seconds)
+    return [Enqueued(job.id, False, READY, locked=locked) for job in jobs]
+
+
+def is_locked(error: StoreError) -> bool:
+    """Whether others stood in the way, and nothing else."""
+    return isinstance(error, Changing) or error.values.get("state") == LOCKED
+
+
+class Changing(StoreUnavailable):
+    """Somebody else came in between each time."""
 
 
 # --- with care
@@ -115,23 +213,20 @@ async def enqueue_with_care(
     desk: Desk,
     jobs: Sequence[NewJob],
     calls: Sequence[int],
+    patience: Patience = Patience.LONG,
     *,
     again: bool,
-    waits: bool = True,
 ) -> list[Enqueued]:
-    """Lock, read, decide, write; from the beginning when somebody came in between.
-
-    A lock that is not free is waited for by one caller, never by several together.
-    """
+    """Lock, read, decide, write; from the beginning when somebody came in between."""
     for _ in range(TRIES):
         try:
             return await desk.lines.write(
                 lambda tx: enqueue_jobs(desk, tx, jobs, calls, again=again),
-                waits=waits and len(calls) == 1,
+                patience=patience,
             )
         except Stale:
             continue
-    raise StoreUnavailable(
+    raise Changing(
         f"{len(jobs)} jobs could not be stored: others changed the same jobs and keys "
         f"under each of {TRIES} tries",
         cure="Try again.",
@@ -166,7 +261,7 @@ async def enqueue_jobs(
         held=keys.held,
         locked_jobs=keys.locked,
     )
-    plan = Plan(known, is_users=desk.is_users)
+    plan = Plan(known, is_users=desk.is_users, is_frozen=desk.is_frozen)
     answers = plan.enqueue(jobs, calls)
     await write(desk, tx, plan, keys, again=again)
     return answers

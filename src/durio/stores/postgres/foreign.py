@@ -7,7 +7,6 @@ is committed here, and nothing is set for longer than a transaction.
 """
 
 import asyncio
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -16,9 +15,8 @@ from uuid import UUID
 
 from durio.model.errors import WrongTransaction
 from durio.model.tx import TxKind
-from durio.stores.postgres.driver import DriverError, Row
+from durio.stores.postgres.driver import ID_CAST, DriverError, Row, ids_in
 
-ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 ID = "id"  # columns of this name are ids, and no others
 IDLE, FAILED = 0, 3  # of libpq, which psycopg hands on
 GIVEN_UP = "57014"
@@ -35,8 +33,8 @@ class Guest(Protocol):
         """One statement and all of its rows."""
         ...
 
-    async def run(self, sql: str) -> None:
-        """Statements without parameters and without answers."""
+    async def run(self, sql: str) -> str:
+        """Statements without parameters and without answers; what one alone did."""
         ...
 
 
@@ -71,10 +69,10 @@ class AsyncpgGuest:
             raise self._told(error) from error
         return [ours(row) for row in rows]
 
-    async def run(self, sql: str) -> None:
+    async def run(self, sql: str) -> str:
         """Statements without parameters and without answers."""
         try:
-            await self._host.execute(sql)
+            return await self._host.execute(sql)
         except self._driver.FAILURES as error:
             raise self._told(error) from error
 
@@ -85,11 +83,17 @@ class AsyncpgGuest:
 
 
 class PsycopgGuest:
-    """In a connection of psycopg; one without an event loop never waits for one."""
+    """In a connection of psycopg; one without an event loop never waits for one.
 
-    def __init__(self, connection: Any, *, is_async: bool) -> None:
+    `is_held`: whoever asks takes the connection's lock before.
+    """
+
+    def __init__(
+        self, connection: Any, *, is_async: bool, is_held: bool = False
+    ) -> None:
         self._host = connection
         self._is_async = is_async
+        self._is_held = is_held
         self._driver: Any = import_module(PSYCOPG)
         if connection.closed:
             raise closed()
@@ -105,24 +109,31 @@ class PsycopgGuest:
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
         """One statement and all of its rows."""
-        return await self._ask(sql, self._driver.with_ids(sql, args))
+        rows, _ = await self._ask(sql, self._driver.with_ids(sql, args))
+        return rows
 
-    async def run(self, sql: str) -> None:
+    async def run(self, sql: str) -> str:
         """Statements without parameters and without answers."""
-        await self._ask(sql, None)
+        _, done = await self._ask(sql, None)
+        return done
 
-    async def _ask(self, sql: str, args: Sequence[Any] | None) -> Sequence[Row]:
+    async def _ask(
+        self, sql: str, args: Sequence[Any] | None
+    ) -> tuple[Sequence[Row], str]:
         driver = self._driver
         # Several statements at once have no binary answers, nor any other here.
         binary = args is not None
         try:
             if self._is_async:
-                async with driver.OurAsyncCursor(self._host) as cursor:
+                kind = driver.OurHeldCursor if self._is_held else driver.OurAsyncCursor
+                async with kind(self._host) as cursor:
                     await cursor.execute(sql, args, binary=binary)
-                    return await cursor.fetchall() if cursor.description else ()
+                    rows = await cursor.fetchall() if cursor.description else ()
+                    return rows, cursor.statusmessage or ""
             with driver.OurCursor(self._host) as cursor:
                 cursor.execute(sql, args, binary=binary)
-                return cursor.fetchall() if cursor.description else ()
+                rows = cursor.fetchall() if cursor.description else ()
+                return rows, cursor.statusmessage or ""
         except (driver.psycopg.Error, OSError) as error:
             raise of_use(driver.told(error, lost=self._host.closed)) from error
 
@@ -140,13 +151,6 @@ def of_use(told: DriverError) -> Exception:
 def texts(sql: str) -> str:
     """The statement with ids as text."""
     return ID_CAST.sub(lambda m: f"${m[1]}::text{m[2] or ''}::uuid{m[2] or ''}", sql)
-
-
-@lru_cache(maxsize=1000)
-def ids_in(sql: str) -> tuple[tuple[int, bool], ...]:
-    """Which parameters of a statement are ids, from 0, and whether they are lists."""
-    found = {int(number) - 1: bool(many) for number, many in ID_CAST.findall(sql)}
-    return tuple(found.items())
 
 
 def ids_as_text(sql: str, args: Sequence[Any]) -> Sequence[Any]:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import socket
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from durio.stores.postgres.foreign import (
     AsyncpgGuest,
     Guest,
     PsycopgGuest,
+    in_use,
 )
 
 CLOSE_SECONDS = 2.0
@@ -30,12 +32,11 @@ class Host(Protocol):
         """Connect and begin; the mark is set in the transaction."""
         ...
 
-    def guest(self) -> Guest:
-        """What writes the end of the job there."""
-        ...
+    def held(self) -> AbstractAsyncContextManager[Guest]:
+        """What writes the end of the job there and commits; alone, till both are done.
 
-    async def commit(self) -> None:
-        """Commit it."""
+        A task may have left something behind that goes on writing, or rolls back.
+        """
         ...
 
     async def end(self) -> None:
@@ -49,41 +50,32 @@ class AsyncpgHost:
     def __init__(self) -> None:
         self.connection: Any = None
         self._driver: Any = import_module(ASYNCPG)
-        self._transaction: Any = None
 
     async def begin(self, place: Place, mark: str, *, prepared: bool) -> None:
         """Connect and begin."""
         options: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
         try:
-            self.connection = await self._driver.asyncpg.connect(
-                place.dsn,
-                timeout=place.connect_seconds,
-                server_settings=dict(place.settings),
-                **options,
-            )
-            self._transaction = self.connection.transaction()
-            await self._transaction.start()
-            await self.connection.execute(mark)
-        except TimeoutError as error:
-            raise no_answer(place) from error
+            async with within(place.connect_seconds):
+                self.connection = await self._driver.asyncpg.connect(
+                    place.dsn,
+                    timeout=place.connect_seconds,
+                    server_settings=dict(place.settings),
+                    **options,
+                )
+            async with within(place.call_seconds):
+                await self.connection.transaction().start()
+                await self.connection.execute(mark)
         except (*self._driver.FAILURES, ValueError) as error:
             raise self._driver.told(error, lost=True) from error
 
-    def guest(self) -> Guest:
-        """What writes the end of the job there."""
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Guest, None]:
+        """Whoever comes in between is refused by asyncpg; or we, where they were quicker."""
         if self.connection.is_closed():
             raise gone()
         if not self.connection.is_in_transaction():
             raise ended_by_hand()
-        return AsyncpgGuest(self.connection)
-
-    async def commit(self) -> None:
-        """Commit it."""
-        try:
-            await self._transaction.commit()
-        except self._driver.FAILURES as error:
-            lost = self.connection.is_closed()
-            raise self._driver.told(error, lost=lost) from error
+        yield AsyncpgGuest(self.connection)
 
     async def end(self) -> None:
         """Close the connection; asyncpg asks the server to give up what is under way."""
@@ -107,31 +99,35 @@ class PsycopgHost:
         psycopg = self._driver.psycopg
         name = place.settings.get("application_name", "durio")
         try:
-            self.connection = await psycopg.AsyncConnection.connect(
-                place.dsn,
-                application_name=name,
-                connect_timeout=max(2, round(place.connect_seconds)),
-            )
+            async with within(place.connect_seconds):
+                self.connection = await psycopg.AsyncConnection.connect(
+                    place.dsn,
+                    application_name=name,
+                    client_encoding="utf8",  # also where the database has none
+                )
             if not prepared:
                 self.connection.prepare_threshold = None
-            await self.connection.execute(mark)
+            async with within(place.call_seconds):
+                await self.connection.execute(mark)
         except (psycopg.Error, OSError) as error:
             raise self._driver.told(error, lost=True) from error
 
-    def guest(self) -> Guest:
-        """What writes the end of the job there."""
-        if self.connection.broken:
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Guest, None]:
+        """Whoever comes in between waits for the lock, and finds a closed connection."""
+        connection = self.connection
+        if connection.broken:
             raise gone()
-        if self.connection.closed or not self.connection.info.transaction_status:
+        if connection.closed or not connection.info.transaction_status:
             raise ended_by_hand()
-        return PsycopgGuest(self.connection, is_async=True)
-
-    async def commit(self) -> None:
-        """Commit it."""
-        try:
-            await self.connection.commit()
-        except (self._driver.psycopg.Error, OSError) as error:
-            raise self._driver.told(error, lost=self.connection.closed) from error
+        if connection._num_transactions:  # noqa: SLF001 - nobody else can tell
+            raise in_use()  # a block of `tx.transaction()` that somebody is still in
+        guest = PsycopgGuest(connection, is_async=True, is_held=True)
+        async with connection.lock:
+            try:
+                yield guest
+            finally:
+                connection.pgconn.finish()
 
     async def end(self) -> None:
         """Close the connection, after the server was asked to give up what is under way.
@@ -155,7 +151,11 @@ class PsycopgHost:
             async with asyncio.timeout(CLOSE_SECONDS), connection.lock:
                 connection.pgconn.finish()
         except TimeoutError:
-            with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            # It may be closed by now, or its other end.
+            with (
+                suppress(self._driver.psycopg.Error, OSError),
+                socket.socket(fileno=os.dup(connection.fileno())) as line,
+            ):
                 line.shutdown(socket.SHUT_RDWR)
 
 
@@ -165,9 +165,14 @@ HOSTS: dict[str, type[AsyncpgHost] | type[PsycopgHost]] = {
 }
 
 
-def no_answer(place: Place) -> DriverError:
-    """The server did not let us in, and did not refuse."""
-    return DriverError(f"no answer within {place.connect_seconds:g} s", lost=True)
+@asynccontextmanager
+async def within(seconds: float) -> AsyncGenerator[None, None]:
+    """A server that neither lets us in nor refuses is not waited for any longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise DriverError(f"no answer within {seconds:g} s", lost=True) from error
 
 
 def gone() -> DriverError:
@@ -179,6 +184,8 @@ def gone() -> DriverError:
 def ended_by_hand() -> WrongTransaction:
     """What was written is committed or gone, without the end of the job."""
     return WrongTransaction(
-        "the transaction was ended by hand: the end of the job cannot be in it",
-        cure="Leave commit and rollback to ctx.transaction(); raise to undo it.",
+        "the transaction was ended by hand, or `reset all` took our mark off it: the end "
+        "of the job cannot be in it",
+        cure="Leave commit and rollback to ctx.transaction(), raise to undo it, and reset "
+        "settings by their names.",
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Row
-from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.opening import WRITE, Opening
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Look
 
@@ -20,7 +20,11 @@ FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
 LAST_CALL_SECONDS = 1.0
 END_LOST = statement("line_end_lost")
+# Sessions are of whoever has logged in, whatever role is acted as.
+AS_LOGGED_IN = "begin; set local role none"
 GONE_SECONDS = 3.0  # that it is waited for, once
+# A replica by now, or a default that a new connection need not have.
+READ_ONLY = "25006"
 # Lines of the parent must never be touched in a forked child, not even by the collector:
 # closing one would write to a socket that is not ours.
 _inherited: "list[Line]" = []
@@ -40,6 +44,7 @@ class Line:
         self.loop = asyncio.get_running_loop()
         self.lock = asyncio.Lock()
         self.is_unknown = False  # whether the call that failed last may have happened
+        self.is_brief = False  # whether the call at hand hardly waits for locks
         self._opening = opening
         self._clock = clock
         self._connection: Connection | None = None
@@ -56,9 +61,9 @@ class Line:
         """One statement, its own transaction."""
         self.is_unknown = False
         connection = await self.ready()
-        if self._opening.is_pooled:
-            # The settings for our plans ride at the head of a transaction there.
-            return await self.transaction("begin", lambda it: it.rows(text, args), None)
+        if self._opening.is_pooled or self.is_brief:
+            # Settings that are not the connection's ride at the head of a transaction.
+            return await self.transaction(WRITE, lambda it: it.rows(text, args), None)
         try:
             async with self._limited():
                 return await connection.rows(text, args)
@@ -100,7 +105,7 @@ class Line:
         connection = await self.ready()
         try:
             async with self._limited():
-                await connection.run(self._opening.begin(begin))
+                await connection.run(self._opening.begin(begin, brief=self.is_brief))
         except DriverError as error:
             self._note(error, sent=False)
             raise
@@ -124,7 +129,8 @@ class Line:
     def _note(self, error: DriverError, *, sent: bool) -> None:
         """Learn from it; a connection that is of no more use is cut."""
         self._opening.learn(error)
-        if error.lost or self._opening.is_stale(error):
+        is_of_use = not self._opening.is_stale(error) and error.state != READ_ONLY
+        if error.lost or not is_of_use:
             self.is_unknown = sent and error.lost and not error.unsent
             self.terminate()
 
@@ -184,10 +190,13 @@ class Line:
         patience = min(GONE_SECONDS, self._opening.place.call_seconds / 2)
         try:
             async with self._limited():
+                await connection.run(AS_LOGGED_IN)
                 await connection.rows(END_LOST, (self._lost, int(patience * 1000)))
         except DriverError as error:
             if error.lost:
                 raise  # else we may not: then it ends when it ends
+        async with self._limited():
+            await connection.run("rollback")
         self._lost.clear()
 
     def _wait_longer(self) -> None:
@@ -251,15 +260,16 @@ class Line:
         finally:
             # A hint may be on its way though all tasks were cancelled: one that is cut
             # off now would never hear of it, for the loop does not turn again.
+            is_ours = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_CALL_SECONDS):
-                    await self.lock.acquire()
+                    is_ours = await self.lock.acquire()
             self._has_ended = True
             connection, self._connection = self._connection, None
             if connection is not None:
                 with suppress(DriverError):
                     await connection.close()
-            if self.lock.locked():
+            if is_ours:
                 self.lock.release()
 
     async def close(self) -> None:

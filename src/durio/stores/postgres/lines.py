@@ -7,14 +7,22 @@ concurrency: that of its own loop, and that of the heartbeat's.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from enum import Enum, auto
 from typing import Any, TypeVar
 
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Row
 from durio.stores.postgres.line import Line
-from durio.stores.postgres.opening import LOCK_WAIT, Opening
+from durio.stores.postgres.opening import WRITE, Opening
 from durio.stores.postgres.statements import Filled
 from durio.stores.postgres.transaction import Look, Reading, Transaction
 from durio.stores.postgres.translate import translated
@@ -30,9 +38,15 @@ TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
 LOCKED = "55P03"  # a lock was not free within `opening.LOCK_WAIT`
 LONGEST_PAUSE_SECONDS = 1.0  # between two tries to have it
-BRIEF, USUAL = (f"set lock_timeout = '{wait}'" for wait in ("20ms", LOCK_WAIT))
 READ = "begin isolation level repeatable read read only"
-WRITE = "begin"
+
+
+class Patience(Enum):
+    """How long a call may wait for locks that others hold."""
+
+    LONG = auto()  # turn after turn, as long as a call may last
+    ONE_TURN = auto()
+    BRIEF = auto()  # a turn in which it hardly waits at all
 
 
 def nobody(_lanes: Mapping[str, int], _workers: Collection[int]) -> None:
@@ -91,7 +105,7 @@ class Lines:
         return await self._in_turns(line, attempt, writes=False)
 
     async def write_one(
-        self, sql: str, *args: Any, waits: bool = True
+        self, sql: str, *args: Any, patience: Patience = Patience.LONG
     ) -> Sequence[Row]:
         """One statement that is its own transaction: one round trip.
 
@@ -99,9 +113,7 @@ class Lines:
         """
         text = self._filled[sql]
         line = await self.line()
-        return await self._in_turns(
-            line, lambda: self._one(line, text, args), waits=waits
-        )
+        return await self._in_turns(line, lambda: self._one(line, text, args), patience)
 
     async def _one(self, line: Line, text: str, args: Sequence[Any]) -> Sequence[Row]:
         if self.look is not None:
@@ -112,17 +124,20 @@ class Lines:
     # --- several statements
 
     async def write(
-        self, work: Callable[[Transaction], Awaitable[T]], *, waits: bool = True
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        *,
+        patience: Patience = Patience.LONG,
     ) -> T:
         """Begin, work, commit; then ring whom the work says.
 
         After a deadlock or a serialization failure the work is done again, from its
         beginning, a few times; so it is for as long as a call may last where a lock is not
-        free, unless nobody `waits` for that. Whatever it raises rolls everything back.
+        free, if there is the patience. Whatever it raises rolls everything back.
         """
         line = await self.line()
         tx, answer = await self._in_turns(
-            line, lambda: self._commit(line, work), waits=waits
+            line, lambda: self._commit(line, work), patience
         )
         for call in tx.after_commit:
             call()
@@ -143,7 +158,7 @@ class Lines:
             return tx, answer
 
         if self.look is not None:
-            self.look(WRITE)
+            self.look("begin")
         return await line.transaction(WRITE, within, self.look)
 
     async def read_many(self, work: Callable[[Reading], Awaitable[T]]) -> T:
@@ -158,39 +173,31 @@ class Lines:
         self,
         line: Line,
         attempt: Callable[[], Awaitable[T]],
+        patience: Patience = Patience.LONG,
         *,
-        waits: bool = True,
         writes: bool = True,
     ) -> T:
         """Have the line, and let others have it while a lock is not free.
 
         Whoever holds that lock may be a transaction that lasts: one caller of ours who
-        needs it must not keep all of them from the server.
+        needs it must not keep all of them from the server. Later turns are brief: others
+        want the line, and many may be waiting like this one.
         """
         last = self._clock.monotonic() + self._place.call_seconds
-        pause, turn = PAUSE_SECONDS, self._again
+        pause, is_brief = PAUSE_SECONDS, patience is Patience.BRIEF
         while True:
             async with line.lock:
+                line.is_brief = is_brief
                 try:
-                    return await turn(line, attempt)
+                    return await self._again(line, attempt)
                 except DriverError as error:
-                    is_late = not waits or self._clock.monotonic() >= last
-                    if error.state != LOCKED or is_late:
+                    is_late = self._clock.monotonic() >= last
+                    is_last = is_late or patience is not Patience.LONG
+                    if error.state != LOCKED or is_last:
                         unknown = writes and line.is_unknown
                         raise translated(error, self._place, unknown=unknown) from error
             await self._clock.sleep(pause * (0.5 + self._clock.random()))
-            pause, turn = min(pause * 2, LONGEST_PAUSE_SECONDS), self._briefly
-
-    async def _briefly(self, line: Line, attempt: Callable[[], Awaitable[T]]) -> T:
-        """A later turn: others want the line, and many may be waiting like this one."""
-        if self._opening.is_pooled:
-            return await self._again(line, attempt)
-        await line.one(BRIEF, ())
-        try:
-            return await self._again(line, attempt)
-        finally:
-            if line.is_open:
-                await line.one(USUAL, ())
+            pause, is_brief = min(pause * 2, LONGEST_PAUSE_SECONDS), True
 
     async def _again(self, line: Line, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try, and try again where the server asks for it and nothing was written."""
@@ -245,6 +252,13 @@ class Lines:
             line = self._lines[loop] = Line(self._opening, self._clock)
             await line.enter()
         return line
+
+    def soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do this on a loop of ours that runs, if one does; nobody waits for it."""
+        for loop in list(self._lines):
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(work(), loop)
+                return
 
     def _sweep(self) -> None:
         """Lines of loops that have ended, with a word or without."""

@@ -1,13 +1,18 @@
 """What this process remembers beside the store: hints and marks, never a truth."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from durio.model.job import NewJob
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.due import LEADER_SLOW_SECONDS, DueLooks
 from durio.stores.postgres.floor import Floors
 from durio.stores.postgres.life import Lives
+from durio.stores.postgres.lines import Patience
 from durio.stores.postgres.opening import Warn
+
+LOCKED_SECONDS = 30.0  # for which it is remembered that something was
 
 
 @dataclass(slots=True)
@@ -59,6 +64,42 @@ class KeyWalk:
 
 
 @dataclass(slots=True)
+class Locks:
+    """Keys and lanes that were asked for in vain: nobody waits long for them again."""
+
+    clock: Clock
+    until: dict[bytes | str, float] = field(default_factory=dict[bytes | str, float])
+
+    def patience(self, jobs: Sequence[NewJob]) -> Patience:
+        """How long an enqueue of these may wait."""
+        if not self.until:
+            return Patience.ONE_TURN
+        now = self.clock.monotonic()
+        self.until = {place: at for place, at in self.until.items() if at > now}
+        # Where one key is locked, others may be: each turn in vain keeps the line.
+        is_likely = self.until and any(
+            job.key is not None or job.lane in self.until for job in jobs
+        )
+        return Patience.BRIEF if is_likely else Patience.ONE_TURN
+
+    def met(self, jobs: Sequence[NewJob]) -> None:
+        """One of these places is locked; of several nobody knows which."""
+        until = self.clock.monotonic() + LOCKED_SECONDS
+        self.until |= dict.fromkeys(map(place_of, jobs), until)
+
+    def free(self, jobs: Iterable[NewJob]) -> None:
+        """None of them is."""
+        if self.until:
+            for job in jobs:
+                self.until.pop(place_of(job), None)
+
+
+def place_of(job: NewJob) -> bytes | str:
+    """What an enqueue may have to wait for: its key, or else its lane."""
+    return job.lane if job.key is None else job.key.key
+
+
+@dataclass(slots=True)
 class Local:
     """The parts of a desk that claims, leases and upkeep keep to themselves."""
 
@@ -67,6 +108,7 @@ class Local:
     floors: Floors
     due: DueLooks
     due_anywhere: DueLooks  # of a leader, in all lanes
+    locks: Locks
     warn: Warn
     where: Row | None = None  # which database this is: see same.py
     is_split: bool = False  # finish and claim are two statements, by keys
@@ -91,6 +133,7 @@ def local_of(
         floors=Floors(clock),
         due=DueLooks(clock),
         due_anywhere=DueLooks(clock, LEADER_SLOW_SECONDS),
+        locks=Locks(clock),
         warn=warn,
         is_split=is_split,
     )

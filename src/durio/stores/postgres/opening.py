@@ -26,9 +26,16 @@ PLANNER = MappingProxyType(
         "plan_cache_mode": "force_generic_plan",
     }
 )
-IN_TRANSACTION = "".join(f"; set local {name} = {PLANNER[name]}" for name in PLANNER)
-# How long a statement waits for a lock before its line is somebody else's for a while.
-LOCK_WAIT = "300ms"
+# psycopg writes lists as text, where an old habit of servers makes a word of each null.
+SETTINGS = MappingProxyType({**PLANNER, "array_nulls": "on"})
+IN_TRANSACTION = "".join(f"; set local {name} = {SETTINGS[name]}" for name in SETTINGS)
+# How long a statement waits for a lock before its line is somebody else's for a while; and
+# in later turns.
+LOCK_WAIT, BRIEF_WAIT = "300ms", "5ms"
+# Every write is made for this level: whoever waited for a row goes on with what it is now.
+# A role, or a database, may have another one by default.
+ISOLATION = "read committed"
+WRITE = f"begin isolation level {ISOLATION}"
 VERSION_MIN = 150000
 LOOK_AROUND = """
 select pg_backend_pid(), current_setting('server_version_num')::int4,
@@ -98,7 +105,8 @@ class Opening:
         settings = {**self.place.settings}
         if self._takes_settings:
             settings |= {
-                **PLANNER,
+                **SETTINGS,
+                "default_transaction_isolation": ISOLATION,
                 "idle_in_transaction_session_timeout": self._idle,
                 "lock_timeout": LOCK_WAIT,
             }
@@ -136,11 +144,13 @@ class Opening:
 
     # --- what is learnt on the way
 
-    def begin(self, text: str) -> str:
-        """How a transaction begins here."""
-        if not self.is_pooled:
+    def begin(self, text: str, *, brief: bool = False) -> str:
+        """How a transaction begins here; a `brief` one hardly waits for locks."""
+        if not self.is_pooled and not brief:
             return text
-        return f"{text}{IN_TRANSACTION}; set local lock_timeout = '{LOCK_WAIT}'"
+        settings = IN_TRANSACTION if self.is_pooled else ""
+        wait = BRIEF_WAIT if brief else LOCK_WAIT
+        return f"{text}{settings}; set local lock_timeout = '{wait}'"
 
     def is_stale(self, error: DriverError) -> bool:
         """Whether the same would work on another connection; nothing was done on this."""

@@ -14,7 +14,7 @@ import select
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psycopg
 from psycopg import conninfo
@@ -26,7 +26,14 @@ from psycopg.types import TypesRegistry
 from psycopg.types.array import register_all_arrays
 from psycopg.types.string import BytesBinaryDumper
 
-from durio.stores.postgres.driver import Connection, DriverError, Hear, Place, Row
+from durio.stores.postgres.driver import (
+    Connection,
+    DriverError,
+    Hear,
+    Place,
+    Row,
+    ids_in,
+)
 
 BYTEA_OID, UUID_OID, UUID_LIST_OID = 17, 2950, 2951
 # A list: dimensions, has nulls, type; then size and first number; then each with its size.
@@ -35,7 +42,6 @@ NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
 SIXTEEN, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
 STATEMENTS_CACHED = 400
 READ_TURNS = 3  # the server's last word, then its end
-ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 FLOATS_CAST = re.compile(r"\$(\d+)::float8\[\]")
 # libpq does not hand on the state of a refused connection, only the text.
 PHRASES = (
@@ -149,6 +155,15 @@ class OurAsyncCursor(psycopg.AsyncRawCursor[Row]):
     def adapters(self) -> AdaptersMap:
         """Not the connection's."""
         return ADAPTERS
+
+
+class OurHeldCursor(OurAsyncCursor):
+    """The same by whoever holds the lock of the connection: all others wait."""
+
+    async def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
+        """As psycopg does it, but for taking the lock."""
+        await self._conn.wait(self._execute_gen(query, params, **how))
+        return self
 
 
 class PsycopgConnection:
@@ -306,7 +321,10 @@ class PsycopgDriver:
             given: dict[str, Any] = dict(conninfo.conninfo_to_dict(place.dsn))
             rest = dict(settings)
             name = rest.pop("application_name", "durio")
-            options = " ".join(f"-c {key}={value}" for key, value in rest.items())
+            options = " ".join(
+                f"-c {key}={value.replace(' ', chr(92) + ' ')}"
+                for key, value in rest.items()
+            )
             given["options"] = f"{given.get('options') or ''} {options}".strip()
             given["application_name"] = name
             given["client_encoding"] = "utf8"  # also where the database has none
@@ -322,13 +340,6 @@ class PsycopgDriver:
         connection.prepare_threshold = 0 if prepared else None
         connection.prepared_max = STATEMENTS_CACHED
         return PsycopgConnection(connection, prepared=prepared)
-
-
-@lru_cache(maxsize=1000)
-def ids_in(sql: str) -> tuple[tuple[int, bool], ...]:
-    """Which parameters of a statement are ids, from 0, and whether they are lists."""
-    found = {int(number) - 1: bool(many) for number, many in ID_CAST.findall(sql)}
-    return tuple(found.items())
 
 
 @lru_cache(STATEMENTS_CACHED)

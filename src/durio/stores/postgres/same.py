@@ -4,9 +4,10 @@ One question tells, before anything is written: the transaction is not broken by
 The store has asked it too, at its opening, on a connection of its own.
 """
 
+from contextlib import suppress
 from typing import Any, Protocol
 
-from durio.model.errors import WrongTransaction
+from durio.model.errors import StoreError, WrongTransaction
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.driver import DriverError, Row
 from durio.stores.postgres.statements import statement
@@ -15,7 +16,8 @@ WHERE = statement("where_am_i")
 # What goes along with the question, one value of each type, and comes back.
 SPOKEN = ("Aa", b"\x00\xff\x5c", 1234567890.123456, 2, 70000, 9007199254740993, True)
 TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
-NAME, PLACE, MODE, BLOCK, FIRST = range(5)
+NAME, PLACE, MODE, BLOCK, SIGHT, FIRST = range(6)
+FROZEN = "frozen"  # it sees the store as it was at its first statement
 # In a transaction of a task's own, until it ends; and whose it is (blocks.py).
 MARK = "set local durio.block = 'on'; set local application_name = '{name}'"
 MARKED = "on"
@@ -32,21 +34,47 @@ class Asks(Protocol):
         ...
 
 
-async def check_same(desk: Desk, connection: Asks) -> Row:
-    """Refuse a connection to another database, or one that would change our values."""
+async def check_same(desk: Desk, connection: Asks, *, may_wait: bool = True) -> Row:
+    """Refuse a connection to another database, or one that would change our values.
+
+    The schema may have been made anew since the opening: then the store asks once more
+    where it is itself. One who may not wait for that is refused, but not the next time.
+    """
     theirs = await asked(desk, connection)
+    if not is_here(desk, theirs):
+        if may_wait:
+            await look_again(desk)
+        else:
+            desk.lines.soon(lambda: look_again(desk))
     where: Row = desk.local.where or ()
     for name, mine, value in zip(TYPES, where[FIRST:], theirs[FIRST:], strict=True):
         if type(value) is not type(mine) or value != mine:
             made = "something else" if value is None else repr(value)
             raise strange(f"of the {name} {mine!r} it makes {made}")
-    if theirs[: PLACE + 1] != where[: PLACE + 1]:
+    if not is_here(desk, theirs):
         raise elsewhere(desk, repr(theirs[NAME]))
     if theirs[MODE] == "replica":
         raise elsewhere(desk, "a replica, which takes no writes")
     if theirs[MODE] == "read only":
         raise read_only()
     return theirs
+
+
+def is_here(desk: Desk, theirs: Row) -> bool:
+    """Whether it is the database where the store was when it last looked."""
+    where: Row = desk.local.where or ()
+    return theirs[: PLACE + 1] == where[: PLACE + 1]
+
+
+async def look_again(desk: Desk) -> None:
+    """Where the store is now; if it cannot be asked, where it was."""
+    with suppress(StoreError):
+        desk.local.where = await where_is(desk)
+
+
+async def where_is(desk: Desk) -> Row:
+    """The answer of the store's own line."""
+    return tuple((await desk.lines.read(WHERE, *SPOKEN))[0])
 
 
 async def asked(desk: Desk, connection: Asks) -> Row:

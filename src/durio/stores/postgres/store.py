@@ -19,7 +19,7 @@ from durio.stores.postgres.lines import Lines
 from durio.stores.postgres.live import PostgresLive
 from durio.stores.postgres.local import local_of
 from durio.stores.postgres.opening import Opening, Warn
-from durio.stores.postgres.same import SPOKEN, WHERE
+from durio.stores.postgres.same import where_is
 from durio.stores.postgres.schema import (
     MigrationStatus,
     check_complete,
@@ -84,7 +84,7 @@ class PostgresStore(
         try:
             check_complete(await desk.lines.read_many(migration_status), self._place)
             await desk.ears.look()
-            desk.local.where = tuple((await desk.lines.read(WHERE, *SPOKEN))[0])
+            desk.local.where = await where_is(desk)
         except BaseException:
             await desk.lines.close()
             raise

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from durio.model.migration import MigrationStatus
 from durio.stores.postgres import schema
 from durio.stores.postgres.driver import Connection, DriverError, Place
-from durio.stores.postgres.opening import Opening
+from durio.stores.postgres.opening import WRITE, Opening
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.statements import Filled
 from durio.stores.postgres.transaction import Reading
@@ -66,7 +66,7 @@ async def committed(
     opening: Opening, connection: Connection, work: Callable[[Reading], Awaitable[T]]
 ) -> T:
     """Begin, work, commit; closing the connection rolls back."""
-    await connection.run(opening.begin("begin"))
+    await connection.run(opening.begin(WRITE))
     answer = await work(Reading(connection, Filled(opening.place.schema), None, None))
     await connection.run("commit")
     return answer

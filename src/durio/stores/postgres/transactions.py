@@ -7,7 +7,8 @@ the job is the last thing that is written there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -21,24 +22,28 @@ from durio.model.errors import (
 )
 from durio.model.ids import id_text
 from durio.model.job import NewJob
-from durio.model.outcome import Outcome
+from durio.model.outcome import Outcome, with_progress
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
 from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
 from durio.stores.postgres.alchemy import guest_in_sqlalchemy
 from durio.stores.postgres.at_once import enqueue_at_once
 from durio.stores.postgres.blocks import mark_of
+from durio.stores.postgres.bounds import enter_later
 from durio.stores.postgres.desk import AtDesk, Desk
 from durio.stores.postgres.driver import Connection, DriverError, Row
 from durio.stores.postgres.enqueue import complete, enqueue_with_care
 from durio.stores.postgres.finish import record
 from durio.stores.postgres.foreign import Guest, failed, guest_of
 from durio.stores.postgres.host import HOSTS, Host, ended_by_hand
-from durio.stores.postgres.lines import AGAIN, TRIES
+from durio.stores.postgres.line import check_commit
+from durio.stores.postgres.lines import AGAIN, PAUSE_SECONDS, TRIES, Patience
 from durio.stores.postgres.opening import IN_TRANSACTION
 from durio.stores.postgres.same import (
     BLOCK,
+    FROZEN,
     MARKED,
+    SIGHT,
     check_same,
     read_only,
 )
@@ -52,6 +57,8 @@ MAKE_LANES = statement("control_make_lanes")
 RING_INSIDE = statement("ring_inside")
 FAILED_STATE = "25P02"
 READ_ONLY_STATE = "25006"
+NO_RIGHT_STATE = "42501"
+STALE = "40001"  # where it sees no later state, this will not change
 CONSTRAINTS = "23"
 TURNED_DOWN = frozenset({"40001", "40P01"})
 
@@ -68,10 +75,11 @@ class PostgresTransactions(AtDesk):
             else:
                 guest = guest_of(tx, kind)
             lines = GuestLines(desk, guest)
-            await check_same(desk, lines)
+            theirs = await check_same(desk, lines, may_wait=kind.is_async)
+            is_frozen = theirs[SIGHT] == FROZEN
             if kind.is_async:
                 await make_lanes(desk, jobs)
-            return await enqueue_on(desk, lines, jobs)
+            return await enqueue_on(desk, lines, jobs, is_frozen=is_frozen)
         except DriverError as error:
             raise told_caller(error, desk) from error
         except StoreError as error:
@@ -109,12 +117,13 @@ async def make_lanes(desk: Desk, jobs: Sequence[NewJob]) -> None:
     news = sorted({job.lane for job in jobs} - desk.known_lanes)
     if news:
         with suppress(StoreError):
-            await desk.lines.write_one(MAKE_LANES, news, waits=False)
+            patience = Patience.ONE_TURN
+            await desk.lines.write_one(MAKE_LANES, news, patience=patience)
             desk.known_lanes.update(news)
 
 
 async def enqueue_on(
-    desk: Desk, lines: "GuestLines", jobs: Sequence[NewJob]
+    desk: Desk, lines: "GuestLines", jobs: Sequence[NewJob], *, is_frozen: bool
 ) -> list[Enqueued]:
     """By the statements of every enqueue, but on this connection."""
     theirs = replace(
@@ -122,6 +131,7 @@ async def enqueue_on(
         lines=cast("Any", lines),
         bell=cast("Any", lines),
         is_users=True,
+        is_frozen=is_frozen,
         known_lanes=set(desk.known_lanes),  # what is new there may be rolled back
         guarded_lanes=set(),
     )
@@ -130,6 +140,10 @@ async def enqueue_on(
     if answers is None:
         stored = await enqueue_with_care(theirs, jobs, calls, again=False)
     else:
+        if is_frozen:
+            told = zip(jobs, answers, strict=True)
+            new = Counter(job.lane for job, is_in in told if is_in and is_in.created)
+            await enter_later(lines, new)
         stored = await complete(theirs, jobs, answers)
     payloads = desk.bell.payloads_inside(lines.rung)
     if payloads:
@@ -159,7 +173,7 @@ class GuestLines:
         self,
         sql: str,
         *args: Any,
-        waits: bool = True,  # noqa: ARG002 - as long as the caller's connection does
+        patience: Patience = Patience.LONG,  # noqa: ARG002 - that of their connection
     ) -> Sequence[Row]:
         """One statement."""
         try:
@@ -171,7 +185,7 @@ class GuestLines:
         self,
         work: Callable[[Transaction], Awaitable[T]],
         *,
-        waits: bool = True,  # noqa: ARG002
+        patience: Patience = Patience.LONG,  # noqa: ARG002
     ) -> T:
         """Several; whatever raises undoes them, and nothing else of the caller's."""
         tx = transaction_on(self._desk, self._guest)
@@ -218,11 +232,39 @@ def told_caller(error: DriverError, desk: Desk) -> Exception:
             cure="Roll it back, and do the whole transaction again.",
             state=error.state,
         )
+    if error.state == NO_RIGHT_STATE:
+        refused = translated(error, desk.place)
+        refused.cure = (
+            "Say `reset role` before the enqueue, where the transaction has another role "
+            f"than its connection. {refused.cure}"
+        )
+        return refused
+    return told(error, desk)
+
+
+def told_task(error: DriverError, desk: Desk) -> Exception:
+    """What a task hears of a failure at the end of its own."""
+    if error.state in TURNED_DOWN and not error.lost:
+        return StoreUnavailable(
+            f"{desk.place.shown}: another transaction was in the way of ctx.transaction(); "
+            f"nothing was written ({error.text})",
+            cure="Nothing to do while it has retries left: the next attempt does it all "
+            "again. Short blocks meet others less often, and those at READ COMMITTED "
+            "only in deadlocks.",
+            state=error.state,
+        )
+    if error.state == NO_RIGHT_STATE:
+        return WrongTransaction(
+            "the role that the block has now may not write the end of the job: "
+            f"{error.text}",
+            cure="Say `reset role`, or `reset session authorization`, before the block's "
+            "end: that is written by the role of the store's URL.",
+        )
     return told(error, desk)
 
 
 def told(error: DriverError, desk: Desk) -> Exception:
-    """The same, where it is also a task's."""
+    """What both hear."""
     if error.state == FAILED_STATE:
         return failed()
     if error.state == READ_ONLY_STATE:
@@ -266,20 +308,20 @@ class PostgresOwnTransaction:
     async def commit(self, outcome: Outcome) -> None:
         """Record the outcome, then commit."""
         desk, is_sent = self._desk, False
-        host = self._host
         try:
             async with asyncio.timeout(desk.place.call_seconds):
-                guest = host.guest()
-                theirs = await check_same(desk, GuestLines(desk, guest))
-                if theirs[BLOCK] != MARKED:
-                    raise ended_by_hand()
-                await self._record(guest, outcome)
-                is_sent = True
-                await host.commit()
+                async with self._host.held() as guest:
+                    theirs = await check_same(desk, GuestLines(desk, guest))
+                    if theirs[BLOCK] != MARKED:
+                        raise ended_by_hand()
+                    again = AGAIN - {STALE} if theirs[SIGHT] == FROZEN else AGAIN
+                    await self._record(guest, outcome, again)
+                    is_sent = True
+                    check_commit(await guest.run("commit"))
         except DriverError as error:
             if is_sent and error.lost and not error.unsent:
                 raise translated(error, desk.place, unknown=True) from error
-            raise told(error, desk) from error
+            raise told_task(error, desk) from error
         except TimeoutError:
             raise StoreUnavailable(
                 f"{desk.place.shown}: no answer within {desk.place.call_seconds:g} s",
@@ -289,13 +331,16 @@ class PostgresOwnTransaction:
         finally:
             await self._end()
 
-    async def _record(self, guest: Guest, outcome: Outcome) -> None:
+    async def _record(
+        self, guest: Guest, outcome: Outcome, again: Collection[str]
+    ) -> None:
         """Write the end; from its own beginning where others made that necessary."""
         await guest.run(f"{IN_TRANSACTION.lstrip('; ')}; savepoint durio")
-        for left in reversed(range(TRIES)):
+        clock = self._desk.clock
+        for tried in range(1, TRIES + 1):
             tx = transaction_on(self._desk, guest)
             try:
-                recorded = await record(tx, self._worker, [outcome])
+                recorded = await record(tx, self._worker, with_progress(outcome))
                 if recorded.rejected:
                     raise LeaseLost(
                         f"job {id_text(outcome.id)} has another owner: its transaction "
@@ -305,11 +350,13 @@ class PostgresOwnTransaction:
                 for call in tx.before_commit:
                     await call()
             except DriverError as error:
-                if error.lost or error.state not in AGAIN or not left:
+                if error.lost or error.state not in again or tried == TRIES:
                     raise
                 await guest.run("rollback to savepoint durio")
             else:
                 return
+            jitter = 0.5 + clock.random()
+            await clock.sleep(PAUSE_SECONDS * jitter * 2 ** (tried - 1))
 
     async def roll_back(self) -> None:
         """Close the connection: what it has not committed is gone."""

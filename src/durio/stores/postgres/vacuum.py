@@ -11,6 +11,7 @@ from typing import Any
 from durio.model.duration import spoken
 from durio.model.errors import StoreError
 from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.lines import Patience
 from durio.stores.postgres.statements import statement
 
 LOOK = statement("vacuum_look")
@@ -46,7 +47,7 @@ async def sweep(desk: Desk) -> None:
             is_pinned and last is not None and began - last < OLD_SECONDS
         ):
             state.cleaned_at[lane] = began
-            await desk.lines.write_one(CLEAN + lane)
+            await desk.lines.write_one(CLEAN + lane, patience=Patience.ONE_TURN)
     took = clock.monotonic() - began
     state.next_at = began + max(REST_SECONDS, REST_FACTOR * took)
 

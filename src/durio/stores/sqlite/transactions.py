@@ -15,7 +15,7 @@ import apsw
 from durio.model.errors import LeaseLost, StoreError, StoreUnavailable, WrongTransaction
 from durio.model.ids import id_text
 from durio.model.job import READY, NewJob
-from durio.model.outcome import Outcome
+from durio.model.outcome import Outcome, with_progress
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
 from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
@@ -262,7 +262,7 @@ class SqliteOwnTransaction:
         try:
             db = self._checked()
             tx = transaction_on(self._desk, db)
-            if record(tx, self._worker, [outcome]).rejected:
+            if record(tx, self._worker, with_progress(outcome)).rejected:
                 raise LeaseLost(
                     f"job {id_text(outcome.id)} has another owner: its transaction is "
                     "rolled back",

@@ -17,12 +17,13 @@ WAKE_SECONDS = 20.0
 
 @chapter.promise("M95", needs=OURS)
 async def the_end_of_a_job_is_in_its_own_transaction(scene: Scene) -> None:
-    """Result, state and end time; and no later word about it counts."""
+    """Result, progress, state and end time; and no later word about it counts."""
     worker, claim = await scene.running()
     own = await scene.store.begin(worker)
-    await own.commit(outcome(claim, result=b"42"))
+    await own.commit(outcome(claim, result=b"42", progress=b'{"done":1}'))
     record = await scene.record(claim.id)
     assert (record.state, record.result) == (DONE, b"42")
+    assert record.progress == b'{"done":1}'
     answer = await scene.exchange(worker, [outcome(claim, Kind.RETRY)])
     assert [(r.id, r.landed) for r in answer.rejected] == [(claim.id, True)]
     assert await scene.state(claim.id) == DONE

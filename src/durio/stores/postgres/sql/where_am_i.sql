@@ -1,6 +1,7 @@
 -- Which database this is: its name, its number and when our schema was made in it; whether
--- anything can be written; whether this is a transaction of ours. Then what the connection
--- makes of the types that we use: each value is there if it came here as itself.
+-- anything can be written; whether this is a transaction of ours; and whether it sees what
+-- others commit meanwhile. Then what the connection makes of the types that we use: each
+-- value is there if it came here as itself.
 select current_database()::text,
   d.oid::text || ' ' || encode(float8send((
     select m.applied_at from {schema}.migration m order by m.number limit 1
@@ -9,6 +10,8 @@ select current_database()::text,
     when current_setting('transaction_read_only') = 'on' then 'read only'
     else 'writes' end,
   coalesce(current_setting('durio.block', true), ''),
+  case when current_setting('transaction_isolation') in ('repeatable read', 'serializable')
+    then 'frozen' else 'sees' end,
   case when $1::text = 'Aa' then 'Aa'::text end,
   case when $2::bytea = decode('00ff5c', 'hex') then decode('00ff5c', 'hex') end,
   case when $3::float8 = 1234567890.123456 then 1234567890.123456::float8 end,
