@@ -1,5 +1,6 @@
 """What an App says about the sizes of its queues, and how long an enqueue waits for room."""
 
+import asyncio
 from collections.abc import Collection
 
 from durio.model.duration import seconds
@@ -37,16 +38,48 @@ class Declared:
         self._bounds = bounds
         self._told: dict[str, int | None] = {}
         self._by_default: set[str] = set()
+        self._first: asyncio.Future[bool] | None = None  # whether it could tell
 
     async def declare(self, lanes: Collection[str]) -> None:
-        """Tell what is new, before the first job goes to these lanes."""
+        """Tell what is new, before the first job goes to these lanes.
+
+        Of many at once the first one tells, and all others wait for it; where it could
+        not, each of them tries for itself.
+        """
+        while self._is_news(lanes):
+            if self._first is None:
+                await self._tell_first(lanes)
+            elif not await asyncio.shield(self._first):
+                await self._tell(lanes)
+
+    def _is_news(self, lanes: Collection[str]) -> bool:
+        bounds = self._bounds
+        return bounds.maxsizes != self._told or (
+            bounds.default is not None and bool(self._without_bound(lanes))
+        )
+
+    def _without_bound(self, lanes: Collection[str]) -> set[str]:
+        """Those that get the default, and have not got it yet."""
+        return set(lanes) - self._by_default - self._bounds.maxsizes.keys()
+
+    async def _tell_first(self, lanes: Collection[str]) -> None:
+        first = self._first = asyncio.get_running_loop().create_future()
+        has_told = False
+        try:
+            await self._tell(lanes)
+            has_told = True
+        finally:
+            self._first = None
+            first.set_result(has_told)
+
+    async def _tell(self, lanes: Collection[str]) -> None:
         bounds = self._bounds
         if bounds.maxsizes != self._told:
             told = dict(bounds.maxsizes)
             await self._store.declare(told)
             self._told = told
         if bounds.default is not None:
-            new = set(lanes) - self._by_default - bounds.maxsizes.keys()
+            new = self._without_bound(lanes)
             if new:
                 sizes = dict.fromkeys(new, bounds.default)
                 await self._store.declare(sizes, is_default=True)
