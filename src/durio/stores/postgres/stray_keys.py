@@ -26,11 +26,11 @@ async def sweep_keys(desk: Desk) -> None:
 
 
 async def free_strays(tx: Transaction, after: bytes) -> bytes:
-    """Those among the keys behind `after`; where they end, empty after the last one.
+    """Those among the keys behind `after`; the last one of all that were looked at.
 
     They are looked at after they are locked: one may have got a new holder before.
     """
-    keys = [key for (key,) in await tx.rows(NEXT, after, STEP_MAX)]
+    ((keys, last),) = await tx.rows(NEXT, after, STEP_MAX)
     if keys:
         await tx.rows(SWEEP, keys)
-    return keys[-1] if len(keys) == STEP_MAX else b""
+    return last
