@@ -7,7 +7,7 @@ from durio.app.app import App
 from durio.cli.apps import Place
 from durio.cli.main import error_fields
 from durio.cli.output import show_json, show_text
-from durio.client.wait import not_found
+from durio.client.wait import not_found, not_free
 from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE, State
@@ -80,13 +80,13 @@ def show_answers(place: Place, rows: Sequence[dict[str, Any]], verb: Verb) -> in
 
 def refusal(acted: Acted, verb: Verb) -> DurioError | None:
     """Why it was not done; None: it was."""
-    if acted.before is None:
+    if acted.before is None or (acted.after is None and verb != "discard"):
         return not_found(acted.id)
+    if acted.is_held:
+        return not_free(acted, verb)
     before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
     if verb == "discard":
         return None if before is State.DEAD else not_dead(job_id, before)
-    if acted.after is None:
-        return not_found(acted.id)
     if verb == "retry":
         return not_retried(acted, before, job_id)
     if before.is_final and before is not State.CANCELLED:

@@ -14,6 +14,7 @@ from durio.cli.confirm import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
+    Done,
     confirm,
     in_steps,
     show_done,
@@ -105,11 +106,11 @@ def act_on_letters(place: Place, bulk: Bulk, verb: Verb) -> int:
     which = f"{bulk.filters.words()}{scope(query)}"
     told = f"{letters_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
-        return show_done(place, counted.jobs, 0, told, dry_run=bulk.dry_run)
+        return show_done(place, counted.jobs, Done(0), told, dry_run=bulk.dry_run)
     confirm(f"{told} {WORDS[verb][0]}", yes=bulk.yes)
     by = who(bulk.by)
 
-    async def do(app: App) -> int:
+    async def do(app: App) -> Done:
         store = await app.store()
         return await in_steps(
             lambda limit: store.act_on(query, verb, counted.mark, limit, by=by),
@@ -118,9 +119,10 @@ def act_on_letters(place: Place, bulk: Bulk, verb: Verb) -> int:
         )
 
     done = place.ask(do)
-    words = f"{letters_text(done)}{which} {WORDS[verb][1]}"
-    if done < jobs:
-        words += f"; {jobs - done} not: {WHY_NOT[verb]}"
+    words = f"{letters_text(done.jobs)}{which} {WORDS[verb][1]}"
+    words += done.held_text(verb)
+    if others := jobs - done.jobs - done.held:
+        words += f"; {others} not: {WHY_NOT[verb]}"
     return show_done(place, counted.jobs, done, words, dry_run=False)
 
 
@@ -153,7 +155,7 @@ def act_on_named(place: Place, bulk: Bulk, verb: Verb) -> int:
         )
         told = letters_text(dead)
         if bulk.dry_run:
-            return show_done(place, dead, 0, told, dry_run=True)
+            return show_done(place, dead, Done(0), told, dry_run=True)
         if dead:
             confirm(f"{told} {WORDS[verb][0]}", yes=bulk.yes)
     return act(place, bulk.job_ids, verb, by=who(bulk.by))

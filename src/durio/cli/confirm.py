@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import click
 
@@ -14,6 +15,7 @@ from durio.cli.output import show_json, show_text
 from durio.host.signals import process_name
 from durio.model.errors import UsageError
 from durio.model.failure import storable
+from durio.ports.control import Stepped
 
 STEP_JOBS = 500
 WHO_CHARS_MAX = 180  # the store keeps 200, and this says how it came
@@ -25,8 +27,22 @@ DRY_RUN_OPTION = click.option(
 BY_OPTION = click.option(
     "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
 )
-# Jobs changed by a step of at most so many, and whether there are more.
-Step = Callable[[int], Awaitable[tuple[int, bool]]]
+Step = Callable[[int], Awaitable[Stepped]]  # of at most so many jobs
+
+
+class Done(NamedTuple):
+    """What became of the jobs that were counted."""
+
+    jobs: int
+    held: int = 0  # not done: open transactions hold them
+
+    def held_text(self, verb: str) -> str:
+        """What to say about those, if there are any."""
+        if not self.held:
+            return ""
+        them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
+        what = f"{them} or {keys}" if verb == "retry" else them
+        return f"; {self.held} not: an open transaction holds {what}"
 
 
 class NotConfirmed(UsageError):
@@ -77,29 +93,30 @@ def confirm(told: str, *, yes: bool, typed: str | None = None) -> None:
 
 
 def show_done(
-    place: Place, counted: int, done: int, words: str, *, dry_run: bool
+    place: Place, counted: int, done: Done, words: str, *, dry_run: bool
 ) -> int:
     """How many, as data or as a line."""
     if place.is_json:
-        show_json({"counted": counted, "done": done, "dry_run": dry_run})
+        told = {"counted": counted, "done": done.jobs, "held": done.held}
+        show_json({**told, "dry_run": dry_run})
     else:
         show_text(words)
     return 0
 
 
-async def in_steps(step: Step, jobs: int, label: str) -> int:
+async def in_steps(step: Step, jobs: int, label: str) -> Done:
     """Step by step until all that were counted are done; how many that was."""
-    done, more = 0, True
+    done, held, more = 0, 0, True
     with progress_bar(jobs, label) as move_on:
         try:
             while more and done < jobs:
-                changed, more = await step(min(STEP_JOBS, jobs - done))
-                done += changed
+                changed, more, left = await step(min(STEP_JOBS, jobs - done))
+                done, held = done + changed, held + left
                 move_on(changed)
         except asyncio.CancelledError:
             click.echo(f"\nstopped: {done} of {jobs} are done; run it again", err=True)
             raise
-    return done
+    return Done(done, min(held, jobs - done))
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def retry_dead(
       durio dead retry --all --dry-run
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "dry_run"}.
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
 
     \b
     Exit codes: 1 one of the ids could not be retried, the others are all the same
@@ -223,7 +223,7 @@ def discard_dead(*, place: Place, bulk: Bulk) -> int:
       durio dead discard --task send --limit 100 --yes
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "dry_run"}.
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
 
     \b
     Exit codes: 1 one of the ids is not dead, the others are deleted all the same

@@ -92,7 +92,7 @@ def check(
 def show_dry_run(place: Place, record: Record, payload: bytes) -> int:
     """What the job would run with."""
     if place.is_json:
-        show_json({"counted": 1, "done": 0, "dry_run": True})
+        show_json({"counted": 1, "done": 0, "held": 0, "dry_run": True})
     else:
         show_text(f"{id_text(record.id)}  would run with {payload.decode()}")
     return 0

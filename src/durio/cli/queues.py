@@ -11,6 +11,7 @@ from durio.cli.confirm import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
+    Done,
     confirm,
     in_steps,
     show_done,
@@ -277,7 +278,8 @@ def move_jobs(
       durio queues move mail newsletter
       durio queues move mail newsletter --yes --by deploy
 
-    With --json: {"counted", "done", "dry_run"}.
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: an open
+    transaction has them.
 
     \b
     Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was moved
@@ -289,12 +291,12 @@ def move_jobs(
     told = f"{jobs_text(counted.jobs)} of queue {source}"
     if not counted.jobs or given["dry_run"]:
         words = f"{told} to move"
-        show_done(place, counted.jobs, 0, words, dry_run=given["dry_run"])
+        show_done(place, counted.jobs, Done(0), words, dry_run=given["dry_run"])
         return
     confirm(f"{told} will move to {check_name('queue', target)}", yes=yes)
     by = who(given["by"])
 
-    async def do(app: App) -> int:
+    async def do(app: App) -> Done:
         store = await app.store()
         here, there = lane(app.name, source), lane(app.name, target)
         return await in_steps(
@@ -302,7 +304,8 @@ def move_jobs(
         )
 
     done = place.ask(do)
-    words = f"{jobs_text(done)} moved from {source} to {target}"
+    words = f"{jobs_text(done.jobs)} moved from {source} to {target}"
+    words += done.held_text("move")
     show_done(place, counted.jobs, done, words, dry_run=False)
 
 
@@ -325,7 +328,8 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
       durio queues purge newsletter --dry-run
       durio queues purge newsletter --yes
 
-    With --json: {"counted", "done", "dry_run"}.
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: an open
+    transaction has them.
 
     \b
     Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
@@ -334,13 +338,13 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
     told = f"{jobs_text(counted.jobs)} of queue {queue}"
     if not counted.jobs or given["dry_run"]:
         words = f"{told} to cancel"
-        show_done(place, counted.jobs, 0, words, dry_run=given["dry_run"])
+        show_done(place, counted.jobs, Done(0), words, dry_run=given["dry_run"])
         return
     typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
     confirm(f"{told} will be cancelled", yes=yes, typed=typed)
     by = who(given["by"])
 
-    async def do(app: App) -> int:
+    async def do(app: App) -> Done:
         store, query = await app.store(), waiting(app, queue)
         return await in_steps(
             lambda limit: store.act_on(query, "cancel", counted.mark, limit, by=by),
@@ -349,7 +353,7 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
         )
 
     done = place.ask(do)
-    words = f"{jobs_text(done)} cancelled"
+    words = f"{jobs_text(done.jobs)} cancelled{done.held_text('cancel')}"
     show_done(place, counted.jobs, done, words, dry_run=False)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from durio.client.wait import Waiters, not_found
+from durio.client.wait import Waiters, not_found, not_free
 from durio.model.codec import decode
 from durio.model.duration import Duration, seconds
 from durio.model.errors import (
@@ -16,7 +16,6 @@ from durio.model.errors import (
     JobDead,
     OperatingError,
     ResultExpired,
-    StoreUnavailable,
     UsageError,
     WrongState,
 )
@@ -35,7 +34,6 @@ from durio.model.job import (
     attempt_number,
     moment,
 )
-from durio.model.keys import WAITS
 from durio.model.names import queue_of
 from durio.model.options import row_options
 from durio.model.transitions import check_retry
@@ -179,14 +177,9 @@ class Job(Generic[R_co]):
         acted = (await store.act([self._raw_id], "cancel"))[0]
         if acted.after is None:
             raise not_found(acted.id)
-        state = STATE_BY_CODE[acted.after]
-        if state in WAITS:
-            raise StoreUnavailable(
-                f"job {self.id} was not cancelled: it is {state}, and an open transaction "
-                "holds it",
-                cure="Try again when that is over.",
-            )
-        return state
+        if acted.is_held:
+            raise not_free(acted, "cancel")
+        return STATE_BY_CODE[acted.after]
 
     async def retry(self) -> None:
         """A dead or cancelled job runs again, with the same id and a full budget."""
@@ -195,6 +188,8 @@ class Job(Generic[R_co]):
         if acted.before is None:
             raise not_found(acted.id)
         check_retry(STATE_BY_CODE[acted.before], self.id)
+        if acted.is_held:
+            raise not_free(acted, "retry")
         if acted.after is None or acted.after == acted.before:
             raise WrongState(
                 f"job {self.id} was not retried: another job has its idempotency key",

@@ -2,10 +2,11 @@
 
 import asyncio
 
-from durio.model.errors import JobNotFound, StoreError
+from durio.model.errors import JobNotFound, StoreError, StoreUnavailable
 from durio.model.ids import id_text
-from durio.model.job import DONE
+from durio.model.job import DONE, STATE_BY_CODE
 from durio.ports.clock import Clock
+from durio.ports.control import Acted, Verb
 from durio.ports.store import Store
 
 FIRST_SECONDS = 0.002
@@ -79,6 +80,24 @@ class Waiters:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+PAST: dict[Verb, str] = {
+    "cancel": "cancelled",
+    "retry": "retried",
+    "discard": "discarded",
+}
+
+
+def not_free(acted: Acted, verb: Verb) -> StoreUnavailable:
+    """The error for a job that somebody's transaction had for as long as a call may last."""
+    state = "gone" if acted.before is None else STATE_BY_CODE[acted.before].value
+    what = "it or its key" if verb == "retry" else "it"
+    return StoreUnavailable(
+        f"job {id_text(acted.id)} was not {PAST[verb]}: it is {state}, and an open "
+        f"transaction holds {what}",
+        cure="Try again when that is over.",
+    )
 
 
 def not_found(job_id: bytes) -> JobNotFound:

@@ -19,6 +19,7 @@ class Acted(NamedTuple):
     id: bytes
     before: int | None  # None: there is no such job
     after: int | None  # None: it is gone
+    is_held: bool = False  # not done: a transaction that lasts has it, or its key
 
 
 class Counted(NamedTuple):
@@ -33,6 +34,7 @@ class Stepped(NamedTuple):
 
     jobs: int  # changed by this step
     more: bool
+    held: int = 0  # given up by it: transactions that last have them, or their keys
 
 
 NO_BOUND = -1  # a bound by hand: there is none, whatever the code says
@@ -74,6 +76,8 @@ class Control(Protocol):
         `claim_no`; others are left alone. They enter a full queue too, and take the
         key that they came with again: a job whose key another one has is left alone.
         discard: the record of a dead job is deleted; others are left alone.
+        What somebody's transaction holds is done last; for as long as a call may last it is
+        tried again, then left alone and told (`is_held`).
         """
         ...
 
@@ -95,7 +99,8 @@ class Control(Protocol):
         Called until there are no more. A step that nothing is left for writes nothing.
         Beyond the mark are jobs that arrived, or died, after the count: a dead letter
         that is sent back and dies again meanwhile is not met twice. All steps together
-        are one line in the audit.
+        are one line in the audit. Nobody waits for what somebody's transaction holds: it is
+        met a second time, then left alone and counted (`held`).
         """
         ...
 

@@ -2,22 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from durio.cli.confirm import in_steps
+from durio.cli.confirm import Done, Step, in_steps
+from durio.ports.control import Stepped
 
 
-def worker_off(jobs: int) -> tuple[Callable[[int], object], list[int]]:
+def worker_off(jobs: int) -> tuple[Step, list[int]]:
     """A step over so many jobs, and the sizes it was asked for."""
     asked: list[int] = []
 
-    async def step(limit: int) -> tuple[int, bool]:
+    async def step(limit: int) -> Stepped:
         done = min(limit, jobs - sum(asked))
         asked.append(done)
-        return done, sum(asked) < jobs
+        return Stepped(done, sum(asked) < jobs)
 
     return step, asked
 
@@ -35,8 +35,15 @@ def test_steps_end_with_what_was_counted(
     there: int, counted: int, sizes: list[int]
 ) -> None:
     step, asked = worker_off(there)
-    assert asyncio.run(in_steps(step, counted, "retry")) == sum(sizes)  # type: ignore[arg-type]
+    assert asyncio.run(in_steps(step, counted, "retry")) == Done(sum(sizes))
     assert asked == sizes
+
+
+def test_no_more_are_held_than_were_not_done() -> None:
+    async def step(_limit: int) -> Stepped:
+        return Stepped(2, more=False, held=8)
+
+    assert asyncio.run(in_steps(step, 5, "retry")) == Done(2, held=3)
 
 
 @pytest.mark.parametrize(("jobs", "is_drawn"), [(1201, True), (500, False)])
@@ -49,7 +56,7 @@ def test_bar_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     step, _ = worker_off(jobs)
-    asyncio.run(in_steps(step, jobs, "retry"))  # type: ignore[arg-type]
+    asyncio.run(in_steps(step, jobs, "retry"))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("retry" in captured.err and "100%" in captured.err) is is_drawn
@@ -59,11 +66,11 @@ def test_interrupt_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> N
     async def run() -> None:
         first = asyncio.Event()
 
-        async def step(limit: int) -> tuple[int, bool]:
+        async def step(limit: int) -> Stepped:
             if first.is_set():
                 await asyncio.Event().wait()
             first.set()
-            return limit, True
+            return Stepped(limit, more=True)
 
         async with asyncio.TaskGroup() as group:
             task = group.create_task(in_steps(step, 1201, "retry"))

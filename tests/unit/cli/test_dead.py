@@ -220,7 +220,7 @@ def test_dry_run_of_named_ones_only_counts(shop: Terminal, bury: Bury) -> None:
     jobs = bury(2)
     for verb in ("retry", "discard"):
         answer = shop.json("dead", verb, *jobs, UNKNOWN, *PLACE, "--dry-run")
-        assert answer == {"counted": 2, "done": 0, "dry_run": True}
+        assert answer == {"counted": 2, "done": 0, "held": 0, "dry_run": True}
     assert len(listed(shop)) == 2
 
 
@@ -242,15 +242,15 @@ def test_many_are_counted_exactly_then_done(shop: Terminal, bury: Bury) -> None:
     assert shop.ok("dead", "retry", *chosen, "--yes") == f"{dry.strip()} run again\n"
     assert listed(shop) == [other, young]
     answer = shop.json("dead", "retry", *chosen, "--yes")
-    assert answer == {"counted": 0, "done": 0, "dry_run": False}
+    assert answer == {"counted": 0, "done": 0, "held": 0, "dry_run": False}
 
 
 def test_more_than_a_step(shop: Terminal, bury: Bury) -> None:
     bury(1201)
     answer = shop.json("dead", "retry", "--all", "--limit", "601", "--yes", *PLACE)
-    assert answer == {"counted": 1201, "done": 601, "dry_run": False}
+    assert answer == {"counted": 1201, "done": 601, "held": 0, "dry_run": False}
     answer = shop.json("dead", "discard", "--all", "--yes", *PLACE)
-    assert answer == {"counted": 600, "done": 600, "dry_run": False}
+    assert answer == {"counted": 600, "done": 600, "held": 0, "dry_run": False}
     lines = shop.json("audit", "ls", *PLACE)["audit"]
     told = [(line["verb"], line["jobs"]) for line in lines if line["who"] != "test"]
     assert told == [("discard", 600), ("retry", 601)]

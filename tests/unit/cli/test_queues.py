@@ -185,10 +185,10 @@ def test_move_keeps_every_job(shop: Terminal) -> None:
     enqueue(shop, 2)
     enqueue(shop, 1, "--delay", "1h")
     dry = shop.json("queues", "move", "default", "mail", *PLACE, "--dry-run")
-    assert dry == {"counted": 3, "done": 0, "dry_run": True}
+    assert dry == {"counted": 3, "done": 0, "held": 0, "dry_run": True}
     assert queues(shop)["default"]["depth"] == 3
     answer = shop.json("queues", "move", "default", "mail", *PLACE, "--yes")
-    assert answer == {"counted": 3, "done": 3, "dry_run": False}
+    assert answer == {"counted": 3, "done": 3, "held": 0, "dry_run": False}
     found = queues(shop)
     assert (found["default"]["depth"], found["mail"]["depth"]) == (0, 3)
     assert found["mail"]["scheduled"] == 1
@@ -262,7 +262,7 @@ def test_more_than_a_step(shop: Terminal, verb: str) -> None:
     enqueue_many(shop, 1201, "default")
     target = ["mail"] if verb == "move" else []
     answer = shop.json("queues", verb, "default", *target, "--yes", *PLACE)
-    assert answer == {"counted": 1201, "done": 1201, "dry_run": False}
+    assert answer == {"counted": 1201, "done": 1201, "held": 0, "dry_run": False}
     assert queues(shop)["default"]["depth"] == 0
 
 
@@ -305,7 +305,12 @@ def test_json_is_one_object_also_when_a_person_is_asked(
     del person
     enqueue(shop, 1)
     result = shop.run("queues", "purge", "default", *PLACE, "--json", stdin=b"y\n")
-    assert json.loads(result.stdout) == {"counted": 1, "done": 1, "dry_run": False}
+    assert json.loads(result.stdout) == {
+        "counted": 1,
+        "done": 1,
+        "held": 0,
+        "dry_run": False,
+    }
 
 
 def test_asking_makes_no_store(terminal: Terminal, tmp_path: Path) -> None:

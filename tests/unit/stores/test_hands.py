@@ -184,7 +184,7 @@ def test_a_step_judges_again_what_it_found() -> None:
         step = await store.act_on(query, "cancel", counted.mark, 9, by="ann")
         store.desk.reader = reader
         assert writer is store.desk.writer
-        assert step == (1, False)
+        assert (step.jobs, step.more) == (1, False)
         states = await store.states([job.id for job in jobs])
         assert [states[job.id] for job in jobs] == [RUNNING, CANCELLED, CANCELLED]
         (line,) = await store.audit("shop", limit=9)

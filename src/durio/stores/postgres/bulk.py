@@ -8,10 +8,10 @@ comes back to a waiting state had arrived before: it is meant.)
 Steps look for jobs in a snapshot of their own, through an index and so many rows at most,
 and judge each again when the transaction that acts has hold of it.
 
-Nobody waits for a waiting job that somebody else holds: it is passed over. A worker holds
-one for a moment and then it runs, or waits as before. So a cancel walks all states twice,
-each in a step of its own: who has moved on, or is free again, is met then. What a caller's
-transaction holds all that time is left out, and not counted.
+Nobody waits for a job, or its key, that somebody else holds: it is passed over. A worker
+holds one for a moment and then it runs, or waits as before. So all states are walked twice,
+each in a step of its own: who has moved on, or is free again, is met then. What a transaction
+holds all that time is left out, and told.
 """
 
 from collections.abc import Collection
@@ -67,6 +67,15 @@ class Step(NamedTuple):
 
     found: list[tuple[bytes, int]]  # id, state
     then: Place | None
+    is_second: bool = False  # whether these were met before
+
+
+class Done(NamedTuple):
+    """What a step did."""
+
+    jobs: int
+    line: int | None  # of the audit
+    held: int = 0  # that somebody else holds
 
 
 def mark_of(text: str) -> Mark:
@@ -135,8 +144,7 @@ async def count_errors(reading: Reading, query: Query, source: Source) -> int:
 def changeable(query: Query, verb: Verb) -> list[int]:
     """The states asked for in which the verb does something, in the order of the walk."""
     states = states_of(query)
-    able = [s for s in CHANGEABLE[verb] if states is None or s in states]
-    return able * 2 if verb == "cancel" else able
+    return [s for s in CHANGEABLE[verb] if states is None or s in states] * 2
 
 
 async def look(
@@ -144,7 +152,7 @@ async def look(
 ) -> Step:
     """The next jobs that fit, state by state, as far as a bounded look goes.
 
-    The next state of a cancel is looked at when those of this one have been acted on.
+    The next state is looked at when those of this one have been acted on.
     """
     states = changeable(query, verb)
     found: list[tuple[bytes, int]] = []
@@ -157,11 +165,13 @@ async def look(
             room = limit - len(found)
             ids, then = await walk(reading, query, source, beyond, after, room)
             found += [(job_id, state) for job_id in ids]
+        is_second = nth >= len(states) // 2
         if then is not None:
-            return Step(found, Place(nth, then))
+            return Step(found, Place(nth, then), is_second)
         nth, after = nth + 1, ()
-        if found and verb == "cancel" and nth < len(states):
-            return Step(found, Place(nth))
+        if found:
+            then = Place(nth) if nth < len(states) else None
+            return Step(found, then, is_second)
     return Step(found, None)
 
 
@@ -258,16 +268,17 @@ class Bulk(NamedTuple):
     by: str
 
 
-async def act_on(
-    tx: Transaction, bulk: Bulk, found: list[tuple[bytes, int]], line: int | None
-) -> tuple[int, int | None]:
-    """Act on those that still fit; how many, and the line of the audit."""
+async def act_on(tx: Transaction, bulk: Bulk, step: Step, line: int | None) -> Done:
+    """Act on those that still fit; those that are held are told the second time."""
     query, verb, mark, by = bulk
+    other: set[bytes] = set()
 
     async def judge(state: int, ids: Collection[bytes]) -> set[bytes]:
-        return await fitting(tx, query, mark, state, ids)
+        meant = await fitting(tx, query, mark, state, ids)
+        other.update(job_id for job_id in ids if job_id not in meant)
+        return meant
 
-    asked = dict(found)
+    asked = dict(step.found)
     places = await look_up(tx, list(asked))
     # One that has moved on to another state is met there.
     seen = [p for p in places.values() if p.state == asked[p.id]]
@@ -282,7 +293,11 @@ async def act_on(
         namespace = query.namespace or namespace_of(query.lane or "")
         target = query.in_words()
         line = await write_down(tx, namespace, by, verb, target, jobs, step_of=line)
-    return jobs, line
+    left = [p.id for p in seen if p.id not in changes and p.id not in other]
+    if not left or not step.is_second:
+        return Done(jobs, line)
+    now = (await look_up(tx, left)).values()
+    return Done(jobs, line, held=sum(p.state == asked[p.id] for p in now))
 
 
 async def fitting(

@@ -7,7 +7,7 @@ from durio.model.job import Record
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, QueueChange, Stepped, Verb
 from durio.stores.postgres.bounds import settle
-from durio.stores.postgres.bulk import Bulk, act_on, count, look, mark_of
+from durio.stores.postgres.bulk import Bulk, Done, act_on, count, look, mark_of
 from durio.stores.postgres.desk import AtDesk
 from durio.stores.postgres.hands import STEP_MAX, act_on_ids
 from durio.stores.postgres.orders import READ_ANSWER, answer_in, give_order
@@ -48,13 +48,12 @@ class PostgresControl(AtDesk):
         step = await desk.lines.read_many(
             lambda reading: look(reading, query, verb, bulk.mark, begun.place, room)
         )
-        jobs, line = 0, begun.line
+        done = Done(0, begun.line)
         if step.found:
-            jobs, line = await desk.lines.write(
-                lambda tx: act_on(tx, bulk, step.found, begun.line)
-            )
-        desk.bulks.put(key, None if step.then is None else Begun(step.then, line))
-        return Stepped(jobs, more=step.then is not None)
+            done = await desk.lines.write(lambda tx: act_on(tx, bulk, step, begun.line))
+        more = step.then is not None
+        desk.bulks.put(key, Begun(step.then, done.line) if step.then else None)
+        return Stepped(done.jobs, more, done.held)
 
     async def restore(self, records: Sequence[Record], *, by: str) -> int:
         """Dead letters from elsewhere; ids that are stored stay as they are."""

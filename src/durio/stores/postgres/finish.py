@@ -33,7 +33,7 @@ FINISH_DONE = statement("exchange_finish")
 NOTE = statement("finish_notes")
 FIND_STANDING = statement("finish_standing")
 IS_REGISTERED = statement("finish_registered")
-LOCK_RUNNING = statement("control_lock_run")
+LOCK_RUNNING = statement("finish_lock")
 
 # `tx.rows` or `lines.read`: whatever asks one statement.
 Ask = Callable[..., Awaitable[Sequence[Row]]]
@@ -67,10 +67,13 @@ async def record(tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> R
     """Notes, then what is done, then everything else through the gate."""
     others = [outcome for outcome in outcomes if outcome.kind != Kind.DONE]
     done = [outcome for outcome in outcomes if outcome.kind == Kind.DONE]
-    if done and others:
+    notes = list(filter(is_note, others))
+    firm = {outcome.id for outcome in outcomes if outcome.kind != Kind.PROGRESS}
+    if firm and (notes or (done and others)):
         # By one order for all of them: a rescue takes them by id, whatever their ends.
-        await tx.rows(LOCK_RUNNING, sorted({outcome.id for outcome in outcomes}))
-    refused = await record_notes(tx, worker, list(filter(is_note, others)))
+        # Nobody waits to tell progress.
+        await tx.rows(LOCK_RUNNING, sorted(firm))
+    refused = await record_notes(tx, worker, notes)
     refused += await record_done(tx, worker, in_order(done))
     cancelled: list[bytes] = []
     back: list[tuple[str, int, bytes]] = []

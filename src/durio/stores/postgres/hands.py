@@ -5,8 +5,9 @@ lane row of a waiting job, the run row of a running one, the kept row of one tha
 A row that somebody else took first is looked for again where the job is then. `judge` has
 the last word on jobs that are held, for bulk acts.
 
-Nobody waits for a lane row: whoever holds it may be a caller's transaction that lasts, and
-one such job must not keep all the others from what is asked for them. It counts as moved.
+Nobody waits for such a row, nor for a key: whoever holds it may be a transaction that lasts,
+of a caller or of the task itself, and one such job must not keep all the others from what is
+asked for them. It counts as moved.
 
 A key is let go at a job's end; an operator who sends the job back gives it its key again,
 unless another job has it now: then two would run that must be one, and the job stays as it
@@ -151,7 +152,7 @@ def of_apps(
 
 def is_changed(acted: Acted, verb: Verb) -> bool:
     """Whether anything was done to it; a running job is only asked to stop."""
-    is_asked = verb == "cancel" and acted.before == RUNNING
+    is_asked = verb == "cancel" and acted.before == RUNNING and not acted.is_held
     return is_asked or acted.before != acted.after
 
 
@@ -168,12 +169,14 @@ async def act_once(
     seen = await look_up(tx, ids)
     able = [place for place in seen.values() if place.state in CHANGEABLE[verb]]
     changes = await act(tx, able, verb, payload)
-    moved = {p.id for p in able if p.id not in changes and not is_last}
+    undone = {p.id for p in able if p.id not in changes}
     acted: list[Acted] = []
     for job_id in ids:
-        if job_id not in moved:
+        if is_last or job_id not in undone:
             state = seen[job_id].state if job_id in seen else None
-            acted.append(Acted(job_id, state, changes.get(job_id, state)))
+            after = changes.get(job_id, state)
+            is_held = job_id in undone
+            acted.append(Acted(job_id, state, after, is_held))
     if by is not None:
         word = verb if payload is None else "retry_edited"
         known = [one for one in acted if one.before is not None]
@@ -211,8 +214,7 @@ async def act(
         ids = [place.id for place in seen]
         return await retry(tx, guards, ids, payload, judge)
     # Waiting ones first: an exchange that holds a lane row may wait for a run row, and
-    # never the other way round. (Lane rows are not waited for here, but others may wait for
-    # those that we hold.)
+    # never the other way round. (We wait for neither, but others may for those we hold.)
     changes: Changes = {}
     held: dict[bytes, int] = {}
     held |= await leave_lane(tx, seen, SCHEDULED, judge)
@@ -343,8 +345,9 @@ async def retry(
             meant |= await judge(state, some) if some else set()
         held = {job_id: held[job_id] for job_id in held if job_id in meant}
     keyed = [row[2:] for row in rows if row[0] in held and row[2] is not None]
-    refused = await take_keys_again(tx, keyed, payload)
-    able = [job_id for job_id in held if job_id not in refused]
+    taken = await take_keys_again(tx, keyed, payload)
+    held = {job_id: held[job_id] for job_id in held if job_id not in taken.held}
+    able = [job_id for job_id in held if job_id not in taken.refused]
     if able:
         entered: Counter[str] = Counter()
         for (lane,) in await tx.rows(RETRY_JOBS, able, payload, await tx.now()):

@@ -9,7 +9,7 @@ from durio.stores.postgres.bounds import (
     lock_guards,
     take_mark,
 )
-from durio.stores.postgres.hands import counted
+from durio.stores.postgres.hands import STEP_MAX, counted
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -19,6 +19,7 @@ CHANGE_QUEUE = statement("control_change_queue")
 FIND_WORKERS = statement("control_find_workers")
 MOVE_READY = statement("control_move_ready")
 MOVE_SCHEDULED = statement("control_move_sched")
+COUNT_HELD = statement("control_count_held")
 
 
 async def change_queue(
@@ -65,7 +66,8 @@ async def move(
 ) -> tuple[Stepped, int | None]:
     """Ready jobs first, in order, then those that are not due.
 
-    Jobs that somebody else has hold of are passed by: they are being claimed, or ended.
+    Jobs that somebody else has hold of are passed by: they are being claimed, or ended; or
+    it is a transaction that lasts. What is held at the end is told.
     """
     if lane == to:
         return Stepped(0, more=False), line
@@ -83,4 +85,7 @@ async def move(
         target = f"{lane} to {to}"
         namespace = namespace_of(lane)
         line = await write_down(tx, namespace, by, "move", target, jobs, step_of=line)
-    return Stepped(jobs, more=jobs == limit), line
+    if jobs == limit:
+        return Stepped(jobs, more=True), line
+    held = await tx.value(COUNT_HELD, lane, STEP_MAX)
+    return Stepped(jobs, more=False, held=held), line

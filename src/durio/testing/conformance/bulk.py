@@ -150,7 +150,7 @@ async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
     first, second, third = [await die(scene) for _ in range(3)]
     counted = await scene.store.count(ALL_DEAD)
     step = await scene.store.act_on(ALL_DEAD, "retry", counted.mark, 1, by="ann")
-    assert step == (1, True)
+    assert (step.jobs, step.more) == (1, True)
     assert await die_again(scene) == first
     assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 2
     ids = [first, second, third]
@@ -214,7 +214,7 @@ async def no_job_slips_through_a_purge(scene: Scene) -> None:
     ids += await scene.add_many(3)
     counted = await scene.store.count(WAITING)
     step = await scene.store.act_on(WAITING, "cancel", counted.mark, 2, by="ann")
-    assert step == (2, True)
+    assert (step.jobs, step.more) == (2, True)
     scene.clock.advance(5.0)
     await scene.store.promote(9)
     assert await act_on_all(scene, WAITING, "cancel", counted.mark) == 4

@@ -14,7 +14,7 @@ from durio.model.keys import while_active, window
 from durio.model.options import RowOptions
 from durio.model.outcome import Kind
 from durio.ports.browse import Query, Tally
-from durio.ports.control import Acted, Verb
+from durio.ports.control import Acted, Stepped, Verb
 from durio.testing.conformance.bulk import (
     ALL_DEAD,
     WAITING,
@@ -164,7 +164,7 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     there = await scene.add(lane="shop:there")
     before = {r.id: r for r in await scene.records()}
     steps = [await scene.store.move(LANE, "shop:there", 2, by="ann") for _ in range(2)]
-    assert steps == [(2, True), (1, False)]
+    assert [(step.jobs, step.more) for step in steps] == [(2, True), (1, False)]
     for job_id in (low, tried, later):
         moved = before[job_id]._replace(lane="shop:there")
         assert await scene.record(job_id) == moved
@@ -184,11 +184,11 @@ async def a_move_rings_the_other_queue(scene: Scene) -> None:
     await scene.add()
     worker = await scene.worker(queues=("new",))
     other = await scene.other()
-    assert await other.move(LANE, LANE, 9, by="ann") == (0, False)
-    assert await other.move(LANE, "shop:new", 9, by="ann") == (1, False)
+    assert await other.move(LANE, LANE, 9, by="ann") == Stepped(0, more=False)
+    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(1, more=False)
     assert (await scene.store.wait(worker, 50.0)).rung
     assert len(await scene.claim(worker, lane="shop:new")) == 1
-    assert await other.move(LANE, "shop:new", 9, by="ann") == (0, False)
+    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(0, more=False)
 
 
 # --- how many died

@@ -1,5 +1,6 @@
--- Whoever has finished one meanwhile has its row: then it does not come back.
+-- Whoever has finished one meanwhile has its row: then it does not come back. Nor does one that
+-- somebody holds right now: a task's own transaction ends it, and its commit may last.
 select id, worker from {schema}.run
 where id = any($1::uuid[])
 order by id
-for update
+for update skip locked
