@@ -4,6 +4,8 @@ import asyncio
 import shutil
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from durio.cli.ground import Ground, SqliteGround
 from durio.cli.ground_postgres import PostgresGround
 from durio.cli.measure import IDLE_SECONDS, PASSES, WAKEUPS, Measure
 from durio.cli.output import show_json, show_table
+from durio.host.signals import interruptible
 from durio.model.errors import UsageError
 from durio.ports.browse import Query
 
@@ -92,19 +95,26 @@ def command(
     nothing else in that database is touched. The server's log, commits and dead row
     versions are counted for all who use it meanwhile.
     """
-    folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
     steps = Steps(visible=not is_json and sys.stderr.isatty())
-    try:
+    with interruptible(), scratch_folder() as folder:
         ground = ground_of(folder, url)
         measure = Measure(folder, ground, jobs, wakeups, idle_seconds, steps.tell)
         with steps.bar:
             figures = asyncio.run(measured(measure, url, yes=yes))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if is_json:
         show_json(figures)
     else:
         show(figures)
+
+
+@contextmanager
+def scratch_folder() -> Generator[Path]:
+    """On the disk that is measured."""
+    folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def ground_of(folder: Path, url: str | None) -> Ground:

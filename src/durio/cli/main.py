@@ -297,6 +297,8 @@ def error_fields(error: BaseException) -> dict[str, str]:
         told = {"code": error.code, "what": error.what, "cure": error.cure}
         if isinstance(error, StoreFull):  # nothing goes on by itself: we end here
             told["cure"] = "Free space on this disk, then start it again."
+        elif "goes on by itself" in error.cure:
+            told["cure"] = "Start it again when the store is back."
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         told = {"code": "interrupted", "what": "interrupted", "cure": ""}
     elif isinstance(error, TimeoutError):

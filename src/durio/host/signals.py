@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self, cast, final
 
@@ -163,6 +163,20 @@ def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
 
     before = signal.signal(signal.SIGCHLD, note)
     return lambda: cast("None", signal.signal(signal.SIGCHLD, before))
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """SIGTERM is a Ctrl-C: what was begun is cleared away. For the main thread."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def ignore(wanted: tuple[signal.Signals, ...]) -> None:

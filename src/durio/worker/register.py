@@ -3,7 +3,8 @@
 A store that is out of reach is asked again for as long as it takes. One that will never
 take this worker again is not: its file was replaced, or its jobs went to another store. Nor is
 one that answers, and has refused for a minute, or two leases: a worker without a lease is
-alive but deaf.
+alive but deaf. One that is full, or takes no writes, is waited for: servers are switched to
+reading while a primary changes, or a disk is nearly full.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from durio.model.errors import (
     StoreError,
     StoreFull,
     StoreMoved,
+    StoreReadOnly,
     StoreReplaced,
     StoreUnavailable,
 )
@@ -118,7 +120,7 @@ class Registration:
 
         On a bad line one call may go through and the other not: then there is no answer.
         """
-        if error.unknown or isinstance(error, StoreFull):
+        if error.unknown or isinstance(error, StoreFull | StoreReadOnly):
             return False
         try:
             await self._store.workers(self._plan.namespace)

@@ -127,6 +127,14 @@ def test_expected_errors_show_no_traceback_and_unexpected_ones_do() -> None:
     assert "ZeroDivisionError" in error_fields(ZeroDivisionError("x"))["traceback"]
 
 
+def test_whoever_has_ended_does_not_go_on_by_itself() -> None:
+    lost = StoreUnavailable("lost", cure="Nothing to do: everything goes on by itself.")
+    for error in (lost, StoreFull("x", cure="Free space; it goes on by itself.")):
+        cure = error_fields(error)["cure"]
+        assert "by itself" not in cure
+        assert "start it again" in cure.lower()
+
+
 def test_a_group_of_errors_is_told_by_its_first() -> None:
     inner = StoreFull("x")
     assert leaf(ExceptionGroup("g", [ExceptionGroup("h", [inner])])) is inner

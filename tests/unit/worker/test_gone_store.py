@@ -11,6 +11,7 @@ from durio.errors import (
     StoreError,
     StoreFull,
     StoreMoved,
+    StoreReadOnly,
     StoreReplaced,
     StoreUnavailable,
 )
@@ -95,16 +96,19 @@ async def test_a_store_that_answers_and_refuses_is_not_asked_for_ever(app: App):
             await worked(app, worker, minutes=3)
 
 
-@pytest.mark.parametrize("reads", ["away", "full"])
+@pytest.mark.parametrize(
+    "error",
+    [StoreUnavailable("away"), StoreFull("no space"), StoreReadOnly("a replica")],
+    ids=lambda error: error.code,
+)
 @virtual(settings=BRISK)
-async def test_a_store_that_is_away_or_full_is_waited_for(app: App, reads: str):
+async def test_a_store_that_takes_no_writes_is_waited_for(app: App, error: StoreError):
     faulty, worker = await faulty_store(app), guest(app)
-    error = StoreFull("no space") if reads == "full" else StoreUnavailable("away")
 
     async def lose() -> None:
         await app.clock.sleep(2)
         faulty.fail("register", times=ALWAYS, error=error)
-        if reads == "away":
+        if isinstance(error, StoreUnavailable):
             faulty.fail("workers", times=ALWAYS, error=error)
         await faulty.leave(worker._worker.me.id)
 

@@ -13,7 +13,13 @@ from durio.model.finding import Finding, error
 Check = Callable[[], Iterable[Finding]]
 StoreCheck = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
 # The store's content is looked at only where none of these says that it cannot be.
-GATES = ("store.place", "store.rights", "store.schema", "store.integrity")
+GATES = (
+    "store.place",
+    "store.rights",
+    "store.schema",
+    "store.integrity",
+    "store.move",  # what is left there is nobody's any more
+)
 
 
 async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:

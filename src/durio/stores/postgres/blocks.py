@@ -10,17 +10,25 @@ The name is set for the transaction alone: a pooler gives the connection to othe
 import hashlib
 from collections.abc import Sequence
 
+from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.same import MARK
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
 END_BLOCKS = statement("block_end")
+AS_LOGGED_IN = "savepoint durio_end; set local role none"
+AS_BEFORE = "rollback to savepoint durio_end"
+NO_RIGHT = "42501"  # to end the sessions of a superuser, for one
 
 
 def block_name(schema: str, worker: int) -> str:
     """What pg_stat_activity shows; schemas with long names would be cut there."""
-    mark = hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()
-    return f"durio tx {worker} {mark}"
+    return f"durio tx {worker} {sign_of(schema)}"
+
+
+def sign_of(schema: str) -> str:
+    """What all of them have in their names."""
+    return hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()
 
 
 def mark_of(schema: str, worker: int) -> str:
@@ -29,5 +37,14 @@ def mark_of(schema: str, worker: int) -> str:
 
 
 async def end_blocks(tx: Transaction, schema: str, workers: Sequence[int]) -> None:
-    """End the transactions that tasks of these workers have open."""
-    await tx.rows(END_BLOCKS, [block_name(schema, worker) for worker in workers])
+    """End the transactions that tasks of these workers have open, if we may.
+
+    Sessions are of whoever has logged in, who may act as somebody else (`set role`).
+    """
+    await tx.run(AS_LOGGED_IN)
+    try:
+        await tx.rows(END_BLOCKS, [block_name(schema, worker) for worker in workers])
+    except DriverError as error:
+        if error.lost or error.state != NO_RIGHT:
+            raise  # else their jobs are taken back all the same
+    await tx.run(AS_BEFORE)

@@ -19,6 +19,7 @@ from durio.model.ids import id_made_at
 from durio.model.settings import DAY
 from durio.ports.browse import moment_in_words
 from durio.ports.clock import Clock
+from durio.stores.postgres.blocks import sign_of
 from durio.stores.postgres.days import day_of, name_of
 from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.opening import PLANNER, PREPARED_ELSEWHERE
@@ -26,7 +27,7 @@ from durio.stores.postgres.place import place_of
 from durio.stores.postgres.schema import migration_status
 from durio.stores.postgres.statements import Filled, quoted, statement
 from durio.stores.postgres.transaction import Reading
-from durio.stores.postgres.translate import GRANTS, translated
+from durio.stores.postgres.translate import GRANTS, SLOTS, translated
 from durio.stores.postgres.visit import Visit
 
 READ_SERVER = statement("check_server")
@@ -39,6 +40,7 @@ READ_DEAD = statement("vacuum_look")
 FIND_OLDEST = statement("vacuum_oldest")
 READ_CLOCK = statement("check_clock")
 READ_MOVES = statement("check_moves")
+FIND_BLOCKS = statement("check_blocks")
 NOTIFY = "select pg_notify($1::text, $2::text)"
 
 CALL_SECONDS_MAX = 5.0
@@ -76,6 +78,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
         "store.schema": schema,
         "store.rights": rights,
         "store.writable": writable,
+        "store.blocks": blocks,
         "store.durability": durability,
         "store.connections": connections,
         "store.pooler": pooler,
@@ -149,14 +152,21 @@ async def listen(visit: Visit) -> Findings:
             await heard.wait()
             await connection.unlisten(CHANNEL)
     except (TimeoutError, DriverError) as failure:
-        why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
-        told = f"LISTEN does not work here ({why}): workers look every quarter second"
-        fix = (
-            "Let workers connect without a pooler in transaction mode, or leave it so."
-        )
-        yield warning(name, told, fix)
+        yield deaf(visit, failure)
     else:
         yield fine(name, "LISTEN and NOTIFY work: workers wake up at once")
+
+
+def deaf(visit: Visit, failure: TimeoutError | DriverError) -> Finding:
+    """Nothing was heard: a pooler's doing, unless the server says why."""
+    told, fix = "does not work here", "Let workers connect without a pooler in "
+    fix += "transaction mode, or leave it so."
+    why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
+    if isinstance(failure, DriverError) and not visit.opening.is_pooled:
+        told = told if failure.was_open else "was not tried: it takes two connections"
+        fix = translated(failure, visit.place).cure
+    told = f"LISTEN {told} ({why}); without it workers look every quarter second"
+    return warning("store.listen", told, fix)
 
 
 async def notify(visit: Visit, word: str) -> None:
@@ -267,6 +277,15 @@ async def writable(visit: Visit) -> Findings:
         yield fine(name, "it takes writes")
 
 
+async def blocks(visit: Visit) -> Findings:
+    """Tasks' own transactions that nobody with our login could end; else nothing to say."""
+    for role, count in await visit.rows(FIND_BLOCKS, sign_of(visit.place.schema)):
+        told = f"{count} transactions of tasks are of the role {role}: this one could "
+        told += "not end them if their worker dies, and their locks would stay"
+        fix = "Let all workers log in by one role, or: grant pg_signal_backend to ROLE;"
+        yield warning("store.blocks", told, fix)
+
+
 # --- how it is set up
 
 
@@ -291,9 +310,7 @@ async def connections(visit: Visit) -> Findings:
     used, most, ours = rows[0]
     name, told = "store.connections", f"{used} of {most} in use, {ours} by this role"
     if most - used < FREE_LOW:
-        fix = "Raise max_connections, close idle programs, or use PgBouncer: a worker "
-        fix += "process needs two."
-        yield warning(name, told, fix)
+        yield warning(name, told, SLOTS)
     else:
         yield fine(name, told)
 
@@ -357,10 +374,8 @@ async def horizon(visit: Visit) -> Findings:
     told = f"{kind} {who} ({what}): {for_long}{age or 0:,} transactions"
     too_old = (seconds or 0.0) > OLD_SECONDS_MAX
     if too_old or (seconds is None and (age or 0) > OLD_AGE_MAX):
-        fix = (
-            "End it; set idle_in_transaction_session_timeout. Until then claims become "
-        )
-        fix += "slower."
+        fix = "End it; set idle_in_transaction_session_timeout. Until then claims "
+        fix += "become slower."
         yield warning(name, f"old row versions are kept alive by {told}", fix)
     else:
         yield fine(name, f"the oldest: {told}")

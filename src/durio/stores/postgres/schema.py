@@ -8,9 +8,9 @@ changed after the fact, or a schema from newer code, is refused rather than gues
 from functools import cache
 from importlib.resources import files
 
-from durio.model.errors import SchemaMismatch
+from durio.model.errors import SchemaMismatch, StoreUnavailable
 from durio.model.migration import Migration, MigrationStatus, compared, steps_of
-from durio.stores.postgres.driver import Place
+from durio.stores.postgres.driver import DriverError, Place
 from durio.stores.postgres.statements import Filled, statement
 from durio.stores.postgres.transaction import Reading
 
@@ -26,6 +26,12 @@ LOCK = 0x647572696F
 TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
 # An ALTER that waits makes every later statement on its table wait behind it.
 PATIENCE = "set local lock_timeout = '5s'"
+NO_RIGHT = "42501"
+CREATE = (
+    "Let the database's owner run: grant create on database NAME to ROLE; or: create "
+    "schema {name} authorization ROLE;"
+)
+OWN = "Run `durio migrate` with the role that owns the schema {name}."
 
 
 async def migration_status(reading: Reading) -> MigrationStatus:
@@ -71,14 +77,30 @@ async def migrate(tx: Reading, place: Place) -> list[str]:
     if not status.waiting:
         return []
     # Who owns a schema need not have the right to create one.
-    if not await tx.value(HAS_SCHEMA, place.schema):
-        await tx.run(CREATE_SCHEMA)
-    await tx.run(CREATE_MIGRATION)
-    for step in migrations():
-        if step.name in status.waiting:
-            await tx.run(step.text)
-            await tx.rows(RECORD_MIGRATION, step.number, step.name, step.checksum)
+    has_schema = await tx.value(HAS_SCHEMA, place.schema)
+    try:
+        if not has_schema:
+            await tx.run(CREATE_SCHEMA)
+        await tx.run(CREATE_MIGRATION)
+        for step in migrations():
+            if step.name in status.waiting:
+                await tx.run(step.text)
+                await tx.rows(RECORD_MIGRATION, step.number, step.name, step.checksum)
+    except DriverError as error:
+        if error.state != NO_RIGHT:
+            raise
+        raise may_not(error, place, OWN if has_schema else CREATE) from error
     return status.waiting
+
+
+def may_not(error: DriverError, place: Place, cure: str) -> StoreUnavailable:
+    """What a role needs for this is more than to work with a schema that is there."""
+    return StoreUnavailable(
+        f"{place.shown}: this role lacks a right to make or change the "
+        f"schema {place.schema} ({error.text})",
+        cure=cure.format(name=place.schema),
+        state=error.state,
+    )
 
 
 def script(schema: str) -> str:

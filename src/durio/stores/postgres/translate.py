@@ -157,6 +157,18 @@ BY_WORDS = (
             "Switch it on there, or say `?sslmode=prefer`.",
         ),
     ),
+    (
+        re.compile(
+            "(?i)match the target attribute|session is (not )?read-only"
+            "|server is (not )?in hot standby"
+        ),
+        Meaning(
+            StoreUnavailable,
+            "no server there is of the kind that target_session_attrs asks for",
+            "Name the primary, or all hosts of the cluster, in the URL; while a primary "
+            "changes there may be none.",
+        ),
+    ),
 )
 # While connecting these can only mean what the URL asks for.
 REFUSED_SETTING = frozenset({"42704", "22023"})
