@@ -51,9 +51,9 @@ PLANTED = (
         (
             Patch(
                 COMBINE,
-                "                if not future.done():\n"
-                "                    future.set_exception(_own(error))",
-                "                pass",
+                "            call.future.set_exception(error)\n"
+                "        self._end(call)",
+                "            return",
             ),
         ),
         (Seeds(8),),
