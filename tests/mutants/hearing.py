@@ -51,8 +51,7 @@ PLANTED = (
         (
             Patch(
                 COMBINE,
-                "            call.future.set_exception(error)\n"
-                "        self._end(call)",
+                "            call.future.set_exception(error)\n        self._end(call)",
                 "            return",
             ),
         ),

@@ -29,6 +29,7 @@ BATCH_MAX = 1000  # jobs
 BATCH_BYTES = 4 << 20  # of arguments
 SHARE = 4  # what a batch is cut into when something in it is locked
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
+PAUSES_MAX = 10
 PAUSE_SECONDS_EACH = 0.05  # the more of them rest, the longer
 
 Place = bytes | str  # what a call may have to wait for: its key, or else its lane
@@ -68,7 +69,6 @@ class Combiner:
         self._suspects = Sender(self._send, self._end)
         self._groups: dict[Place, Group] = {}
         self._resting: set[asyncio.Task[None]] = set()
-        self._is_closing = False
 
     def submit(
         self, jobs: Sequence[NewJob], *, waits: bool = True
@@ -124,13 +124,11 @@ class Combiner:
         self._end(call)
 
     def _end(self, call: Call) -> None:
-        """It has its answer, or its caller has gone, or there will be none."""
+        """It has its answer, or its caller has gone, or it was cut off on its way."""
         if call.timer is not None:
             call.timer.cancel()
-        if not call.future.done():  # the loop is being closed
-            self._is_closing = True
-            is_vague = call.is_sent or self._asker.is_doubted(call.jobs)
-            call.future.set_exception(closed_meanwhile(is_vague=is_vague))
+        if not call.future.done():
+            call.future.set_exception(closed_meanwhile(is_vague=True))
         elif call.future.cancelled():
             self._asker.settle(call.jobs)
         if call.is_first:
@@ -151,10 +149,6 @@ class Combiner:
         if group.first:
             return
         del self._groups[call.place]
-        if self._is_closing:
-            for each in group.behind:
-                self._end(each)
-            return
         if isinstance(call.place, bytes):
             for each in group.behind:
                 self._put_first(each)
@@ -189,21 +183,19 @@ class Combiner:
             return
         for call in calls:
             self._put_first(call)
-        task = asyncio.get_running_loop().create_task(self._rest(calls))
+            call.pauses = min(call.pauses + 1, PAUSES_MAX)
+        task = asyncio.get_running_loop().create_task(self._rest(calls[0].pauses))
         self._resting.add(task)
-        task.add_done_callback(self._resting.discard)
+        task.add_done_callback(lambda task: self._rested(task, calls))
 
-    async def _rest(self, calls: Sequence[Call]) -> None:
+    async def _rest(self, pauses: int) -> None:
         longest = max(PAUSE_SECONDS_MAX, PAUSE_SECONDS_EACH * len(self._resting))
-        pause = min(PAUSE_SECONDS_MIN * 2 ** calls[0].pauses, longest)
-        try:
-            await self._clock.sleep(pause * (0.5 + self._clock.random()))
-        except asyncio.CancelledError:
-            for call in calls:
-                self._end(call)
-            raise
-        for call in calls:
-            call.pauses = min(call.pauses + 1, 10)
+        pause = min(PAUSE_SECONDS_MIN * 2**pauses, longest)
+        await self._clock.sleep(pause * (0.5 + self._clock.random()))
+
+    def _rested(self, task: "asyncio.Task[None]", calls: Sequence[Call]) -> None:
+        """Also when somebody has cancelled that: their callers may still wait."""
+        self._resting.discard(task)
         self._suspects.put(calls)
 
 
@@ -218,6 +210,7 @@ class Sender:
         self._send = send
         self._end = end
         self._calls: deque[Call] = deque()
+        self._batch: list[Call] = []
         self._task: asyncio.Task[None] | None = None
 
     def put(self, calls: Iterable[Call]) -> None:
@@ -225,17 +218,29 @@ class Sender:
         self._calls.extend(calls)
         if self._task is None and self._calls:
             self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._go_on)
 
     async def _run(self) -> None:
-        batch: list[Call] = []
-        try:
-            while batch := self._taken():
-                await self._send(batch)
-        finally:
-            self._task = None
-            for call in (*batch, *self._calls):  # none, or the loop is being closed
+        while batch := self._taken():
+            self._batch = batch
+            await self._send(batch)
+            self._batch = []
+        self._task = None
+
+    def _go_on(self, task: "asyncio.Task[None]") -> None:
+        """Somebody has cancelled all tasks of this loop, perhaps before ours began."""
+        if self._task is not task:
+            return
+        self._task = None
+        batch, self._batch = self._batch, []
+        left, self._calls = self._calls, deque[Call]()
+        for call in batch:
+            self._end(call)
+        for call in left:
+            if call.future.done():
                 self._end(call)
-            self._calls.clear()
+            else:
+                self.put((call,))
 
     def _taken(self) -> list[Call]:
         """Those that fit one store call; whoever has gone is left out."""

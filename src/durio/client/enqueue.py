@@ -244,7 +244,9 @@ class Enqueuer:
     def _full_before(self, job: NewJob) -> Full | None:
         """Others stand in line for this lane; one with a key may need no room at all."""
         line = self._lines.get(job.lane)
-        if line is None or not line.is_busy or job.key is not None:
+        if line is None or not line.is_busy:
+            return None
+        if job.key is not None and not line.has_key(job.key):
             return None
         return line.full
 

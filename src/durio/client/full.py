@@ -8,13 +8,13 @@ behind. Whoever has waited long enough is tried once more and then told `QueueFu
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
 from durio.model.errors import DurioError, QueueClosed, QueueFull, StoreUnavailable
-from durio.model.job import NewJob
+from durio.model.job import KeyClaim, NewJob
 from durio.model.names import queue_of
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued, Full, Locked
@@ -100,6 +100,11 @@ class Line:
         """Whether anybody stands here: whoever comes goes to the end."""
         return self.pump is not None
 
+    def has_key(self, key: KeyClaim) -> bool:
+        """Whether somebody stands here with this key: who comes later is stored later."""
+        keys = (waiter.jobs[0].key for waiter in self.waiters)
+        return any(each is not None and each.key == key.key for each in keys)
+
     def note(self, full: Full) -> None:
         """What a refusal told."""
         self.full = full
@@ -154,7 +159,7 @@ class Line:
     async def try_head(self) -> bool:
         """Ask for the first in line; True: somebody got in."""
         self.standing()
-        head = list(islice(self.waiters, CALLERS_MAX))
+        head = first_of_each_key(islice(self.waiters, CALLERS_MAX))
         asked = [self.submit(waiter.jobs, waits=False) for waiter in head]
         await asyncio.wait(asked) if asked else None
         moved = False
@@ -210,6 +215,19 @@ class Line:
             limit=full.limit,
             retry_after=hint,
         )
+
+
+def first_of_each_key(waiters: Iterable[Waiter]) -> list[Waiter]:
+    """All of them, but of those with one key only the one that came first."""
+    keys: set[bytes] = set()
+    found: list[Waiter] = []
+    for waiter in waiters:
+        key = waiter.jobs[0].key
+        if key is None or key.key not in keys:
+            found.append(waiter)
+        if key is not None:
+            keys.add(key.key)
+    return found
 
 
 def queue_closed(full: Full) -> QueueClosed:

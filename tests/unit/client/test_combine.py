@@ -269,3 +269,41 @@ async def test_whoever_has_gone_before_its_turn_is_not_sent(app: App):
     store.heal()
     assert (await task.enqueue(50)).created
     assert len(await records(app)) == 2
+
+
+def cancel_all_others() -> None:
+    """As a loop does that is being closed, or Ctrl-C."""
+    here = asyncio.current_task()
+    for task in asyncio.all_tasks():
+        if task is not here:
+            task.cancel()
+
+
+@virtual
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_loop_whose_tasks_were_all_cancelled_can_enqueue(app: App, turns: int):
+    """Also where the task that sends had not even begun."""
+    task = app.task(echo)
+    await task.enqueue(0)
+    calls = [start(task, n, "k" if n else None) for n in range(3)]
+    for _ in range(turns):
+        await app.clock.sleep(0)
+    cancel_all_others()
+    await asyncio.gather(*calls, return_exceptions=True)
+    async with asyncio.timeout(5):
+        assert (await task.enqueue(7)).created
+        assert await task.options(key="k", unique=replace).enqueue(8) is not None
+
+
+@virtual
+async def test_locked_calls_outlive_tasks_that_were_cancelled(app: App):
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = {1}
+    caller = start(task, 1, "k")
+    await app.clock.sleep(1)
+    here = asyncio.current_task()
+    for each in asyncio.all_tasks() - {here, caller}:
+        each.cancel()
+    await app.clock.sleep(1)
+    locks.values.clear()
+    assert (await caller).created

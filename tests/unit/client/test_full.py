@@ -9,7 +9,7 @@ import pytest
 from durio import App, Job, QueueFull, Retry
 from durio.client.full import Drain
 from durio.errors import DurioError, InvalidOption, QueueClosed, StoreUnavailable
-from durio.keys import while_active
+from durio.keys import replace, while_active
 from durio.ports.control import QueueChange
 from durio.ports.enqueue import Full
 from durio.testing.faulty import FaultyStore
@@ -607,3 +607,20 @@ def test_the_hint_follows_how_the_queue_moved(seen: Drain, jobs: int, hint: floa
 
 def test_a_full_answer_is_a_value():
     assert Full("a:b", 3, 3) == ("a:b", 3, 3, False, False)
+
+
+@virtual
+async def test_calls_with_one_key_get_in_by_their_order(app: App):
+    """The newest arguments stay, however the room came."""
+    task = mail(app, 1, full_wait=60.0)
+    await task.enqueue(0)
+    async with asyncio.TaskGroup() as group:
+        keyed = task.options(key="k", unique=replace)
+        calls: list[asyncio.Task[Any]] = []
+        for n in range(1, 5):
+            calls += begin(group, keyed.enqueue(n))
+            await app.clock.sleep(0.1)
+        assert not any(call.done() for call in calls)
+        await take(app, 1)
+    assert len({call.result().id for call in calls}) == 1
+    assert await waiting(app) == [4]

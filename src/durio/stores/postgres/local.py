@@ -75,7 +75,8 @@ class Locks:
         if not self.until:
             return Patience.ONE_TURN
         now = self.clock.monotonic()
-        self.until = {place: at for place, at in self.until.items() if at > now}
+        known = list(self.until.items())  # at once: other threads have loops of theirs
+        self.until = {place: at for place, at in known if at > now}
         # Where one key is locked, others may be: each turn in vain keeps the line.
         is_likely = self.until and any(
             job.key is not None or job.lane in self.until for job in jobs
