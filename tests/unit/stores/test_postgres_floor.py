@@ -35,7 +35,7 @@ def claims(count: int, *, at: int = 1_800_000_000_000, rank: int = 4) -> list[Cl
 
 def look_and_learn(floors: Floors, count: int, seconds: float) -> None:
     """A look that brings so many and takes so long."""
-    floors.learn(floors.look(LANES, WANT), claims(count), seconds)
+    floors.learn(floors.look(LANES), LANES, WANT, claims(count), seconds)
 
 
 def engaged() -> tuple[Floors, ManualClock]:
@@ -43,22 +43,22 @@ def engaged() -> tuple[Floors, ManualClock]:
     clock = ManualClock()
     floors = Floors(clock)
     for seconds in (QUICK, *[SLOW] * SLOW_LOOKS):
-        assert floors.look(LANES, WANT).is_whole
+        assert floors.look(LANES).whole is None
         look_and_learn(floors, 100, seconds)
-    assert floors.is_engaged
+    assert floors.by_lane
     return floors, clock
 
 
 def test_spans_leave_no_place_out() -> None:
     one, two = b"\x01" * 16, b"\x02" * 16
     middle, ends = {4: Floor(one)}, {0: Floor(one), 9: Floor(two)}
-    assert spans("shop:a", {}, None) == [(0, LOWEST_ID, 10, LOWEST_ID)]
-    assert spans("shop:a", middle, None) == [
+    assert spans({}, None) == [(0, LOWEST_ID, 10, LOWEST_ID)]
+    assert spans(middle, None) == [
         (0, LOWEST_ID, 4, LOWEST_ID),
         (4, one, 5, LOWEST_ID),
         (5, LOWEST_ID, 10, LOWEST_ID),
     ]
-    assert spans("shop:a", ends, None) == [
+    assert spans(ends, None) == [
         (0, one, 1, LOWEST_ID),
         (1, LOWEST_ID, 9, LOWEST_ID),
         (9, two, 10, LOWEST_ID),
@@ -69,32 +69,35 @@ def test_a_piece_below_comes_first_and_ends_at_the_floor() -> None:
     low, one, two = bytes(15) + b"\x01", b"\x01" * 16, b"\x02" * 16
     piece = Slice("shop:a", 0, low, two)
     whole = [(0, one, 1, LOWEST_ID), (1, LOWEST_ID, 10, LOWEST_ID)]
-    assert spans("shop:a", {0: Floor(one)}, piece) == [(0, low, 0, one), *whole]
-    assert spans("shop:b", {0: Floor(one)}, piece) == whole
+    assert spans({0: Floor(one)}, piece) == [(0, low, 0, one), *whole]
+    assert spans({1: Floor(one)}, piece)[1:] == [
+        (1, one, 2, LOWEST_ID),
+        (2, LOWEST_ID, 10, LOWEST_ID),
+    ]
 
 
 def test_one_slow_look_is_anybodys_fault() -> None:
     floors = Floors(ManualClock())
     for seconds in (QUICK, SLOW, SLOW, QUICK, SLOW, SLOW):
         look_and_learn(floors, 100, seconds)
-        assert not floors.is_engaged
+        assert not floors.by_lane
 
 
 def test_who_starts_when_all_is_slow_sees_it_too() -> None:
     floors = Floors(ManualClock())
     for _ in range(SLOW_LOOKS):
         look_and_learn(floors, 100, SLOW)
-    assert floors.is_engaged
+    assert floors.by_lane
 
 
 def test_a_slow_look_that_brings_little_is_slow() -> None:
     floors = Floors(ManualClock())
     for _ in range(SLOW_LOOKS):
         look_and_learn(floors, 1, QUICK_SECONDS)
-    assert not floors.is_engaged
+    assert not floors.by_lane
     for _ in range(SLOW_LOOKS):
         look_and_learn(floors, 0, SLOW)
-    assert floors.is_engaged
+    assert floors.by_lane
 
 
 def test_a_small_quick_batch_is_no_measure() -> None:
@@ -108,8 +111,8 @@ def test_a_small_quick_batch_is_no_measure() -> None:
 
 def test_slow_claims_begin_a_little_before_the_last_one() -> None:
     floors, _ = engaged()
-    look = floors.look(LANES, WANT)
-    assert not look.is_whole
+    look = floors.look(LANES)
+    assert look.whole == []
     numbers, lows, firsts, highs, _ = look.columns
     assert (numbers, lows, highs) == ([1, 1, 1], [0, 4, 5], [4, 5, 10])
     assert firsts[1] == floor_below(claims(100)[-1].id)
@@ -122,7 +125,7 @@ def test_who_comes_back_lowers_the_floor() -> None:
     floors.lower("shop:a", 4, early)
     floors.lower("shop:a", 5, early)
     floors.lower("shop:b", 4, early)
-    assert floors.look(LANES, WANT).columns[2][1] == early
+    assert floors.look(LANES).columns[2][1] == early
     assert floors.by_lane.keys() == {"shop:a"}
 
 
@@ -148,7 +151,7 @@ def test_who_is_found_below_leaves_the_floor_where_it_is() -> None:
 
 def test_a_lowered_floor_forgets_how_far_it_came() -> None:
     floors, _ = engaged()
-    floor = floors.by_lane["shop:a"][4]
+    floor = floors.by_lane["shop:a"].by_rank[4]
     early = uuid7(1_700_000_000_000, 0, 0)
     floors.lower("shop:a", 4, early)
     floor.rise(uuid7(1_700_000_000_500, 0, 0), MARGIN_JOBS)
@@ -157,51 +160,72 @@ def test_a_lowered_floor_forgets_how_far_it_came() -> None:
 
 def test_a_piece_counts_when_the_look_came_through() -> None:
     floors, clock = engaged()
-    floors.look(LANES, WANT)
+    floors.look(LANES)
     clock.advance(REST_SECONDS)
-    look = floors.look(LANES, WANT)
+    look = floors.look(LANES)
     assert look.piece is not None
-    pieces = len(floors.patrol.left)
+    pieces = len(floors.by_lane["shop:a"].patrol.left)
     below = claims(100, at=time_in(look.piece.first) + 1)
-    floors.learn(look, below, QUICK)
-    assert len(floors.patrol.left) == pieces, "there may be more in it"
-    assert floors.patrol.left[-1] == look.piece
-    floors.learn(look, below[:99], QUICK)
-    assert len(floors.patrol.left) == pieces - 1, "there was room for more"
+    floors.learn(look, LANES, WANT, below, QUICK)
+    assert len(floors.by_lane["shop:a"].patrol.left) == pieces, (
+        "there may be more in it"
+    )
+    assert floors.by_lane["shop:a"].patrol.left[-1] == look.piece
+    floors.learn(look, LANES, WANT, below[:99], QUICK)
+    assert len(floors.by_lane["shop:a"].patrol.left) == pieces - 1, (
+        "there was room for more"
+    )
     clock.advance(REST_SECONDS)
-    look = floors.look(LANES, WANT)
+    look = floors.look(LANES)
     assert look.piece is not None
-    floors.learn(look, claims(100), QUICK)
-    assert len(floors.patrol.left) == pieces - 2, "it came to the floor"
+    floors.learn(look, LANES, WANT, claims(100), QUICK)
+    assert len(floors.by_lane["shop:a"].patrol.left) == pieces - 2, (
+        "it came to the floor"
+    )
 
 
 def test_ranks_where_nothing_was_left_get_a_floor() -> None:
     floors, clock = engaged()
     look_and_learn(floors, WANT, QUICK)
-    assert floors.by_lane["shop:a"].keys() == {0, 1, 2, 3, 4}
-    idle = floors.by_lane["shop:a"][0].first
+    assert floors.by_lane["shop:a"].by_rank.keys() == {0, 1, 2, 3, 4}
+    idle = floors.by_lane["shop:a"].by_rank[0].first
     assert time_in(idle) == int(clock.now() * 1000) - IDLE_MARGIN_MS
     look_and_learn(floors, 10, QUICK)
-    assert len(floors.by_lane["shop:a"]) == 5, "quick: perhaps it was not looked at"
+    assert len(floors.by_lane["shop:a"].by_rank) == 5, (
+        "quick: perhaps it was not looked at"
+    )
     look_and_learn(floors, 10, SLOW)
-    assert len(floors.by_lane["shop:a"]) == 10
+    assert len(floors.by_lane["shop:a"].by_rank) == 10
 
 
 def test_floors_are_given_up_when_claims_are_quick_again() -> None:
     floors, clock = engaged()
     looks = 0
-    while floors.is_engaged:
+    while floors.by_lane:
         look_and_learn(floors, 100, QUICK / 10)
         clock.advance(REST_SECONDS / 10)
         looks += 1
         assert looks < 1000
     assert floors.by_lane == {}
-    assert floors.look(LANES, WANT).is_whole
+    assert floors.look(LANES).whole is None
 
 
 def test_several_lanes_are_numbered_in_order() -> None:
     floors, _ = engaged()
     lanes = [Lane("shop:b", 10), Lane("shop:a", 10)]
-    assert floors.look(lanes, WANT).columns[0] == [1, 2, 2, 2]
+    assert floors.look(lanes).columns[0] == [1, 2, 2, 2]
     assert floors.everything(lanes).columns[0] == [1, 2]
-    assert floors.look([], 0).columns == ([], [], [], [], [])
+    assert floors.look([]).columns == ([], [], [], [], [])
+
+
+def test_lanes_are_judged_apart() -> None:
+    """A quick lane that is asked by itself says nothing of a slow one."""
+    floors, quick = Floors(ManualClock()), [Lane("shop:quick", 100)]
+    for _ in range(SLOW_LOOKS):
+        look_and_learn(floors, 100, SLOW)
+        floors.learn(floors.look(quick), quick, WANT, [], QUICK)
+    assert floors.by_lane.keys() == {"shop:a"}
+    both = [*quick, *LANES]
+    assert floors.look(both).whole == ["shop:quick"]
+    floors.learn(floors.look(quick), quick, WANT, [], QUICK)
+    assert floors.by_lane.keys() == {"shop:a"}

@@ -6,6 +6,7 @@ under an old snapshot, and its time is the number of places it walked over.
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from durio.model.ids import uuid7
 from durio.model.job import Claim
@@ -51,7 +52,7 @@ class OldLane:
 
     def take(self) -> int:
         """One look, as the statement does it; how many it brought."""
-        look = self.floors.look(LANES, BATCH)
+        look = self.floors.look(LANES)
         taken, walked = self._walk(look)
         self.waiting.difference_update(job_id for _, job_id in taken)
         seconds = BASE_SECONDS + walked * STEP_SECONDS
@@ -62,7 +63,7 @@ class OldLane:
             Claim(job_id, 1, "shop:a", rank, "shop.t", b"", 0, 0, 0, 0, None, None)
             for rank, job_id in taken
         ]
-        self.floors.learn(look, claims, seconds)
+        self.floors.learn(look, LANES, BATCH, claims, seconds)
         return len(claims)
 
     def _walk(self, look: Look) -> tuple[list[Place], int]:
@@ -148,13 +149,13 @@ def test_who_starts_under_an_old_snapshot_becomes_quick() -> None:
 def test_floors_go_when_the_snapshot_does() -> None:
     lane = old_lane()
     load(lane, 1000)
-    assert lane.floors.is_engaged
+    assert lane.floors.by_lane
     lane.forget()
     for _ in range(2000):
         load(lane, 1)
         lane.forget()
-    assert not lane.floors.is_engaged
-    assert lane.floors.patrol.starts == {}
+    assert not lane.floors.by_lane
+    assert not lane.floors.slow
 
 
 def test_cuts_are_narrow_towards_the_end() -> None:
@@ -166,27 +167,52 @@ def test_cuts_are_narrow_towards_the_end() -> None:
 
 def test_a_long_round_rests_less_but_never_too_little() -> None:
     clock = ManualClock()
-    rounds = Patrol(clock)
-    floors = [("shop:a", 4, id_at(1))]
-    assert rounds.next_piece({"shop:a"}, floors) is None  # the first round begins
+    rounds = Patrol("shop:a", clock)
+    floors = [(4, id_at(1))]
+    assert rounds.next_piece(floors) is None  # the first round begins
     for took, factor in ((0.1, 20.0), (2.0, 9.0), (600.0, 4.0)):
         clock.advance(patrol.REST_SECONDS)
-        piece = rounds.next_piece({"shop:a"}, floors)
+        piece = rounds.next_piece(floors)
         assert piece == Slice("shop:a", 4, LOWEST_ID, id_at(1))
-        rest = rounds.rest_factor * took
-        rounds.looked(piece, took)
+        rest = 2 * rounds.rest_factor * took
+        rounds.looked(piece, took, patrols=2)
         clock.advance(rest - 0.5)
-        rounds.next_piece({"shop:a"}, floors)
+        rounds.next_piece(floors)
         assert not rounds.left, "it rests"
         clock.advance(0.5)
-        rounds.next_piece({"shop:a"}, floors)
+        rounds.next_piece(floors)
         assert rounds.rest_factor == factor
 
 
 def test_a_piece_that_two_looks_had_counts_once() -> None:
-    rounds = Patrol(ManualClock())
-    rounds.next_piece({"shop:a"}, [("shop:a", 4, id_at(1))])
+    rounds = Patrol("shop:a", ManualClock())
+    rounds.next_piece([(4, id_at(1))])
     (piece,) = rounds.left
-    rounds.looked(piece, 1.0)
-    rounds.looked(piece, 1.0)
+    rounds.looked(piece, 1.0, 1)
+    rounds.looked(piece, 1.0, 1)
     assert rounds.seconds == 1.0
+
+
+def test_every_lane_has_its_rounds_however_they_are_asked() -> None:
+    """One of them all the time, the other now and then."""
+    clock = ManualClock()
+    floors = Floors(clock)
+    busy, rare = [Lane("shop:busy", BATCH)], [Lane("shop:rare", BATCH)]
+    for lanes in (busy, rare) * 3:
+        floors.learn(floors.look(lanes), lanes, BATCH, [], 1.0)
+    for name in ("shop:busy", "shop:rare"):
+        floors.by_lane[name].rank(4).first = id_at(START_MS)
+    looked: set[Slice] = set()
+    for turn in range(5000):
+        lanes = rare if turn % 20 == 0 else busy
+        look = floors.look(lanes)
+        if look.piece is not None:
+            looked.add(look.piece)
+        floors.learn(look, lanes, BATCH, [], patrol.SLICE_SECONDS / 2)
+        clock.advance(0.01)
+    for name in ("shop:busy", "shop:rare"):
+        mine = sorted(piece for piece in looked if piece.lane == name)
+        assert mine[0].first == LOWEST_ID
+        assert mine[-1].last >= id_at(START_MS)
+        for piece, following in pairwise(mine):
+            assert piece.last >= following.first, f"a gap in {name}"

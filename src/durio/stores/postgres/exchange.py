@@ -9,7 +9,7 @@ A worker whose lease is over still records, fenced, but claims nothing.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -92,18 +92,20 @@ class PostgresExchange(AtDesk):
             None if known is None else list(known),
         )
         names = list(dict.fromkeys(lane.name for lane in lanes))
+        ages = dict(zip(names, desk.local.due.ages(names), strict=True))
         answered: Exchanged | None = None
         if not resync and not desk.local.is_split and are_done(outcomes):
             now = desk.clock.monotonic()
             held = desk.local.held_lanes
             due = [name for name in names if held.get(name, now) <= now]
-            answered = await at_once(desk, outcomes, asked, due)
+            ages_due = [ages[name] for name in due]
+            answered = await at_once(desk, outcomes, asked, due, ages_due)
             if answered is not None and len(due) < len(names):
                 next_due = min(answered.next_due_seconds or HELD_SECONDS, HELD_SECONDS)
                 answered = answered._replace(next_due_seconds=next_due)
         if answered is None:
             answered = await desk.lines.write(
-                lambda tx: step_by_step(tx, desk, outcomes, asked, names, resync=resync)
+                lambda tx: step_by_step(tx, desk, outcomes, asked, ages, resync=resync)
             )
         if answered.claims:
             desk.bell.found(worker)
@@ -111,12 +113,16 @@ class PostgresExchange(AtDesk):
 
 
 async def at_once(
-    desk: Desk, outcomes: Sequence[Outcome], asked: Asked, due: Sequence[str]
+    desk: Desk,
+    outcomes: Sequence[Outcome],
+    asked: Asked,
+    due: Sequence[str],
+    ages: Sequence[float],
 ) -> Exchanged | None:
     """In one statement; None: something in `due` is due, and nothing was done."""
     done = in_order(outcomes)
-    look = desk.local.floors.look(asked.lanes, asked.want)
-    ages, began = desk.local.due.ages(due), desk.clock.monotonic()
+    look = desk.local.floors.look(asked.lanes)
+    began = desk.clock.monotonic()
     rows = await desk.lines.write_one(
         EXCHANGE,
         *done_columns(done),
@@ -133,7 +139,7 @@ async def at_once(
     desk.local.due.judge(ages, answer.due_seconds or 0.0)
     if not answer.has_done:
         return None
-    learn(desk, look, answer)
+    learn(desk, asked, look, answer)
     desk.local.due.swept(due, began)
     refused = [done[place - 1] for place in answer.refused]
     rejected = await told_apart(desk.lines.read, asked.worker, refused, outcomes)
@@ -145,20 +151,24 @@ async def step_by_step(
     desk: Desk,
     outcomes: Sequence[Outcome],
     asked: Asked,
-    names: Sequence[str],
+    since: Mapping[str, float],
     *,
     resync: bool,
 ) -> Exchanged:
-    """Every step a statement of its own, each with a younger snapshot than the last."""
+    """Every step a statement of its own, each with a younger snapshot than the last.
+
+    `since`: the lanes, and for how long at most what is looked for there has been due.
+    """
+    names, ages = list(since), list(since.values())
     plain = are_done(outcomes)
     await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
     told = await record(tx, asked.worker, outcomes) if outcomes else NOTHING
     for place in told.back:
         lower_floor(tx, desk, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
-    ages, began = desk.local.due.ages(names), desk.clock.monotonic()
+    began = desk.clock.monotonic()
     full = await promote_lanes(tx, desk, names, ages, asked.worker)
-    look = desk.local.floors.look(asked.lanes, asked.want)
+    look = desk.local.floors.look(asked.lanes)
     rows = await tx.rows(
         CLAIM,
         asked.worker,
@@ -166,11 +176,11 @@ async def step_by_step(
         tx.injected,
         desk.local.lease_time.now(),
         *look.columns,
-        list(names),
+        names,
         ages,
     )
     answer, (keys, holders, left) = answer_in(rows), rows[0][-3:]
-    tx.after_commit.append(lambda: learn(desk, look, answer))
+    tx.after_commit.append(lambda: learn(desk, asked, look, answer))
     # What was due and is left there somebody holds, and may for a while.
     held = set(left) - full
     if held and not full:
@@ -181,9 +191,10 @@ async def step_by_step(
     return exchanged(answer, asked, told, before)
 
 
-def learn(desk: Desk, look: Look, answer: Answer) -> None:
+def learn(desk: Desk, asked: Asked, look: Look, answer: Answer) -> None:
     """How far it came, for the next look."""
-    desk.local.floors.learn(look, answer.claims, answer.look_seconds or 0.0)
+    seconds = answer.look_seconds or 0.0
+    desk.local.floors.learn(look, asked.lanes, asked.want, answer.claims, seconds)
 
 
 def looked(desk: Desk, held: set[str], swept: set[str], began: float) -> None:

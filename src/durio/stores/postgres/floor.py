@@ -12,7 +12,7 @@ took long) are found too: whoever puts one there in this process lowers the floo
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,12 +38,12 @@ Columns = tuple[list[int], list[int], list[bytes], list[int], list[bytes]]
 
 
 class Look(NamedTuple):
-    """Where to look, and for how much."""
+    """Where to look."""
 
     columns: Columns
-    lanes: Sequence[Lane] = ()
-    want: int = 0
-    is_whole: bool = True
+    whole: Sequence[str] | None = (
+        None  # lanes that are looked at from their head; None: all
+    )
     piece: Slice | None = None  # of what lies below the floors
 
 
@@ -88,34 +88,48 @@ class Floor:
 
 
 @dataclass(slots=True)
+class LaneFloors:
+    """Those of one lane, by rank."""
+
+    patrol: Patrol
+    by_rank: dict[int, Floor] = field(default_factory=dict[int, Floor])
+
+    def rank(self, rank: int) -> Floor:
+        """Of this rank; the first time it lets everything through."""
+        return self.by_rank.setdefault(rank, Floor())
+
+    def firsts(self) -> list[tuple[int, bytes]]:
+        """Rank by rank, where to begin."""
+        return [(rank, floor.first) for rank, floor in self.by_rank.items()]
+
+
+@dataclass(slots=True)
 class Floors:
-    """The floors of one process, by lane and rank; empty while claims are quick."""
+    """The floors of one process, in lanes whose claims are slow."""
 
     clock: Clock
-    patrol: Patrol = field(init=False)
     best: float = BEST_SECONDS_MAX  # seconds per job
-    slow_looks: int = 0
-    is_engaged: bool = False
-    by_lane: dict[str, dict[int, Floor]] = field(
-        default_factory=dict[str, dict[int, Floor]]
-    )
-
-    def __post_init__(self) -> None:
-        self.patrol = Patrol(self.clock)
+    slow: dict[str, int] = field(default_factory=dict[str, int])  # looks in a row
+    by_lane: dict[str, LaneFloors] = field(default_factory=dict[str, LaneFloors])
 
     # --- looking
 
-    def look(self, lanes: Sequence[Lane], want: int) -> Look:
+    def look(self, lanes: Sequence[Lane]) -> Look:
         """Where the next claims begin."""
-        if not self.is_engaged:
+        if not self.by_lane:
             return self.everything(lanes)
-        piece = self.patrol.next_piece({lane.name for lane in lanes}, self._firsts())
-        if self.patrol.is_calm:
-            return self.everything(lanes)
+        piece = self._piece(lanes)
         numbers: list[int] = []
         found: list[Span] = []
+        whole: list[str] = []
         for number, lane in enumerate(lanes, start=1):
-            places = spans(lane.name, self.by_lane.get(lane.name, {}), piece)
+            mine = self.by_lane.get(lane.name)
+            if mine is None or mine.patrol.is_calm:
+                whole.append(lane.name)
+                places = spans({}, None)
+            else:
+                is_there = piece is not None and piece.lane == lane.name
+                places = spans(mine.by_rank, piece if is_there else None)
             numbers += [number] * len(places)
             found += places
         columns = (
@@ -125,7 +139,7 @@ class Floors:
             [span.end_rank for span in found],
             [span.end for span in found],
         )
-        return Look(columns, lanes, want, is_whole=False, piece=piece)
+        return Look(columns, whole, piece)
 
     def everything(self, lanes: Sequence[Lane]) -> Look:
         """From the first place of every lane."""
@@ -136,38 +150,61 @@ class Floors:
         numbers = list(range(1, count + 1))
         return Look((numbers, [0] * count, lowest, [RANKS] * count, lowest))
 
-    def _firsts(self) -> Iterator[tuple[str, int, bytes]]:
-        for lane, floors in self.by_lane.items():
-            for rank, floor in floors.items():
-                yield lane, rank, floor.first
+    def _piece(self, lanes: Sequence[Lane]) -> Slice | None:
+        """Of the lane that has waited longest for it."""
+        known = {lane.name: self.by_lane.get(lane.name) for lane in lanes}
+        mine = [floors for floors in known.values() if floors is not None]
+        for floors in sorted(mine, key=lambda floors: floors.patrol.due_at):
+            piece = floors.patrol.next_piece(floors.firsts())
+            if piece is not None and not floors.patrol.is_calm:
+                return piece
+        return None
 
     # --- learning
 
-    def learn(self, look: Look, claims: Sequence[Claim], seconds: float) -> None:
+    def learn(
+        self,
+        look: Look,
+        lanes: Sequence[Lane],
+        want: int,
+        claims: Sequence[Claim],
+        seconds: float,
+    ) -> None:
         """From how long the server looked, and how far it came."""
-        if look.is_whole:
-            self._judge(seconds, len(claims))
-        elif look.piece is not None:
-            if is_through(look, look.piece, claims):
-                self.patrol.looked(look.piece, seconds)
+        if look.piece is None:
+            self._judge(look, lanes, seconds, len(claims))
+        elif (mine := self.by_lane.get(look.piece.lane)) is not None:
+            if is_through(look.piece, lanes, want, claims):
+                mine.patrol.looked(look.piece, seconds, len(self.by_lane))
             else:
-                self.patrol.put_off(look.piece)
-        if self.is_engaged:
+                mine.patrol.put_off(look.piece)
+        if self.by_lane:
             seen = self._rise(claims)
-            if not look.is_whole:
-                self._raise_idle(look, len(claims), seen, seconds)
+            self._raise_idle(look, lanes, seen, seconds, is_full=len(claims) >= want)
 
-    def _judge(self, seconds: float, jobs: int) -> None:
-        """Whether claims are slow, by a look at everything."""
-        self.patrol.is_calm = False
-        if jobs >= JOBS_MIN:
+    def _judge(
+        self, look: Look, lanes: Sequence[Lane], seconds: float, jobs: int
+    ) -> None:
+        """Whether claims are slow, by a look from the head of lanes."""
+        if jobs >= JOBS_MIN and look.whole is None:
             self.best = min(self.best, seconds / jobs)
         limit = max(QUICK_SECONDS, SLOW * self.best * max(jobs, JOBS_MIN))
-        self.slow_looks = self.slow_looks + 1 if seconds > limit else 0
-        self.is_engaged = self.slow_looks >= SLOW_LOOKS
-        if self.by_lane and not self.is_engaged:
-            self.by_lane.clear()
-            self.patrol = Patrol(self.clock)
+        if seconds <= limit and not self.slow:
+            return
+        names = [lane.name for lane in lanes] if look.whole is None else look.whole
+        for name in names:
+            if seconds <= limit:
+                self.slow.pop(name, None)
+                self.by_lane.pop(name, None)
+            else:
+                self._note_slow(name)
+
+    def _note_slow(self, name: str) -> None:
+        self.slow[name] = self.slow.get(name, 0) + 1
+        if name in self.by_lane:
+            self.by_lane[name].patrol.is_calm = False
+        elif self.slow[name] >= SLOW_LOOKS:
+            self.by_lane[name] = LaneFloors(Patrol(name, self.clock))
 
     def _rise(self, claims: Sequence[Claim]) -> dict[str, tuple[int, int]]:
         """As far as these claims came; jobs and last rank by lane."""
@@ -177,38 +214,48 @@ class Floors:
             last, jobs = came.get((claim.lane, claim.rank), (LOWEST_ID, 0))
             came[claim.lane, claim.rank] = (max(last, claim.id), jobs + 1)
         for (lane, rank), (last, jobs) in came.items():
-            floors = self.by_lane.setdefault(lane, {})
-            floors.setdefault(rank, Floor()).rise(last, jobs)
+            if lane in self.by_lane:
+                self.by_lane[lane].rank(rank).rise(last, jobs)
             count, top = seen.get(lane, (0, 0))
             seen[lane] = (count + jobs, max(top, rank))
         return seen
 
     def _raise_idle(
-        self, look: Look, jobs: int, seen: dict[str, tuple[int, int]], seconds: float
+        self,
+        look: Look,
+        lanes: Sequence[Lane],
+        seen: dict[str, tuple[int, int]],
+        seconds: float,
+        *,
+        is_full: bool,
     ) -> None:
         """Ranks where nothing was left are not gone through again either."""
         first = id_at(int(self.clock.now() * 1000) - IDLE_MARGIN_MS)
-        for name, limit in look.lanes:
+        for name, limit in lanes:
+            mine = self.by_lane.get(name)
+            if mine is None or look.whole is None or name in look.whole:
+                continue
             count, top = seen.get(name, (0, 0))
-            if count < limit and jobs < look.want and seconds > QUICK_SECONDS:
+            if count < limit and not is_full and seconds > QUICK_SECONDS:
                 top = RANKS
-            floors = self.by_lane.setdefault(name, {})
             for rank in range(top):
-                if rank not in floors:
-                    floors[rank] = Floor(first)
+                if rank not in mine.by_rank:
+                    mine.by_rank[rank] = Floor(first)
 
     def lower(self, lane: str, rank: int, job_id: bytes) -> None:
         """A job was put there: below the floor nobody would see it."""
-        floor = self.by_lane.get(lane, {}).get(rank)
-        if floor is not None:
-            floor.fall(job_id)
+        mine = self.by_lane.get(lane)
+        if mine is not None and rank in mine.by_rank:
+            mine.by_rank[rank].fall(job_id)
 
 
-def is_through(look: Look, piece: Slice, claims: Sequence[Claim]) -> bool:
+def is_through(
+    piece: Slice, lanes: Sequence[Lane], want: int, claims: Sequence[Claim]
+) -> bool:
     """Whether that look came to the end of the piece, or had enough before."""
     in_lane = [claim for claim in claims if claim.lane == piece.lane]
-    room = sum(lane.limit for lane in look.lanes if lane.name == piece.lane)
-    if len(claims) < look.want and len(in_lane) < room:
+    room = sum(lane.limit for lane in lanes if lane.name == piece.lane)
+    if len(claims) < want and len(in_lane) < room:
         return True
     end = (piece.rank, piece.last)
     return any((claim.rank, claim.id) >= end for claim in in_lane)
@@ -219,7 +266,7 @@ def floor_below(job_id: bytes) -> bytes:
     return id_at(time_in(job_id) - MARGIN_MS)
 
 
-def spans(lane: str, floors: dict[int, Floor], piece: Slice | None) -> list[Span]:
+def spans(floors: dict[int, Floor], piece: Slice | None) -> list[Span]:
     """From floor to floor: ranks without one go together. Of one rank also the piece."""
     found: list[Span] = []
     low = 0
@@ -227,7 +274,7 @@ def spans(lane: str, floors: dict[int, Floor], piece: Slice | None) -> list[Span
         if low < rank:
             found.append(Span(low, LOWEST_ID, rank, LOWEST_ID))
         first = floors[rank].first
-        if piece is not None and (piece.lane, piece.rank) == (lane, rank):
+        if piece is not None and piece.rank == rank:
             found.append(Span(rank, piece.first, rank, min(piece.last, first)))
         low = rank + 1
         found.append(Span(rank, first, low, LOWEST_ID))

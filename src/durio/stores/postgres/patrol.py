@@ -8,7 +8,7 @@ more than a fifth: then a round takes as long as it takes.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,38 +38,35 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class Patrol:
-    """The rounds of one process."""
+    """The rounds of one process in one lane."""
 
+    lane: str
     clock: Clock
-    # Where the slices of a rank of a lane begin.
-    starts: dict[tuple[str, int], list[bytes]] = field(
-        default_factory=dict[tuple[str, int], list[bytes]]
-    )
+    # Where the slices of each rank begin.
+    starts: dict[int, list[bytes]] = field(default_factory=dict[int, list[bytes]])
     left: list[Slice] = field(default_factory=list[Slice])  # of this round
     seconds: float | None = None  # that the looks of this round took
     rest_factor: float = REST_FACTOR_MAX
     due_at: float = 0.0
     is_calm: bool = False  # the last round was quick
 
-    def next_piece(
-        self, lanes: Container[str], floors: Iterable[tuple[str, int, bytes]]
-    ) -> Slice | None:
-        """What the next look, at these lanes, takes with it; None: nothing."""
+    def next_piece(self, floors: Iterable[tuple[int, bytes]]) -> Slice | None:
+        """What the next look takes with it, below these floors; None: nothing."""
         if self.clock.monotonic() < self.due_at:
             return None
-        piece = next((each for each in self.left if each.lane in lanes), None)
-        if piece is None:
+        if not self.left:
             self._begin(floors)
-        return piece
+            return None
+        return self.left[0]
 
-    def looked(self, piece: Slice, seconds: float) -> None:
-        """That look took so long, this slice and all."""
+    def looked(self, piece: Slice, seconds: float, patrols: int) -> None:
+        """That look took so long, this slice and all; so many lanes have rounds."""
         if piece not in self.left:
             return  # another look had it as well
         self.left.remove(piece)
         self.seconds = (self.seconds or 0.0) + seconds
         self._adjust(piece, seconds)
-        self.due_at = self.clock.monotonic() + self.rest_factor * seconds
+        self.due_at = self.clock.monotonic() + self.rest_factor * patrols * seconds
 
     def put_off(self, piece: Slice) -> None:
         """That look had enough before it came through: others first, then again."""
@@ -77,29 +74,27 @@ class Patrol:
             self.left.remove(piece)
             self.left.append(piece)
 
-    def _begin(self, floors: Iterable[tuple[str, int, bytes]]) -> None:
-        """A round, in a while: all that lies below these ids, by lane and rank."""
+    def _begin(self, floors: Iterable[tuple[int, bytes]]) -> None:
+        """A round, in a while: all that lies below these ids, by rank."""
         if self.seconds is not None:
             self.is_calm = self.seconds < CALM_SECONDS
             factor = ROUND_SECONDS / max(self.seconds, CALM_SECONDS) - 1
             self.rest_factor = min(max(factor, REST_FACTOR_MIN), REST_FACTOR_MAX)
         self.seconds = None
         self.left = [
-            each
-            for lane, rank, floor in floors
-            for each in self._slices(lane, rank, floor)
+            each for rank, floor in floors for each in self._slices(rank, floor)
         ]
         self.due_at = self.clock.monotonic() + REST_SECONDS
 
-    def _slices(self, lane: str, rank: int, floor: bytes) -> list[Slice]:
+    def _slices(self, rank: int, floor: bytes) -> list[Slice]:
         whole = [LOWEST_ID, *cuts(LOWEST_ID, floor)]
-        starts = self.starts.setdefault((lane, rank), whole)
+        starts = self.starts.setdefault(rank, whole)
         below = starts[: bisect_left(starts, floor)]
-        lasts = [*below[1:], floor]
-        return [Slice(lane, rank, *ends) for ends in zip(below, lasts, strict=True)]
+        ends = zip(below, [*below[1:], floor], strict=True)
+        return [Slice(self.lane, rank, first, last) for first, last in ends]
 
     def _adjust(self, piece: Slice, seconds: float) -> None:
-        starts = self.starts[piece.lane, piece.rank]
+        starts = self.starts[piece.rank]
         place = bisect_right(starts, piece.first) - 1
         if seconds > SLICE_SECONDS:
             room = max(SLICES_MAX - len(starts), 0)
