@@ -107,8 +107,8 @@ PLANTED = (
         (
             Patch(
                 COMBINE,
-                "told = answers[start : start + len(call.jobs)]",
-                "told = answers[: len(call.jobs)]",
+                "answers[start : start + len(call.jobs)]",
+                "answers[: len(call.jobs)]",
             ),
         ),
         (Seeds(),),

@@ -121,3 +121,10 @@ def unknown(error: DurioError) -> StoreError:
         unknown=True,
         **error.values,
     )
+
+
+def closed_meanwhile() -> StoreUnavailable:
+    """Somebody has cancelled what was to store it."""
+    return StoreUnavailable(
+        "the App was closed before the job was known to be stored", unknown=True
+    )

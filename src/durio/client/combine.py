@@ -19,18 +19,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from durio.client.ask import Asker, unknown
-from durio.client.full import Answers, closed_meanwhile
-from durio.model.job import NewJob
+from durio.client.ask import Asker, closed_meanwhile, unknown
+from durio.client.full import Answers
+from durio.model.job import READY, NewJob
 from durio.ports.clock import Clock
-from durio.ports.enqueue import Locked
+from durio.ports.enqueue import Enqueued, Locked
 
 BATCH_MAX = 1000  # jobs
 BATCH_BYTES = 4 << 20  # of arguments
 SHARE = 4  # what a batch is cut into when something in it is locked
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.5
 PAUSES_MAX = 10
-PAUSE_SECONDS_EACH = 0.05  # the more of them rest, the longer
+PAUSE_SECONDS_EACH, PAUSE_SECONDS_CROWD = 0.05, 2.0  # the more of them rest, the longer
 
 Place = bytes | str  # what a call may have to wait for: its key, or else its lane
 
@@ -48,7 +48,8 @@ class Call:
     pauses: int = 0
     is_sent: bool = False
     is_first: bool = False  # others stand behind it
-    timer: asyncio.TimerHandle | None = None  # since it was locked
+    until: float | None = None  # since it was locked
+    timer: asyncio.TimerHandle | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class Group:
 
     first: int = 0
     behind: list[Call] = field(default_factory=list[Call])
+    locked: Locked | None = None  # what the first ones were told last
 
 
 class Combiner:
@@ -67,6 +69,7 @@ class Combiner:
         self._clock = clock
         self._sender = Sender(self._send, self._end)
         self._suspects = Sender(self._send, self._end)
+        self._culprits = Sender(self._send, self._end)
         self._groups: dict[Place, Group] = {}
         self._resting: set[asyncio.Task[None]] = set()
 
@@ -80,7 +83,7 @@ class Combiner:
         call = Call(jobs, future, place, self._clock.monotonic(), waits)
         group = self._groups.get(place)
         if group is not None:
-            group.behind.append(call)
+            self._stand_behind(call, group)
             return future
         if key is not None:
             self._put_first(call)
@@ -98,20 +101,32 @@ class Combiner:
             for call in batch:
                 self._fail(call, error)
             return
-        places = len({call.place for call in batch})
-        locked: list[Call] = []
         start = 0
+        told: list[tuple[Call, Answers]] = []
         for call in batch:
-            told = answers[start : start + len(call.jobs)]
+            told.append((call, answers[start : start + len(call.jobs)]))
             start += len(call.jobs)
-            if told[0].locked is None or (places == 1 and not call.waits):
-                self._answer(call, told)
-            elif self._is_in_time(call, told[0].locked):
-                locked.append(call)
+        self._tell(told, places=len({call.place for call in batch}))
+
+    def _tell(self, told: Sequence[tuple[Call, Answers]], places: int) -> None:
+        """Answer those who have one; the others were refused, in a batch of so many."""
+        refused: list[Call] = []
+        reason: Locked | None = None
+        for call, answers in told:
+            locked = answers[0].locked
+            if locked is None or (places == 1 and not call.waits):
+                self._answer(call, answers)
+            elif self._is_in_time(call, locked):
+                refused.append(call)
+                reason = locked
             else:
                 self._end(call)
-        if locked:
-            self._part(locked, places)
+        if refused and places == 1:
+            self._put_to_rest(refused, reason)
+        elif refused:
+            for call in refused:
+                call.places = max(1, places // SHARE)
+            self._suspects.put(refused)
 
     def _answer(self, call: Call, answers: Answers) -> None:
         if not call.future.done():
@@ -128,7 +143,7 @@ class Combiner:
         if call.timer is not None:
             call.timer.cancel()
         if not call.future.done():
-            call.future.set_exception(closed_meanwhile(is_vague=True))
+            call.future.set_exception(closed_meanwhile())
         elif call.future.cancelled():
             self._asker.settle(call.jobs)
         if call.is_first:
@@ -140,6 +155,12 @@ class Combiner:
         if not call.is_first:
             call.is_first = True
             self._groups.setdefault(call.place, Group()).first += 1
+
+    def _stand_behind(self, call: Call, group: Group) -> None:
+        if group.locked is not None and not call.waits:
+            self._answer(call, refusals(call.jobs, group.locked))
+        else:
+            group.behind.append(call)
 
     def _let_go(self, call: Call) -> None:
         """When all are over that went first, those behind go, together."""
@@ -159,7 +180,8 @@ class Combiner:
     def _is_in_time(self, call: Call, locked: Locked) -> bool:
         """Whether it may be asked for again; if not, its caller is told."""
         call.is_sent = False
-        left = call.since + locked.patience_seconds - self._clock.monotonic()
+        call.until = call.since + locked.patience_seconds
+        left = call.until - self._clock.monotonic()
         if left <= 0:
             self._expire(call, locked)
         elif call.timer is None:
@@ -172,31 +194,41 @@ class Combiner:
             return  # on its way once more: what it is told then counts
         is_vague = self._asker.is_doubted(call.jobs)
         error = unknown(locked.error) if is_vague else locked.error
-        call.future.set_exception(error)
+        self._fail(call, error)
 
-    def _part(self, calls: Sequence[Call], places: int) -> None:
-        """These were refused, in a batch with so many places."""
+    def _put_to_rest(self, calls: Sequence[Call], locked: Locked | None) -> None:
+        """What these need is locked, for sure; whoever needs it too stands behind them."""
         for call in calls:
-            call.places = max(1, places // SHARE)
-        if places > 1:
-            self._suspects.put(calls)
-            return
-        for call in calls:
-            self._put_first(call)
+            call.places = 1
             call.pauses = min(call.pauses + 1, PAUSES_MAX)
-        task = asyncio.get_running_loop().create_task(self._rest(calls[0].pauses))
+            self._put_first(call)
+        group = self._groups[calls[0].place]
+        group.locked = locked
+        behind, group.behind = group.behind, []
+        for call in behind:
+            self._stand_behind(call, group)
+        task = asyncio.get_running_loop().create_task(self._rest(calls))
         self._resting.add(task)
         task.add_done_callback(lambda task: self._rested(task, calls))
 
-    async def _rest(self, pauses: int) -> None:
-        longest = max(PAUSE_SECONDS_MAX, PAUSE_SECONDS_EACH * len(self._resting))
-        pause = min(PAUSE_SECONDS_MIN * 2**pauses, longest)
-        await self._clock.sleep(pause * (0.5 + self._clock.random()))
+    async def _rest(self, calls: Sequence[Call]) -> None:
+        """The longer, the more rest; but the last try comes just before its time is over."""
+        crowd = PAUSE_SECONDS_EACH * len(self._resting)
+        longest = min(max(PAUSE_SECONDS_MAX, crowd), PAUSE_SECONDS_CROWD)
+        pause = min(PAUSE_SECONDS_MIN * 2 ** calls[0].pauses, longest)
+        pause *= 0.5 + self._clock.random()
+        left = min(call.until or 0.0 for call in calls) - self._clock.monotonic()
+        await self._clock.sleep(max(min(pause, left - PAUSE_SECONDS_MIN), 0.0))
 
     def _rested(self, task: "asyncio.Task[None]", calls: Sequence[Call]) -> None:
         """Also when somebody has cancelled that: their callers may still wait."""
         self._resting.discard(task)
-        self._suspects.put(calls)
+        self._culprits.put(calls)
+
+
+def refusals(jobs: Sequence[NewJob], locked: Locked) -> Answers:
+    """What a store would say of these jobs."""
+    return [Enqueued(job.id, False, READY, locked=locked) for job in jobs]
 
 
 class Sender:

@@ -246,7 +246,7 @@ class Enqueuer:
         line = self._lines.get(job.lane)
         if line is None or not line.is_busy:
             return None
-        if job.key is not None and not line.has_key(job.key):
+        if job.key is not None and job.key.key not in line.keys:
             return None
         return line.full
 

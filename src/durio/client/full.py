@@ -8,13 +8,13 @@ behind. Whoever has waited long enough is tried once more and then told `QueueFu
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
-from durio.model.errors import DurioError, QueueClosed, QueueFull, StoreUnavailable
-from durio.model.job import KeyClaim, NewJob
+from durio.model.errors import DurioError, QueueClosed, QueueFull
+from durio.model.job import NewJob
 from durio.model.names import queue_of
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued, Full, Locked
@@ -92,6 +92,7 @@ class Line:
     full: Full | None = None  # the last answer
     drain: Drain = field(default_factory=Drain)
     waiters: deque[Waiter] = field(default_factory=deque[Waiter])
+    keys: set[bytes] = field(default_factory=set[bytes])  # of those who stand here
     pump: "asyncio.Task[None] | None" = None
     told_at: float = float("-inf")
 
@@ -99,11 +100,6 @@ class Line:
     def is_busy(self) -> bool:
         """Whether anybody stands here: whoever comes goes to the end."""
         return self.pump is not None
-
-    def has_key(self, key: KeyClaim) -> bool:
-        """Whether somebody stands here with this key: who comes later is stored later."""
-        keys = (waiter.jobs[0].key for waiter in self.waiters)
-        return any(each is not None and each.key == key.key for each in keys)
 
     def note(self, full: Full) -> None:
         """What a refusal told."""
@@ -115,10 +111,16 @@ class Line:
         future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         until = self.clock.monotonic() + wait_seconds
         self.waiters.append(Waiter(jobs, future, until, wait_seconds))
+        self.keys.update(keys_of(jobs))
         if self.pump is None:
             self.tell()
-            self.pump = asyncio.get_running_loop().create_task(self.run())
+            self.start()
         return await future
+
+    def start(self) -> None:
+        """Somebody stands here."""
+        self.pump = asyncio.get_running_loop().create_task(self.run())
+        self.pump.add_done_callback(self.go_on)
 
     def tell(self) -> None:
         """Say that enqueues wait, now and then."""
@@ -131,23 +133,25 @@ class Line:
     async def run(self) -> None:
         """Try the head of the line until nobody stands here."""
         pause = PAUSE_SECONDS_MIN
-        try:
-            while self.standing():
-                await self.rest(pause)
-                moved = await self.try_head()
-                pause = min(pause * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
-                if moved:
-                    pause = PAUSE_SECONDS_MIN
-        finally:
+        while self.standing():
+            await self.rest(pause)
+            moved = await self.try_head()
+            pause = min(pause * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
+            if moved:
+                pause = PAUSE_SECONDS_MIN
+        self.pump = None
+
+    def go_on(self, task: "asyncio.Task[None]") -> None:
+        """Somebody has cancelled all tasks of this loop, perhaps before ours began."""
+        if self.pump is task:
             self.pump = None
-            for waiter in self.waiters:  # the loop is being closed
-                if not waiter.future.done():
-                    waiter.future.set_exception(closed_meanwhile())
-            self.waiters.clear()
+            if self.standing():
+                self.start()
 
     def standing(self) -> bool:
         """Whether anybody still waits; those who were answered or cancelled go."""
         self.waiters = deque(w for w in self.waiters if not w.future.done())
+        self.keys = {key for w in self.waiters for key in keys_of(w.jobs)}
         return bool(self.waiters)
 
     async def rest(self, pause: float) -> None:
@@ -159,7 +163,7 @@ class Line:
     async def try_head(self) -> bool:
         """Ask for the first in line; True: somebody got in."""
         self.standing()
-        head = first_of_each_key(islice(self.waiters, CALLERS_MAX))
+        head = list(islice(first_of_each_key(self.waiters), CALLERS_MAX))
         asked = [self.submit(waiter.jobs, waits=False) for waiter in head]
         await asyncio.wait(asked) if asked else None
         moved = False
@@ -217,17 +221,20 @@ class Line:
         )
 
 
-def first_of_each_key(waiters: Iterable[Waiter]) -> list[Waiter]:
+def keys_of(jobs: Sequence[NewJob]) -> list[bytes]:
+    """The key of a call, if it has one: several jobs at once have none."""
+    key = jobs[0].key
+    return [] if key is None else [key.key]
+
+
+def first_of_each_key(waiters: Iterable[Waiter]) -> Iterator[Waiter]:
     """All of them, but of those with one key only the one that came first."""
-    keys: set[bytes] = set()
-    found: list[Waiter] = []
+    met: set[bytes] = set()
     for waiter in waiters:
-        key = waiter.jobs[0].key
-        if key is None or key.key not in keys:
-            found.append(waiter)
-        if key is not None:
-            keys.add(key.key)
-    return found
+        keys = keys_of(waiter.jobs)
+        if met.isdisjoint(keys):
+            met.update(keys)
+            yield waiter
 
 
 def queue_closed(full: Full) -> QueueClosed:
@@ -237,11 +244,4 @@ def queue_closed(full: Full) -> QueueClosed:
         f"queue {queue!r} is closed: it takes no new jobs",
         cure="Somebody closed it by hand; see: durio queues ls.",
         queue=queue,
-    )
-
-
-def closed_meanwhile(*, is_vague: bool = False) -> StoreUnavailable:
-    """The App ends while callers wait: they have stored nothing, unless it `is_vague`."""
-    return StoreUnavailable(
-        "the App was closed before the job was known to be stored", unknown=is_vague
     )
