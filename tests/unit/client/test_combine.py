@@ -307,3 +307,37 @@ async def test_locked_calls_outlive_tasks_that_were_cancelled(app: App):
     await app.clock.sleep(1)
     locks.values.clear()
     assert (await caller).created
+
+
+@virtual
+async def test_a_key_that_gets_free_is_not_missed_at_the_end(app: App):
+    """Many rest, and for long: each tries once more just before its time is over."""
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    locks.values = set(range(200))
+    keyed = [start(task, n, f"k{n}") for n in sorted(locks.values)]
+    await app.clock.sleep(PATIENCE_SECONDS - 4.0)
+    locks.values.clear()
+    assert all(job.created for job in await asyncio.gather(*keyed))
+
+
+@virtual
+async def test_whoever_would_rather_know_is_told_at_once(app: App):
+    """In the line of a full queue, behind a key that is waited for elsewhere."""
+    app.queue("small", maxsize=1, full_wait=2.0)
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    small = task.options(queue="small")
+    await small.enqueue(0)
+    in_line = start(small, 1, "k")
+    await app.clock.sleep(0.5)
+    locks.values = {1}
+    elsewhere = start(task, 1, "k")
+    plain = start(small, 2)
+    await app.clock.sleep(0.5)
+    jobs = [record.id for record in await records(app)]
+    await (await app.store()).act(jobs, "cancel")
+    assert (await plain).created
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await in_line
+    assert not elsewhere.done()
+    locks.values.clear()
+    assert (await elsewhere).created

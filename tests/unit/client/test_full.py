@@ -624,3 +624,22 @@ async def test_calls_with_one_key_get_in_by_their_order(app: App):
         await take(app, 1)
     assert len({call.result().id for call in calls}) == 1
     assert await waiting(app) == [4]
+
+
+@virtual
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_line_goes_on_when_all_tasks_were_cancelled(app: App, turns: int):
+    """Also where the one that serves it had not begun."""
+    task = mail(app, 1, full_wait=5.0)
+    await task.enqueue(0)
+    gone = asyncio.get_running_loop().create_task(task.enqueue(1))
+    while not (await app._room()).enqueuer._lines:
+        await app.clock.sleep(0)
+    for _ in range(turns):
+        await app.clock.sleep(0)
+    for each in asyncio.all_tasks() - {asyncio.current_task()}:
+        each.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    await take(app, 1)
+    async with asyncio.timeout(10):
+        assert (await task.enqueue(2)).created
