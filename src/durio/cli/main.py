@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from durio.model.errors import (
+    PASSES_BY_ITSELF,
     ChildFailed,
     DurioError,
     JobDead,
@@ -297,7 +298,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
         told = {"code": error.code, "what": error.what, "cure": error.cure}
         if isinstance(error, StoreFull):  # nothing goes on by itself: we end here
             told["cure"] = "Free space on this disk, then start it again."
-        elif "goes on by itself" in error.cure:
+        elif error.cure == PASSES_BY_ITSELF:
             told["cure"] = "Start it again when the store is back."
     elif isinstance(error, click.Abort | KeyboardInterrupt):
         told = {"code": "interrupted", "what": "interrupted", "cure": ""}

@@ -203,6 +203,12 @@ class QueueClosed(OperatingError):
         self.stored = stored
 
 
+# A cure for those who go on: whoever has ended says something else.
+PASSES_BY_ITSELF = (
+    "Nothing to do: everything goes on by itself when the server is back."
+)
+
+
 class StoreError(OperatingError):
     """The store could not answer. `unknown` means the write may have happened."""
 

@@ -33,6 +33,7 @@ from durio.errors import (
     UnknownTask,
     UsageError,
 )
+from durio.model.errors import PASSES_BY_ITSELF
 from tests.unit.cli.terminal import Terminal
 
 
@@ -128,7 +129,7 @@ def test_expected_errors_show_no_traceback_and_unexpected_ones_do() -> None:
 
 
 def test_whoever_has_ended_does_not_go_on_by_itself() -> None:
-    lost = StoreUnavailable("lost", cure="Nothing to do: everything goes on by itself.")
+    lost = StoreUnavailable("lost", cure=PASSES_BY_ITSELF)
     for error in (lost, StoreFull("x", cure="Free space; it goes on by itself.")):
         cure = error_fields(error)["cure"]
         assert "by itself" not in cure

@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from durio.model.errors import (
+    PASSES_BY_ITSELF,
     SchemaMismatch,
     StoreCorrupt,
     StoreError,
@@ -27,7 +28,6 @@ class Meaning(NamedTuple):
 
 
 MIGRATE = "Run `durio migrate` with a role that owns the schema."
-RESTART = "Nothing to do: everything goes on by itself when the server is back."
 # All that a role needs to work with a schema that is there.
 GRANTS = (
     "grant usage on schema {name} to {role}; grant select, insert, update, delete on "
@@ -91,9 +91,15 @@ MEANINGS: dict[str, Meaning] = {
         "a lock was not free in time; nothing was written",
         "Find who holds it: select pid, query from pg_stat_activity;",
     ),
-    "57P03": Meaning(StoreUnavailable, "the server does not take calls now", RESTART),
-    "57P01": Meaning(StoreUnavailable, "the server ended this connection", RESTART),
-    "57P02": Meaning(StoreUnavailable, "the server restarts after a crash", RESTART),
+    "57P03": Meaning(
+        StoreUnavailable, "the server does not take calls now", PASSES_BY_ITSELF
+    ),
+    "57P01": Meaning(
+        StoreUnavailable, "the server ended this connection", PASSES_BY_ITSELF
+    ),
+    "57P02": Meaning(
+        StoreUnavailable, "the server restarts after a crash", PASSES_BY_ITSELF
+    ),
     "57P05": Meaning(
         StoreUnavailable,
         "the server ended an idle connection",
@@ -138,7 +144,7 @@ UNREACHABLE = Meaning(
     "the server cannot be reached",
     "Check host, port and network, and that PostgreSQL is running there.",
 )
-LOST = Meaning(StoreUnavailable, "the connection was lost", RESTART)
+LOST = Meaning(StoreUnavailable, "the connection was lost", PASSES_BY_ITSELF)
 # What has no state of its own, or one that says less than its words.
 BY_WORDS = (
     (
