@@ -16,7 +16,7 @@ from durio.model.outcome import Kind, Outcome
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
-from durio.stores.postgres.lines import LOCKED
+from durio.stores.postgres.sqlstate import LOCKED
 from durio.stores.postgres.store import PostgresStore
 from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds

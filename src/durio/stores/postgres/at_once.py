@@ -16,6 +16,7 @@ from durio.stores.postgres.admission import Draft
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.driver import DriverError, Row
 from durio.stores.postgres.lines import Patience
+from durio.stores.postgres.sqlstate import UNIQUE_VIOLATION
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import EVERYBODY
 
@@ -25,7 +26,6 @@ PLAIN_SAME = statement("enqueue_same")
 BOUNDED = statement("enqueue_bounded")
 KEYED = statement("enqueue_keyed")
 
-UNIQUE_VIOLATION = "23505"
 # What a statement that was undone would have answered, had it known: nothing was written.
 HALTED: Row = (True, 0.0, True, None, 0, None, False, False)
 

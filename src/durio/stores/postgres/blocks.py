@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.same import MARK
+from durio.stores.postgres.sqlstate import NO_RIGHT
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
 END_BLOCKS = statement("block_end")
 AS_LOGGED_IN = "savepoint durio_end; set local role none"
 AS_BEFORE = "rollback to savepoint durio_end"
-NO_RIGHT = "42501"  # to end the sessions of a superuser, for one
 
 
 def block_name(schema: str, worker: int) -> str:
@@ -46,5 +46,5 @@ async def end_blocks(tx: Transaction, schema: str, workers: Sequence[int]) -> No
         await tx.rows(END_BLOCKS, [block_name(schema, worker) for worker in workers])
     except DriverError as error:
         if error.lost or error.state != NO_RIGHT:
-            raise  # else their jobs are taken back all the same
+            raise  # of a superuser, say: their jobs are taken back all the same
     await tx.run(AS_BEFORE)

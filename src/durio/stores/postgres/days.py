@@ -13,6 +13,7 @@ from durio.model.settings import DAY
 from durio.stores.postgres.day_names import day_of, name_of
 from durio.stores.postgres.desk import Desk
 from durio.stores.postgres.lines import Patience
+from durio.stores.postgres.sqlstate import DEADLOCK, LOCKED, NO_RIGHT, UNIQUE_VIOLATION
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -35,8 +36,10 @@ NET = "hist_default"
 COUNTED_MAX = 100_000
 MOVED_BYTES_MAX = 64 * 1024 * 1024
 # A lock that was not free, somebody who was quicker, a net that was filled meanwhile.
-AGAIN = frozenset({"55P03", "40P01", "42P07", "42P17", "23505", "23514", "42P01"})
-TOO_LONG, NO_RIGHT = "57014", "42501"
+AGAIN = frozenset(
+    {LOCKED, DEADLOCK, UNIQUE_VIOLATION, "42P07", "42P17", "23514", "42P01"}
+)
+TOO_LONG = "57014"
 
 
 async def keep_days(desk: Desk) -> int:

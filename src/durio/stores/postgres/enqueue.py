@@ -40,7 +40,9 @@ from durio.stores.postgres.keys import (
     lock_keys,
     take_keys,
 )
-from durio.stores.postgres.lines import LOCKED, Patience
+from durio.stores.postgres.lines import Patience
+from durio.stores.postgres.opening import BRIEF_WAIT
+from durio.stores.postgres.sqlstate import LOCKED
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 
@@ -54,7 +56,7 @@ MARK = statement("enqueue_mark")
 # a connection that it has lost.
 REPEATED_SECONDS = 3600.0
 # For a key, with a queue locked: whoever has asked for it may be a transaction that lasts.
-SHORT_WAIT = "set local lock_timeout = '10ms'"
+SHORT_WAIT = f"set local lock_timeout = '{BRIEF_WAIT}'"
 TRIES = 10
 
 

@@ -18,8 +18,8 @@ from durio.stores.postgres.keys import (
     free_keys,
     take_keys,
 )
-from durio.stores.postgres.lines import LOCKED
 from durio.stores.postgres.opening import LOCK_WAIT
+from durio.stores.postgres.sqlstate import LOCKED
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Transaction
 

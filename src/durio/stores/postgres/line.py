@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Row
 from durio.stores.postgres.opening import WRITE, Opening
+from durio.stores.postgres.sqlstate import FAILED_TRANSACTION, READ_ONLY
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import Look
 
@@ -23,8 +24,6 @@ END_LOST = statement("line_end_lost")
 # Sessions are of whoever has logged in, whatever role is acted as.
 AS_LOGGED_IN = "begin; set local role none"
 GONE_SECONDS = 3.0  # that it is waited for, once
-# A replica by now, or a default that a new connection need not have.
-READ_ONLY = "25006"
 # Lines of the parent must never be touched in a forked child, not even by the collector:
 # closing one would write to a socket that is not ours.
 _inherited: "list[Line]" = []
@@ -129,6 +128,7 @@ class Line:
     def _note(self, error: DriverError, *, sent: bool) -> None:
         """Learn from it; a connection that is of no more use is cut."""
         self._opening.learn(error)
+        # Read-only: a replica by now, or a default that a new one need not have.
         is_of_use = not self._opening.is_stale(error) and error.state != READ_ONLY
         if error.lost or not is_of_use:
             self.is_unknown = sent and error.lost and not error.unsent
@@ -281,4 +281,4 @@ class Line:
 def check_commit(done: str) -> None:
     """Of a transaction that has failed already a commit makes a rollback."""
     if done != "COMMIT":
-        raise DriverError(f"the commit became a {done}", state="25P02")
+        raise DriverError(f"the commit became a {done}", state=FAILED_TRANSACTION)

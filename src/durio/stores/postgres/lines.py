@@ -23,6 +23,7 @@ from durio.ports.clock import Clock
 from durio.stores.postgres.driver import Connection, DriverError, Hear, Row
 from durio.stores.postgres.line import Line
 from durio.stores.postgres.opening import WRITE, Opening
+from durio.stores.postgres.sqlstate import DEADLOCK, LOCKED, NOT_SERIALIZABLE
 from durio.stores.postgres.statements import Filled
 from durio.stores.postgres.transaction import Look, Reading, Transaction
 from durio.stores.postgres.translate import translated
@@ -33,10 +34,9 @@ Ring = Callable[[Mapping[str, int], Collection[int]], None]
 
 # What is simply done again: a deadlock, a snapshot that was too old, a row on its way into
 # the net of history when somebody made the day that it belongs to.
-AGAIN = frozenset({"40P01", "40001", "23514"})
+AGAIN = frozenset({DEADLOCK, NOT_SERIALIZABLE, "23514"})
 TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
-LOCKED = "55P03"  # a lock was not free within `opening.LOCK_WAIT`
 LONGEST_PAUSE_SECONDS = 1.0  # between two tries to have it
 READ = "begin isolation level repeatable read read only"
 

@@ -11,6 +11,7 @@ from importlib.resources import files
 from durio.model.errors import SchemaMismatch, StoreUnavailable
 from durio.model.migration import Migration, MigrationStatus, compared, steps_of
 from durio.stores.postgres.driver import DriverError, Place
+from durio.stores.postgres.sqlstate import NO_RIGHT
 from durio.stores.postgres.statements import Filled, statement
 from durio.stores.postgres.transaction import Reading
 
@@ -26,7 +27,6 @@ LOCK = 0x647572696F
 TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
 # An ALTER that waits makes every later statement on its table wait behind it.
 PATIENCE = "set local lock_timeout = '5s'"
-NO_RIGHT = "42501"
 CREATE = (
     "Let the database's owner run: grant create on database NAME to ROLE; or: create "
     "schema {name} authorization ROLE;"

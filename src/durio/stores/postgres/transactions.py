@@ -47,6 +47,13 @@ from durio.stores.postgres.same import (
     check_same,
     read_only,
 )
+from durio.stores.postgres.sqlstate import (
+    DEADLOCK,
+    FAILED_TRANSACTION,
+    NO_RIGHT,
+    NOT_SERIALIZABLE,
+    READ_ONLY,
+)
 from durio.stores.postgres.statements import Filled, statement
 from durio.stores.postgres.transaction import Transaction
 from durio.stores.postgres.translate import translated
@@ -55,12 +62,8 @@ T = TypeVar("T")
 
 MAKE_LANES = statement("control_make_lanes")
 RING_INSIDE = statement("ring_inside")
-FAILED_STATE = "25P02"
-READ_ONLY_STATE = "25006"
-NO_RIGHT_STATE = "42501"
-STALE = "40001"  # where it sees no later state, this will not change
 CONSTRAINTS = "23"
-TURNED_DOWN = frozenset({"40001", "40P01"})
+TURNED_DOWN = frozenset({NOT_SERIALIZABLE, DEADLOCK})
 
 
 class PostgresTransactions(AtDesk):
@@ -232,7 +235,7 @@ def told_caller(error: DriverError, desk: Desk) -> Exception:
             cure="Roll it back, and do the whole transaction again.",
             state=error.state,
         )
-    if error.state == NO_RIGHT_STATE:
+    if error.state == NO_RIGHT:
         refused = translated(error, desk.place)
         refused.cure = (
             "Say `reset role` before the enqueue, where the transaction has another role "
@@ -253,7 +256,7 @@ def told_task(error: DriverError, desk: Desk) -> Exception:
             "only in deadlocks.",
             state=error.state,
         )
-    if error.state == NO_RIGHT_STATE:
+    if error.state == NO_RIGHT:
         return WrongTransaction(
             "the role that the block has now may not write the end of the job: "
             f"{error.text}",
@@ -265,9 +268,9 @@ def told_task(error: DriverError, desk: Desk) -> Exception:
 
 def told(error: DriverError, desk: Desk) -> Exception:
     """What both hear."""
-    if error.state == FAILED_STATE:
+    if error.state == FAILED_TRANSACTION:
         return failed()
-    if error.state == READ_ONLY_STATE:
+    if error.state == READ_ONLY:
         return read_only()
     if error.state.startswith(CONSTRAINTS) and error.state not in AGAIN:
         return WrongTransaction(
@@ -314,7 +317,9 @@ class PostgresOwnTransaction:
                     theirs = await check_same(desk, GuestLines(desk, guest))
                     if theirs[BLOCK] != MARKED:
                         raise ended_by_hand()
-                    again = AGAIN - {STALE} if theirs[SIGHT] == FROZEN else AGAIN
+                    again = AGAIN
+                    if theirs[SIGHT] == FROZEN:  # it sees no later state: nor would it
+                        again -= {NOT_SERIALIZABLE}
                     await self._record(guest, outcome, again)
                     is_sent = True
                     check_commit(await guest.run("commit"))
