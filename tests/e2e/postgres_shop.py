@@ -1,15 +1,22 @@
 """A shop on a server: an App, and a table of the user's own, for tests of transactions."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 
 from durio import App
+from durio.errors import JobDead
 from tests.e2e.hosts import MADE
 from tests.servers.postgres import PASSWORD, PostgresServer
+
+DEAD_SECONDS = 20
+
+Story = Callable[[App], Awaitable[None]]
 
 
 def make_table(server: PostgresServer) -> None:
@@ -48,3 +55,21 @@ def counts(server: PostgresServer) -> tuple[int, int]:
     with psycopg.connect(plain(server)) as connection:
         sql = "select (select count(*) from mine), (select count(*) from durio.job)"
         return connection.execute(sql).fetchone()  # type: ignore[return-value]
+
+
+def tell(server: PostgresServer, story: Story, **options: str) -> None:
+    """With an App on an empty schema."""
+
+    async def whole() -> None:
+        async with opened(server, **options) as app:
+            await story(app)
+
+    asyncio.run(whole())
+
+
+async def why_dead(app: App, task: Any) -> str:
+    """What a job of this task dies of."""
+    async with app.worker():
+        with pytest.raises(JobDead) as dead:
+            await (await task.enqueue()).result(timeout=DEAD_SECONDS)
+    return f"{dead.value.error.type}: {dead.value.error.message}"

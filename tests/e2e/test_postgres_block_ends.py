@@ -2,7 +2,7 @@
 it impossible is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,21 +17,12 @@ from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.finish import FINISH_DONE
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.statements import Filled
-from tests.e2e.postgres_shop import adding, counts, opened, plain
+from tests.e2e.postgres_shop import adding, counts, plain, tell, why_dead
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 DRIVERS = ["asyncpg", "psycopg"]
 FINISHES = Filled("durio")[FINISH_DONE]
-Story = Callable[[App], Awaitable[None]]
-
-
-def tell(shop: PostgresServer, story: Story, **options: str) -> None:
-    async def whole() -> None:
-        async with opened(shop, **options) as app:
-            await story(app)
-
-    asyncio.run(whole())
 
 
 def run(shop: PostgresServer, *statements: str) -> None:
@@ -39,13 +30,6 @@ def run(shop: PostgresServer, *statements: str) -> None:
     with psycopg.connect(plain(shop), autocommit=True) as admin:
         for sql in statements:
             admin.execute(sql)
-
-
-async def why_dead(app: App, task: Any) -> str:
-    async with app.worker():
-        with pytest.raises(JobDead) as dead:
-            await (await task.enqueue()).result(timeout=SECONDS)
-    return f"{dead.value.error.type}: {dead.value.error.message}"
 
 
 async def at_the_end(app: App, call: Callable[[], None]) -> list[str]:

@@ -2,7 +2,6 @@
 and what the server still does."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -11,33 +10,16 @@ import psycopg
 import pytest
 
 from durio import App, Context, Job, Retry
-from durio.errors import JobDead
 from durio.stores.postgres.blocks import block_name
 from durio.testing.conformance.scene import info
 from tests.conftest import Require
-from tests.e2e.postgres_shop import adding, counts, opened, plain
+from tests.e2e.postgres_shop import adding, counts, plain, tell, why_dead
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 DRIVERS = ["asyncpg", "psycopg"]
-Story = Callable[[App], Awaitable[None]]
-
-
-def tell(shop: PostgresServer, story: Story, **options: str) -> None:
-    async def whole() -> None:
-        async with opened(shop, **options) as app:
-            await story(app)
-
-    asyncio.run(whole())
-
-
-async def why_dead(app: App, task: Any) -> str:
-    async with app.worker():
-        with pytest.raises(JobDead) as dead:
-            await (await task.enqueue()).result(timeout=SECONDS)
-    return f"{dead.value.error.type}: {dead.value.error.message}"
 
 
 async def pid_of(tx: Any) -> int:
