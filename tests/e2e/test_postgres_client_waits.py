@@ -19,14 +19,14 @@ HUNG_SECONDS = 30
 @asynccontextmanager
 async def joined(
     shop: PostgresServer, patience: str = PATIENCE_SECONDS
-) -> AsyncIterator[tuple[Any, Any]]:
-    """A task, and a connection of the user's own."""
+) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """A task, a connection of the user's own, and what the store knows of locks."""
     async with opened(shop, call_timeout=patience) as app:
         connection = await asyncpg.connect(plain(shop))
         add = adding(app)
         await add.enqueue(0)  # the queue is known
         try:
-            yield add, connection
+            yield add, connection, (await app.store()).desk.local.locks
         finally:
             await connection.close()
 
@@ -35,7 +35,7 @@ async def joined(
 @pytest.mark.parametrize("key", ["new", "known"])
 def test_others_go_on_while_one_waits_for_a_key(shop: PostgresServer, key: str) -> None:
     async def whole() -> None:
-        async with joined(shop) as (add, tx):
+        async with joined(shop) as (add, tx, _):
             if key == "known":  # it has a row, which is another way through the store
                 await add.options(key=key).enqueue(1)
             async with asyncio.TaskGroup() as group, tx.transaction():
@@ -59,25 +59,28 @@ def test_others_go_on_while_one_waits_for_a_key(shop: PostgresServer, key: str) 
 @pytest.mark.timeout(HUNG_SECONDS)
 def test_a_key_asked_for_alone_keeps_nobody_either(shop: PostgresServer) -> None:
     async def whole() -> None:
-        async with joined(shop) as (add, tx), asyncio.TaskGroup() as group:
+        async with joined(shop) as (add, tx, locks), asyncio.TaskGroup() as group:
             transaction = tx.transaction()
             await transaction.start()
             await add.options(tx=tx, key="k").enqueue(1)
             waiting = group.create_task(add.options(key="k").enqueue(1))
-            await asyncio.sleep(0.1)  # it is on its way, without mates
+            plain = 0
+            while not locks.until:  # until it was asked for, without mates
+                await add.enqueue(0)
+                plain += 1
             assert (await add.enqueue(2)).created
             assert (await add.options(key="other").enqueue(2)).created
             assert not waiting.done()
             await transaction.rollback()
             assert (await waiting).created, "the key was never used"
-            assert counts(shop)[1] == 4
+            assert counts(shop)[1] == 4 + plain
 
     asyncio.run(whole())
 
 
 def test_who_waited_in_vain_is_told_and_mates_are_not(shop: PostgresServer) -> None:
     async def whole() -> None:
-        async with joined(shop, patience="1") as (add, tx):
+        async with joined(shop, patience="1") as (add, tx, _):
             async with tx.transaction():
                 await add.options(tx=tx, key="k").enqueue(1)
                 asked = [add.options(key="k"), add, add]
