@@ -28,6 +28,8 @@ from durio.model.ids import id_bytes
 from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, Record
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
+from durio.ports.move import ArrivalStage
+from durio.stores.postgres import arrival
 from durio.stores.postgres.driver import DriverError
 from tests.conformance.postgres import Grounds
 from tests.e2e.moving import Died, Steps, die_here, mover
@@ -35,6 +37,7 @@ from tests.e2e.workers import Place, seeded, wait_until
 from tests.servers.postgres import PostgresServer
 
 KILLS = 6
+HALF_WAY = 30  # a step at which jobs have been copied, and nothing is open
 STATES = {SCHEDULED, READY, DONE, DEAD, CANCELLED}
 LATE_SECONDS = 40.0
 FINE: WeakKeyDictionary[App, Any] = WeakKeyDictionary()  # the task `fine` of an App
@@ -210,11 +213,15 @@ async def check_life(target: str) -> None:
 
 def test_the_other_driver_does_the_same(source: str, target: str) -> None:
     async def main() -> None:
+        steps = Steps(HALF_WAY, die_here)
+        with pytest.raises(Died):
+            await moved(source, f"{target}&driver=psycopg", steps=steps)
+        assert (await contents(target))["jobs"]
+        await taken_back(source, f"{target}&driver=psycopg&split=on")
+        assert not (await contents(target))["jobs"]
         before = await contents(source)
         await moved(source, f"{target}&driver=psycopg")
         await judge(source, target, before)
-        await taken_back(source, f"{target}&driver=psycopg&split=on")
-        assert not (await contents(target))["jobs"]
 
     asyncio.run(main())
 
@@ -260,10 +267,7 @@ async def check_shut(source: str, target: str) -> None:
     """While the one side takes no jobs, the other does not take them ahead of the rest."""
     async with mover(source, target) as moving:
         mark = await moving.source.mark()
-        if mark is None or mark.stage != "frozen":
-            return
-        arriving = await moving.target.progress(mark.id)
-    if arriving is not None and arriving.stage == "open":
+    if mark is None or mark.stage != "frozen" or await is_open(source, target):
         return
     async with shop(target) as app:
         with pytest.raises(QueueClosed):
@@ -274,18 +278,17 @@ def test_a_move_dies_at_each_step_and_is_taken_back(source: str, target: str) ->
     async def main() -> None:
         before = await contents(source)
         fatal = 2
-        is_over = False
-        while not is_over:
+        while True:
             fatal += 3
-            try:
+            with suppress(Died):
                 await moved(source, target, steps=Steps(fatal, die_here))
-                is_over = True
-            except Died:
-                pass
+            if await is_open(source, target):
+                break
             await back_out_dying(source, target, fatal)
             after = await contents(source)
             assert after["jobs"] == before["jobs"]
             assert not (await contents(target))["jobs"]
+        assert fatal > HALF_WAY
         await moved(source, target)
         there = await contents(target)
         assert there["jobs"] == before["jobs"]
@@ -306,6 +309,12 @@ async def back_out_dying(source: str, target: str, fatal: int) -> None:
             await taken_back(source, target)
     except UsageError:
         assert not await has_mark(source)
+
+
+async def is_open(source: str, target: str) -> bool:
+    async with mover(source, target) as moving:
+        arriving = (await moving.look()).arriving
+    return arriving is not None and arriving.stage == "open"
 
 
 async def has_mark(source: str) -> bool:
@@ -434,20 +443,58 @@ async def in_own_transaction(app: App, source: str) -> None:
         connection.close()
 
 
-def test_what_has_run_there_is_not_taken_back(source: str, target: str) -> None:
+def test_an_opened_move_is_not_taken_back(source: str, target: str) -> None:
+    """Also when no job has run there; and the refusal changes nothing."""
+
     async def main() -> None:
         await moved(source, target)
-        async with shop(target) as app, app.worker(queues=["mail"]) as worker:
-            await worker.drained(30)
-        with pytest.raises(MoveFailed, match="have run or come in"):
+        here, there = await contents(source), await contents(target)
+        with pytest.raises(MoveFailed, match="cannot be taken back") as caught:
             await taken_back(source, target)
+        assert "DURIO_URL=postgresql://" in caught.value.cure
+        assert caught.value.values["to"].startswith("postgresql://")
+        assert (await contents(source), await contents(target)) == (here, there)
         async with shop(target) as app:
-            assert (await app.enqueue("fine", 1)).created, "it is open again"
+            assert (await app.enqueue("fine", 1)).created, "it is open"
         with pytest.raises(StoreMoved):
             async with shop(source) as app:
                 await app.enqueue("fine", 1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("stage", ["open", "shut"])
+def test_a_move_that_is_open_on_one_side_only_is_finished(
+    source: str, target: str, stage: ArrivalStage
+) -> None:
+    """The mover died before it wrote `moved`; earlier versions also left `shut`."""
+
+    async def main() -> None:
+        before = await contents(source)
+        await moved(source, target)
+        async with mover(source, target) as moving:
+            mark = (await moving.look()).mark
+            assert mark is not None
+            await moving.source.settle(mark.id, "frozen")
+            await plant_stage(moving.target, mark.id, stage)
+        with pytest.raises(MoveFailed, match="cannot be taken back") as caught:
+            await taken_back(source, target)
+        assert "without --back-out" in caught.value.cure
+        await moved(source, target)
+        assert await is_open(source, target)
+        await judge(source, target, before)
+
+    asyncio.run(main())
+
+
+async def plant_stage(target: Any, move: str, stage: ArrivalStage) -> None:
+    async def work(tx: Any) -> None:
+        _, mark = await arrival.locked(tx, move)
+        await arrival.write_mark(tx, move, mark._replace(stage=stage), "a file")
+        if stage == "shut":
+            await tx.rows(arrival.SET_QUEUES, ["shop:default"], [True], [True])
+
+    await target.lines.write(work)
 
 
 def test_jobs_of_the_same_app_are_not_mixed(source: str, target: str) -> None:
@@ -497,6 +544,8 @@ def test_the_command_moves_and_says_so(place: Place, target: str) -> None:
     assert (code, told["stage"]) == (0, "moved")
     assert told["jobs"]["shop"]["dead"] == 6
     assert len(told["digest"]) == 64
+    code, told = command(place, url, target, "--yes", "--back-out")
+    assert (code, told["error"]["code"]) == (1, "move_failed")
     code, told = command(place, target, url, "--yes")
     assert (code, told["error"]["code"]) == (2, "usage")
     code, told = command(place, "sqlite:///:memory:", target, "--yes")

@@ -296,8 +296,8 @@ class Mover:
                 f"{self.source.name}: its jobs are on no move",
                 cure="There is nothing to take back.",
             )
-        if arriving is not None:
-            await self.check_untouched(mark.id, arriving, outlook.total)
+        if arriving is not None and arriving.stage in ("open", "shut"):
+            raise self.opened(mark, arriving)
         has_come = await self.target.leave(mark.id, self.source.name)
         mark = await self.source.mark() or mark
         if has_come and mark.stage != "draining":  # before, nothing is copied
@@ -307,20 +307,17 @@ class Mover:
         await self.source.thaw(mark.id, by=by)
         return outlook.total
 
-    async def check_untouched(self, move: str, arriving: Arriving, jobs: int) -> None:
-        """What has been run on the other side cannot be taken back."""
-        if arriving.stage not in ("open", "shut"):
-            return
-        papers = await self.source.papers()
-        await self.target.shut(move, papers)
-        verdict = await self.verify(move, jobs)
-        if not verdict.wrong and not verdict.strangers:
-            return
-        await self.target.open(move, papers)
-        what = "; ".join(verdict.wrong[:NAMED_MAX]) or f"{verdict.strangers} new jobs"
-        raise MoveFailed(
-            f"jobs have run or come in at {self.to} since: {what}",
-            cure="It goes on there: a move can be taken back only before its first job.",
+    def opened(self, mark: Mark, arriving: Arriving) -> MoveFailed:
+        """The refusal to take back a move whose target has been opened."""
+        cure = f"Use that store: DURIO_URL={self.to} (with its password)."
+        if mark.stage != "moved" or arriving.stage != "open":
+            cure = "Finish it: run the move again without --back-out."
+        return MoveFailed(
+            f"{self.source.name}: its jobs have moved to {self.to}, which has been "
+            "opened: the move cannot be taken back",
+            cure=cure,
+            path=self.source.name,
+            to=self.to,
         )
 
     async def empty(self, move: str, jobs: int) -> None:

@@ -41,7 +41,7 @@ WIDTH = 24
     help="Workers may end what they run for so long (2m).",
 )
 @click.option(
-    "--back-out", is_flag=True, help="Open FROM again, if nothing has run in TO."
+    "--back-out", is_flag=True, help="Open FROM again, unless TO has been opened."
 )
 @YES_OPTION
 @DRY_RUN_OPTION
@@ -163,7 +163,7 @@ async def checked(mover: Mover) -> Outlook:
 
 
 def take_back(errand: Errand) -> int:
-    """Undo a move that nobody has used."""
+    """Undo a move whose target has not been opened."""
     if errand.dry_run:
         raise UsageError("--back-out and --dry-run are both given", cure="Give one.")
     ends, name = errand.ends, who(errand.by)

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 
 # draining: takes no new workers; frozen: nothing in it can change; moved: for good.
 Stage = Literal["draining", "frozen", "moved"]
-# arriving: its queues are shut; open: its jobs run; shut: they did, and do not for now;
-# leaving: the move is being taken back.
+# arriving: its queues are shut; open: its jobs run; leaving: the move is being taken back.
+# shut: found only where an earlier version took back an open move and was interrupted.
 ArrivalStage = Literal["arriving", "open", "shut", "leaving"]
 
 Counts = Mapping[str, Mapping[int, int]]  # namespace -> state -> jobs
@@ -33,7 +33,6 @@ class Arriving(NamedTuple):
     seq: int  # jobs up to here have arrived
     key: bytes  # and keys up to here
     deaths: int  # added to the number of every death
-    is_counted: bool  # tallies and audit are in
 
 
 class Crew(NamedTuple):
@@ -212,12 +211,8 @@ class Arrival(Protocol):
         """All is here: the queues as they were, and tallies and audit with them."""
         ...
 
-    async def shut(self, move: str, papers: Papers) -> None:
-        """Shut the queues again; `open` opens them as they were."""
-        ...
-
     async def leave(self, move: str, origin: str) -> bool:
-        """Take nothing of this move from here on; refused while it is open.
+        """Take nothing of this move from here on; refused once it is open.
 
         False: nothing of it has ever come. That it was taken back stays on record.
         """
@@ -232,5 +227,5 @@ class Arrival(Protocol):
         ...
 
     async def forget(self, move: str, papers: Papers) -> None:
-        """Take away what else came with them; the queues are as they were."""
+        """Open the queues as they were."""
         ...

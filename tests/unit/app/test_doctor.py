@@ -503,7 +503,7 @@ def test_jobs_that_are_on_a_move_or_gone(clinic: Clinic) -> None:
     finding = planted("moved")
     bad(finding, "error", f"its jobs have moved {when}")
     assert f"DURIO_URL={to} " in finding.fix
-    assert finding.fix.endswith(f"{again} --back-out")
+    assert "--back-out" not in finding.fix
 
 
 def test_a_long_look_is_cut(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:

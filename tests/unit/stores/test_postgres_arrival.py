@@ -73,5 +73,5 @@ def test_errors_are_an_array_of_one_row(
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    mark = Arriving("open", 5, b"\x00\xff", 3, is_counted=True)
+    mark = Arriving("open", 5, b"\x00\xff", 3)
     assert arriving(body_of(mark, "/a/file.db")) == mark

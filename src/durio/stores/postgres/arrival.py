@@ -46,8 +46,6 @@ READ_KEYS = statement("move_read_keys")
 COUNT_JOBS = statement("move_count_jobs")
 DELETE_JOBS = statement("move_delete_jobs")
 DELETE_KEYS = statement("move_delete_keys")
-DELETE_AUDIT = statement("move_delete_audit")
-SUBTRACT_TALLIES = statement("move_subtract_tallies")
 FIND_WORKERS = statement("control_find_workers")
 # The store's connections are set for its hot statements; a count reads all there is.
 READ_ALL = "set local enable_seqscan = on"
@@ -114,7 +112,7 @@ class PostgresArrival:
         """Shut queues for all that comes, and numbers for its deaths."""
 
         async def work(tx: Transaction) -> None:
-            mark = Arriving("arriving", 0, b"", 0, is_counted=False)
+            mark = Arriving("arriving", 0, b"", 0)
             await tx.rows(MAKE_MARK, KIND, move, body_of(mark, origin))
             _, mark = await locked(tx, move)
             if mark.stage != "arriving":
@@ -161,36 +159,25 @@ class PostgresArrival:
                 return mark
             check_stage(mark, "arriving", "shut")
             await set_queues(tx, papers)
-            if not mark.is_counted:
+            if mark.stage == "arriving":
                 await tx.rows(ADD_TALLIES, *columns(clean(papers.tallies), 4))
                 await tx.rows(INSERT_AUDIT, *columns(clean(papers.audit), 6))
             await self._ring(tx, papers)
-            return mark._replace(stage="open", is_counted=True)
+            return mark._replace(stage="open")
 
         await self._step(move, work)
 
     # --- giving back
 
-    async def shut(self, move: str, papers: Papers) -> None:
-        """Shut the queues again, and wait for whoever has not seen it."""
-
-        async def work(tx: Transaction, mark: Arriving) -> Arriving:
-            check_stage(mark, "open", "shut")
-            await self._shut(tx, papers)
-            return mark._replace(stage="shut")
-
-        await self._step(move, work)
-        await settle(self._desk, [row.lane for row in papers.queues])
-
     async def leave(self, move: str, origin: str) -> bool:
         """Nothing comes in, and nothing is opened, from here on, also by late movers."""
 
         async def work(tx: Transaction) -> bool:
-            mark = Arriving("leaving", 0, b"", 0, is_counted=False)
+            mark = Arriving("leaving", 0, b"", 0)
             if await tx.rows(MAKE_MARK, KIND, move, body_of(mark, origin)):
                 return False
             _, mark = await locked(tx, move)
-            check_stage(mark, "arriving", "shut", "leaving")
+            check_stage(mark, "arriving", "leaving")
             await write_mark(tx, move, mark._replace(stage="leaving"), origin)
             return True
 
@@ -215,18 +202,13 @@ class PostgresArrival:
         await self.lines.write(work)
 
     async def forget(self, move: str, papers: Papers) -> None:
-        """Tallies and audit, once; the mark stays, for movers that come late."""
+        """Open the queues as they were; the mark stays, for movers that come late."""
 
-        async def work(tx: Transaction, mark: Arriving) -> Arriving:
-            check_stage(mark, "leaving")
-            if mark.is_counted:
-                await tx.rows(SUBTRACT_TALLIES, *columns(clean(papers.tallies), 4))
-                lines = [line[:5] for line in clean(papers.audit)]
-                await tx.rows(DELETE_AUDIT, *columns(lines, 5))
+        async def work(tx: Transaction) -> None:
+            check_stage((await locked(tx, move))[1], "leaving")
             await set_queues(tx, papers)
-            return mark._replace(is_counted=False)
 
-        await self._step(move, work)
+        await self.lines.write(work)
 
     # --- parts
 

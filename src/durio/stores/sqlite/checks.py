@@ -388,6 +388,5 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
         yield error(name, told, go_on)
     else:
         fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nobody needs "
-        fix += f"{path} any more, nor what begins with its name. Before a job has run "
-        fix += f"there, this opens it again: {command} --back-out"
+        fix += f"{path} any more, nor what begins with its name."
         yield error(name, f"its jobs have moved {to}: nothing can be written here", fix)
