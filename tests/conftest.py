@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tests.conformance.postgres import Grounds
     from tests.servers.postgres import PostgresServer
 
+# Before the first import of the suite, so that its asserts explain failures.
+pytest.register_assert_rewrite("tests.conformance")
+
 # A deadline per example would be an assertion about the speed of the machine.
 settings.register_profile("durio", deadline=None, print_blob=True)
 settings.load_profile("durio")

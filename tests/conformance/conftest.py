@@ -8,13 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-pytest.register_assert_rewrite("durio.testing.conformance")
-
-from durio.ports.clock import Clock  # noqa: E402 - after the line above
-from durio.ports.store import Store  # noqa: E402
-from durio.stores.sqlite.database import DriverName  # noqa: E402
-from durio.stores.sqlite.store import SqliteStore  # noqa: E402
-from durio.testing.conformance import Subject  # noqa: E402
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+from durio.stores.sqlite.database import DriverName
+from durio.stores.sqlite.store import SqliteStore
+from tests.conformance import Subject
 
 
 @dataclass

@@ -17,7 +17,7 @@ from durio.stores.postgres.lines import Lines
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance import Subject
+from tests.conformance import Subject
 
 FORGET = "delete from {schema}.worker where id = $1::int4"
 # Stories are short: to delete what they leave is far quicker than to truncate.

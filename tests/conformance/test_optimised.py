@@ -7,7 +7,7 @@ from tests.checkout import ROOT
 
 PROGRAM = """\
 from durio.errors import UsageError
-from durio.testing.conformance import SUITE, check
+from tests.conformance import SUITE, check
 from tests.conformance.conftest import subject_at
 
 try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durio.testing.conformance import SUITE, Promise, check
+from tests.conformance import SUITE, Promise, check
 from tests.conformance.postgres import Grounds
 from tests.servers.postgres import PostgresServer
 

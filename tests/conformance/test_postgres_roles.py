@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from durio.stores.postgres.place import place_of
-from durio.testing.conformance import SUITE, Promise, check
+from tests.conformance import SUITE, Promise, check
 from tests.conformance.postgres import Grounds
 from tests.conformance.test_postgres import LEFT_OUT
 from tests.docs.test_code_blocks import psql

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from durio.testing.conformance import SUITE, Promise, check
+from tests.conformance import SUITE, Promise, check
 from tests.conformance.postgres import Grounds
 from tests.conformance.test_postgres import LEFT_OUT
 from tests.conftest import Require

@@ -15,9 +15,9 @@ from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
-from durio.testing.conformance import ManualClock
-from durio.testing.conformance.scene import LANE, TASK, info, key
+from tests.conformance import ManualClock
 from tests.conformance.model_store import ModelStore
+from tests.conformance.scene import LANE, TASK, info, key
 
 POLICIES = [
     None,

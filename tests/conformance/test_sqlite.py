@@ -2,7 +2,7 @@
 
 import pytest
 
-from durio.testing.conformance import SUITE, Promise, Subject, check, transactions
+from tests.conformance import SUITE, Promise, Subject, check, transactions
 from tests.conformance.conftest import SUBJECTS
 
 STDLIB_CHAPTERS = {"enqueue", "exchange", "finish", "upkeep", "store", "transactions"}

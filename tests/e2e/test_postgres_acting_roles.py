@@ -13,7 +13,7 @@ from durio.stores.postgres import survey
 from durio.stores.postgres.checks import checks
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import info
+from tests.conformance.scene import info
 from tests.servers.postgres import PostgresServer
 
 ROLES = """

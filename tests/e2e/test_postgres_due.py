@@ -10,8 +10,8 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.due import DueLooks
 from durio.stores.postgres.exchange import PROMOTED_MAX
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 
 clock = HostClock()
 EVER = 10 * PROMOTED_MAX

@@ -11,8 +11,8 @@ import pytest
 from durio.model.job import NewJob
 from durio.model.keys import key_claim, replace, while_active
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import PAYLOAD, SHOP, TASK
 from tests.e2e.stranger import clock, connected, opened
 
 LANE, OTHER = f"{SHOP}:default", f"{SHOP}:other"

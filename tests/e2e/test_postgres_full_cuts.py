@@ -10,10 +10,10 @@ from durio import App, Context
 from durio.errors import StoreUnavailable
 from durio.model.job import READY
 from durio.ports.control import QueueChange
-from durio.testing.faulty import FaultyStore
 from tests.conformance.postgres import Grounds
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.proxy_link import Cut
+from tests.faults.faulty_store import FaultyStore
 from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 LATE_SECONDS = 30.0

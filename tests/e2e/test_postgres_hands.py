@@ -15,8 +15,8 @@ from durio.ports.browse import Query
 from durio.ports.control import Verb
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.servers.postgres import PostgresServer
 
 JOBS, TURNS = 60, 5

@@ -31,8 +31,8 @@ from durio.ports.browse import Query
 from durio.ports.control import Stepped, Verb
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.e2e.stranger import clock, opened, strangers_transaction
 from tests.servers.postgres import PostgresServer
 from tests.unit.cli.terminal import Terminal

@@ -21,8 +21,8 @@ from durio.ports.browse import Query
 from durio.ports.control import Acted
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.e2e.stranger import clock, opened, strangers_transaction
 from tests.servers.postgres import PostgresServer
 

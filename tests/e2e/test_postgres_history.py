@@ -19,7 +19,7 @@ from durio.stores.postgres import vacuum
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.statements import FOLDER, statement
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.clock import ManualClock
+from tests.conformance.manual_clock import ManualClock
 from tests.conformance.postgres import Grounds
 
 DAY = 86400.0

@@ -13,8 +13,8 @@ from durio.model.keys import key_claim, while_active
 from durio.model.outcome import Kind, Outcome
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.servers.postgres import PostgresServer
 
 clock = HostClock()

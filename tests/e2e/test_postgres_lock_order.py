@@ -18,8 +18,8 @@ from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.stores.postgres.sqlstate import LOCKED
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.e2e.workers import seeded
 from tests.servers.postgres import PostgresServer
 

@@ -16,8 +16,8 @@ from durio.model.keys import key_claim, window
 from durio.ports.enqueue import Enqueued
 from durio.stores.postgres.lines import Patience
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, TASK
 from tests.e2e.stranger import clock, opened, strangers_transaction
 
 CALL_SECONDS = 2.0

@@ -22,8 +22,8 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres import schema, stray_keys, survey
 from durio.stores.postgres.exchange import HELD_SECONDS
 from durio.stores.postgres.store import PostgresStore
-from durio.testing.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.e2e.stranger import clock, connected, opened, strangers_transaction
 from tests.servers.postgres import PostgresServer
 

@@ -11,7 +11,7 @@ import pytest
 
 from durio import App, Context, Job, Retry
 from durio.stores.postgres.blocks import block_name
-from durio.testing.conformance.scene import info
+from tests.conformance.scene import info
 from tests.conftest import Require
 from tests.e2e.postgres_shop import adding, counts, plain, tell, why_dead
 from tests.servers import pgbouncer

@@ -9,8 +9,8 @@ from durio.model.job import NewJob
 from durio.stores.postgres.place import place_of
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import Transaction
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK
 from tests.conformance.postgres import Grounds
+from tests.conformance.scene import LANE, PAYLOAD, TASK
 from tests.e2e.proxy import FaultProxy
 from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 

@@ -55,7 +55,7 @@ def try_seeds(seeds: Seeds) -> Caught | None:
 
 
 def try_promises(promises: Promises) -> Caught | None:
-    from durio.testing.conformance import SUITE, check  # noqa: PLC0415
+    from tests.conformance import SUITE, check  # noqa: PLC0415
     from tests.conformance.conftest import subject_at  # noqa: PLC0415
 
     chosen = [p for p in SUITE if str(p).startswith(promises.begins)]

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from durio.model.job import STATE_BY_CODE, Record
-from durio.testing.world import World
 from tests.simulation.ledger import Entry, Ledger, number_in
 from tests.simulation.workload import HARD_SECONDS, TIGHT_MAX, Wish
+from tests.simulation.world import World
 
 FINAL_KINDS = {"done": "done", "dead": "dead", "cancel": "cancelled"}
 LOSSES_MAX = 3

@@ -19,7 +19,7 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Rejected
 from durio.ports.store import Store
 from durio.ports.upkeep import Rescued
-from durio.testing.world import Node, World
+from tests.simulation.world import Node, World
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
-from durio.testing.line import Trouble
-from durio.testing.world import Node, World
 from tests.simulation.ledger import EVERYBODY, Ledger
+from tests.simulation.network import Trouble
+from tests.simulation.world import Node, World
 
 # Kind, weight, least and most seconds that it lasts.
 KINDS: dict[str, tuple[int, float, float]] = {

@@ -17,15 +17,15 @@ from durio.model.settings import RetentionSettings
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.stores.sqlite.store import SqliteStore
-from durio.testing.line import TRIP_SECONDS, Line, Trouble
-from durio.testing.process import NodeMachine, app_on, worker_on
-from durio.testing.world import Node, World
 from durio.worker.worker import Worker
 from tests.simulation import attention, nemesis, obedience, workload
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import EVERYBODY, Door, Ledger, at_once
 from tests.simulation.nemesis import Fault, Nemesis
+from tests.simulation.network import TRIP_SECONDS, Line, Trouble
+from tests.simulation.process import NodeMachine, app_on, worker_on
 from tests.simulation.workload import Producer, Wish, tasks_of
+from tests.simulation.world import Node, World
 
 NAME = "sim"
 WORKERS = 4

@@ -12,11 +12,11 @@ from typing import Any, TypeVar, final
 
 import msgspec
 
-from durio.testing.world import World
 from tests.simulation.account import Account, examine
 from tests.simulation.nemesis import Fault
 from tests.simulation.scenario import Played, Scenario, play
 from tests.simulation.workload import Wish
+from tests.simulation.world import World
 
 T = TypeVar("T")
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from durio.testing.world import World
 from tests.simulation.account import recoveries
 from tests.simulation.ledger import EVERYBODY, Ledger
+from tests.simulation.world import World
 
 Line = tuple[float, str, str, int | None, dict[str, Any]]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from durio.testing.clock import STARTED_SECONDS
-from durio.testing.line import Line
 from tests.simulation.nemesis import Fault
+from tests.simulation.network import Line
 from tests.simulation.scenario import Played, play
 from tests.simulation.workload import Wish
 

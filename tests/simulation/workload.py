@@ -18,9 +18,9 @@ from durio.errors import DurioError, KeyConflict, StoreError
 from durio.keys import while_active
 from durio.model.ids import id_bytes
 from durio.model.job import PRIORITY_DEFAULT
-from durio.testing.world import Node
 from durio.worker.middleware import HookEvent
 from tests.simulation.ledger import Ledger
+from tests.simulation.world import Node
 
 QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
 HARD_SECONDS = 20.0

@@ -85,9 +85,9 @@ def test_every_capability_has_three_faces() -> None:
     assert capabilities, "ports/ names no capability of a store"
     stores = [p for p in sorted((SRC / "stores").iterdir()) if any(p.glob("*.py"))]
     assert stores, "stores/ holds no store"
-    for place in [*stores, SRC / "testing/conformance"]:
+    for place in [*stores, ROOT / "tests/conformance"]:
         missing = capabilities - {p.stem for p in place.glob("*.py")}
-        assert not missing, f"{place.relative_to(SRC)} lacks {sorted(missing)}"
+        assert not missing, f"{place.relative_to(ROOT)} lacks {sorted(missing)}"
 
 
 def test_every_statement_has_a_user() -> None:

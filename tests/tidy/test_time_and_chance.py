@@ -34,7 +34,6 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         "a line says when it was written, as every record of logging does",
     ),
     "testing/clock.py": ({"random"}, "a seeded Random is chance that can be replayed"),
-    "testing/world.py": ({"random"}, "a seeded Random is chance that can be replayed"),
     "stores/sqlite/writer.py": ({"threading"}, "one connection writes, in one thread"),
     "stores/sqlite/reader.py": ({"threading"}, "reads do not wait for the writer"),
     "stores/sqlite/loan.py": ({"threading"}, "the writer waits while its turn is lent"),

@@ -16,9 +16,9 @@ from durio.app.work import make_worker
 from durio.model.job import Record
 from durio.model.settings import merged
 from durio.ports.browse import Query
-from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.clock import VirtualClock, run_virtual
 from durio.worker.worker import Worker
+from tests.simulation.fake_machine import StillMachine, TaskAside
 
 MEMORY = "sqlite:///:memory:"
 TRIES_MAX = 1_000

@@ -18,9 +18,9 @@ from durio.errors import (
     QueueFull,
     UsageError,
 )
-from durio.testing.aside import StillMachine, TaskAside
 from durio.testing.clock import VirtualClock, run_virtual
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
+from tests.simulation.fake_machine import StillMachine, TaskAside
 from tests.unit.app.lab import (
     MEMORY,
     in_state,

@@ -15,9 +15,9 @@ from durio.model.names import lane
 from durio.model.settings import Settings
 from durio.ports.control import QueueChange
 from durio.queues import TIERS, Queue
-from durio.testing.aside import StillMachine, TaskAside
-from durio.testing.faulty import FaultyStore
 from durio.worker.worker import Worker
+from tests.faults.faulty_store import FaultyStore
+from tests.simulation.fake_machine import StillMachine, TaskAside
 from tests.unit.app.lab import finished, in_state, reached, virtual, working
 
 # The bound of a store in memory would refuse a thousand jobs per queue.

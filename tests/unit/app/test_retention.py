@@ -5,7 +5,7 @@ import pytest
 from durio import App, JobNotFound, State
 from durio.errors import ResultExpired
 from durio.maintenance.pruner import IDLE_SECONDS, Pruner
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.lab import drained, finished, records, virtual, working
 
 HOUR = 3600

@@ -12,7 +12,7 @@ from durio.errors import StoreUnavailable
 from durio.model.job import READY, NewJob
 from durio.model.keys import replace
 from durio.ports.enqueue import Enqueued, Locked
-from durio.testing.faulty import Called, FaultyStore
+from tests.faults.faulty_store import Called, FaultyStore
 from tests.unit.app.lab import records, virtual
 from tests.unit.client.test_enqueue import echo, faulty
 

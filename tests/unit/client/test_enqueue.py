@@ -9,7 +9,7 @@ from durio import App, Job
 from durio.client.ask import TRIES_MAX
 from durio.client.combine import BATCH_MAX
 from durio.errors import PayloadTooLarge, StoreFull, StoreUnavailable
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.lab import drained, records, virtual
 
 

@@ -12,7 +12,7 @@ from durio.errors import DurioError, InvalidOption, QueueClosed, StoreUnavailabl
 from durio.keys import replace, while_active
 from durio.ports.control import QueueChange
 from durio.ports.enqueue import Full
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.lab import drained, finished, records, virtual, working
 
 LANE = "app:mail"

@@ -17,7 +17,7 @@ from durio.stores.sqlite import departure
 from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.departure import SqliteDeparture, departure_of
 from durio.stores.sqlite.store import SqliteStore
-from durio.testing.conformance.scene import LANE, PAYLOAD, TASK, info
+from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 
 clock = HostClock()
 MARK = Mark("m1", "postgresql://it's@there/db", "draining")

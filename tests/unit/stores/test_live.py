@@ -9,7 +9,7 @@ import pytest
 
 from durio.stores.sqlite.ear import EARS_MAX, LINE_MAX, LocalEars, SocketEars, packed
 from durio.stores.sqlite.store import SqliteStore
-from durio.testing.conformance import ManualClock
+from tests.conformance import ManualClock
 from tests.unit.stores.stage import CLOCK, lines_of, start, tell
 
 EVENT = b'{"event":"job.done"}'

@@ -12,7 +12,7 @@ from durio.ports.store import Wake
 from durio.stores.postgres.bell import LOOK, QUIET, Bell
 from durio.stores.postgres.ringing import Ringer, channel_of
 from durio.testing.clock import VirtualClock, run_virtual
-from durio.testing.conformance.clock import ManualClock
+from tests.conformance.manual_clock import ManualClock
 from tests.unit.stores.postgres_board import Board
 
 LANE = "shop:default"

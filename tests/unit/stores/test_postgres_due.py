@@ -10,7 +10,7 @@ from durio.stores.postgres.due import (
     SLOW_SECONDS,
     DueLooks,
 )
-from durio.testing.conformance.clock import ManualClock
+from tests.conformance.manual_clock import ManualClock
 
 LANES = ["shop:a", "shop:b"]
 SLOW = 0.1

@@ -16,7 +16,7 @@ from durio.stores.postgres.floor import (
     spans,
 )
 from durio.stores.postgres.patrol import LOWEST_ID, REST_SECONDS, Slice, time_in
-from durio.testing.conformance.clock import ManualClock
+from tests.conformance.manual_clock import ManualClock
 
 LANES = [Lane("shop:a", 100)]
 WANT = 200

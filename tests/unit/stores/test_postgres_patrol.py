@@ -14,7 +14,7 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres import patrol
 from durio.stores.postgres.floor import Floors, Look
 from durio.stores.postgres.patrol import LOWEST_ID, Patrol, Slice, cuts, id_at, time_in
-from durio.testing.conformance.clock import ManualClock
+from tests.conformance.manual_clock import ManualClock
 
 BATCH = 100
 LANES = [Lane("shop:a", BATCH)]

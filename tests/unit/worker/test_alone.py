@@ -12,7 +12,7 @@ from durio.model.names import lane
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.testing.aside import StillMachine, TaskAside
+from tests.simulation.fake_machine import StillMachine, TaskAside
 from tests.unit.app.lab import drained, finished, in_state, virtual, working
 
 

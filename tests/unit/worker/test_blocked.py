@@ -14,11 +14,11 @@ from durio.app.work import make_worker
 from durio.host.beside import ThreadAside, WorkerMachine
 from durio.model.ids import id_text
 from durio.model.settings import merged
-from durio.testing.aside import StillMachine
 from durio.worker import watchdog
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
 from durio.worker.worker import Worker
+from tests.simulation.fake_machine import StillMachine
 from tests.unit.app.lab import finished, real, records
 
 log = logging.getLogger(__name__)

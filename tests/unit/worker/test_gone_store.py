@@ -15,8 +15,8 @@ from durio.errors import (
     StoreReplaced,
     StoreUnavailable,
 )
-from durio.testing.aside import StillMachine, TaskAside
-from durio.testing.faulty import ALWAYS, FaultyStore
+from tests.faults.faulty_store import ALWAYS, FaultyStore
+from tests.simulation.fake_machine import StillMachine, TaskAside
 from tests.unit.app.lab import virtual
 
 BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}

@@ -11,8 +11,8 @@ from durio import App, HookEvent, State
 from durio.app.work import make_worker
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
-from durio.testing.aside import StillMachine, TaskAside
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
+from tests.simulation.fake_machine import StillMachine, TaskAside
 from tests.unit.app.lab import finished, in_state, virtual, working
 
 BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}

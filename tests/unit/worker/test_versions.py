@@ -7,7 +7,7 @@ import pytest
 
 from durio import App, Job, State
 from durio.model.settings import merged
-from durio.testing.faulty import FaultyStore
+from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.lab import (
     CALM,
     MEMORY,

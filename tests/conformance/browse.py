@@ -1,0 +1,298 @@
+"""What a store promises to readers: the truth, in pages, without anybody's else."""
+
+from typing import Any
+
+from durio.model.errors import UsageError
+from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.outcome import Kind
+from durio.model.signature import mark_of
+from durio.ports.browse import LaneRow, Query
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import LANE, LEASE_SECONDS, TASK, Scene
+
+chapter = Chapter("browse")
+
+
+@chapter.promise("M170", "M171")
+async def jobs_are_read_by_id(scene: Scene) -> None:
+    """Unknown ids are simply missing; another process reads the same."""
+    one, two = await scene.add(), await scene.add(delay=5.0)
+    unknown = scene.clock.new_id()
+    for store in (scene.store, await scene.other()):
+        records = await store.get([two, unknown, one])
+        assert {record.id for record in records} == {one, two}
+        assert await store.states([unknown, two, one]) == {one: READY, two: SCHEDULED}
+        assert await store.get([]) == []
+        assert await store.states([]) == {}
+
+
+@chapter.promise()
+async def a_thousand_jobs_are_read_by_id(scene: Scene) -> None:
+    """No limit of some statement shows through."""
+    ids = await scene.add_many(1000)
+    assert len(await scene.store.get(ids)) == 1000
+    assert await scene.store.states(ids) == dict.fromkeys(ids, READY)
+
+
+@chapter.promise("M91")
+async def find_narrows_by_every_field(scene: Scene) -> None:
+    """Newest first; None does not narrow; all that is named must fit."""
+    mail = await scene.add(lane="shop:mail", task="shop.mail")
+    later = await scene.add(lane="shop:mail", delay=5.0)
+    bank = await scene.add(lane="bank:mail", task="bank.mail")
+    dead = await scene.dead()
+
+    async def found(query: Query) -> list[bytes]:
+        page = await scene.store.find(query, limit=50, cursor=None)
+        assert page.cursor is None
+        return [record.id for record in page.records]
+
+    assert await found(Query()) == [dead, bank, later, mail]
+    assert await found(Query(namespace="shop")) == [dead, later, mail]
+    assert await found(Query(states=(DEAD,))) == [dead]
+    assert await found(Query(states=(SCHEDULED, READY))) == [bank, later, mail]
+    assert await found(Query(states=())) == []
+    assert await found(Query(lane="shop:mail")) == [later, mail]
+    assert await found(Query(lane="shop:mail", task=TASK)) == [later]
+    assert await found(Query(task="bank.mail")) == [bank]
+    assert await found(Query(namespace="bank", task=TASK)) == []
+    assert await found(Query(namespace="none")) == []
+
+
+@chapter.promise("M91")
+async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
+    """While jobs come in, and while some of those to come are finished."""
+    ids = await scene.add_many(25)
+    seen: list[bytes] = []
+    cursor: str | None = None
+    for _ in range(20):
+        page = await scene.store.find(Query(namespace="shop"), limit=4, cursor=cursor)
+        seen += [record.id for record in page.records]
+        assert len(page.records) <= 4
+        cursor = page.cursor
+        if cursor is None:
+            break
+        await scene.add_many(3)
+        await scene.store.act([ids[0]], "cancel")
+    assert seen == ids[::-1]
+
+
+@chapter.promise()
+async def a_page_is_bounded(scene: Scene) -> None:
+    """Two hundred at most, whatever is asked."""
+    await scene.add_many(250)
+    page = await scene.store.find(Query(), limit=10**9, cursor=None)
+    assert len(page.records) == 200
+    page = await scene.store.find(Query(), limit=200, cursor=page.cursor)
+    assert (len(page.records), page.cursor) == (50, None)
+
+
+CURSORS = {"words": "no cursor", "negative": "-1", "huge": "9" * 40, "empty": ""}
+
+
+@chapter.table(CURSORS)
+async def a_cursor_that_nobody_gave_is_refused(scene: Scene, cursor: str) -> None:
+    """Or finds nothing it should not; never an error that is not ours."""
+    ids = await scene.add_many(3)
+    try:
+        page = await scene.store.find(Query(), limit=2, cursor=cursor)
+    except UsageError:
+        return
+    assert {record.id for record in page.records} <= set(ids)
+
+
+@chapter.promise()
+async def queues_are_known_once_used(scene: Scene) -> None:
+    """Also when they are empty again."""
+    assert await scene.store.lanes("shop") == []
+    worker, claim = await scene.running(lane="shop:mail")
+    await scene.finish(worker, claim)
+    await scene.add()
+    lanes = sorted(await scene.store.lanes("shop"))
+    assert lanes == [LaneRow(LANE, False), LaneRow("shop:mail", False)]
+
+
+@chapter.promise()
+async def counts_are_of_what_is_not_over_and_of_the_dead(scene: Scene) -> None:
+    """By lane and state; done and cancelled jobs are not counted."""
+    await scene.dead()
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    await scene.running()
+    await scene.add_many(3)
+    await scene.add_many(2, delay=5.0)
+    (cancelled,) = await scene.add_many(1)
+    await scene.store.act([cancelled], "cancel")
+    await scene.add(lane="shop:mail")
+    counts = await scene.store.counts("shop")
+    told = {
+        lane: {state: n for state, n in by_state.items() if n}
+        for lane, by_state in counts.items()
+    }
+    assert told == {
+        LANE: {READY: 3, SCHEDULED: 2, RUNNING: 1, DEAD: 1},
+        "shop:mail": {READY: 1},
+    }
+    assert DONE not in counts[LANE]
+
+
+@chapter.promise()
+async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
+    """Since when it could have run: its due time counts, and every priority."""
+    began = scene.clock.now()
+    assert await scene.store.oldest("shop") == {}
+    await scene.add(priority=1)
+    await scene.add(lane="shop:later", delay=100.0)
+    await scene.add(lane="shop2:default")
+    scene.clock.advance(50.0)
+    await scene.add_many(20, priority=9)
+    other = await scene.other()
+    assert await other.oldest("shop") == {LANE: began}
+    scene.clock.advance(100.0)
+    await scene.store.promote(9)
+    wanted = {LANE: began, "shop:later": began + 100.0}
+    assert await other.oldest("shop") == wanted
+    worker = await scene.worker()
+    await scene.claim(worker, 21)
+    assert await other.oldest("shop") == {"shop:later": began + 100.0}
+    # One that comes back waits from when it was due again.
+    (claim,) = await scene.claim(worker, lane="shop:later")
+    await scene.finish(worker, claim, kind=Kind.RETRY, delay_seconds=10.0)
+    scene.clock.advance(60.0)
+    await scene.store.promote(9)
+    assert await other.oldest("shop") == {"shop:later": scene.clock.now() - 50.0}
+
+
+@chapter.promise()
+async def a_letter_sent_back_waits_since_then(scene: Scene) -> None:
+    """However old it is: nobody is alarmed by a letter of last week."""
+    dead = await scene.dead()
+    scene.clock.advance(500.0)
+    await scene.store.act([dead], "retry")
+    assert await scene.store.oldest("shop") == {LANE: scene.clock.now()}
+
+
+@chapter.promise()
+async def tasks_that_wait_are_seen_in_a_bounded_look(scene: Scene) -> None:
+    """In every queue, ready or not; a long queue hides no other."""
+    assert await scene.store.waiting_tasks("shop", limit=100) == {}
+    await scene.add_many(500)
+    await scene.add(lane="shop:a", task="shop.a")
+    await scene.add(lane="shop:b", task="shop.b", delay=9.0)
+    await scene.add(lane="bank:a", task="bank.a")
+    await scene.running(lane="shop:c", task="shop.c")
+    seen = await (await scene.other()).waiting_tasks("shop", limit=90)
+    assert {task: seen[task] for task in ("shop.a", "shop.b")} == {
+        "shop.a": 1,
+        "shop.b": 1,
+    }
+    assert 1 <= seen[TASK] <= 90
+    assert set(seen) == {TASK, "shop.a", "shop.b"}
+
+
+@chapter.promise("M112")
+async def workers_are_shown_with_their_lease(scene: Scene) -> None:
+    """Who they are, how long their lease lasts, how many jobs they run."""
+    assert await scene.store.workers(None) == []
+    idle = await scene.worker(name="host-2/5", queues=("mail", "default"))
+    began = scene.clock.now()
+    busy = await scene.worker(lease_seconds=60.0)
+    await scene.add_many(2)
+    await scene.claim(busy, 2)
+    scene.clock.advance(10.0)
+    rows = {row.id: row for row in await (await scene.other()).workers("shop")}
+    assert set(rows) == {idle, busy}
+    assert (rows[idle].running, rows[busy].running) == (0, 2)
+    assert rows[idle].lease_seconds_left == LEASE_SECONDS - 10
+    assert rows[busy].lease_seconds_left == 50.0
+    info = rows[idle].info
+    assert (info["name"], info["namespace"]) == ("host-2/5", "shop")
+    assert tuple(info["queues"]) == ("mail", "default")
+    assert rows[busy].info["queues"] is None
+    assert info["started_at"] == began
+    assert info["concurrency"] == 10
+
+
+@chapter.promise("M112")
+async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
+    """People see whether it was a moment ago, or yesterday."""
+    worker = await scene.worker()
+    scene.clock.advance(LEASE_SECONDS + 90)
+    (row,) = await (await scene.other()).workers("shop")
+    assert (row.id, row.lease_seconds_left) == (worker, -90.0)
+    assert row.lease_told() == "over for 90 s"
+
+
+@chapter.promise("M112", needs=("leases_end_with_boot",))
+async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
+    """After a restart of the machine no more is known of it."""
+    await scene.worker()
+    scene.clock.reboot()
+    (row,) = await (await scene.other()).workers("shop")
+    assert (row.lease_seconds_left, row.lease_told()) == (0.0, "over")
+
+
+@chapter.promise("M3", "M27")
+async def workers_publish_their_tasks(scene: Scene) -> None:
+    """Unknown until a worker has said; then all that any of them knows."""
+    assert await scene.store.tasks("shop") is None
+    pay = {"queue": "default", "priority": 5, "parameters": [{"name": "order_id"}]}
+    mail = {"queue": "mail", "priority": 9, "parameters": [{"name": "to"}]}
+    await scene.worker(tasks={"shop.pay": pay})
+    await scene.worker(tasks={"shop.pay": pay, "shop.mail": mail})
+    assert await scene.store.tasks("shop") == {"shop.pay": pay, "shop.mail": mail}
+    newer = {**pay, "priority": 7}
+    await scene.worker(tasks={"shop.pay": newer})
+    tasks = await (await scene.other()).tasks("shop")
+    assert tasks is not None
+    assert tasks["shop.pay"] == newer
+    assert await scene.store.tasks("bank") is None
+
+
+@chapter.promise("M45")
+async def signatures_of_old_and_new_code_stand_side_by_side(scene: Scene) -> None:
+    """Whoever began last: a payload that fits one of them is not a bad one."""
+    assert await scene.store.signatures("shop.pay") == set()
+    old: dict[str, Any] = {"parameters": [{"name": "order_id"}]}
+    new: dict[str, Any] = {"parameters": [{"name": "order_id"}, {"name": "note"}]}
+    for told in (old, new, old):
+        await scene.worker(tasks={"shop.pay": told, "shop.pay2": {"parameters": []}})
+    other = await scene.other()
+    marks = {mark_of(told["parameters"]) for told in (old, new)}
+    assert await other.signatures("shop.pay") == marks
+    assert len(await other.signatures("shop.pay2")) == 1
+    scene.clock.advance(40 * 86400.0)
+    await scene.worker(tasks={"shop.pay": old})
+    assert await other.signatures("shop.pay") == {mark_of(old["parameters"])}
+    assert await other.signatures("bank.pay") == set()
+
+
+NEIGHBOURS = {
+    "another word": ("shop", "bank"),
+    "the same beginning": ("shop", "shop2"),
+    "a dash": ("shop", "shop-eu"),
+    "an underscore is no wildcard": ("a_b", "axb"),
+}
+
+
+@chapter.table(NEIGHBOURS, "M13")
+async def namespaces_do_not_see_each_other(
+    scene: Scene, names: tuple[str, str]
+) -> None:
+    """In no question does the other's answer appear."""
+    for name in names:
+        await scene.add(lane=f"{name}:default", task=f"{name}.pay")
+        await scene.worker(name, tasks={f"{name}.pay": {"queue": "default"}})
+    for name in names:
+        store, lane = scene.store, f"{name}:default"
+        assert [row.name for row in await store.lanes(name)] == [lane]
+        assert await store.counts(name) == {lane: {READY: 1}}
+        (row,) = await store.workers(name)
+        assert row.info["namespace"] == name
+        assert set(await store.tasks(name) or ()) == {f"{name}.pay"}
+        (record,) = await scene.records(Query(namespace=name))
+        assert record.lane == lane
+        (claim,) = await scene.claim(row.id, 9, lane=lane)
+        assert claim.task == f"{name}.pay"
+        await scene.finish(row.id, claim)
+        assert await store.counts(name) in ({}, {lane: {}})

@@ -1,0 +1,296 @@
+"""What a store promises about acting on many jobs: counted exactly, each met at most once."""
+
+from durio.model.errors import UsageError
+from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.keys import while_active
+from durio.model.outcome import Kind
+from durio.ports.browse import Query
+from durio.ports.control import Verb
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import LANE, MANY, TASK, Scene, key
+
+chapter = Chapter("bulk")
+
+ALL_DEAD = Query(namespace="shop", states=(DEAD,))
+WAITING = Query(namespace="shop", states=(READY, SCHEDULED))
+
+
+async def die(scene: Scene, error: bytes | None = None, **fields: object) -> bytes:
+    """A job that died of this error."""
+    reason = str(fields.pop("reason", "permanent"))
+    worker, claim = await scene.running(**fields)
+    await scene.finish(worker, claim, kind=Kind.DEAD, error=error, reason=reason)
+    return claim.id
+
+
+async def die_again(scene: Scene) -> bytes:
+    """The one job that is ready dies."""
+    worker, claim = await scene.claim_one()
+    await scene.finish(worker, claim, kind=Kind.DEAD, reason="permanent")
+    return claim.id
+
+
+async def act_on_all(
+    scene: Scene, query: Query, verb: Verb, mark: str, limit: int = 2
+) -> int:
+    """Step by step, until there are no more."""
+    jobs = 0
+    for _ in range(MANY):
+        step = await scene.store.act_on(query, verb, mark, limit, by="ann")
+        assert step.jobs <= limit
+        jobs += step.jobs
+        if not step.more:
+            return jobs
+    raise AssertionError("a bulk act never ended")
+
+
+async def states_of(scene: Scene, ids: list[bytes]) -> list[int | None]:
+    """One each, None for those that are gone."""
+    states = await scene.store.states(ids)
+    return [states.get(job_id) for job_id in ids]
+
+
+# --- counting
+
+
+@chapter.promise("M85", "M91", "L16")
+async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
+    """What `find` would show, however it is asked, and from another process."""
+    await die(scene, b'{"type":"ValueError","message":"no such order"}')
+    await die(scene, b'{"type":"OSError","message":"100% full_"}', task="shop.mail")
+    await die(scene, lane="shop:mail", reason="exhausted")
+    scene.clock.advance(100.0)
+    late = scene.clock.now()
+    await die(scene, b'{"type":"Timeout","message":"\xc3\x9cber"}', lane="bank:x")
+    worker, claim = await scene.running()
+    await scene.add_many(3)
+    await scene.add_many(2, delay=9.0, lane="shop:mail")
+    await scene.store.act([await scene.add()], "cancel")
+    queries = {
+        Query(): 11,
+        Query(states=()): 0,
+        Query(namespace="shop"): 10,
+        ALL_DEAD: 3,
+        Query(states=(DEAD,)): 4,
+        Query(states=(DEAD, READY)): 7,
+        Query(states=(SCHEDULED,)): 2,
+        Query(states=(RUNNING,)): 1,
+        Query(states=(CANCELLED, DONE)): 1,
+        Query(worker=worker): 1,
+        Query(worker=worker, states=(DEAD,)): 0,
+        Query(worker=worker + 1): 0,
+        Query(lane="shop:mail"): 3,
+        Query(lane="shop:mail", states=(DEAD, SCHEDULED)): 3,
+        Query(states=(DEAD,), task="shop.mail"): 1,
+        Query(states=(DEAD,), reason="exhausted"): 1,
+        Query(states=(DEAD,), error="valueERROR"): 1,
+        Query(states=(DEAD,), error="SUCH order"): 1,
+        Query(states=(DEAD,), error="ValueError: no"): 1,
+        Query(states=(DEAD,), error="\u00fcBER"): 1,
+        Query(states=(DEAD,), error="e"): 3,
+        Query(states=(DEAD,), error="100%"): 1,
+        Query(states=(DEAD,), error="1%f"): 0,
+        Query(states=(DEAD,), error="L_"): 1,
+        Query(states=(DEAD,), error="r_e"): 0,
+        Query(states=(DEAD,), error="\\"): 0,
+        Query(states=(DEAD,), error="'"): 0,
+        Query(error="order", task=TASK): 1,
+        Query(states=(DEAD,), finished_before=late): 3,
+        Query(states=(DEAD,), finished_after=late - 1): 1,
+        Query(states=(DEAD,), finished_after=late): 0,
+        Query(finished_after=late - 1, finished_before=late + 1): 2,
+    }
+    for query, jobs in queries.items():
+        for store in (scene.store, await scene.other()):
+            assert (await store.count(query)).jobs == jobs, query
+        found = await scene.store.find(query, limit=200, cursor=None)
+        assert len(found.records) == jobs, query
+    await scene.finish(worker, claim)
+
+
+@chapter.promise("M91")
+async def only_the_newest_error_counts(scene: Scene) -> None:
+    """A job that failed otherwise before is not found by that."""
+    await scene.add()
+    for kind, name in ((Kind.RETRY, b"Old"), (Kind.DEAD, b"New")):
+        worker, claim = await scene.claim_one()
+        error = b'{"type":"%s","message":"m"}' % name
+        await scene.finish(worker, claim, kind=kind, error=error)
+    assert (await scene.store.count(Query(error="new"))).jobs == 1
+    assert (await scene.store.count(Query(error="old"))).jobs == 0
+
+
+# --- in bulk
+
+
+@chapter.promise("M85")
+async def a_bulk_retry_sends_back_what_was_counted(scene: Scene) -> None:
+    """In steps, by whichever process; those who died later stay, whatever the clock."""
+    ids = [await die(scene) for _ in range(5)]
+    counted = await scene.store.count(ALL_DEAD)
+    assert counted.jobs == 5
+    scene.clock.step(-3600.0)
+    late = await die(scene)
+    first = await scene.store.act_on(ALL_DEAD, "retry", counted.mark, 2, by="ann")
+    assert (first.jobs, first.more) == (2, True)
+    other = await scene.other()
+    for _ in range(MANY):
+        step = await other.act_on(ALL_DEAD, "retry", counted.mark, 2, by="ann")
+        if not step.more:
+            break
+    assert await states_of(scene, ids) == [READY] * 5
+    assert await scene.state(late) == DEAD
+    worker = await scene.worker()
+    assert [c.id for c in await scene.claim(worker, MANY)] == ids
+
+
+@chapter.promise("M85")
+async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
+    """One that is sent back and dies again has died after the count."""
+    first, second, third = [await die(scene) for _ in range(3)]
+    counted = await scene.store.count(ALL_DEAD)
+    step = await scene.store.act_on(ALL_DEAD, "retry", counted.mark, 1, by="ann")
+    assert (step.jobs, step.more) == (1, True)
+    assert await die_again(scene) == first
+    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 2
+    ids = [first, second, third]
+    assert await states_of(scene, ids) == [DEAD, READY, READY]
+    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 0
+    assert (await scene.record(first)).claim_no == 2
+
+
+@chapter.promise("M85")
+async def a_bulk_retry_rings_the_queues(scene: Scene) -> None:
+    """Whoever waits for work there wakes up."""
+    await die(scene)
+    counted = await scene.store.count(ALL_DEAD)
+    worker = await scene.worker()
+    other = await scene.other()
+    await other.act_on(ALL_DEAD, "retry", counted.mark, 9, by="ann")
+    assert (await scene.store.wait(worker, 50.0)).rung
+
+
+@chapter.promise("M85")
+async def a_bulk_discard_deletes_what_was_counted(scene: Scene) -> None:
+    """With every filter; the others stay."""
+    bad = [await die(scene, b'{"type":"Bad","message":""}') for _ in range(4)]
+    good = await die(scene, b'{"type":"Good","message":""}')
+    query = ALL_DEAD._replace(error="bad")
+    counted = await scene.store.count(query)
+    late = await die(scene, b'{"type":"Bad","message":""}')
+    assert counted.jobs == 4
+    assert await act_on_all(scene, query, "discard", counted.mark, 3) == 4
+    assert await scene.store.get(bad) == []
+    assert await states_of(scene, [good, late]) == [DEAD, DEAD]
+
+
+@chapter.promise("M85")
+async def a_purge_cancels_what_waited(scene: Scene) -> None:
+    """Ready and scheduled, in that queue, that had arrived; running jobs if asked for."""
+    worker, claim = await scene.running()
+    ids = await scene.add_many(4)
+    ids += await scene.add_many(3, delay=9.0)
+    beside = await scene.add(lane="shop:beside")
+    query = Query(lane=LANE, states=(READY, SCHEDULED))
+    counted = await scene.store.count(query)
+    late = await scene.add()
+    assert counted.jobs == 7
+    assert await act_on_all(scene, query, "cancel", counted.mark, 3) == 7
+    assert await states_of(scene, ids) == [CANCELLED] * 7
+    assert await states_of(scene, [late, beside]) == [READY, READY]
+    assert await scene.state(claim.id) == RUNNING
+    running = Query(lane=LANE, states=(RUNNING,))
+    counted = await scene.store.count(running)
+    assert await act_on_all(scene, running, "cancel", counted.mark) == 1
+    assert await act_on_all(scene, running, "cancel", counted.mark) == 0
+    renewed = await scene.store.renew(worker, 30.0)
+    assert renewed.cancels == [(claim.id, 1)]
+
+
+@chapter.promise()
+async def no_job_slips_through_a_purge(scene: Scene) -> None:
+    """One that becomes due between two steps is still met."""
+    ids = [await scene.add(delay=5.0, priority=9) for _ in range(3)]
+    ids += await scene.add_many(3)
+    counted = await scene.store.count(WAITING)
+    step = await scene.store.act_on(WAITING, "cancel", counted.mark, 2, by="ann")
+    assert (step.jobs, step.more) == (2, True)
+    scene.clock.advance(5.0)
+    await scene.store.promote(9)
+    assert await act_on_all(scene, WAITING, "cancel", counted.mark) == 4
+    assert await states_of(scene, ids) == [CANCELLED] * 6
+
+
+@chapter.promise()
+async def a_bulk_act_changes_only_what_the_verb_can_change(scene: Scene) -> None:
+    """A query without states names jobs in every state."""
+    dead = await die(scene)
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    ready = await scene.add()
+    everything = Query(namespace="shop")
+    counted = await scene.store.count(everything)
+    assert counted.jobs == 3
+    assert await act_on_all(scene, everything, "cancel", counted.mark) == 1
+    assert await states_of(scene, [dead, ready, claim.id]) == [DEAD, CANCELLED, DONE]
+    assert await act_on_all(scene, everything, "discard", counted.mark) == 1
+    assert await act_on_all(scene, everything, "retry", counted.mark) == 1
+    assert await states_of(scene, [dead, ready, claim.id]) == [None, READY, DONE]
+
+
+@chapter.promise("M93")
+async def a_bulk_retry_passes_by_jobs_whose_key_is_taken(scene: Scene) -> None:
+    """And comes to its end all the same."""
+    first = await die(scene, key=key(while_active))
+    second = await die(scene, key=key(while_active))
+    third = await die(scene)
+    counted = await scene.store.count(ALL_DEAD)
+    assert counted.jobs == 3
+    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark, 1) == 2
+    assert await states_of(scene, [first, second, third]) == [READY, DEAD, READY]
+
+
+@chapter.promise()
+async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
+    """Not even that it was asked."""
+    await die(scene)
+    counted = await scene.store.count(Query(states=(DEAD,), task="shop.none"))
+    before = await scene.everything()
+    for verb in ("cancel", "retry", "discard"):
+        query = Query(states=(DEAD,), task="shop.none")
+        step = await scene.store.act_on(query, verb, counted.mark, 9, by="ann")
+        assert (step.jobs, step.more) == (0, False)
+    assert await scene.everything() == before
+
+
+MARKS = {"words": "no mark", "empty": "", "numbers": "1:2", "parts": "1:2:3:4"}
+
+
+@chapter.promise()
+async def a_clock_that_was_ahead_hides_no_job(scene: Scene) -> None:
+    """Jobs of a time that has not come yet are counted, and acted on, like others."""
+    await scene.add()
+    scene.clock.step(3600.0)
+    ahead = await scene.add_many(2)
+    scene.clock.step(-3600.0)
+    await scene.add_many(2)
+    query = Query(lane=LANE, states=(READY,))
+    counted = await scene.store.count(query)
+    assert counted.jobs == 5
+    done = await scene.store.act_on(query, "cancel", counted.mark, MANY, by="kim")
+    assert done.jobs == 5
+    assert await scene.store.states(ahead) == dict.fromkeys(ahead, CANCELLED)
+
+
+@chapter.table(MARKS)
+async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
+    """Nothing is guessed about what somebody meant."""
+    await scene.add()
+    before = await scene.everything()
+    try:
+        await scene.store.act_on(WAITING, "cancel", mark, 9, by="ann")
+    except UsageError:
+        pass
+    else:
+        raise AssertionError("it was taken")
+    assert await scene.everything() == before

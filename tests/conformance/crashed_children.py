@@ -1,0 +1,59 @@
+"""What a store promises about a job that killed its own process: charged, and nobody else."""
+
+import msgspec
+
+from durio.model.job import DEAD, READY, RUNNING
+from durio.model.outcome import Kind
+from durio.model.transitions import LOST_MAX
+from durio.ports.exchange import Rejected
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import Scene, outcome
+
+chapter = Chapter("guilt")
+
+
+@chapter.promise("M110")
+async def a_job_that_kills_its_own_process_is_convicted_at_the_third(
+    scene: Scene,
+) -> None:
+    """Two losses are charged and go back at once; the third is its end, and says why."""
+    job_id = await scene.add()
+    worker = await scene.worker()
+    for number in range(1, LOST_MAX + 1):
+        (claim,) = await scene.claim(worker, 1)
+        assert (claim.lost, claim.losses) == (number - 1, number - 1)
+        error = msgspec.json.encode({"type": "ChildLost", "message": f"{number}"})
+        await scene.finish(worker, claim, kind=Kind.LOST, guilty=True, error=error)
+        assert await scene.is_ready(job_id) is (number < LOST_MAX)
+    record = await scene.record(job_id)
+    assert (record.state, record.reason, record.worker) == (DEAD, "worker_lost", None)
+    assert (record.losses, record.retried, record.claim_no) == (2, 0, LOST_MAX)
+    assert record.errors is not None
+    told = msgspec.json.decode(record.errors)
+    assert [error["message"] for error in told] == ["1", "2", "3"]
+
+
+@chapter.promise("M110")
+async def a_guilty_loss_is_nobody_elses(scene: Scene) -> None:
+    """Its neighbours in the same worker run on, uncharged."""
+    await scene.add_many(3)
+    worker = await scene.worker()
+    guilty, *others = await scene.claim(worker, 3)
+    await scene.finish(worker, guilty, kind=Kind.LOST, guilty=True)
+    assert [await scene.state(other.id) for other in others] == [RUNNING] * 2
+    await scene.store.leave(worker)
+    for other in others:
+        record = await scene.record(other.id)
+        assert (record.state, record.losses, record.lost) == (READY, 0, 0)
+
+
+@chapter.promise()
+async def a_repeated_guilty_loss_has_landed(scene: Scene) -> None:
+    """The reply got lost, the word is sent again: charged once, and known as ours."""
+    worker, claim = await scene.running()
+    word = outcome(claim, Kind.LOST, guilty=True)
+    assert await scene.store.finish(worker, [word]) == []
+    assert await scene.store.finish(worker, [word]) == [
+        Rejected(claim.id, claim.claim_no, landed=True)
+    ]
+    assert (await scene.record(claim.id)).losses == 1

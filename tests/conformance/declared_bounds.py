@@ -1,0 +1,179 @@
+"""What a store promises about where bounds come from: code, hands, defaults, and a look."""
+
+from durio.model.job import READY, NewJob
+from durio.model.keys import debounce
+from durio.model.outcome import Kind
+from durio.ports.browse import Query
+from durio.ports.control import QueueChange
+from durio.ports.enqueue import Full
+from tests.conformance.bounds import BOUND, MAIL, bounded, check_depth
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import LANE, SHOP, Scene, key
+
+chapter = Chapter("declared bounds")
+
+
+@chapter.promise("M35")
+async def a_bound_counts_what_is_there_already(scene: Scene) -> None:
+    """Declared later, or lower than the depth: nothing is dropped, nothing enters."""
+    await scene.add_many(4)
+    await scene.add(delay=60.0)
+    await bounded(scene)
+    assert (await scene.send()).full == Full(LANE, 5, BOUND)
+    await bounded(scene, bound=6)
+    assert [(await scene.send()).created for _ in range(2)] == [True, False]
+    assert await check_depth(scene) == 6
+
+
+@chapter.promise("M35")
+async def a_declaration_is_idempotent_and_can_be_taken_back(scene: Scene) -> None:
+    """The same again writes nothing; None is no bound, and one that comes back counts."""
+    await bounded(scene, BOUND)
+    before = await scene.everything()
+    await (await scene.other()).declare({LANE: BOUND})
+    assert await scene.everything() == before
+    await scene.store.declare({LANE: None, MAIL: None})
+    await scene.add_many(BOUND)
+    await bounded(scene)
+    assert (await scene.send()).full == Full(LANE, 2 * BOUND, BOUND)
+
+
+@chapter.promise("M35")
+async def a_bound_by_hand_beats_the_code(scene: Scene) -> None:
+    """Until it is taken back; no bound is a bound by hand too."""
+    await bounded(scene, BOUND)
+    for by_hand, limit in ((BOUND - 1, BOUND - 1), (-1, None), (-2, BOUND)):
+        await scene.store.change_queue(LANE, QueueChange(maxsize=by_hand), by="ann")
+        await scene.store.declare({LANE: BOUND})
+        waiting = (await scene.store.counts(SHOP))[LANE][READY]
+        full = (await scene.send()).full
+        assert full == (limit and Full(LANE, waiting, limit))
+    assert await check_depth(scene) == BOUND + 1
+
+
+@chapter.promise("M35")
+async def a_default_yields_to_a_choice(scene: Scene) -> None:
+    """Set where nobody chose, taken back where it was a default, and nowhere else."""
+    await scene.store.declare({LANE: 1, MAIL: 1}, is_default=True)
+    await scene.store.declare({LANE: BOUND})
+    await scene.store.declare({LANE: 2, MAIL: 2}, is_default=True)
+    await scene.add_many(BOUND)
+    assert (await scene.send()).full == Full(LANE, BOUND, BOUND)
+    await scene.add_many(2, lane=MAIL)
+    assert (await scene.send(lane=MAIL)).full == Full(MAIL, 2, 2)
+    await scene.store.declare({LANE: None, MAIL: None}, is_default=True)
+    assert (await scene.send()).full
+    assert (await scene.send(lane=MAIL)).created
+
+
+@chapter.promise("M35")
+async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
+    """Whatever room it has; what it holds goes on, and comes back."""
+    (job_id,) = await bounded(scene, 1)
+    await scene.add(lane=MAIL)
+    for lane in (LANE, MAIL):
+        await scene.store.change_queue(lane, QueueChange(closed=True), by="ann")
+        full = (await scene.send(lane=lane)).full
+        assert full is not None
+        assert (full.lane, full.is_closed) == (lane, True)
+        assert (await scene.send(lane=lane, key=key(debounce(5.0)))).full
+    worker = await scene.worker()
+    (claimed,) = await scene.claim(worker)
+    assert claimed.id == job_id
+    await scene.finish(worker, claimed, kind=Kind.RETRY)
+    assert await scene.is_ready(job_id)
+    await scene.store.change_queue(LANE, QueueChange(closed=False), by="ann")
+    assert (await scene.send()).created
+    assert await check_depth(scene) == 2
+
+
+# --- the soft bound
+
+
+@chapter.promise("M35", "M37")
+async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) -> None:
+    """Judged by `measure` alone; queues with a bound of their own are not touched."""
+    store = scene.store
+    await scene.worker()
+    await store.declare({MAIL: 10})
+    await scene.add_many(5, lane=MAIL)
+    await store.measure(4, namespace="shop")
+    await scene.add_many(3)
+    await scene.add(delay=60.0)
+    await store.measure(5, namespace="shop")
+    assert (await scene.send()).created
+    await store.measure(5, namespace="shop")
+    assert (await scene.send()).full == Full(LANE, 5, 5, is_soft=True)
+    assert (await scene.send(lane=MAIL)).created
+    await scene.claim(await scene.worker())
+    assert (await scene.send()).full, "until somebody looks"
+    await store.measure(5, namespace="shop")
+    assert (await scene.send()).created
+
+
+@chapter.promise("M35")
+async def the_soft_bound_of_an_app_is_its_own(scene: Scene) -> None:
+    """Another App in the store may have another one, or none."""
+    await scene.worker("other")
+    await scene.add_many(3)
+    await scene.add_many(3, lane="other:default")
+    await scene.store.measure(2, namespace="other")
+    assert (await scene.send()).created
+    assert (await scene.send(lane="other:default")).full
+    await scene.store.measure(0, namespace="shop")
+    assert (await scene.send(lane="other:default")).full
+    await scene.store.measure(0, namespace="other")
+    assert (await scene.send(lane="other:default")).created
+
+
+@chapter.promise("M35")
+async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
+    """With nobody left to look, an emptied queue must not stay full for ever."""
+    store = scene.store
+    await scene.worker()
+
+    async def fill() -> None:
+        await scene.add_many(3)
+        await store.measure(2, namespace="shop")
+        assert (await scene.send()).full
+
+    await fill()
+    query = Query(lane=LANE, states=(READY,))
+    mark = (await store.count(query)).mark
+    await store.act_on(query, "cancel", mark, 10, by="kim")
+    await fill()
+    await store.move(LANE, "shop:other", 10, by="kim")
+    await fill()
+    await store.change_queue(LANE, QueueChange(maxsize=-1), by="kim")
+    assert (await scene.send()).created
+    await store.measure(2, namespace="shop")
+    assert (await scene.send()).created, "no bound means none"
+
+
+@chapter.promise("M35")
+async def a_soft_mark_ends_with_the_workers(scene: Scene) -> None:
+    """Nobody is left who would look again: it must not keep producers out for ever."""
+    worker = await scene.worker()
+    await scene.add_many(3)
+    await scene.store.measure(2, namespace="shop")
+    assert (await scene.send()).full
+    await scene.store.leave(worker)
+    assert (await scene.send()).created
+
+
+@chapter.promise("M35")
+async def a_soft_mark_never_keeps_an_accepted_job_out(scene: Scene) -> None:
+    """And goes when there is no soft bound any more."""
+    await scene.add_many(3)
+    worker = await scene.worker()
+    (claimed,) = await scene.claim(worker)
+    await scene.store.measure(2, namespace="shop")
+    await scene.finish(worker, claimed, kind=Kind.RETRY)
+    assert await scene.is_ready(claimed.id)
+    job: NewJob = scene.job()
+    assert (await scene.store.enqueue([job]))[0].full
+    before = await scene.everything()
+    await scene.store.measure(2, namespace="shop")
+    assert await scene.everything() == before
+    await scene.store.measure(0, namespace="shop")
+    assert (await scene.store.enqueue([job]))[0].created

@@ -1,0 +1,169 @@
+"""What a store promises about the end of a key: freed on every way out, once, by anybody."""
+
+from collections.abc import Awaitable, Callable
+
+from durio.model.job import CANCELLED, DEAD, READY, RUNNING
+from durio.model.keys import replace, while_active, while_waiting, window
+from durio.model.outcome import Kind
+from durio.ports.control import Acted
+from durio.ports.exchange import Lane
+from tests.conformance.keys import told
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import LANE, Scene, key, outcome
+
+chapter = Chapter("freed_keys")
+
+Way = Callable[[Scene, bytes], Awaitable[None]]
+
+
+def ended(kind: Kind) -> Way:
+    """By the worker's word."""
+
+    async def end(scene: Scene, job_id: bytes) -> None:
+        worker, claim = await scene.claim_one()
+        assert claim.id == job_id
+        await scene.finish(worker, claim, kind=kind, reason="permanent")
+
+    return end
+
+
+async def cancelled_waiting(scene: Scene, job_id: bytes) -> None:
+    """By an operator, before it ran."""
+    await scene.store.act([job_id], "cancel")
+
+
+def cancelled_running(*, rescued: bool) -> Way:
+    """By an operator, while it ran: the cancel takes effect at the next way out."""
+
+    async def end(scene: Scene, job_id: bytes) -> None:
+        worker, claim = await scene.claim_one()
+        await scene.store.act([job_id], "cancel")
+        if rescued:
+            await scene.lose(worker)
+        else:
+            await scene.exchange(worker, [outcome(claim, Kind.RELEASE)], want=0)
+
+    return end
+
+
+async def left(scene: Scene, job_id: bytes) -> None:
+    """By a worker that leaves with a cancel asked."""
+    worker, _ = await scene.claim_one()
+    await scene.store.act([job_id], "cancel")
+    await scene.store.leave(worker)
+
+
+def lost(*, named: bool) -> Way:
+    """By the third loss in a row, convicted by its mark or by name."""
+
+    async def end(scene: Scene, job_id: bytes) -> None:
+        for _ in range(2):
+            worker, claim = await scene.claim_one()
+            await scene.lose(worker)
+        worker, claim = await scene.claim_one()
+        if named:
+            await scene.convict(worker, claim)
+        else:
+            await scene.finish(worker, claim, kind=Kind.ALONE)
+            await scene.lose(worker)
+        assert await scene.state(job_id) == DEAD
+
+    return end
+
+
+WAYS: dict[str, Way] = {
+    "done": ended(Kind.DONE),
+    "dead": ended(Kind.DEAD),
+    "cancelled by the task": ended(Kind.CANCEL),
+    "cancelled while waiting": cancelled_waiting,
+    "cancelled, then released": cancelled_running(rescued=False),
+    "cancelled, then rescued": cancelled_running(rescued=True),
+    "cancelled, then the worker left": left,
+    "third loss, alone": lost(named=False),
+    "third loss, guilty": lost(named=True),
+}
+
+
+@chapter.table(WAYS, "M93")
+async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
+    """`while_active` and `replace` let go at the final state, a cancel in every mode."""
+    for policy in (while_active, replace, window()):
+        job_id = await scene.add(key=key(policy))
+        await way(scene, job_id)
+        if policy.name == "window" and await scene.state(job_id) != CANCELLED:
+            return
+        answer = await scene.send(key=key(policy))
+        assert told(answer) == "new", policy.name
+        await scene.store.act([job_id, answer.id], "cancel")
+
+
+@chapter.promise("M93")
+async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
+    """As if it had never ended: the same submission finds it."""
+    for policy, found in ((while_active, "existing"), (replace, "rewrite")):
+        job_id = await scene.dead(key=key(policy))
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, READY)]
+        answer = await scene.send(key=key(policy))
+        assert (told(answer), answer.id) == (found, job_id), policy.name
+        worker, claim = await scene.claim_one()
+        await scene.finish(worker, claim)
+        assert told(await scene.send(key=key(policy))) == "new"
+        await scene.finish(*await scene.claim_one())
+
+
+@chapter.promise("M93")
+async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None:
+    """Two would run that must be one; when the other is over it may."""
+    for policy in (while_active, replace, while_waiting):
+        job_id = await scene.dead(key=key(policy))
+        heir = await scene.add(key=key(policy))
+        before = await scene.everything()
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, DEAD)]
+        assert await scene.everything() == before
+        await scene.store.act([heir], "cancel")
+        acted = await scene.store.act([job_id], "retry")
+        assert acted == [Acted(job_id, DEAD, READY)]
+        await scene.finish(*await scene.claim_one())
+
+
+@chapter.promise("M93")
+async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
+    """Within it a dead job still answers for its key, also when it is sent back."""
+    job_id = await scene.dead(key=key(window(100.0)))
+    await scene.store.act([job_id], "retry")
+    answer = await scene.send(key=key(window(100.0)))
+    assert (told(answer), answer.id) == ("existing", job_id)
+    await scene.store.act([job_id], "cancel")
+    await scene.store.act([job_id], "retry")
+    assert told(await scene.send(key=key(window(100.0)))) == "new"
+
+
+@chapter.promise("M93")
+async def a_key_is_freed_by_whichever_process_finishes(scene: Scene) -> None:
+    """What one process knows of a claim is no secret that the other would need."""
+    other = await scene.other()
+    for claimer, finisher in ((scene.store, other), (other, scene.store)):
+        job_id = await scene.add(key=key(while_active))
+        worker = await scene.worker()
+        exchanged = await claimer.exchange(worker, [], [Lane(LANE, 1)], 1)
+        words = [outcome(claim) for claim in exchanged.claims]
+        assert [word.id for word in words] == [job_id]
+        assert (await finisher.exchange(worker, words, [], 0)).rejected == []
+    assert told(await scene.send(key=key(while_active))) == "new"
+
+
+@chapter.promise()
+async def a_key_is_held_until_the_last_attempt_is_over(scene: Scene) -> None:
+    """Retries, snoozes, releases and losses on the way free nothing."""
+    job_id = await scene.add(key=key(while_active))
+    for kind in (Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST):
+        worker, claim = await scene.claim_one()
+        assert await scene.state(job_id) == RUNNING
+        if kind is Kind.LOST:
+            await scene.lose(worker)
+        else:
+            await scene.finish(worker, claim, kind=kind)
+        answer = await scene.send(key=key(while_active))
+        assert (told(answer), answer.id) == ("existing", job_id), kind.name

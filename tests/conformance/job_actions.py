@@ -1,0 +1,293 @@
+"""What a store promises to whoever puts things right by hand, job by job."""
+
+from collections.abc import Awaitable, Callable
+
+from durio.model.codec import encoder
+from durio.model.job import (
+    CANCELLED,
+    DEAD,
+    DONE,
+    READY,
+    Record,
+)
+from durio.model.keys import while_active, window
+from durio.model.options import RowOptions
+from durio.model.outcome import Kind
+from durio.ports.browse import Query, Tally
+from durio.ports.control import Acted, Stepped, Verb
+from tests.conformance.bulk import (
+    ALL_DEAD,
+    WAITING,
+    act_on_all,
+    die,
+    die_again,
+    states_of,
+)
+from tests.conformance.keys import told
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import (
+    LANE,
+    MANY,
+    OTHER_PAYLOAD,
+    PAYLOAD,
+    TASK,
+    Scene,
+    key,
+    outcome,
+)
+
+chapter = Chapter("hands")
+
+DAY = 86400.0
+
+
+# --- one job
+
+
+@chapter.promise("M85")
+async def a_dead_letter_may_be_deleted(scene: Scene) -> None:
+    """Its record goes, and the key that it held; other jobs are left alone."""
+    dead = await scene.dead(key=key(window()))
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    ready, unknown = await scene.add(), scene.clock.new_id()
+    ids = [dead, claim.id, ready, unknown]
+    assert await scene.store.act(ids, "discard") == [
+        Acted(dead, DEAD, None),
+        Acted(claim.id, DONE, DONE),
+        Acted(ready, READY, READY),
+        Acted(unknown, None, None),
+    ]
+    assert await states_of(scene, ids) == [None, DONE, READY, None]
+    assert told(await scene.send(key=key(window()))) == "new"
+
+
+@chapter.promise("M85")
+async def a_dead_letter_is_retried_with_other_arguments(scene: Scene) -> None:
+    """They are stored with the retry; a job that cannot be retried keeps its own."""
+    dead, ready = await scene.dead(), await scene.add()
+    unknown = scene.clock.new_id()
+    store = scene.store
+    acted = await store.retry_edited(dead, OTHER_PAYLOAD, by="ann")
+    assert acted == Acted(dead, DEAD, READY)
+    record = await scene.record(dead)
+    assert (record.payload, record.claim_no, record.retried) == (OTHER_PAYLOAD, 1, 0)
+    assert await store.retry_edited(ready, OTHER_PAYLOAD) == Acted(ready, READY, READY)
+    assert await store.retry_edited(unknown, b"[]") == Acted(unknown, None, None)
+    assert (await scene.record(ready)).payload == PAYLOAD
+
+
+@chapter.promise("M93")
+async def an_edited_job_answers_for_its_key_with_the_new_arguments(
+    scene: Scene,
+) -> None:
+    """The same submission as the edited one is the same."""
+    dead = await scene.dead(key=key(while_active))
+    await scene.store.retry_edited(dead, OTHER_PAYLOAD)
+    answer = await scene.send(key=key(while_active, OTHER_PAYLOAD))
+    assert (told(answer), answer.id, answer.same_args) == ("existing", dead, True)
+    answer = await scene.send(key=key(while_active))
+    assert not answer.same_args
+
+
+@chapter.promise()
+async def a_cancelled_job_stays_as_long_as_it_asked(scene: Scene) -> None:
+    """Its own retention is kept also when it never ran."""
+    keeps = [(0.0, None, None), (30 * DAY, None, None), (365 * DAY, 1, "b"), None]
+    ids: list[bytes] = []
+    for keep in [*keeps, (365 * DAY, 1, "b")]:
+        opts = None if keep is None else encode_options(keep)
+        ids.append(await scene.add(opts=opts))
+    ids.append(await scene.add(opts=b"damaged"))
+    acted = await scene.store.act(ids, "cancel")
+    assert {one.after for one in acted} == {CANCELLED}
+    assert await states_of(scene, ids) == [None, *[CANCELLED] * 5]
+    await scene.store.prune(MANY, dead_count=0)
+    assert await states_of(scene, ids[1:5]) == [CANCELLED, None, CANCELLED, CANCELLED]
+    scene.clock.advance(29 * DAY)
+    await scene.store.prune(MANY, dead_count=0)
+    assert await states_of(scene, ids[1:]) == [CANCELLED, None, None, CANCELLED, None]
+
+
+def encode_options(keep: tuple[float, int | None, str | None]) -> bytes:
+    """The stored options of a job with a retention of its own."""
+    return encoder.encode(RowOptions(keep=keep))
+
+
+# --- restore
+
+
+@chapter.promise("M85")
+async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
+    """As they were; ids that are stored stay as they are, and all can be retried."""
+    error = b'{"type":"E","message":"m"}'
+    ids = [await die(scene, error, lane="shop:mail"), await die(scene, error)]
+    exported = await scene.store.get(ids)
+    await scene.store.act(ids, "discard")
+    scene.clock.advance(40 * DAY)
+    kept = await scene.add()
+    records = [*exported, exported[0]._replace(id=kept)]
+    assert await scene.store.restore(records, by="ann") == 2
+    assert await scene.store.restore(records, by="ann") == 0
+    assert await scene.is_ready(kept)
+    assert [shown(r) for r in await scene.store.get(ids)] == [
+        shown(r) for r in exported
+    ]
+    await scene.store.prune(MANY, dead_count=0)
+    assert await states_of(scene, ids) == [DEAD, DEAD]
+    counted = await scene.store.count(ALL_DEAD)
+    assert counted.jobs == 2
+    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 2
+    claims = await scene.claim(await scene.worker(), 1, lane="shop:mail")
+    assert [(c.id, c.claim_no) for c in claims] == [(ids[0], 2)]
+
+
+def shown(record: Record) -> Record:
+    """All that is restored."""
+    return record._replace(key=None, progress=None, run_at=None)
+
+
+# --- move
+
+
+@chapter.promise()
+async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
+    """Priority, order, due time, fence, key and options; in bounded steps."""
+    worker, claim = await scene.running()
+    low = await scene.add(priority=1, opts=b"{}")
+    high = await scene.add(priority=9)
+    tried = await scene.add()
+    held, first = await scene.claim(worker, 2)
+    assert (held.id, first.id) == (high, tried)
+    await scene.finish(worker, first, kind=Kind.RETRY, error=b'{"type":"E"}')
+    later = await scene.add(delay=60.0, key=key(while_active))
+    there = await scene.add(lane="shop:there")
+    before = {r.id: r for r in await scene.records()}
+    steps = [await scene.store.move(LANE, "shop:there", 2, by="ann") for _ in range(2)]
+    assert [(step.jobs, step.more) for step in steps] == [(2, True), (1, False)]
+    for job_id in (low, tried, later):
+        moved = before[job_id]._replace(lane="shop:there")
+        assert await scene.record(job_id) == moved
+    for job_id in (claim.id, high, there):
+        assert await scene.record(job_id) == before[job_id]
+    answer = await scene.send(key=key(while_active))
+    assert (told(answer), answer.id) == ("existing", later)
+    claims = await scene.claim(worker, MANY, lane="shop:there")
+    assert [c.id for c in claims] == [tried, there, low]
+    assert claims[0].claim_no == 2
+    assert [row.name for row in await scene.store.lanes("shop")] == [LANE, "shop:there"]
+
+
+@chapter.promise()
+async def a_move_rings_the_other_queue(scene: Scene) -> None:
+    """Also one that never had a job; moving nowhere moves nothing."""
+    await scene.add()
+    worker = await scene.worker(queues=("new",))
+    other = await scene.other()
+    assert await other.move(LANE, LANE, 9, by="ann") == Stepped(0, more=False)
+    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(1, more=False)
+    assert (await scene.store.wait(worker, 50.0)).rung
+    assert len(await scene.claim(worker, lane="shop:new")) == 1
+    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(0, more=False)
+
+
+# --- how many died
+
+
+@chapter.promise("M86")
+async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
+    """By queue, task and last error, on every way; whatever becomes of the jobs."""
+    store = scene.store
+    await die(scene, b'{"type":"ValueError"}')
+    twice = await die(scene, b'{"type":"ValueError"}')
+    await store.act([twice], "retry")
+    await die_again(scene)
+    await die(scene, lane="shop:mail", task="shop.mail", reason="unknown_task")
+    await lost_for_good(scene)
+    await scene.store.act([r.id for r in await scene.records(ALL_DEAD)], "discard")
+    wanted = [
+        Tally(LANE, TASK, "ValueError", 3),
+        Tally(LANE, TASK, "WorkerLost", 1),
+        Tally("shop:mail", "shop.mail", "unknown_task", 1),
+    ]
+    assert await (await scene.other()).tallies("shop") == wanted
+    assert await store.tallies("bank") == []
+    assert await store.tallies(None) == wanted
+
+
+async def lost_for_good(scene: Scene) -> None:
+    """A third loss in a row, the last one alone."""
+    job_id = await scene.add()
+    for _ in range(3):
+        worker, claim = await scene.claim_one()
+        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.lose(worker)
+    assert await scene.state(job_id) == DEAD
+
+
+# --- faults
+
+
+Do = Callable[[Scene], Awaitable[object]]
+
+
+def in_bulk(query: Query, verb: Verb) -> Do:
+    """Whatever fits, in one step."""
+
+    async def do(scene: Scene) -> object:
+        counted = await scene.store.count(query)
+        return await scene.store.act_on(query, verb, counted.mark, 9, by="ann")
+
+    return do
+
+
+async def all_moved(scene: Scene) -> object:
+    """To a queue with a bound."""
+    return await scene.store.move(LANE, "shop:there", 9, by="ann")
+
+
+async def one_more_restored(scene: Scene) -> object:
+    """Under new ids."""
+    records = await scene.records(ALL_DEAD)
+    again = [r._replace(id=r.id[::-1]) for r in records]
+    return await scene.store.restore(again, by="ann")
+
+
+async def edited(scene: Scene) -> object:
+    """One dead letter with a key."""
+    (record,) = [r for r in await scene.records(ALL_DEAD) if r.key is not None]
+    return await scene.store.retry_edited(record.id, OTHER_PAYLOAD, by="ann")
+
+
+ACTS: dict[str, Do] = {
+    "bulk retry": in_bulk(ALL_DEAD, "retry"),
+    "bulk discard": in_bulk(ALL_DEAD, "discard"),
+    "purge": in_bulk(WAITING, "cancel"),
+    "move": all_moved,
+    "restore": one_more_restored,
+    "edited retry": edited,
+}
+
+
+@chapter.table(ACTS, needs=("fault",))
+async def a_hand_does_all_or_nothing(scene: Scene, do: Do) -> None:
+    """A fault at whichever statement leaves no job, key, count or line behind."""
+    await die(scene, key=key(while_active))
+    await die(scene, b'{"type":"E"}')
+    await scene.running()
+    await scene.add_many(2, opts=encode_options((0.0, None, None)))
+    await scene.add(delay=9.0)
+    await scene.store.declare({LANE: 100, "shop:there": 100})
+    lines = len(await scene.store.audit(None, limit=MANY))
+    assert await scene.after_every_fault(lambda: do(scene))
+    assert len(await scene.store.audit(None, limit=MANY)) == lines + 1
+
+
+@chapter.promise("M86", needs=("fault",))
+async def a_death_is_counted_with_the_death(scene: Scene) -> None:
+    """Both or neither."""
+    worker, claim = await scene.running()
+    words = [outcome(claim, Kind.DEAD, error=b'{"type":"E"}', reason="permanent")]
+    refused = await scene.after_every_fault(lambda: scene.store.finish(worker, words))
+    assert refused == []
+    assert await scene.store.tallies("shop") == [Tally(LANE, TASK, "E", 1)]

@@ -1,0 +1,192 @@
+"""What a store promises about leases: a worker's right ends, and never comes back."""
+
+from durio.model.job import CANCELLED, READY
+from durio.model.outcome import Kind
+from durio.ports.exchange import Rejected
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import LEASE_SECONDS, MANY, Scene, info, outcome
+
+chapter = Chapter("lease")
+
+HOUR = 3600.0
+
+
+@chapter.promise()
+async def a_workers_id_is_never_used_again(scene: Scene) -> None:
+    """Not even after it left."""
+    first = await scene.worker()
+    await scene.store.leave(first)
+    second = await scene.worker()
+    await scene.lose(second)
+    third = await (await scene.other()).register(info(), LEASE_SECONDS)
+    assert len({first, second, third}) == 3
+
+
+@chapter.promise("M111")
+async def renewing_extends_the_lease(scene: Scene) -> None:
+    """Counted from the renewal, for as long as the renewal says."""
+    worker, claim = await scene.running()
+    for _ in range(4):
+        scene.clock.advance(LEASE_SECONDS - 0.25)
+        renewed = await scene.store.renew(worker, LEASE_SECONDS)
+        assert (renewed.alive, renewed.cancels) == (True, [])
+    scene.clock.advance(LEASE_SECONDS - 0.25)
+    assert (await scene.store.rescue(MANY)).workers == []
+    await scene.finish(worker, claim)
+
+
+@chapter.promise("M110", "M111")
+async def a_lease_that_is_not_renewed_ends_in_time(scene: Scene) -> None:
+    """Not a moment before, and then for good."""
+    worker, claim = await scene.running()
+    scene.clock.advance(LEASE_SECONDS - 0.25)
+    assert (await scene.store.rescue(MANY)).workers == []
+    scene.clock.advance(0.5)
+    rescued = await scene.store.rescue(MANY)
+    assert rescued.workers == [worker]
+    assert [left.id for left in rescued.left] == [claim.id]
+    assert await scene.is_ready(claim.id)
+
+
+@chapter.promise("M112")
+async def a_rescued_worker_never_comes_back(scene: Scene) -> None:
+    """Its renewals say so, it claims nothing, and nobody lists it any more."""
+    worker, claim = await scene.running()
+    scene.clock.advance(LEASE_SECONDS + 1)
+    await scene.store.rescue(MANY)
+    for _ in range(2):
+        renewed = await scene.store.renew(worker, LEASE_SECONDS)
+        assert (renewed.alive, renewed.cancels) == (False, [])
+        assert await scene.claim(worker) == []
+    assert await scene.store.workers(None) == []
+    assert await scene.store.finish(worker, [outcome(claim)]) == [
+        Rejected(claim.id, 1, False)
+    ]
+
+
+@chapter.promise("M112")
+async def a_half_rescued_worker_does_not_come_back_either(scene: Scene) -> None:
+    """A bounded rescue that has begun is not undone, though the lease was not over."""
+    worker = await scene.worker()
+    await scene.add_many(4)
+    await scene.claim(worker, 4)
+    assert (await scene.store.rescue(2, worker=worker)).more
+    assert await scene.claim(worker) == []
+    assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
+    assert (await scene.store.rescue(MANY)).workers == [worker]
+    assert (await scene.store.counts("shop"))["shop:default"] == {READY: 4}
+
+
+@chapter.promise()
+async def a_worker_nobody_knows_is_not_alive(scene: Scene) -> None:
+    """Renewing inserts nothing."""
+    assert not (await scene.store.renew(4711, LEASE_SECONDS)).alive
+    assert await scene.store.workers(None) == []
+
+
+@chapter.promise("M118")
+async def leaving_gives_jobs_back_uncharged(scene: Scene) -> None:
+    """At once, without a loss, and the one who left has no say any more."""
+    worker = await scene.worker()
+    await scene.add_many(3)
+    kept, *others = await scene.claim(worker, 3)
+    await scene.store.act([kept.id], "cancel")
+    await scene.store.leave(worker)
+    assert await scene.state(kept.id) == CANCELLED
+    for claim in others:
+        record = await scene.record(claim.id)
+        assert (record.state, record.worker) == (READY, None)
+        assert (record.retried, record.losses, record.lost) == (0, 0, 0)
+    assert await scene.store.workers(None) == []
+    assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
+    refused = await scene.store.finish(worker, [outcome(others[0])])
+    assert [r.id for r in refused] == [others[0].id]
+    await scene.store.leave(worker)
+
+
+@chapter.promise("M111")
+async def a_step_of_the_wall_clock_ends_no_lease(scene: Scene) -> None:
+    """An hour forward or back is no time that passed."""
+    worker, claim = await scene.running()
+    for step in (HOUR, -2 * HOUR, HOUR):
+        scene.clock.step(step)
+        assert (await scene.store.rescue(MANY)).workers == []
+        assert (await scene.store.renew(worker, LEASE_SECONDS)).alive
+        assert await scene.store.lead("upkeep", worker, 10.0) is not None
+    await scene.add()
+    assert len(await scene.claim(worker)) == 1
+    await scene.finish(worker, claim)
+
+
+@chapter.promise("M111", needs=("leases_end_with_boot",))
+async def another_boot_ends_every_lease(scene: Scene) -> None:
+    """Monotonic times of before mean nothing; nobody who had a lease is alive."""
+    worker, claim = await scene.running()
+    leader = await scene.store.lead("upkeep", worker, 10.0)
+    await scene.add()
+    scene.clock.reboot()
+    assert await scene.claim(worker) == []
+    assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
+    rescued = await scene.store.rescue(MANY)
+    assert (rescued.workers, rescued.left[0].id) == ([worker], claim.id)
+    heir = await scene.worker()
+    token = await scene.store.lead("upkeep", heir, 10.0)
+    assert leader is not None
+    assert token is not None
+    assert token > leader
+
+
+@chapter.promise(needs=("open_second",))
+async def a_foreign_write_contests_a_lease(scene: Scene) -> None:
+    """Since the last renewal somebody wrote: the lease may have been given away."""
+    worker = await scene.worker()
+    await scene.store.renew(worker, LEASE_SECONDS)
+    await (await scene.other()).enqueue([scene.job()])
+    assert await scene.store.is_contested(worker)
+
+
+# --- leading
+
+
+@chapter.promise()
+async def there_is_one_leader_and_its_token_only_grows(scene: Scene) -> None:
+    """Others wait until its time is over; a deposed one hears of it."""
+    stores = (scene.store, await scene.other())
+    one, two = await scene.worker(), await scene.worker()
+    tokens: list[int] = []
+    for n in range(6):
+        leader, waiter = (one, two) if n % 2 == 0 else (two, one)
+        token = await stores[n % 2].lead("upkeep", leader, 10.0)
+        assert token is not None
+        assert all(token > before for before in tokens)
+        assert await stores[1 - n % 2].lead("upkeep", waiter, 10.0) is None
+        scene.clock.advance(9.75)
+        stayed = await scene.store.lead("upkeep", leader, 10.0)
+        assert stayed is not None
+        assert stayed >= token
+        tokens.append(stayed)
+        scene.clock.advance(9.75)
+        assert await scene.store.lead("upkeep", waiter, 10.0) is None
+        scene.clock.advance(0.5)
+
+
+@chapter.promise()
+async def leaders_of_different_things_do_not_meet(scene: Scene) -> None:
+    """A lease to lead has a name."""
+    one, two = await scene.worker(), await scene.worker()
+    assert await scene.store.lead("upkeep", one, 10.0) is not None
+    assert await scene.store.lead("ticks", two, 10.0) is not None
+    assert await scene.store.lead("upkeep", two, 10.0) is None
+
+
+@chapter.promise("M112")
+async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
+    """Each time until the attempt ends, with the fence it is about."""
+    worker, claim = await scene.running()
+    (_, another) = await scene.running(lane="shop:other")
+    await scene.store.act([claim.id, another.id], "cancel")
+    for _ in range(2):
+        renewed = await scene.store.renew(worker, LEASE_SECONDS)
+        assert renewed.cancels == [(claim.id, claim.claim_no)]
+    await scene.finish(worker, claim, kind=Kind.CANCEL)
+    assert (await scene.store.renew(worker, LEASE_SECONDS)).cancels == []

@@ -1,0 +1,131 @@
+"""What a store promises about keeping final jobs: by age, by count, never a live one."""
+
+from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.outcome import Keep, Kind
+from tests.conformance.promises import Chapter
+from tests.conformance.scene import MANY, Scene
+
+chapter = Chapter("retention")
+
+DAY = 86400.0
+
+
+async def ended(scene: Scene, keep: Keep | None, kind: Kind = Kind.DONE) -> bytes:
+    """One more job that ended, a second after the one before."""
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim, kind=kind, keep=keep, reason="permanent")
+    await scene.store.leave(worker)
+    scene.clock.advance(1.0)
+    return claim.id
+
+
+async def kept(scene: Scene) -> set[bytes]:
+    """What is left after the pruner has done all it can."""
+    while await scene.store.prune(100, dead_count=0):
+        pass
+    return {record.id for record in await scene.records()}
+
+
+@chapter.promise("M39", "M41")
+async def a_job_is_kept_for_its_age(scene: Scene) -> None:
+    """Forty-eight hours from its end, record and result, then it may go."""
+    job_id = await ended(scene, Keep(2 * DAY))
+    scene.clock.advance(2 * DAY - 2)
+    assert await kept(scene) == {job_id}
+    scene.clock.advance(2.0)
+    assert await kept(scene) == set()
+
+
+DEFAULTS = {
+    "done, seven days": (Kind.DONE, 7 * DAY),
+    "cancelled, seven days": (Kind.CANCEL, 7 * DAY),
+    "dead, thirty days": (Kind.DEAD, 30 * DAY),
+}
+
+
+@chapter.table(DEFAULTS, "M39", "M40")
+async def without_a_word_the_default_age_counts(
+    scene: Scene, default: tuple[Kind, float]
+) -> None:
+    """Dead jobs are kept longer than done ones."""
+    kind, age = default
+    job_id = await ended(scene, None, kind)
+    scene.clock.advance(age - 60)
+    assert await kept(scene) == {job_id}
+    scene.clock.advance(120.0)
+    assert await kept(scene) == set()
+
+
+@chapter.promise("M39")
+async def the_newest_of_a_bucket_are_kept(scene: Scene) -> None:
+    """A count is of its own task or queue, and touches no other."""
+    keep = Keep(365 * DAY, 3, "shop.pay")
+    one = [await ended(scene, keep) for _ in range(6)]
+    two = [await ended(scene, Keep(365 * DAY, 1, "shop.ship")) for _ in range(3)]
+    plain = [await ended(scene, None) for _ in range(2)]
+    assert await kept(scene) == {*one[3:], *two[2:], *plain}
+
+
+@chapter.promise("M40", "M91")
+async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
+    """Only those past their age and beyond the count go, the oldest first."""
+    dead = [await ended(scene, None, Kind.DEAD) for _ in range(6)]
+    assert await scene.store.prune(MANY, dead_count=2) == 0
+    scene.clock.advance(31 * DAY)
+    assert await scene.store.prune(MANY, dead_count=4) == 2
+    assert {record.id for record in await scene.records()} == set(dead[2:])
+    assert await scene.store.prune(MANY, dead_count=4) == 0
+
+
+@chapter.promise("M39")
+async def retention_zero_leaves_no_trace(scene: Scene) -> None:
+    """Gone with its finish, without a pruner; a dead letter is never dropped so."""
+    for kind in (Kind.DONE, Kind.CANCEL):
+        await ended(scene, Keep(0.0), kind)
+    assert await scene.records() == []
+    assert await scene.store.counts("shop") in ({}, {"shop:default": {}})
+
+
+@chapter.promise("M80")
+async def a_failure_is_never_deleted_at_once(scene: Scene) -> None:
+    """Whatever its task says about done jobs."""
+    dead = await ended(scene, Keep(0.0), Kind.DEAD)
+    assert await scene.state(dead) == DEAD
+
+
+@chapter.promise("M39")
+async def pruning_is_bounded(scene: Scene) -> None:
+    """So many a call, the oldest first, until nothing is left to prune."""
+    ids = [await ended(scene, Keep(60.0)) for _ in range(7)]
+    scene.clock.advance(120.0)
+    assert await scene.store.prune(3, dead_count=0) == 3
+    assert {record.id for record in await scene.records()} == set(ids[3:])
+    assert await scene.store.prune(3, dead_count=0) == 3
+    assert await scene.store.prune(3, dead_count=0) == 1
+    assert await scene.store.prune(3, dead_count=0) == 0
+
+
+@chapter.promise("M39")
+async def pruning_never_touches_live_jobs(scene: Scene) -> None:
+    """However old they are; nor a dead one that an operator has sent back."""
+    retried = await ended(scene, None, Kind.DEAD)
+    cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), Kind.CANCEL)
+    await scene.store.act([retried, cancelled], "retry")
+    worker = await scene.worker(lease_seconds=1000 * DAY)
+    (running, _) = await scene.claim(worker, 2)
+    scheduled = await scene.add(delay=999 * DAY)
+    ready = await scene.add()
+    gone = await ended_beside(scene)
+    scene.clock.advance(365 * DAY)
+    assert gone not in await kept(scene)
+    states = await scene.store.states([running.id, scheduled, ready])
+    assert list(states.values()) == [RUNNING, SCHEDULED, READY]
+    assert await scene.state(cancelled) == RUNNING
+
+
+async def ended_beside(scene: Scene) -> bytes:
+    """A done job in a lane of its own, while others wait."""
+    worker, claim = await scene.running(lane="shop:beside")
+    await scene.finish(worker, claim, keep=Keep(60.0))
+    assert await scene.state(claim.id) == DONE
+    return claim.id

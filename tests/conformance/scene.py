@@ -1,0 +1,261 @@
+"""Where a promise is told: a store, a clock, and short verbs for given and when."""
+
+import asyncio
+import os
+import select
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from durio.host.executors import ThreadExecutor
+from durio.model.errors import StoreError
+from durio.model.job import READY, Claim, KeyClaim, NewJob, Record
+from durio.model.keys import KeyPolicy, key_claim
+from durio.model.outcome import Kind, Outcome
+from durio.ports.browse import Query
+from durio.ports.enqueue import Enqueued
+from durio.ports.exchange import Exchanged, Lane
+from durio.ports.lease import WorkerInfo
+from durio.ports.store import Store
+from durio.ports.upkeep import Rescued
+from tests.conformance.manual_clock import ManualClock
+from tests.conformance.subject import Subject
+
+SHOP = "shop"
+LANE = "shop:default"
+TASK = "shop.pay"
+PAYLOAD = b'[[],{"order_id":42}]'
+OTHER_PAYLOAD = b'[[],{"order_id":43}]'
+LEASE_SECONDS = 30.0
+MANY = 1000  # more than any story has
+
+T = TypeVar("T")
+
+
+def outcome(claim: Claim, kind: Kind = Kind.DONE, **fields: Any) -> Outcome:
+    """One word about one claim."""
+    return Outcome(claim.id, claim.claim_no, kind, **fields)
+
+
+def key(policy: KeyPolicy, payload: bytes = PAYLOAD, text: str = "k") -> KeyClaim:
+    """A key as a producer sends it."""
+    return key_claim(policy, TASK, text, payload)
+
+
+def info(namespace: str = SHOP, **fields: Any) -> WorkerInfo:
+    """A worker as it introduces itself."""
+    known: dict[str, Any] = {
+        "namespace": namespace,
+        "name": "host-1/77",
+        "host": "host-1",
+        "pid": os.getpid(),
+        "queues": None,
+        "concurrency": 10,
+        "version": "0.0",
+        "tasks": {},
+    }
+    return WorkerInfo(**{**known, **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One store under judgement, and what can be done with it in a few words."""
+
+    store: Store
+    clock: ManualClock
+    subject: Subject
+    stack: AsyncExitStack
+    opened: list[Store] = field(default_factory=list[Store])
+
+    async def other(self) -> Store:
+        """The same data as another process sees it, where the store can show that."""
+        if self.subject.open_second is None:
+            return self.store
+        if not self.opened:
+            opener = self.subject.open_second(self.clock)
+            self.opened.append(await self.stack.enter_async_context(opener))
+        return self.opened[0]
+
+    # --- given
+
+    def job(self, **fields: Any) -> NewJob:
+        """A job to enqueue; `priority`, `delay` and any field of NewJob."""
+        rank = 9 - int(fields.pop("priority", 5))
+        delay = float(fields.pop("delay", 0.0))
+        known: dict[str, Any] = {
+            "id": self.clock.new_id(),
+            "lane": LANE,
+            "rank": rank,
+            "task": TASK,
+            "payload": PAYLOAD,
+            "delay_seconds": delay,
+        }
+        return NewJob(**{**known, **fields})
+
+    async def add(self, **fields: Any) -> bytes:
+        """Enqueue one job; its id."""
+        answer = await self.send(**fields)
+        assert answer.created
+        return answer.id
+
+    async def add_many(self, count: int, **fields: Any) -> list[bytes]:
+        """Enqueue so many jobs in one call; their ids, in order."""
+        jobs = [self.job(**fields) for _ in range(count)]
+        answers = await self.store.enqueue(jobs)
+        assert [answer.id for answer in answers] == [job.id for job in jobs]
+        return [job.id for job in jobs]
+
+    async def send(self, **fields: Any) -> Enqueued:
+        """Enqueue one job; the store's whole answer."""
+        answers = await self.store.enqueue([self.job(**fields)])
+        assert len(answers) == 1
+        return answers[0]
+
+    async def worker(
+        self, namespace: str = SHOP, lease_seconds: float = LEASE_SECONDS, **fields: Any
+    ) -> int:
+        """Register one more worker."""
+        return await self.store.register(info(namespace, **fields), lease_seconds)
+
+    async def running(self, **fields: Any) -> tuple[int, Claim]:
+        """A job in the hands of a worker of its own."""
+        job_id = await self.add(**fields)
+        worker = await self.worker()
+        claims = await self.claim(worker, MANY, lane=fields.get("lane", LANE))
+        assert [claim.id for claim in claims] == [job_id]
+        return worker, claims[0]
+
+    async def dead(self, reason: str = "permanent", **fields: Any) -> bytes:
+        """A job that died of an error."""
+        worker, claim = await self.running(**fields)
+        word = outcome(claim, Kind.DEAD, error=b'{"type":"E"}', reason=reason)
+        assert await self.store.finish(worker, [word]) == []
+        return claim.id
+
+    # --- when
+
+    async def exchange(
+        self,
+        worker: int,
+        outcomes: Sequence[Outcome] = (),
+        want: int = MANY,
+        *,
+        lane: str = LANE,
+        **options: Any,
+    ) -> Exchanged:
+        """Outcomes in, claims out, from one lane."""
+        lanes = [Lane(lane, want)]
+        return await self.store.exchange(worker, outcomes, lanes, want, **options)
+
+    async def claim(
+        self, worker: int, want: int = 1, *, lane: str = LANE, **options: Any
+    ) -> list[Claim]:
+        """Claim up to so many jobs of one lane."""
+        return (await self.exchange(worker, (), want, lane=lane, **options)).claims
+
+    async def claim_one(self, lane: str = LANE) -> tuple[int, Claim]:
+        """A worker of its own for the one job that is ready."""
+        worker = await self.worker()
+        claims = await self.claim(worker, MANY, lane=lane)
+        assert len(claims) == 1
+        return worker, claims[0]
+
+    async def finish(self, worker: int, claim: Claim, **fields: Any) -> None:
+        """Done, or the kind that is named; it must be taken."""
+        kind = fields.pop("kind", Kind.DONE)
+        refused = await self.store.finish(worker, [outcome(claim, kind, **fields)])
+        assert refused == []
+
+    async def lose(self, worker: int) -> Rescued:
+        """The worker is gone and whoever looks for such finds out."""
+        return await self.store.rescue(MANY, worker=worker)
+
+    async def convict(self, worker: int, claim: Claim) -> None:
+        """The job has killed its own child process, and its worker says so."""
+        await self.finish(worker, claim, kind=Kind.LOST, guilty=True)
+
+    # --- then
+
+    async def record(self, job_id: bytes) -> Record:
+        """The job as it is stored; it must be there."""
+        records = await self.store.get([job_id])
+        assert [record.id for record in records] == [job_id]
+        return records[0]
+
+    async def state(self, job_id: bytes) -> int:
+        """Only its state."""
+        return (await self.store.states([job_id]))[job_id]
+
+    async def is_ready(self, job_id: bytes) -> bool:
+        """Whether it waits to be claimed, now."""
+        return await self.state(job_id) == READY
+
+    async def records(self, query: Query | None = None) -> list[Record]:
+        """Every job there is, newest first."""
+        found: list[Record] = []
+        cursor: str | None = None
+        while True:
+            page = await self.store.find(query or Query(), limit=200, cursor=cursor)
+            found += page.records
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    async def everything(self) -> tuple[Any, ...]:
+        """All that can be read: equal before and after means nothing was written."""
+        return (
+            await self.records(),
+            await self.store.workers(None),
+            await self.store.lanes(SHOP),
+            await self.store.counts(SHOP),
+            await self.store.tasks(SHOP),
+            await self.store.tallies(SHOP),
+            await self.store.audit(None, limit=MANY),
+        )
+
+    async def after_every_fault(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A fault at the first statement, at the second, until the call meets none.
+
+        Each time the call must fail and leave nothing behind; at last it succeeds.
+        """
+        assert self.subject.fault is not None
+        fault = self.subject.fault(self.store)
+        before = await self.everything()
+        for nth in range(1, MANY):
+            fault.arm(nth)
+            try:
+                answer = await call()
+            except StoreError:
+                assert fault.disarm(), "the store failed by itself"
+                assert await self.everything() == before, f"after a fault at {nth}"
+            else:
+                assert not fault.disarm(), f"a fault at {nth} was swallowed"
+                assert nth > 2, "the fault was hardly ever met"
+                return answer
+        raise AssertionError("the fault never ended")
+
+    async def elsewhere(self, story: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run it on a second loop, in a thread, while this loop is blocked."""
+        read, write = os.pipe()
+        executor = ThreadExecutor(1)
+
+        def run() -> T:
+            try:
+                return asyncio.run(story())
+            finally:
+                os.write(write, b".")
+
+        try:
+            call = executor.start(run)
+            # Not awaited, on purpose: nothing can run on this loop meanwhile.
+            came, _, _ = select.select([read], [], [], 30.0)
+            assert came, "an answer waits for a loop that is blocked"
+            ended = await call.future
+        finally:
+            executor.close()
+            os.close(read)
+            os.close(write)
+        if ended.error is not None:
+            raise ended.error
+        return ended.value

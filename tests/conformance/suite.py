@@ -1,0 +1,49 @@
+"""The whole suite, chapter by chapter."""
+
+from tests.conformance import (
+    bounds,
+    browse,
+    bulk,
+    control,
+    crashed_children,
+    declared_bounds,
+    enqueue,
+    exchange,
+    finish,
+    freed_keys,
+    job_actions,
+    keys,
+    lease,
+    live,
+    retention,
+    store,
+    transactions,
+    upkeep,
+    worker_commands,
+)
+from tests.conformance.promises import Promise
+
+CHAPTERS = (
+    enqueue.chapter,
+    keys.chapter,
+    freed_keys.chapter,
+    exchange.chapter,
+    finish.chapter,
+    crashed_children.chapter,
+    lease.chapter,
+    upkeep.chapter,
+    retention.chapter,
+    control.chapter,
+    job_actions.chapter,
+    bulk.chapter,
+    worker_commands.chapter,
+    browse.chapter,
+    live.chapter,
+    store.chapter,
+    bounds.chapter,
+    declared_bounds.chapter,
+    transactions.chapter,
+)
+SUITE: tuple[Promise, ...] = tuple(
+    promise for chapter in CHAPTERS for promise in chapter.promises
+)

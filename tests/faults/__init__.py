@@ -1,0 +1,1 @@
+"""Stores that fail on request, for tests."""

@@ -1,0 +1,248 @@
+"""The way from one simulated process to the store, and what can go wrong on it.
+
+Every call travels there, is executed by the real store in one atomic step, and its answer
+travels back. Each of the two ways takes virtual time, so a process can be killed before
+its call, or between its call and the answer. What else can happen is in `Trouble`: the
+nemesis sets it, for one process or for all, and heals it.
+
+A connection to a server can break under a call, and the caller is told at once: before it
+was executed, after it, or while the server still has it, who then does it late. A process
+that connects anew ends what the server still does for it; but an enqueue may have got
+through a pooler, and come after its own repeat has been stored, run and finished. (Not after
+its repeat was told that a queue is full: nobody could take that word back.)
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from durio.model.errors import StoreError, StoreFull, StoreUnavailable
+from durio.model.job import NewJob
+from durio.ports.store import Store, Wake
+from tests.faults.faulty_store import stand_in
+from tests.simulation.world import Node
+
+TRIP_SECONDS = 0.002
+TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
+LATE_SECONDS_MAX = (
+    15.0  # that the server may still have a call after its connection broke
+)
+LATE = {"enqueue", "exchange", "finish"}  # what it may do then
+QUIET = Wake(rung=False, lanes=frozenset(), control=False)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What goes wrong between processes and the store; shares are from 0 to 1."""
+
+    cut_until: float = 0.0  # no call arrives, no answer comes back
+    full_until: float = 0.0  # the disk is full
+    deaf_until: float = 0.0  # no ring arrives
+    slow_until: float = 0.0
+    slow_seconds: float = 0.0  # more for each trip, on the average
+    flaky_until: float = 0.0
+    refused: float = 0.0  # not executed, and the caller knows
+    unsent: float = 0.0  # not executed, and the caller does not know
+    unanswered: float = 0.0  # executed, and the caller does not know
+    broken_until: float = 0.0
+    broken: float = 0.0  # the connection breaks under the call
+    resets: int = 0  # how often all connections broke at once
+
+
+class Server(Protocol):
+    """Who watches the calls at the store's side."""
+
+    store: Store
+    writes: Counter[str]  # by node: what it changed, or may have
+
+    def executed(
+        self, node: Node, method: str, args: tuple[Any, ...], answer: Any
+    ) -> None:
+        """The store has done this."""
+        ...
+
+
+class Line(Store):
+    """A store with every method of the real one, at the end of a line."""
+
+    def __init__(
+        self,
+        node: Node,
+        server: Server,
+        *troubles: Trouble,
+        trip_seconds: float = TRIP_SECONDS,
+    ) -> None:
+        self.node = node
+        self.server = server
+        self.troubles = troubles  # of this process, and of everybody
+        self.trip_seconds = trip_seconds  # one way, on the average, if all is well
+        self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
+        self.writes_seen = 0  # of others, when we last renewed or asked
+        # What the server still has, by what was asked: a worker, or a job.
+        self.given_up: dict[int | bytes, list[asyncio.Task[None]]] = {}
+        self.taken: set[bytes] = set()  # jobs that we were told are stored
+
+    async def call(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """One round trip."""
+        resets = self._resets()
+        await self._travel()
+        if method == "exchange":
+            self._end_lost(args[0])
+        breaks = self._breaks()
+        if self._resets() != resets or breaks in ("before", "late"):
+            if breaks == "late" and method in LATE:
+                self._do_late(method, args, options)
+            raise away(method, unknown=True)
+        await self._there(method)
+        answer = await self._do(method, args, options)
+        if method == "renew":
+            self.writes_seen = self._writes_of_others()
+        await self._travel()
+        if self._resets() != resets or breaks == "after":
+            raise away(method, unknown=True)
+        await self._back(method)
+        return answer
+
+    async def _do(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """At the store."""
+        answer = await getattr(self.server.store, method)(*args, **options)
+        self.server.executed(self.node, method, args, answer)
+        if method == "enqueue":
+            self._end_lost(*(told.id for told in answer if told.full is not None))
+            self.taken.update(told.id for told in answer if told.full is None)
+        return answer
+
+    def call_nowait(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """What a store knows without going anywhere."""
+        return getattr(self.server.store, method)(*args, **options)
+
+    async def wait(self, worker: int, timeout_seconds: float) -> Wake:
+        """Until a ring arrives, or the time is over."""
+        if self._is("cut") or self._is("deaf"):
+            await self.node.clock.sleep(timeout_seconds)
+            return QUIET
+        wake = await self.server.store.wait(worker, timeout_seconds)
+        return QUIET if self._is("cut") or self._is("deaf") else wake
+
+    async def is_contested(self, worker: int) -> bool:
+        """A look at the file, as it were: a full disk allows it.
+
+        The store itself cannot tell: in memory everybody is the same process to it.
+        """
+        del worker
+        await self._travel()
+        if self._is("cut"):
+            await self.node.clock.sleep(TIMEOUT_SECONDS)
+            raise away("is_contested", unknown=False)
+        seen, self.writes_seen = self.writes_seen, self._writes_of_others()
+        return seen != self.writes_seen
+
+    def _writes_of_others(self) -> int:
+        writes = self.server.writes
+        return writes.total() - writes[self.node.name]
+
+    async def open(self) -> None:
+        """It is open already: it belongs to the world."""
+
+    async def close(self) -> None:
+        """Whoever leaves does not close it for the others."""
+
+    # --- trouble
+
+    def _is(self, what: str) -> bool:
+        now = self.node.world.seconds
+        return any(now < getattr(one, f"{what}_until") for one in self.troubles)
+
+    def _share(self, what: str) -> float:
+        now = self.node.world.seconds
+        shares = [getattr(t, what) for t in self.troubles if now < t.flaky_until]
+        return max(shares, default=0.0)
+
+    # --- broken connections
+
+    def _resets(self) -> int:
+        return sum(one.resets for one in self.troubles)
+
+    def _breaks(self) -> str | None:
+        """When the connection breaks under this call; draws only where it may."""
+        now = self.node.world.seconds
+        share = max(
+            (t.broken for t in self.troubles if now < t.broken_until), default=0
+        )
+        if not share:
+            return None
+        drawn = self.chance.random() / share
+        return ("before", "after", "late")[int(drawn * 3)] if drawn < 1 else None
+
+    def _do_late(
+        self, method: str, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        """Later, and whatever has become of the process that asked."""
+        world = self.node.world
+        seconds = LATE_SECONDS_MAX * self.chance.random()
+
+        async def do() -> None:
+            await world.director.clock.sleep(seconds)
+            with suppress(StoreError):
+                if method != "enqueue" or not await self._is_forgotten(args[0]):
+                    await self._do(method, args, options)
+
+        task = world.director.main.create_task(do())
+        keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
+        for key in keys:  # one may be asked for again, and be lost again
+            self.given_up.setdefault(key, []).append(task)
+
+    async def _is_forgotten(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether a repeat was stored, and has left no trace since.
+
+        A store behind a network remembers its repeats; this one has no late calls.
+        """
+        ids = [job.id for job in jobs if job.id in self.taken]
+        return len(await self.server.store.states(ids)) < len(ids)
+
+    def _end_lost(self, *keys: int | bytes) -> None:
+        """A process that asks again has ended what it had asked before."""
+        for key in keys:
+            for task in self.given_up.pop(key, ()):
+                if task is not asyncio.current_task():
+                    task.cancel()
+
+    async def _travel(self) -> None:
+        now = self.node.world.seconds
+        slow = [t.slow_seconds for t in self.troubles if now < t.slow_until]
+        mean = self.trip_seconds + max(slow, default=0.0)
+        await self.node.clock.sleep(mean * (0.5 + self.chance.random()))
+
+    async def _there(self, method: str) -> None:
+        if self._is("cut"):
+            await self.node.clock.sleep(TIMEOUT_SECONDS)
+            raise away(method, unknown=True)
+        if self._is("full"):
+            raise StoreFull(f"simulated: no space for {method}")
+        if self._share("refused") > self.chance.random():
+            raise away(method, unknown=False)
+        if self._share("unsent") > self.chance.random():
+            await self.node.clock.sleep(TIMEOUT_SECONDS)
+            raise away(method, unknown=True)
+
+    async def _back(self, method: str) -> None:
+        if self._is("cut") or self._share("unanswered") > self.chance.random():
+            await self.node.clock.sleep(TIMEOUT_SECONDS)
+            raise away(method, unknown=True)
+
+
+stand_in(Line, Line.call, Line.call_nowait)
+
+
+def away(method: str, *, unknown: bool) -> StoreError:
+    """No answer came."""
+    return StoreUnavailable(f"simulated: no answer to {method}", unknown=unknown)

@@ -1,0 +1,123 @@
+"""A worker or a producer as a simulated process: its App, its machine, its place aside."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, final
+
+from durio.app.app import App
+from durio.app.work import make_worker
+from durio.host.signals import ProcessName
+from durio.model.settings import settings_from
+from durio.ports.executor import Ended
+from durio.testing.clock import wake
+from durio.worker.worker import Worker
+from tests.simulation.fake_machine import StillMachine
+from tests.simulation.network import Line
+from tests.simulation.world import Node
+
+HOST = "simulated"
+
+
+@final
+class NodeAside:
+    """Heartbeat and watchdog on the second loop of a process."""
+
+    def __init__(self, node: Node) -> None:
+        self.loop = node.aside
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this coroutine function there until `stop`."""
+        self.tasks.append(self.loop.create_task(work()))
+
+    async def stop(self) -> None:
+        """Cancel what runs there, and wait for its end."""
+        tasks, self.tasks = self.tasks, []
+        here = asyncio.get_running_loop()
+        for task in tasks:
+            ended = here.create_future()
+            task.add_done_callback(
+                lambda _, ended=ended: here.call_soon_threadsafe(wake, ended)
+            )
+            self.loop.call_soon_threadsafe(task.cancel)
+            await ended
+
+
+@final
+class NodeMachine(StillMachine):
+    """The simulated process, as its worker sees it: this one can be ended."""
+
+    def __init__(self, node: Node, ended: Callable[[Node, int], None]) -> None:
+        super().__init__()
+        self._node = node
+        self._ended = ended
+
+    def end(self, code: int) -> None:
+        """The process ends now."""
+        super().end(code)
+        self._ended(self._node, code)
+
+
+@final
+class NodeCall:
+    """A function that has ended before anybody could look."""
+
+    thread_id = 0
+
+    def __init__(self, ended: Ended) -> None:
+        self.future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.future.set_result(ended)
+
+    def interrupt(self, error: type[BaseException]) -> bool:
+        """It has ended."""
+        del error
+        return False
+
+    def abandon(self) -> None:
+        """It has ended."""
+
+
+@final
+class NodeExecutor:
+    """Threads for sync tasks, which take no time here."""
+
+    def start(self, function: Callable[[], Any]) -> NodeCall:
+        """Run it now."""
+        try:
+            return NodeCall(Ended(function(), None))
+        except BaseException as error:
+            return NodeCall(Ended(None, error))
+
+    def close(self) -> None:
+        """There are no threads."""
+
+
+def app_on(
+    node: Node, line: Line, *, settings: Mapping[str, Any] | None = None, **options: Any
+) -> App:
+    """An App as this process has it: at the end of its line, by its own clock.
+
+    Its settings are handed over whole: neither the environment nor a file says anything,
+    or a world would not be the same everywhere.
+    """
+    whole = settings_from(settings)
+    app = App("sqlite:///:memory:", clock=node.clock, settings=whole, **options)
+    app._stores[os.getpid()] = line  # pyright: ignore[reportPrivateUsage]
+    return app
+
+
+async def worker_on(
+    node: Node, app: App, ends: Callable[[Node, int], None], **options: Any
+) -> tuple[Worker, NodeMachine]:
+    """A worker of this App in this process."""
+    machine = NodeMachine(node, ends)
+    worker = await make_worker(
+        app,
+        executor=NodeExecutor(),
+        aside=NodeAside(node),
+        machine=machine,
+        process=ProcessName(f"{HOST}-{node.name}", node.boot),
+        **options,
+    )
+    return worker, machine

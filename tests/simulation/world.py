@@ -1,0 +1,422 @@
+"""A world in one thread: simulated processes, virtual time, and a seed that decides.
+
+Each simulated process (`Node`) has two event loops, like a real worker: `main`, and
+`aside` for what must go on while `main` is blocked. All loops share one virtual clock and
+are driven here, one callback at a time. The seed chooses *between* loops; within one, order
+is first in, first out, as asyncio promises. When nobody can run, time jumps to the next
+timer; when there is none either, that is an error: a simulated deadlock, with every stack.
+
+What can be done to a process is what an operating system does:
+
+    node = world.start("worker-1", main)   # a new process runs `await main(node)`
+    world.kill(node)                        # nothing of it runs again, not even `finally`
+    world.pause(node); world.resume(node)   # SIGSTOP, SIGCONT: a zombie for as long
+    await node.block(2.0)                   # a call that blocks its main loop
+    node.skew_seconds = -300                # its wall clock is wrong
+
+A killed coroutine must not be collected while the world runs: CPython would throw
+GeneratorExit into it, and the `finally` blocks of a dead process would run after all. So
+the dead are kept, and the collector rests, until `close`.
+"""
+
+import asyncio
+import gc
+import heapq
+import random
+import sys
+from asyncio import events, tasks
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, TypeVar, final
+
+from durio.model.ids import uuid7
+from durio.testing.clock import EPOCH, STARTED_SECONDS, Stuck, report_task, wake
+
+T = TypeVar("T")
+
+MAIN_NODE = "world"  # the process of whoever drives: it is never disturbed
+PRUNE_MIN = 256  # tasks, before those that ended are looked for
+
+
+@final
+class NodeLoop(asyncio.BaseEventLoop):
+    """One thread of a simulated process: a loop without a selector, driven by the world."""
+
+    def __init__(self, world: "World", node: "Node", name: str) -> None:
+        self.world = world
+        self.node = node
+        self.name = name
+        super().__init__()
+        self.ready: deque[asyncio.Handle] = deque()
+        self.is_blocked = False
+        self.made: list[asyncio.Task[Any]] = []  # strong: a loop holds tasks weakly
+        self.made_max = PRUNE_MIN
+
+    # --- what asyncio asks of a loop
+
+    def time(self) -> float:
+        """Virtual seconds, the same for everybody."""
+        return self.world.seconds
+
+    def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """To the end of this loop's line."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # pyright: ignore[reportAssignmentType]
+
+    def call_at(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """At a moment of virtual time."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self.world.add_timer(self, timer)
+        return timer
+
+    def call_later(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """After so many virtual seconds."""
+        when = self.world.seconds + delay
+        return self.call_at(when, callback, *args, context=context)
+
+    def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> "asyncio.Task[T]":
+        """A task that stays in memory until it has ended, or the world has."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        if len(self.made) >= self.made_max:
+            self.made = [one for one in self.made if not one.done() or is_unheard(one)]
+            self.made_max = max(PRUNE_MIN, 2 * len(self.made))
+        self.made.append(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Nothing may go wrong unnoticed."""
+        if not self.world.is_closed:
+            self.world.errors.append((self.node.name, context))
+
+    def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's own
+        """Never: asyncio's own looks would take steps here."""
+        del enabled
+        self._debug = False
+
+    def is_running(self) -> bool:
+        """As long as its process lives."""
+        return not self.node.is_dead
+
+    def is_closed(self) -> bool:
+        """There is nothing to close."""
+        return False
+
+    def _check_closed(self) -> None:  # pyright: ignore[reportUnusedFunction]
+        """Never."""
+
+    def _timer_handle_cancelled(  # pyright: ignore[reportUnusedFunction]
+        self, handle: asyncio.TimerHandle
+    ) -> None:
+        """It is dropped when its time comes."""
+
+    def __del__(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """There is nothing to close."""
+
+    # --- driven by the world
+
+    @property
+    def can_run(self) -> bool:
+        """Whether its next callback may run now."""
+        return bool(self.ready) and not self.is_blocked and not self.node.is_paused
+
+    def step(self) -> None:
+        """Run one callback."""
+        handle = self.ready.popleft()
+        if not handle.cancelled():
+            events._set_running_loop(self)
+            handle._run()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@final
+class Node:
+    """One simulated process."""
+
+    def __init__(self, world: "World", name: str, boot: int) -> None:
+        self.world = world
+        self.name = name
+        self.boot = boot  # how many processes of this name there were before
+        self.is_dead = False
+        self.is_paused = False
+        self.skew_seconds = 0.0  # of its wall clock
+        self.chance = world.chance(f"{name}/{boot}")
+        self.clock = NodeClock(self)
+        self.main = NodeLoop(world, self, "main")
+        self.aside = NodeLoop(world, self, "aside")
+
+    @property
+    def loops(self) -> tuple[NodeLoop, NodeLoop]:
+        """Its threads."""
+        return self.main, self.aside
+
+    async def block(self, seconds: float) -> None:
+        """Block the loop that awaits this, as a call like time.sleep does.
+
+        While it lasts the task that awaits it is the current task of its loop, so that
+        whoever looks from beside finds the guilty one.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if not isinstance(loop, NodeLoop) or task is None:
+            raise RuntimeError("only tasks of a simulated process can block it")
+        over: asyncio.Future[None] = loop.create_future()
+        loop.is_blocked = True
+        world = self.world
+        world.director.main.call_soon(tasks._enter_task, loop, task)
+
+        def end() -> None:
+            if not self.is_dead:
+                tasks._leave_task(loop, task)
+                loop.is_blocked = False
+                # Before everything else that became due meanwhile.
+                wake(over)
+                loop.ready.rotate(1)
+
+        world.director.main.call_later(seconds, end)
+        await over
+
+
+@final
+class NodeClock:
+    """The clock of one simulated process, as `ports.clock.Clock` asks for it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.stamp = 0
+
+    def now(self) -> float:
+        """The wall clock of this process's machine: it may be wrong."""
+        return self.node.world.wall() + self.node.skew_seconds
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, common to all processes of one boot."""
+        return self.node.world.seconds
+
+    def boot_id(self) -> str:
+        """There is one machine, and it never reboots."""
+        return "simulated-boot"
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others run for so long."""
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(max(seconds, 0.0), wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def random(self) -> float:
+        """An even share from 0 to below 1, for jitter."""
+        return self.node.chance.random()
+
+    def new_id(self) -> bytes:
+        """A new job id: grows within a process, unique everywhere."""
+        self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
+        return uuid7(self.stamp >> 12, self.stamp, self.node.chance.getrandbits(62))
+
+
+@final
+class World:
+    """Time, chance and processes."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.seconds = STARTED_SECONDS
+        self.step_seconds = 0.0  # by which somebody has set the wall clock
+        self.steps = 0
+        self.errors: list[tuple[str, dict[str, Any]]] = []
+        self.is_closed = False
+        self._order = self.chance("order")
+        self._timers: list[tuple[float, int, NodeLoop, asyncio.TimerHandle]] = []
+        self._timer_count = 0
+        self._loops: list[NodeLoop] = []
+        self._graveyard: list[Node] = []
+        self._boots: dict[str, int] = {}
+        self.nodes: dict[str, Node] = {}
+        self.director = self._new_node(MAIN_NODE)
+
+    def chance(self, name: str) -> random.Random:
+        """Random numbers of their own: what one draws changes nothing for another."""
+        return random.Random(f"{self.seed}:{name}")
+
+    def wall(self) -> float:
+        """The true wall clock; processes may have a wrong one."""
+        return EPOCH - STARTED_SECONDS + self.seconds + self.step_seconds
+
+    # --- processes
+
+    def start(
+        self, name: str, main: Callable[[Node], Coroutine[Any, Any, None]]
+    ) -> Node:
+        """A new process of this name, in place of one that is dead."""
+        node = self._new_node(name)
+        # A context of its own: a process inherits nothing from whoever started it.
+        node.main.create_task(main(node), name=name, context=Context())
+        return node
+
+    def _new_node(self, name: str) -> Node:
+        boot = self._boots.get(name, 0)
+        self._boots[name] = boot + 1
+        node = self.nodes[name] = Node(self, name, boot)
+        self._loops.extend(node.loops)
+        return node
+
+    def kill(self, node: Node) -> None:
+        """Like SIGKILL: not one more line of it runs."""
+        if node.is_dead:
+            return
+        node.is_dead = True
+        self._loops = [loop for loop in self._loops if loop.node is not node]
+        self._graveyard.append(node)
+
+    def pause(self, node: Node) -> None:
+        """Like SIGSTOP."""
+        node.is_paused = True
+
+    def resume(self, node: Node) -> None:
+        """Like SIGCONT: what became due meanwhile runs now."""
+        node.is_paused = False
+
+    # --- running
+
+    def add_timer(self, loop: NodeLoop, timer: asyncio.TimerHandle) -> None:
+        """A callback for later; equal times run in the order of their making."""
+        self._timer_count += 1
+        entry = (timer.when(), self._timer_count, loop, timer)
+        heapq.heappush(self._timers, entry)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run the director's coroutine to its end; everything else stands still then."""
+        gc.disable()
+        before = events._get_running_loop()
+        try:
+            task = self.director.main.create_task(main, name=MAIN_NODE)
+            while not task.done():
+                self._turn()
+            return task.result()
+        finally:
+            events._set_running_loop(before)
+            gc.enable()
+
+    def _turn(self) -> None:
+        # As `can_run`, written out: it is asked some million times in a world.
+        can_run = [
+            loop
+            for loop in self._loops
+            if loop.ready and not loop.is_blocked and not loop.node.is_paused
+        ] or [self._jump()]
+        self.steps += 1
+        place = int(self._order.random() * len(can_run)) if len(can_run) > 1 else 0
+        can_run[place].step()
+
+    def _jump(self) -> NodeLoop:
+        """Everybody is idle: on to the next timer of a process that lives."""
+        while self._timers:
+            when, _, loop, timer = heapq.heappop(self._timers)
+            if loop.node.is_dead:
+                loop.ready.append(timer)  # kept, and never run
+            elif not timer.cancelled():
+                self.seconds = max(self.seconds, when)
+                loop.ready.append(timer)
+                # A loop that is paused or blocked finds it when it goes on.
+                if loop.can_run:
+                    return loop
+        raise Stuck(
+            "simulated deadlock: nothing runnable and no timer left\n" + self.report()
+        )
+
+    def report(self) -> str:
+        """Where every task of every living process is."""
+        told = [
+            f"[{loop.node.name}/{loop.name}] {report_task(task)}"
+            for loop in self._loops
+            for task in loop.made
+            if not task.done()
+        ]
+        return "\n".join(told) or "there are no tasks"
+
+    def unheard(self) -> list[tuple[str, dict[str, Any]]]:
+        """Tasks that died and nobody noticed, as in `errors`."""
+        return [
+            (loop.node.name, told)
+            for loop in self._every_loop()
+            for told in unheard_in(loop.made, loop.ready)
+        ]
+
+    def _every_loop(self) -> list[NodeLoop]:
+        dead = [loop for node in self._graveyard for loop in node.loops]
+        return [*self._loops, *dead]
+
+    def close(self) -> None:
+        """Let the dead be collected, unheard."""
+        self.is_closed = True
+        hook, sys.unraisablehook = sys.unraisablehook, _ignore
+        before = events._get_running_loop()
+        try:
+            for loop in self._every_loop():
+                events._set_running_loop(loop)
+                for task in asyncio.all_tasks(loop):
+                    # Its `finally` may do what it likes now: nobody counts any more.
+                    with suppress(BaseException):
+                        task.get_coro().close()
+                loop.made.clear()
+                loop.ready.clear()
+            self._loops.clear()
+            self._timers.clear()
+            self._graveyard.clear()
+        finally:
+            events._set_running_loop(before)
+            gc.collect()
+            sys.unraisablehook = hook
+
+
+def _ignore(_unraisable: object) -> None:
+    """The dead may complain."""
+
+
+def is_unheard(task: "asyncio.Task[Any]") -> bool:
+    """Whether a task died of an exception, and nobody has asked for it yet."""
+    return bool(task.done() and getattr(task, "_log_traceback", False))
+
+
+def unheard_in(
+    made: Iterable["asyncio.Task[Any]"], ready: Iterable[asyncio.Handle]
+) -> list[dict[str, Any]]:
+    """Such tasks of one loop, as an exception handler is told of them."""
+    dead = [task for task in made if is_unheard(task)]
+    if not dead:
+        return []
+    # Whoever waits for one hears of it in the next step, if he lives so long.
+    told = {id(one) for handle in ready for one in getattr(handle, "_args", ()) or ()}
+    return [
+        {
+            "message": f"task {task.get_name()} died",
+            "exception": getattr(task, "_exception", None),
+        }
+        for task in dead
+        if id(task) not in told
+    ]
