@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jobs
 
-from durio.cli.ledger import Event, read_ledger
+from durio.demo.record import Event, read_ledger
 from durio.host.processes import Children
 
 CHUNK = 100

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jobs
 
-from durio.cli.ledger import Entry, Event, read_ledger
+from durio.demo.record import Entry, Event, read_ledger
 from durio.host.processes import Child, Children
 
 WAIT_SECONDS = 120.0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from durio import App
-from durio.cli.ledger import Event, Ledger
+from durio.demo.record import Event, Ledger
 from durio.host.processes import Child, Children, this_program
 from durio.model.ids import id_text as id_text
 from durio.model.job import STATE_BY_CODE

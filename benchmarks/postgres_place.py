@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from durio.cli import load
-from durio.cli.ground_postgres import PostgresGround
+from durio.bench import workload
+from durio.bench.targets import PostgresGround
 from durio.ports.control import QueueChange
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of
@@ -25,7 +25,7 @@ SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
     "pg_stat_statements.track": "top",
 }
-LANE = f"{load.NAMESPACE}:default"
+LANE = f"{workload.NAMESPACE}:default"
 LOOK_SECONDS = 0.1
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
@@ -50,7 +50,7 @@ async def schemas_at(url: str) -> AsyncGenerator[PostgresGround, None]:
     try:
         yield found
     finally:
-        await load.app.close()
+        await workload.app.close()
         await found.leave()
 
 
@@ -78,22 +78,22 @@ async def rows(url: str, sql: str, *args: object) -> list[tuple[Any, ...]]:
 
 async def fill(jobs: int) -> None:
     """So many jobs into a queue that gives none yet."""
-    store = await load.app.store()
+    store = await workload.app.store()
     await store.change_queue(LANE, QueueChange(paused=True), by="benchmark")
-    await load.nothing.enqueue_many([(n,) for n in range(jobs)])
+    await workload.nothing.enqueue_many([(n,) for n in range(jobs)])
 
 
 async def resume() -> None:
     """Now they may be claimed."""
-    store = await load.app.store()
+    store = await workload.app.store()
     await store.change_queue(LANE, QueueChange(paused=False), by="benchmark")
 
 
 async def workers_ready(count: int, seconds: float) -> None:
     """Until so many workers have their lease."""
-    store = await load.app.store()
+    store = await workload.app.store()
     async with asyncio.timeout(seconds):
-        found = await store.workers(load.NAMESPACE)
+        found = await store.workers(workload.NAMESPACE)
         while len(found) < count:
             await asyncio.sleep(LOOK_SECONDS)
-            found = await store.workers(load.NAMESPACE)
+            found = await store.workers(workload.NAMESPACE)

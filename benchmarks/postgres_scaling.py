@@ -17,10 +17,9 @@ from typing import Any
 
 from benchmarks import postgres_place
 from benchmarks.postgres_plot import svg
-from durio.cli import load
-from durio.cli.ground_postgres import PostgresGround
-from durio.cli.worker import loop_factory
-from durio.host.processes import Children, this_program
+from durio.bench import workload
+from durio.bench.targets import PostgresGround
+from durio.host.processes import Children, loop_factory, this_program
 
 PROCESSES = (1, 2, 4)
 PREFETCH = (0, 8, 32, 64, 128, 256)
@@ -80,14 +79,14 @@ async def drained(
     ground: PostgresGround, jobs: int, processes: int, prefetch: int
 ) -> float:
     """One pass: fill, start, let go, wait."""
-    await load.app.close()
-    load.app.url = url = await ground.fresh()
+    await workload.app.close()
+    workload.app.url = url = await ground.fresh()
     await postgres_place.fill(jobs)
     environ = {"DURIO_URL": url, "DURIO_WORKER__PREFETCH": str(prefetch)}
     with tempfile.TemporaryDirectory() as name, Children() as children:
         for number in range(processes):
             children.start(
-                [*this_program(), "worker", load.TARGET],
+                [*this_program(), "worker", workload.TARGET],
                 log=Path(name) / f"{number}.log",
                 environ=environ,
             )

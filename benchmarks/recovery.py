@@ -10,7 +10,7 @@ import time
 
 import jobs
 
-from durio.cli.ledger import Entry, Event, read_ledger
+from durio.demo.record import Entry, Event, read_ledger
 from durio.host.processes import Child, Children
 
 SLOTS = 50

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durio.cli.bare import BATCH, measure_bare
+from durio.bench.raw_sqlite import BATCH, measure_bare
 
 SECONDS_MAX = 100
 SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]

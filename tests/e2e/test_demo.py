@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durio.cli.ledger import Event, Ledger, read_ledger
+from durio.demo.record import Event, Ledger, read_ledger
 from durio.host.kin import kin_of, look_at
 from tests.e2e.workers import wait_until
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from durio.cli.ground_postgres import PREFIX, url_with
+from durio.bench.targets import PREFIX, url_with
 from durio.stores.postgres import survey
 from durio.stores.postgres.opening import Opening
 from durio.stores.postgres.place import place_of

@@ -33,6 +33,10 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {"datetime.datetime.now"},
         "a line says when it was written, as every record of logging does",
     ),
+    "demo/record.py": (
+        {"time"},
+        "lines of several processes are ordered by one monotonic clock",
+    ),
     "testing/clock.py": ({"random"}, "a seeded Random is chance that can be replayed"),
     "stores/sqlite/writer.py": ({"threading"}, "one connection writes, in one thread"),
     "stores/sqlite/reader.py": ({"threading"}, "reads do not wait for the writer"),

@@ -1,28 +1,25 @@
 """`durio bench`: what a store reaches here, held against the bare driver in the same run."""
 
 import asyncio
-import shutil
 import sys
-import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from durio.app.connect import masked, module_of
-from durio.cli import load
+from durio.bench.measure import (
+    IDLE_SECONDS,
+    PASSES,
+    WAKEUPS,
+    Measure,
+    ground_of,
+    measured,
+    scratch_folder,
+)
 from durio.cli.apps import JSON_OPTION
-from durio.cli.ground import Ground, SqliteGround
-from durio.cli.ground_postgres import PostgresGround
-from durio.cli.measure import IDLE_SECONDS, PASSES, WAKEUPS, Measure
 from durio.cli.output import show_json, show_table
 from durio.host.signals import interruptible
-from durio.model.errors import UsageError
-from durio.ports.browse import Query
 
 JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
 STEPS = 3 * PASSES + 4  # what a measurement tells on its way
@@ -46,7 +43,6 @@ MEANINGS = {
     "dead_tuples_per_job": "row versions that were left behind",
     "dead_tuples_left": "of these, not cleaned up when the last drain ended",
 }
-POSTGRES = "durio.stores.postgres.url"
 
 
 @click.command()
@@ -105,47 +101,6 @@ def command(
         show_json(figures)
     else:
         show(figures)
-
-
-@contextmanager
-def scratch_folder() -> Generator[Path]:
-    """On the disk that is measured."""
-    folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def ground_of(folder: Path, url: str | None) -> Ground:
-    """Where to measure."""
-    if url is not None and module_of(url) == POSTGRES:
-        return PostgresGround(url)
-    return SqliteGround(folder, url)
-
-
-async def measured(measure: Measure, url: str | None, *, yes: bool) -> dict[str, Any]:
-    """Refuse a file in use, then measure."""
-    try:
-        if url is not None and isinstance(measure.ground, SqliteGround) and not yes:
-            await refuse_jobs(url)
-        figures = await measure.run()
-    finally:
-        await load.app.close()
-        await measure.ground.leave()
-    return {"store": masked(url) if url else "sqlite (a new file here)", **figures}
-
-
-async def refuse_jobs(url: str) -> None:
-    """A store that holds jobs is somebody's: ask first."""
-    await load.app.close()
-    load.app.url = url
-    page = await (await load.app.store()).find(Query(), limit=1, cursor=None)
-    if page.records:
-        raise UsageError(
-            f"{masked(url)} already holds jobs",
-            cure="Name a new file, or add --yes: the bench's jobs stay in the store.",
-        )
 
 
 class Steps:

@@ -1,7 +1,7 @@
 """`durio demo`: a small shop at work, its workers killed, and a verdict.
 
-The verdict is computed from a ledger that shares nothing with the store (see ledger.py and
-verdict.py). The exit code is 1 when a promise was broken, and also when too little
+The verdict is computed from a ledger that shares nothing with the store (see demo/record.py and
+demo/verdict.py). The exit code is 1 when a promise was broken, and also when too little
 happened to prove anything.
 """
 
@@ -22,8 +22,8 @@ from rich.table import Table
 from durio.cli.apps import JSON_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import is_terminal, show_json, show_table
-from durio.cli.stage import Stage
-from durio.cli.verdict import Row, Verdict, enough_happened, judge
+from durio.demo.run import Stage
+from durio.demo.verdict import Row, Verdict, enough_happened, judge
 from durio.host.clock import HostClock
 from durio.host.signals import Signals
 from durio.model.errors import InvalidURL

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import click
 
 from durio.app.app import App
-from durio.app.doctor.examine import examine
 from durio.cli.apps import Place, place_options
 from durio.cli.main import AppImportFailed, keep_lines
 from durio.cli.output import is_terminal, safe, show_json, show_text
+from durio.doctor.examine import examine_and_close
 from durio.model.finding import Finding, error, fine
 
 FOUND_ERRORS = 8
@@ -49,7 +48,9 @@ def command(*, place: Place, strict: bool) -> int:
     has_code = place.app_path is not None and not any(
         f.severity == "error" for f in found
     )
-    found += run_quietly(app, has_code=has_code, is_named=place.is_named())
+    found += asyncio.run(
+        examine_and_close(app, has_code=has_code, is_named=place.is_named())
+    )
     errors = sum(finding.severity == "error" for finding in found)
     warnings = sum(finding.severity == "warning" for finding in found)
     if place.is_json:
@@ -78,18 +79,6 @@ def loaded(place: Place) -> tuple[App, list[Finding]]:
         fix = "Name the modules with tasks in App(imports=(...))."
         return app, [error("app.import", f"{place.app_path} has no tasks", fix)]
     return app, [fine("app.import", f"{place.app_path}, {tasks} tasks")]
-
-
-def run_quietly(app: App, **known: Any) -> list[Finding]:
-    """Examine without opening a store that is not there: only its content needs that."""
-
-    async def all_of_it() -> list[Finding]:
-        try:
-            return await examine(app, **known)
-        finally:
-            await app.close()
-
-    return asyncio.run(all_of_it())
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:

@@ -1,11 +1,9 @@
 """`durio worker`: run the jobs of an App until told to stop."""
 
 import asyncio
-import importlib
-import importlib.util
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -30,6 +28,7 @@ from durio.cli.supervise import (
 from durio.host.beside import WorkerMachine
 from durio.host.fleet import SupervisorLine
 from durio.host.notify import Notify
+from durio.host.processes import loop_factory
 from durio.host.signals import STOP_SIGNALS, Signals, end_process
 from durio.model.duration import seconds, spoken
 from durio.model.settings import Settings
@@ -209,13 +208,6 @@ def greet(app: App, flags: QueueFlags) -> None:
         f"  Ctrl-C  drains within {spoken(worker.grace_seconds)}; again: stops at once",
     )
     click.echo("\n".join(lines), err=True)
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The one of uvloop where it is installed, else asyncio's own."""
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    return importlib.import_module("uvloop").new_event_loop
 
 
 async def work(

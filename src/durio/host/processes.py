@@ -5,13 +5,15 @@ parent only, which then ends it in good order. Whatever still runs when `Childre
 is killed and reaped: a parent leaves nothing behind.
 """
 
+import asyncio
+import importlib.util
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -178,3 +180,10 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The one of uvloop where it is installed, else asyncio's own."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    return importlib.import_module("uvloop").new_event_loop

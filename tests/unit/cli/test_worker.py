@@ -7,7 +7,8 @@ import pytest
 
 from durio import Settings
 from durio.cli.queue_flags import read_queue_flags
-from durio.cli.worker import changed_settings, loop_factory
+from durio.cli.worker import changed_settings
+from durio.host.processes import loop_factory
 from tests.unit.cli.terminal import Terminal
 
 PLACE = ("--app", "shop")

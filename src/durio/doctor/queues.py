@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from durio.app.doctor.look import Look
+from durio.doctor.snapshot import Look
 from durio.model.duration import spoken
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.job import BLOCKED, READY, SCHEDULED, Record

@@ -16,8 +16,8 @@ import apsw
 import pytest
 
 from durio import App, Retry
-from durio.app.doctor import machine, queues
-from durio.app.doctor.examine import examine, run
+from durio.doctor import machine, queues
+from durio.doctor.examine import examine, run
 from durio.model.errors import StoreUnavailable
 from durio.model.finding import Finding, fine
 from durio.model.ids import uuid7

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from durio.app.doctor.look import Look
+from durio.doctor.snapshot import Look
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.version import __version__
 

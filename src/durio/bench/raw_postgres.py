@@ -11,7 +11,7 @@ empty table.
 from collections.abc import Sequence
 from typing import Any
 
-from durio.cli.bare import BATCH, LANE, RESULT_SECONDS, TASK, WORKER, Bare
+from durio.bench.raw_sqlite import BATCH, LANE, RESULT_SECONDS, TASK, WORKER, Bare
 from durio.host.clock import HostClock
 from durio.stores.postgres.driver import Connection, Row
 from durio.stores.postgres.statements import Filled

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from durio.cli.ledger import Entry, Event
+from durio.demo.record import Entry, Event
 from durio.model.outcome import Reason
 
 FINAL = frozenset({"done", "dead", "cancelled"})

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 
 from durio.app.app import App
 from durio.app.connect import checks_of, masked
-from durio.app.doctor import code, machine, queues, settings, workers
-from durio.app.doctor.look import Look, look, namespaces
+from durio.doctor import code, machine, queues, settings, workers
+from durio.doctor.snapshot import Look, look, namespaces
 from durio.model.errors import DurioError
 from durio.model.failure import spoken_error
 from durio.model.finding import Finding, error
@@ -44,6 +44,16 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     if not is_closed and not is_older:
         found += await content(app, has_code=has_code, is_named=is_named)
     return found
+
+
+async def examine_and_close(
+    app: App, *, has_code: bool, is_named: bool
+) -> list[Finding]:
+    """Examine, then close the App's store, which the checks may have opened."""
+    try:
+        return await examine(app, has_code=has_code, is_named=is_named)
+    finally:
+        await app.close()
 
 
 def run(checks: Mapping[str, Check]) -> Iterator[Finding]:

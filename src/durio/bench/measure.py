@@ -8,22 +8,25 @@ keeps, first claim to last finish, so that the start of an interpreter is not in
 import asyncio
 import os
 import platform
+import shutil
 import statistics
-from collections.abc import Awaitable, Callable, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from durio.cli import load
-from durio.cli.bare import Bare
-from durio.cli.ground import Ground, Spent
-from durio.cli.worker import loop_factory
+from durio.app.connect import masked, module_of
+from durio.bench import workload
+from durio.bench.raw_sqlite import Bare
+from durio.bench.targets import Ground, PostgresGround, Spent, SqliteGround
 from durio.client.handle import Job
 from durio.host.clock import HostClock
-from durio.host.processes import Child, Children, this_program
-from durio.model.errors import OperatingError
+from durio.host.processes import Child, Children, loop_factory, this_program
+from durio.model.errors import OperatingError, UsageError
 from durio.model.job import DONE, FINAL, STATE_BY_CODE, Record
 from durio.ports.browse import Query
 
@@ -38,6 +41,7 @@ DRAIN_SECONDS_MAX = 600.0
 LOOK_SECONDS = 0.02
 PAGE = 200
 MIB = 1024 * 1024
+POSTGRES = "durio.stores.postgres.url"
 
 Tell = Callable[[str], None]
 
@@ -115,10 +119,10 @@ class Measure:
 
     async def fresh_url(self) -> str:
         """Another store, opened here."""
-        await load.app.close()
-        load.app.url = await self.ground.fresh()
-        await load.app.store()
-        return load.app.url
+        await workload.app.close()
+        workload.app.url = await self.ground.fresh()
+        await workload.app.store()
+        return workload.app.url
 
     # --- how fast
 
@@ -129,9 +133,9 @@ class Measure:
         self.tell(f"pass {number}: enqueue {self.jobs} at once")
         url = await self.fresh_url()
         spent = [await self.ground.spent()]
-        await load.app.store()  # which the count may have closed
+        await workload.app.store()  # which the count may have closed
         rows = [(n,) for n in range(self.jobs)]
-        many = await self.rate(self.jobs, load.nothing.enqueue_many(rows))
+        many = await self.rate(self.jobs, workload.nothing.enqueue_many(rows))
         spent.append(await self.ground.spent())
         self.tell(f"pass {number}: one worker drains them")
         drain = await self.drain(url)
@@ -146,7 +150,7 @@ class Measure:
         code = await self.ended(worker)
         if code != 0 or not path.exists():
             raise WorkerFailed(f"the worker ended with {code}:\n{worker.tail()}")
-        report = msgspec.json.decode(path.read_bytes(), type=load.Report)
+        report = msgspec.json.decode(path.read_bytes(), type=workload.Report)
         records = await self.newest(self.jobs)
         unfinished = sum(record.state != DONE for record in records)
         if unfinished or len(records) != self.jobs:
@@ -161,10 +165,10 @@ class Measure:
 
     async def newest(self, count: int) -> list[Record]:
         """The jobs of this pass: the last ones that were enqueued."""
-        store = await load.app.store()
+        store = await workload.app.store()
         records: list[Record] = []
         cursor: str | None = None
-        query = Query(namespace=load.NAMESPACE)
+        query = Query(namespace=workload.NAMESPACE)
         while len(records) < count:
             limit = min(PAGE, count - len(records))
             page = await store.find(query, limit=limit, cursor=cursor)
@@ -189,7 +193,7 @@ class Measure:
     async def enqueue_each(self, count: int) -> None:
         """Enqueue, wait for the durable answer, enqueue the next."""
         for number in range(count):
-            await load.nothing.enqueue(number)
+            await workload.nothing.enqueue(number)
 
     async def rate(self, count: int, work: Awaitable[Any]) -> float:
         """How many per second."""
@@ -201,13 +205,13 @@ class Measure:
 
     async def idle(self) -> dict[str, Any]:
         """Wake an idle worker again and again, and see what its idleness costs."""
-        worker = self.start_worker(load.app.url)
+        worker = self.start_worker(workload.app.url)
         await self.drained(worker)
         self.tell(f"one worker idles for {self.idle_seconds:g} s")
-        before = await load.vitals.enqueue()
+        before = await workload.vitals.enqueue()
         at_first = await before.result(READY_SECONDS_MAX)
         await self.clock.sleep(self.idle_seconds)
-        after = await load.vitals.enqueue()
+        after = await workload.vitals.enqueue()
         at_last = await after.result(READY_SECONDS_MAX)
         spent = at_last.cpu_seconds - at_first.cpu_seconds
         percent = 100 * spent / (at_last.at - at_first.at)
@@ -225,7 +229,7 @@ class Measure:
         jobs: list[Job[float]] = []
         for _ in range(self.wakeups):
             called.append(self.clock.monotonic())
-            jobs.append(await load.now.enqueue())
+            jobs.append(await workload.now.enqueue())
             returned.append(self.clock.monotonic())
             await self.clock.sleep(PAUSE_SECONDS)
         began = [await job.result(READY_SECONDS_MAX) for job in jobs]
@@ -241,9 +245,9 @@ class Measure:
         """A worker with every default on."""
         environ = {"DURIO_URL": url}
         if report is not None:
-            environ[load.REPORT_VARIABLE] = str(report)
+            environ[workload.REPORT_VARIABLE] = str(report)
         return self.children.start(
-            [*this_program(), "worker", load.TARGET, *flags],
+            [*this_program(), "worker", workload.TARGET, *flags],
             log=self.folder / "worker.log",
             environ=environ,
         )
@@ -259,10 +263,10 @@ class Measure:
 
     async def drained(self, worker: Child) -> None:
         """Until the worker has nothing more to do."""
-        store = await load.app.store()
+        store = await workload.app.store()
         final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
         while True:
-            lanes = await store.counts(load.NAMESPACE)
+            lanes = await store.counts(workload.NAMESPACE)
             live = [s for counts in lanes.values() for s in counts if s not in final]
             if not live:
                 return
@@ -298,3 +302,44 @@ def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, flo
     taken = [1000 * (end - begin) for begin, end in zip(begun, ended, strict=True)]
     cuts = statistics.quantiles(taken, n=100, method="inclusive")
     return {f"p{share}": round(cuts[share - 1], 3) for share in (50, 95, 99)}
+
+
+@contextmanager
+def scratch_folder() -> Generator[Path]:
+    """On the disk that is measured."""
+    folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ground_of(folder: Path, url: str | None) -> Ground:
+    """Where to measure."""
+    if url is not None and module_of(url) == POSTGRES:
+        return PostgresGround(url)
+    return SqliteGround(folder, url)
+
+
+async def measured(measure: Measure, url: str | None, *, yes: bool) -> dict[str, Any]:
+    """Refuse a file in use, then measure."""
+    try:
+        if url is not None and isinstance(measure.ground, SqliteGround) and not yes:
+            await refuse_jobs(url)
+        figures = await measure.run()
+    finally:
+        await workload.app.close()
+        await measure.ground.leave()
+    return {"store": masked(url) if url else "sqlite (a new file here)", **figures}
+
+
+async def refuse_jobs(url: str) -> None:
+    """A store that holds jobs is somebody's: ask first."""
+    await workload.app.close()
+    workload.app.url = url
+    page = await (await workload.app.store()).find(Query(), limit=1, cursor=None)
+    if page.records:
+        raise UsageError(
+            f"{masked(url)} already holds jobs",
+            cure="Name a new file, or add --yes: the bench's jobs stay in the store.",
+        )

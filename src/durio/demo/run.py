@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from durio.cli import shop
-from durio.cli.ledger import Entry, Event, Ledger, read_ledger
-from durio.cli.mishap import Mishaps
-from durio.cli.verdict import Verdict, judge
 from durio.client.handle import Job
+from durio.demo import shop
+from durio.demo.faults import Mishaps
+from durio.demo.record import Entry, Event, Ledger, read_ledger
+from durio.demo.verdict import Verdict, judge
 from durio.host.clock import HostClock
 from durio.host.kin import Kin, kin_of, leashed
 from durio.host.processes import Child, Children, this_program

@@ -1,6 +1,6 @@
 """A small shop, for the demo: its tasks, and a ledger of what really happened to each job.
 
-Workers load it as `durio.cli.shop:app`. The folder of the ledger comes by environment;
+Workers load it as `durio.demo.shop:app`. The folder of the ledger comes by environment;
 without one nothing is noted.
 """
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from durio import App, Context, Retry
-from durio.cli.ledger import Event, Ledger
+from durio.demo.record import Event, Ledger
 from durio.host.clock import HostClock
 from durio.host.processes import pause
 from durio.worker.middleware import CallNext, HookEvent
 
 LEDGER_VARIABLE = "DURIO_DEMO_LEDGER"
-TARGET = "durio.cli.shop:app"
+TARGET = "durio.demo.shop:app"
 NAMESPACE = "demo"
 
 IMAGE_STEPS = 8

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from durio.cli.ledger import Entry, Event
-from durio.cli.verdict import Verdict, enough_happened, judge
+from durio.demo.record import Entry, Event
+from durio.demo.verdict import Verdict, enough_happened, judge
 
 WORKER, VICTIM, OTHER, CHILD = 11, 12, 13, 20
 

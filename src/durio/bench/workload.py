@@ -1,6 +1,6 @@
 """The bench's App: jobs that do nothing, and a worker that says what it cost.
 
-Workers load it as `durio.cli.load:app`. With a file named by environment, a worker notes
+Workers load it as `durio.bench.workload:app`. With a file named by environment, a worker notes
 its CPU time from ready to drained, and its memory after that; the jobs themselves carry
 nothing that an ordinary job would not.
 """
@@ -17,7 +17,7 @@ from durio.host.clock import HostClock
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
 
 REPORT_VARIABLE = "DURIO_BENCH_REPORT"
-TARGET = "durio.cli.load:app"
+TARGET = "durio.bench.workload:app"
 NAMESPACE = "bench"
 
 clock = HostClock()

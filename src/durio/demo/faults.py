@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from durio.cli.ledger import Event, Ledger, read_file
+from durio.demo.record import Event, Ledger, read_file
 from durio.host.clock import HostClock
 from durio.host.kin import Kin, kin_of
 

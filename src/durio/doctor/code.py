@@ -4,8 +4,8 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from durio.app.doctor.source import Called, calls_of
 from durio.app.tasks import place_of
+from durio.doctor.source import Called, calls_of
 from durio.model.finding import Finding, fine, warning
 from durio.ports.handler import Handler
 
