@@ -17,7 +17,7 @@ from typing import Any
 import jobs
 
 from durio import App
-from durio.host.processes import Child, Children, this_program
+from durio.host.processes import Subprocess, Subprocesses, durio_command
 
 GAIN_SHARE_MIN = 0.85
 WAIT_SECONDS = 300.0
@@ -92,15 +92,15 @@ async def as_jobs(count: int, turns: int) -> float:
     return jobs.span_seconds(found)
 
 
-async def records() -> list[jobs.Record]:
+async def records() -> list[jobs.StoredJob]:
     """Every job of this store."""
     jobs.app = app
     return await jobs.records()
 
 
-def start_worker(children: Children, folder: Path) -> Child:
+def start_worker(children: Subprocesses, folder: Path) -> Subprocess:
     """A worker with two children, both ready."""
-    command = (*this_program(), "worker", "children:app", "-c", "4")
+    command = (*durio_command(), "worker", "children:app", "-c", "4")
     worker = jobs.start(children, folder, app.url, *command)
     deadline = time.monotonic() + WAIT_SECONDS
     while worker.log.read_text().count("child.started") < 2:  # noqa: PLR2004
@@ -112,7 +112,7 @@ def start_worker(children: Children, folder: Path) -> Child:
 async def main(count: int, turns: int, rounds: int, *, is_json: bool) -> None:
     """Measure, tell."""
     best = {"one": float("inf"), "two": float("inf"), "children": float("inf")}
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         app.url = jobs.url_in(folder)
         async with app:
             worker = start_worker(children, folder)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import jobs
 
-from durio.demo.record import Entry, Event, read_ledger
-from durio.host.processes import Child, Children
+from durio.demo.record import LedgerLine, LedgerLineKind, read_ledger
+from durio.host.processes import Subprocess, Subprocesses
 
 WAIT_SECONDS = 120.0
 WARM_JOBS = 2_000
@@ -33,7 +33,7 @@ async def until(condition: Callable[[], object], what: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def worker_pids(supervisor: Child) -> list[int]:
+def worker_pids(supervisor: Subprocess) -> list[int]:
     """The processes that it has started."""
     path = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
     return [int(pid) for pid in path.read_text().split()]
@@ -46,7 +46,7 @@ def memory(pid: int) -> tuple[float, float]:
     return tuple(int(rows[name].split()[0]) * 1024 / MIB for name in ("Rss", "Pss"))  # pyright: ignore[reportReturnType]
 
 
-async def ready(supervisor: Child, processes: int) -> None:
+async def ready(supervisor: Subprocess, processes: int) -> None:
     """Until so many workers are registered."""
     store = await jobs.app.store()
     deadline = time.monotonic() + WAIT_SECONDS
@@ -58,7 +58,7 @@ async def ready(supervisor: Child, processes: int) -> None:
 
 async def measure_memory(processes: int) -> None:
     """Start so many, let each do some work, and weigh them."""
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
         flags = () if processes == 0 else ("--processes", str(processes))
         async with jobs.app:
@@ -88,7 +88,7 @@ async def measure_restart(processes: int, rounds: int) -> None:
 
 async def seconds_to_restart(processes: int) -> float:
     """From the kill to the last new start of what the killed one held."""
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
         async with jobs.app:
             flags = ("--processes", str(processes), "-c", str(HELD), "--grace", "0")
@@ -107,10 +107,10 @@ async def seconds_to_restart(processes: int) -> float:
     return (max(moments[job] for job in held) - killed_ns) / 1e9
 
 
-def starts(folder: Path) -> list[Entry]:
+def starts(folder: Path) -> list[LedgerLine]:
     """Every start so far."""
     entries = read_ledger(folder / "ledger")
-    return [entry for entry in entries if entry.ev == Event.STARTED]
+    return [entry for entry in entries if entry.ev == LedgerLineKind.STARTED]
 
 
 def again(folder: Path, victim: int) -> dict[str, int]:

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from durio import App
-from durio.demo.record import Event, Ledger
-from durio.host.processes import Child, Children, this_program
+from durio.demo.record import Ledger, LedgerLineKind
+from durio.host.processes import Subprocess, Subprocesses, durio_command
 from durio.model.ids import id_text as id_text
 from durio.model.job import STATE_BY_CODE
-from durio.model.job import Record as Record
+from durio.model.job import StoredJob as StoredJob
 from durio.ports.browse import Query
 
 TARGET = "jobs:app"
@@ -27,7 +27,7 @@ ledger = Ledger(Path(os.environ.get(LEDGER_VARIABLE, ".")))
 @app.task
 async def sleep(number: int, seconds: float) -> int:
     """Sleep, and give back what came."""
-    ledger.note(Event.STARTED, job=str(number))
+    ledger.write(LedgerLineKind.STARTED, job=str(number))
     await asyncio.sleep(seconds)
     return number
 
@@ -35,7 +35,7 @@ async def sleep(number: int, seconds: float) -> int:
 @app.task
 async def note(number: int) -> int:
     """Leave a line in the ledger."""
-    ledger.note(Event.EFFECT, job=str(number))
+    ledger.write(LedgerLineKind.EFFECT, job=str(number))
     return number
 
 
@@ -59,7 +59,7 @@ def url_in(folder: Path, options: str = "") -> str:
     return f"sqlite:///{folder / 'jobs.db'}{options}"
 
 
-def start(children: Children, folder: Path, url: str, *command: str) -> Child:
+def start(children: Subprocesses, folder: Path, url: str, *command: str) -> Subprocess:
     """A program with this App at hand."""
     environ = {
         "DURIO_URL": url,
@@ -72,13 +72,15 @@ def start(children: Children, folder: Path, url: str, *command: str) -> Child:
     return children.start(command, log=folder / f"{number}.log", environ=environ)
 
 
-def start_worker(children: Children, folder: Path, url: str, *flags: str) -> Child:
+def start_worker(
+    children: Subprocesses, folder: Path, url: str, *flags: str
+) -> Subprocess:
     """A real worker process."""
-    command = (*this_program(), "worker", TARGET, *flags)
+    command = (*durio_command(), "worker", TARGET, *flags)
     return start(children, folder, url, *command)
 
 
-def wait(child: Child, seconds: float) -> None:
+def wait(child: Subprocess, seconds: float) -> None:
     """Until it has ended well."""
     code = child.wait(seconds)
     if code != 0:
@@ -94,25 +96,25 @@ async def drained(seconds: float) -> None:
         await clock.sleep(0.1)
 
 
-async def records() -> list[Record]:
+async def records() -> list[StoredJob]:
     """Every job of the store."""
     store = await app.store()
-    found: list[Record] = []
+    found: list[StoredJob] = []
     cursor: str | None = None
     while True:
         page = await store.find(Query(), limit=PAGE, cursor=cursor)
-        found += page.records
+        found += page.jobs
         cursor = page.cursor
         if cursor is None:
             return found
 
 
-def states(found: list[Record]) -> dict[str, int]:
+def states(found: list[StoredJob]) -> dict[str, int]:
     """How many jobs are where."""
     return dict(Counter(STATE_BY_CODE[record.state].value for record in found))
 
 
-def span_seconds(found: list[Record]) -> float:
+def span_seconds(found: list[StoredJob]) -> float:
     """From the first claim to the last finish, by the times that the store keeps."""
     first = min(record.started_at or 0.0 for record in found)
     return max(record.finished_at or 0.0 for record in found) - first

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jobs
 
-from durio.host.processes import Child, Children, rss_bytes_of
+from durio.host.processes import Subprocess, Subprocesses, rss_bytes_of
 from durio.model.job import DEAD, STATE_BY_CODE
 
 ROWS = 1_000  # one transaction
@@ -30,7 +30,7 @@ GROWTH_MAX = 1.10
 JUDGED_MIN = 500_000  # below, the file is still filling
 REST_SECONDS = 3 * RETENTION_SECONDS  # alone with the file: all is pruned by then
 WAIT_SECONDS = 600.0
-TOLD_SECONDS = 60.0  # for the worker's last heartbeat
+REPORT_SECONDS = 60.0  # for the worker's last heartbeat
 MEGABYTE = 1 << 20
 
 
@@ -50,7 +50,7 @@ class Sample:
 class Run:
     """One run: enqueue ahead of the worker, look from time to time."""
 
-    def __init__(self, count: int, folder: Path, worker: Child) -> None:
+    def __init__(self, count: int, folder: Path, worker: Subprocess) -> None:
         self.count = count
         self.folder = folder
         self.worker = worker
@@ -119,10 +119,10 @@ class Run:
             flush=True,
         )
 
-    async def told_ended(self) -> int:
+    async def report_when_ended(self) -> int:
         """Attempts, as the worker says with its heartbeat."""
         store, clock = await jobs.app.store(), jobs.app.clock
-        deadline = clock.monotonic() + TOLD_SECONDS
+        deadline = clock.monotonic() + REPORT_SECONDS
         told = 0
         while told < self.count and clock.monotonic() < deadline:
             rows = await store.workers(jobs.app.name)
@@ -139,13 +139,13 @@ def megabytes(path: Path) -> float:
 async def main(count: int, json_path: Path | None) -> None:
     """Run, then judge memory and file against the end of the warm-up."""
     os.environ["DURIO_RETENTION__DONE_SECONDS"] = str(RETENTION_SECONDS)
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
         async with jobs.app:
             worker = jobs.start_worker(children, folder, url)
             run = Run(count, folder, worker)
             await run.feed()
-            ended = await run.told_ended()
+            ended = await run.report_when_ended()
             store = await jobs.app.store()
             dead = [
                 f"{number} {STATE_BY_CODE[state].value}"

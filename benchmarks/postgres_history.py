@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import postgres_place
-from benchmarks.postgres_place import Ask
+from benchmarks import postgres_target
+from benchmarks.postgres_target import Ask
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.settings import DAY
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.stores.postgres.days import make
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.finished_jobs import create_partition
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore
 
 BATCH, ENQUEUED = 200, 500
@@ -113,7 +113,7 @@ class Bench:
                 raise SystemExit(f"BROKEN: {len(answer.rejected)} outcomes refused")
             self.done += len(outcomes)
             outcomes = [
-                Outcome(claim.id, claim.claim_no, Kind.DONE, b"42")
+                Outcome(claim.id, claim.claim_no, OutcomeKind.DONE, b"42")
                 for claim in answer.claims
             ]
             if not outcomes:
@@ -122,11 +122,11 @@ class Bench:
 
 async def main(options: argparse.Namespace) -> dict[str, Any]:
     """Empty, growing, pinned."""
-    async with postgres_place.ground(options.store) as ground:
-        url = await ground.fresh()
-        store = PostgresStore(place_of(url), HostClock())
+    async with postgres_target.target(options.store) as ground:
+        url = await ground.new_store()
+        store = PostgresStore(location_from_url(url), HostClock())
         await store.open()
-        async with postgres_place.connected(url) as ask:
+        async with postgres_target.connected(url) as ask:
             bench = Bench(store, ask, HostClock())
             try:
                 return await everything(bench, url, options)
@@ -186,7 +186,9 @@ async def make_days(store: PostgresStore) -> None:
     """The days that a store of this age would have; the leader makes those ahead."""
     today = int(time.time() // DAY)
     for day in range(today - DAYS - 1, today):
-        await store.desk.lines.write(lambda tx, day=day: make(tx, day, today))
+        await store.context.connections.write(
+            lambda tx, day=day: create_partition(tx, day, today)
+        )
     await store.prune(100, dead_count=1000)
 
 
@@ -202,7 +204,7 @@ async def while_pinned(
 ) -> list[float]:
     """Full load under an old snapshot: the cost in each window, the first without one."""
     costs = [await window(bench, options.jobs)]
-    async with postgres_place.connected(url) as pin:
+    async with postgres_target.connected(url) as pin:
         await pinned(pin)
         end = time.monotonic() + options.pin_seconds
         while time.monotonic() < end:

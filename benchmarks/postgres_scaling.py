@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import postgres_place
+from benchmarks import postgres_target
 from benchmarks.postgres_plot import svg
 from durio.bench import workload
-from durio.bench.targets import PostgresGround
-from durio.host.processes import Children, loop_factory, this_program
+from durio.bench.targets import PostgresBenchTarget
+from durio.host.processes import Subprocesses, durio_command, loop_factory
 
 PROCESSES = (1, 2, 4)
 PREFETCH = (0, 8, 32, 64, 128, 256)
@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.25
 
 async def main(options: argparse.Namespace) -> dict[str, Any]:
     """Every point, best of some passes."""
-    async with postgres_place.ground(options.store) as ground:
+    async with postgres_target.target(options.store) as ground:
         by_processes = {
             count: await best(ground, options, processes=count, prefetch=256)
             for count in PROCESSES
@@ -44,7 +44,7 @@ async def main(options: argparse.Namespace) -> dict[str, Any]:
             ahead: await best(ground, options, processes=1, prefetch=ahead)
             for ahead in PREFETCH
         }
-        facts = await ground.facts()
+        facts = await ground.engine_facts()
     return {
         "jobs": options.jobs,
         "passes": options.passes,
@@ -59,7 +59,7 @@ async def main(options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def best(
-    ground: PostgresGround,
+    target: PostgresBenchTarget,
     options: argparse.Namespace,
     *,
     processes: int,
@@ -67,7 +67,7 @@ async def best(
 ) -> int:
     """Jobs per second, the best of some passes."""
     found = [
-        await drained(ground, options.jobs, processes, prefetch)
+        await drained(target, options.jobs, processes, prefetch)
         for _ in range(options.passes)
     ]
     per_s = round(max(found))
@@ -76,33 +76,33 @@ async def best(
 
 
 async def drained(
-    ground: PostgresGround, jobs: int, processes: int, prefetch: int
+    target: PostgresBenchTarget, jobs: int, processes: int, prefetch: int
 ) -> float:
     """One pass: fill, start, let go, wait."""
     await workload.app.close()
-    workload.app.url = url = await ground.fresh()
-    await postgres_place.fill(jobs)
+    workload.app.url = url = await target.new_store()
+    await postgres_target.fill(jobs)
     environ = {"DURIO_URL": url, "DURIO_WORKER__PREFETCH": str(prefetch)}
-    with tempfile.TemporaryDirectory() as name, Children() as children:
+    with tempfile.TemporaryDirectory() as name, Subprocesses() as children:
         for number in range(processes):
             children.start(
-                [*this_program(), "worker", workload.TARGET],
+                [*durio_command(), "worker", workload.APP_PATH],
                 log=Path(name) / f"{number}.log",
                 environ=environ,
             )
-        await postgres_place.workers_ready(processes, READY_SECONDS_MAX)
-        await postgres_place.resume()
+        await postgres_target.workers_ready(processes, READY_SECONDS_MAX)
+        await postgres_target.resume()
         async with asyncio.timeout(DRAIN_SECONDS_MAX):
             await empty(url, children)
-    done, ids, first, last = (await postgres_place.rows(url, SPAN))[0]
+    done, ids, first, last = (await postgres_target.rows(url, SPAN))[0]
     if not done == ids == jobs:
         raise SystemExit(f"BROKEN: {done} done, {ids} different ones, of {jobs}")
     return jobs / (last - first)
 
 
-async def empty(url: str, children: Children) -> None:
+async def empty(url: str, children: Subprocesses) -> None:
     """Until no job waits or runs."""
-    async with postgres_place.connected(url) as ask:
+    async with postgres_target.connected(url) as ask:
         while (await ask(IS_LEFT))[0][0]:
             for child in children.started:
                 if not child.is_running:

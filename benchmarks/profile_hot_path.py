@@ -18,7 +18,7 @@ from typing import Any
 
 import jobs
 
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.host.processes import loop_factory
 from durio.model.settings import LogSettings
 from durio.telemetry.log import configure

@@ -10,8 +10,8 @@ import time
 
 import jobs
 
-from durio.demo.record import Entry, Event, read_ledger
-from durio.host.processes import Child, Children
+from durio.demo.record import LedgerLine, LedgerLineKind, read_ledger
+from durio.host.processes import Subprocess, Subprocesses
 
 SLOTS = 50
 KILL_AFTER_SECONDS = 1.5
@@ -20,12 +20,12 @@ WAIT_SECONDS = 300.0
 
 async def main(count: int, options: str, within_seconds: float) -> None:
     """Kill, start another, see how soon the killed worker's jobs start again."""
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder, options)
         async with jobs.app:
             await jobs.sleep.enqueue_many([(n, 1.0) for n in range(count)])
 
-            def start() -> Child:
+            def start() -> Subprocess:
                 return jobs.start_worker(children, folder, url, "-c", str(SLOTS))
 
             first = start()
@@ -52,9 +52,9 @@ async def main(count: int, options: str, within_seconds: float) -> None:
     jobs.check(max(again) < within_seconds, f"they start within {within_seconds:g} s")
 
 
-def restarts(entries: list[Entry], killed: int, killed_at: float) -> list[float]:
+def restarts(entries: list[LedgerLine], killed: int, killed_at: float) -> list[float]:
     """Seconds from the kill to the second start of each job that was interrupted."""
-    starts = [entry for entry in entries if entry.ev == Event.STARTED]
+    starts = [entry for entry in entries if entry.ev == LedgerLineKind.STARTED]
     before = {entry.job for entry in starts if entry.pid == killed}
     return sorted(
         entry.mono_ns / 1e9 - killed_at

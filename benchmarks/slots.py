@@ -5,14 +5,14 @@ import asyncio
 
 import jobs
 
-from durio.host.processes import Children
+from durio.host.processes import Subprocesses
 
 WAIT_SECONDS = 300.0
 
 
 async def main(count: int, slots: int, seconds: float) -> None:
     """Fill, drain, tell."""
-    with jobs.place() as folder, Children() as children:
+    with jobs.place() as folder, Subprocesses() as children:
         jobs.app.url = jobs.url_in(folder)
         async with jobs.app:
             await jobs.sleep.enqueue_many([(n, seconds) for n in range(count)])

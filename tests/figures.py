@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class SevenWords:
+class JobTotals:
     """What became of everything that was asked for; each judge says what counts as ok."""
 
     attempted: int = 0

@@ -28,8 +28,8 @@ from durio.errors import (
 )
 from durio.keys import debounce, window
 from durio.model.options import NO_OPTIONS
-from tests.bad_input.door import asked, declined, refused
-from tests.unit.app.lab import MEMORY, records, virtual
+from tests.bad_input.refusals import asked, declined, refused
+from tests.unit.app.app_harness import MEMORY, records, virtual
 from tests.unit.app.test_ends import Listener
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - on purpose

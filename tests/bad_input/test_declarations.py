@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from durio import App, Context, Retry, Settings
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.errors import (
     DuplicateTask,
     InvalidName,
     InvalidOption,
     UsageError,
 )
-from tests.bad_input.door import declined
-from tests.unit.app.lab import MEMORY
+from tests.bad_input.refusals import declined
+from tests.unit.app.app_harness import MEMORY
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -8,8 +8,8 @@ import pytest
 
 from durio import App, Job, JobCancelled, JobDead, JobNotFound, KeyConflict, State
 from durio.errors import InvalidOption, ResultExpired, WrongState
-from tests.bad_input.door import declined, refused
-from tests.unit.app.lab import MEMORY, drained, records, virtual, working
+from tests.bad_input.refusals import declined, refused
+from tests.unit.app.app_harness import MEMORY, drained, records, virtual, working
 
 UNKNOWN = str(UUID(int=7))
 

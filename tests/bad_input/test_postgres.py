@@ -10,9 +10,9 @@ import pytest
 from durio.errors import SchemaMismatch, StoreError, StoreReadOnly, StoreUnavailable
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
-from durio.stores.postgres import survey
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema_status
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore
 from tests.servers import process
 from tests.servers.postgres import PASSWORD, PostgresServer
@@ -25,8 +25,8 @@ def sql(postgres: PostgresServer, *texts: str) -> None:
     """By the owner, each on its own."""
 
     async def run() -> None:
-        place = place_of(postgres.url())
-        connection = await Opening(place, lambda _text: None).connect()
+        place = location_from_url(postgres.url())
+        connection = await Connector(place, lambda _text: None).connect()
         for text in texts:
             await connection.run(text)
         await connection.close()
@@ -35,7 +35,7 @@ def sql(postgres: PostgresServer, *texts: str) -> None:
 
 
 def store_of(url: str) -> PostgresStore:
-    return PostgresStore(place_of(url), HostClock())
+    return PostgresStore(location_from_url(url), HostClock())
 
 
 def refused(url: str, use: Callable[[PostgresStore], Any] | None = None) -> StoreError:
@@ -114,18 +114,18 @@ def test_a_schema_that_is_not_there(postgres: PostgresServer, driver: str) -> No
 
 def test_a_schema_of_newer_code(postgres: PostgresServer) -> None:
     url = postgres.url(schema="newer")
-    survey.migrate(url)
+    schema_status.migrate(url)
     sql(postgres, "insert into newer.migration values (9999, '9999_later', 'x', 0)")
     error = refused(url)
     assert isinstance(error, SchemaMismatch)
     assert "newer than this code: 9999_later" in str(error)
     with pytest.raises(SchemaMismatch, match="newer"):
-        survey.migrate(url)
+        schema_status.migrate(url)
 
 
 def test_a_schema_that_was_made_by_another_text(postgres: PostgresServer) -> None:
     url = postgres.url(schema="changed")
-    survey.migrate(url)
+    schema_status.migrate(url)
     sql(postgres, "update changed.migration set checksum = 'x' where number = 1")
     assert "another text" in str(refused(url))
 
@@ -149,7 +149,7 @@ def test_rights_that_are_missing(postgres: PostgresServer, driver: str) -> None:
     error = refused(url, enqueue)
     assert "lacks a right" in str(error)
     with pytest.raises(StoreUnavailable, match="lacks a right"):
-        survey.migrate(postgres.url(user=f"poor_{driver}", schema="fresh"))
+        schema_status.migrate(postgres.url(user=f"poor_{driver}", schema="fresh"))
     sql(postgres, f"drop owned by poor_{driver}", f"drop role poor_{driver}")
 
 
@@ -167,7 +167,9 @@ def test_a_statement_that_takes_too_long(postgres: PostgresServer, driver: str) 
     sql(postgres, f"create role hasty_{driver} login superuser")
     sql(postgres, f"alter role hasty_{driver} set statement_timeout = '100ms'")
     url = postgres.url(user=f"hasty_{driver}", driver=driver)
-    error = refused(url, lambda store: store.desk.lines.read("select pg_sleep(9)"))
+    error = refused(
+        url, lambda store: store.context.connections.read("select pg_sleep(9)")
+    )
     assert "gave a statement up" in str(error)
     assert "statement_timeout" in error.cure
 
@@ -189,9 +191,9 @@ def test_an_answer_that_does_not_come(postgres: PostgresServer, driver: str) -> 
         await store.open()
         try:
             with pytest.raises(StoreUnavailable, match="no answer within") as told:
-                await store.desk.lines.write_one("select pg_sleep(9)")
+                await store.context.connections.write_one("select pg_sleep(9)")
             assert told.value.unknown
-            assert list((await store.desk.lines.read("select 7"))[0]) == [7]
+            assert list((await store.context.connections.read("select 7"))[0]) == [7]
         finally:
             await store.close()
 
@@ -201,7 +203,7 @@ def test_an_answer_that_does_not_come(postgres: PostgresServer, driver: str) -> 
 def test_an_old_server_is_refused(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("durio.stores.postgres.opening.VERSION_MIN", 990000)
+    monkeypatch.setattr("durio.stores.postgres.driver.VERSION_MIN", 990000)
     error = refused(postgres.url())
     assert "too old" in str(error)
     assert "PostgreSQL 99 or later" in error.cure

@@ -20,10 +20,9 @@ from durio.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from durio.stores.postgres import schema, survey
-from durio.stores.postgres.driver import Connection
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema, schema_status
+from durio.stores.postgres.driver import Connection, Connector
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.schema import Migration
 from tests.conftest import Require
 from tests.servers import pgbouncer, process
@@ -48,7 +47,7 @@ def nothing_is_lost(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 async def connected(url: str) -> Connection:
-    return await Opening(place_of(url), lambda _text: None).connect()
+    return await Connector(location_from_url(url), lambda _text: None).connect()
 
 
 def asked(server: PostgresServer, *texts: str) -> Any:
@@ -149,7 +148,7 @@ def test_every_connection_is_taken(
     few = {"max_connections": "6", "superuser_reserved_connections": "1"}
     few |= {"max_wal_senders": "0"}
     with PostgresServer(durable=False, settings=few) as server:
-        survey.migrate(server.url())
+        schema_status.migrate(server.url())
         asked(server, "create role ann login", *rights_of("ann"))
         url = server.url(user="ann")
         enqueued(url)
@@ -199,7 +198,7 @@ def test_a_schema_of_older_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = postgres.url(schema="older")
-    survey.migrate(url)
+    schema_status.migrate(url)
     later = Migration(2, "0002_more", "x", "alter table {schema}.doc add more text")
     known = (*schema.migrations(), later)
     monkeypatch.setattr(schema, "migrations", lambda: known)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.errors import InvalidName, InvalidOption
 from durio.queues import Queue
-from tests.bad_input.door import declined
-from tests.unit.app.lab import MEMORY, virtual
+from tests.bad_input.refusals import declined
+from tests.unit.app.app_harness import MEMORY, virtual
 
 
 @pytest.mark.parametrize(

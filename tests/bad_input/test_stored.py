@@ -13,8 +13,8 @@ import pytest
 
 from durio import App, Context, Job, JobDead, JobStatus, State
 from durio.errors import NotSerializable, OperatingError, UsageError
-from tests.bad_input.door import asked, declined
-from tests.unit.app.lab import (
+from tests.bad_input.refusals import asked, declined
+from tests.unit.app.app_harness import (
     drained,
     finished,
     in_state,

@@ -8,6 +8,6 @@ shows how with pytest, in a page. For readable failures let pytest rewrite the a
 from tests.conformance.manual_clock import ManualClock as ManualClock
 from tests.conformance.promises import Promise as Promise
 from tests.conformance.promises import check as check
-from tests.conformance.subject import Fault as Fault
+from tests.conformance.subject import StatementFault as StatementFault
 from tests.conformance.subject import Subject as Subject
 from tests.conformance.suite import SUITE as SUITE

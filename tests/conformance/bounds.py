@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from durio.model.job import READY, SCHEDULED
 from durio.model.keys import replace, while_active, window
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.enqueue import Enqueued, Full
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -209,10 +209,10 @@ Act = Callable[[Scene], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Word:
+class SendOutcome:
     """A way back to waiting by a worker's own word."""
 
-    kind: Kind
+    kind: OutcomeKind
     delay: float = 0.0
 
     async def __call__(self, scene: Scene) -> None:
@@ -239,23 +239,23 @@ async def leave(scene: Scene) -> None:
     await scene.store.leave(worker)
 
 
-async def retry_by_hand(scene: Scene) -> None:
+async def retry_action(scene: Scene) -> None:
     """An operator sends it back."""
     worker = await scene.worker()
     (claim,) = await scene.claim(worker)
-    await scene.finish(worker, claim, kind=Kind.DEAD, reason="permanent")
+    await scene.finish(worker, claim, kind=OutcomeKind.DEAD, reason="permanent")
     await scene.add()
     await scene.store.act([claim.id], "retry")
 
 
 BACK: dict[str, Act] = {
-    "a retry now": Word(Kind.RETRY),
-    "a retry later": Word(Kind.RETRY, 60.0),
-    "a snooze": Word(Kind.SNOOZE, 60.0),
-    "a release": Word(Kind.RELEASE),
+    "a retry now": SendOutcome(OutcomeKind.RETRY),
+    "a retry later": SendOutcome(OutcomeKind.RETRY, 60.0),
+    "a snooze": SendOutcome(OutcomeKind.SNOOZE, 60.0),
+    "a release": SendOutcome(OutcomeKind.RELEASE),
     "a rescue": rescue,
     "a worker that leaves": leave,
-    "an operator's retry": retry_by_hand,
+    "an operator's retry": retry_action,
 }
 
 
@@ -333,7 +333,7 @@ async def running_and_final_jobs_take_no_room(scene: Scene) -> None:
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
     await scene.add_many(BOUND)
-    kinds = (Kind.DONE, Kind.DEAD, Kind.CANCEL)
+    kinds = (OutcomeKind.DONE, OutcomeKind.DEAD, OutcomeKind.CANCEL)
     ends = [
         outcome(c, k, reason="permanent") for c, k in zip(claims, kinds, strict=True)
     ]

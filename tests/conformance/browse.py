@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from durio.model.argument_codec import parameters_digest
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
-from durio.model.outcome import Kind
-from durio.model.signature import mark_of
+from durio.model.outcome import OutcomeKind
 from durio.ports.browse import LaneRow, Query
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, TASK, Scene
@@ -45,7 +45,7 @@ async def find_narrows_by_every_field(scene: Scene) -> None:
     async def found(query: Query) -> list[bytes]:
         page = await scene.store.find(query, limit=50, cursor=None)
         assert page.cursor is None
-        return [record.id for record in page.records]
+        return [record.id for record in page.jobs]
 
     assert await found(Query()) == [dead, bank, later, mail]
     assert await found(Query(namespace="shop")) == [dead, later, mail]
@@ -67,8 +67,8 @@ async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
     cursor: str | None = None
     for _ in range(20):
         page = await scene.store.find(Query(namespace="shop"), limit=4, cursor=cursor)
-        seen += [record.id for record in page.records]
-        assert len(page.records) <= 4
+        seen += [record.id for record in page.jobs]
+        assert len(page.jobs) <= 4
         cursor = page.cursor
         if cursor is None:
             break
@@ -82,9 +82,9 @@ async def a_page_is_bounded(scene: Scene) -> None:
     """Two hundred at most, whatever is asked."""
     await scene.add_many(250)
     page = await scene.store.find(Query(), limit=10**9, cursor=None)
-    assert len(page.records) == 200
+    assert len(page.jobs) == 200
     page = await scene.store.find(Query(), limit=200, cursor=page.cursor)
-    assert (len(page.records), page.cursor) == (50, None)
+    assert (len(page.jobs), page.cursor) == (50, None)
 
 
 CURSORS = {"words": "no cursor", "negative": "-1", "huge": "9" * 40, "empty": ""}
@@ -98,7 +98,7 @@ async def a_cursor_that_nobody_gave_is_refused(scene: Scene, cursor: str) -> Non
         page = await scene.store.find(Query(), limit=2, cursor=cursor)
     except UsageError:
         return
-    assert {record.id for record in page.records} <= set(ids)
+    assert {record.id for record in page.jobs} <= set(ids)
 
 
 @chapter.promise()
@@ -157,7 +157,7 @@ async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
     assert await other.oldest("shop") == {"shop:later": began + 100.0}
     # One that comes back waits from when it was due again.
     (claim,) = await scene.claim(worker, lane="shop:later")
-    await scene.finish(worker, claim, kind=Kind.RETRY, delay_seconds=10.0)
+    await scene.finish(worker, claim, kind=OutcomeKind.RETRY, delay_seconds=10.0)
     scene.clock.advance(60.0)
     await scene.store.promote(9)
     assert await other.oldest("shop") == {"shop:later": scene.clock.now() - 50.0}
@@ -220,7 +220,7 @@ async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
     scene.clock.advance(LEASE_SECONDS + 90)
     (row,) = await (await scene.other()).workers("shop")
     assert (row.id, row.lease_seconds_left) == (worker, -90.0)
-    assert row.lease_told() == "over for 90 s"
+    assert row.lease_text() == "over for 90 s"
 
 
 @chapter.promise("M112", needs=("leases_end_with_boot",))
@@ -229,7 +229,7 @@ async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
     await scene.worker()
     scene.clock.reboot()
     (row,) = await (await scene.other()).workers("shop")
-    assert (row.lease_seconds_left, row.lease_told()) == (0.0, "over")
+    assert (row.lease_seconds_left, row.lease_text()) == (0.0, "over")
 
 
 @chapter.promise("M3", "M27")
@@ -258,12 +258,12 @@ async def signatures_of_old_and_new_code_stand_side_by_side(scene: Scene) -> Non
     for told in (old, new, old):
         await scene.worker(tasks={"shop.pay": told, "shop.pay2": {"parameters": []}})
     other = await scene.other()
-    marks = {mark_of(told["parameters"]) for told in (old, new)}
+    marks = {parameters_digest(told["parameters"]) for told in (old, new)}
     assert await other.signatures("shop.pay") == marks
     assert len(await other.signatures("shop.pay2")) == 1
     scene.clock.advance(40 * 86400.0)
     await scene.worker(tasks={"shop.pay": old})
-    assert await other.signatures("shop.pay") == {mark_of(old["parameters"])}
+    assert await other.signatures("shop.pay") == {parameters_digest(old["parameters"])}
     assert await other.signatures("bank.pay") == set()
 
 

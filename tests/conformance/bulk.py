@@ -3,7 +3,7 @@
 from durio.model.errors import UsageError
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.keys import while_active
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import Verb
 from tests.conformance.promises import Chapter
@@ -19,14 +19,14 @@ async def die(scene: Scene, error: bytes | None = None, **fields: object) -> byt
     """A job that died of this error."""
     reason = str(fields.pop("reason", "permanent"))
     worker, claim = await scene.running(**fields)
-    await scene.finish(worker, claim, kind=Kind.DEAD, error=error, reason=reason)
+    await scene.finish(worker, claim, kind=OutcomeKind.DEAD, error=error, reason=reason)
     return claim.id
 
 
 async def die_again(scene: Scene) -> bytes:
     """The one job that is ready dies."""
     worker, claim = await scene.claim_one()
-    await scene.finish(worker, claim, kind=Kind.DEAD, reason="permanent")
+    await scene.finish(worker, claim, kind=OutcomeKind.DEAD, reason="permanent")
     return claim.id
 
 
@@ -104,7 +104,7 @@ async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
         for store in (scene.store, await scene.other()):
             assert (await store.count(query)).jobs == jobs, query
         found = await scene.store.find(query, limit=200, cursor=None)
-        assert len(found.records) == jobs, query
+        assert len(found.jobs) == jobs, query
     await scene.finish(worker, claim)
 
 
@@ -112,7 +112,7 @@ async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
 async def only_the_newest_error_counts(scene: Scene) -> None:
     """A job that failed otherwise before is not found by that."""
     await scene.add()
-    for kind, name in ((Kind.RETRY, b"Old"), (Kind.DEAD, b"New")):
+    for kind, name in ((OutcomeKind.RETRY, b"Old"), (OutcomeKind.DEAD, b"New")):
         worker, claim = await scene.claim_one()
         error = b'{"type":"%s","message":"m"}' % name
         await scene.finish(worker, claim, kind=kind, error=error)
@@ -167,7 +167,7 @@ async def a_bulk_retry_rings_the_queues(scene: Scene) -> None:
     worker = await scene.worker()
     other = await scene.other()
     await other.act_on(ALL_DEAD, "retry", counted.mark, 9, by="ann")
-    assert (await scene.store.wait(worker, 50.0)).rung
+    assert (await scene.store.wait(worker, 50.0)).woken
 
 
 @chapter.promise("M85")

@@ -16,7 +16,7 @@ from tests.conformance import Subject
 
 
 @dataclass
-class StatementFault:
+class ApswFault:
     """Fails the nth statement that the writer's connection is given."""
 
     connection: apsw.Connection
@@ -41,7 +41,7 @@ class StatementFault:
         return True
 
 
-class StdlibFault(StatementFault):
+class StdlibFault(ApswFault):
     """The same where the driver has nothing that traces statements."""
 
     def arm(self, nth: int) -> None:
@@ -64,17 +64,17 @@ class StdlibFault(StatementFault):
         return looked_at
 
 
-def fault(store: Store) -> StatementFault:
+def fault(store: Store) -> ApswFault:
     assert isinstance(store, SqliteStore)
-    connection = store.desk.writer._scribe.connection()
-    kind = StdlibFault if store.desk.driver == "stdlib" else StatementFault
+    connection = store.context.writer._session.connection()
+    kind = StdlibFault if store.context.driver == "stdlib" else ApswFault
     return kind(connection)
 
 
 async def forget_worker(store: Store, worker: int) -> None:
     assert isinstance(store, SqliteStore)
     statement = "delete from worker where id = ?"
-    await store.desk.writer.write(lambda tx: tx.db.rows(statement, (worker,)))
+    await store.context.writer.write(lambda tx: tx.db.rows(statement, (worker,)))
 
 
 def opener(path: Path | None, driver: DriverName) -> Callable[[Clock], object]:

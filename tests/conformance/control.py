@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.control import Acted, QueueChange
 from durio.ports.exchange import Lane
 from tests.conformance.promises import Chapter
@@ -76,7 +76,7 @@ async def a_running_job_is_asked_to_stop(scene: Scene) -> None:
         assert (await scene.record(claim.id)).cancel_asked
     renewed = await scene.store.renew(worker, LEASE_SECONDS)
     assert renewed.cancels == [(claim.id, 1)]
-    await scene.finish(worker, claim, kind=Kind.CANCEL)
+    await scene.finish(worker, claim, kind=OutcomeKind.CANCEL)
     assert await scene.state(claim.id) == CANCELLED
 
 
@@ -111,7 +111,7 @@ async def a_done_that_commits_first_wins(scene: Scene) -> None:
 Way = Callable[[Scene, int, Claim], Awaitable[None]]
 
 
-def said(kind: Kind, delay_seconds: float = 0.0) -> Way:
+def sent_outcome(kind: OutcomeKind, delay_seconds: float = 0.0) -> Way:
     """The worker's word, which is turned into a cancel and named so."""
 
     async def end(scene: Scene, worker: int, claim: Claim) -> None:
@@ -137,14 +137,14 @@ async def left_behind(scene: Scene, worker: int, claim: Claim) -> None:
 
 
 WAYS: dict[str, Way] = {
-    "release": said(Kind.RELEASE),
-    "delayed release": said(Kind.RELEASE, 60.0),
-    "retry": said(Kind.RETRY),
-    "delayed retry": said(Kind.RETRY, 60.0),
-    "snooze": said(Kind.SNOOZE, 60.0),
-    "death": said(Kind.DEAD),
+    "release": sent_outcome(OutcomeKind.RELEASE),
+    "delayed release": sent_outcome(OutcomeKind.RELEASE, 60.0),
+    "retry": sent_outcome(OutcomeKind.RETRY),
+    "delayed retry": sent_outcome(OutcomeKind.RETRY, 60.0),
+    "snooze": sent_outcome(OutcomeKind.SNOOZE, 60.0),
+    "death": sent_outcome(OutcomeKind.DEAD),
     "rescue": rescued,
-    "loss of its own child": Scene.convict,
+    "loss of its own child": Scene.crash_child,
     "leave": left_behind,
 }
 
@@ -170,9 +170,14 @@ async def asked_cancel_survives(scene: Scene, way: Way) -> None:
 async def a_dead_letter_goes_there_and_back(scene: Scene) -> None:
     """Counters at zero, the fence as it was, and the next claim has the next number."""
     job_id = await scene.add()
-    for kind in (Kind.RETRY, Kind.SNOOZE, Kind.LOST, Kind.DEAD):
+    for kind in (
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZE,
+        OutcomeKind.LOST,
+        OutcomeKind.DEAD,
+    ):
         worker, claim = await scene.claim_one()
-        if kind is Kind.LOST:
+        if kind is OutcomeKind.LOST:
             await scene.lose(worker)
         else:
             await scene.finish(worker, claim, kind=kind, reason="exhausted")
@@ -194,14 +199,14 @@ async def a_cancelled_job_may_be_retried(scene: Scene) -> None:
     """Also one that was cancelled while running: the old wish is forgotten."""
     worker, claim = await scene.running()
     await scene.store.act([claim.id], "cancel")
-    await scene.finish(worker, claim, kind=Kind.RELEASE)
+    await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     assert await scene.store.act([claim.id], "retry") == [
         Acted(claim.id, CANCELLED, READY)
     ]
     (again,) = await scene.claim(worker)
     renewed = await scene.store.renew(worker, LEASE_SECONDS)
     assert renewed.cancels == []
-    await scene.finish(worker, again, kind=Kind.RETRY)
+    await scene.finish(worker, again, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(claim.id)
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from durio.model.job import DEAD, READY, RUNNING
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.model.transitions import LOST_MAX
 from durio.ports.exchange import Rejected
 from tests.conformance.promises import Chapter
@@ -23,7 +23,9 @@ async def a_job_that_kills_its_own_process_is_convicted_at_the_third(
         (claim,) = await scene.claim(worker, 1)
         assert (claim.lost, claim.losses) == (number - 1, number - 1)
         error = msgspec.json.encode({"type": "ChildLost", "message": f"{number}"})
-        await scene.finish(worker, claim, kind=Kind.LOST, guilty=True, error=error)
+        await scene.finish(
+            worker, claim, kind=OutcomeKind.LOST, killed_process=True, error=error
+        )
         assert await scene.is_ready(job_id) is (number < LOST_MAX)
     record = await scene.record(job_id)
     assert (record.state, record.reason, record.worker) == (DEAD, "worker_lost", None)
@@ -39,7 +41,7 @@ async def a_guilty_loss_is_nobody_elses(scene: Scene) -> None:
     await scene.add_many(3)
     worker = await scene.worker()
     guilty, *others = await scene.claim(worker, 3)
-    await scene.finish(worker, guilty, kind=Kind.LOST, guilty=True)
+    await scene.finish(worker, guilty, kind=OutcomeKind.LOST, killed_process=True)
     assert [await scene.state(other.id) for other in others] == [RUNNING] * 2
     await scene.store.leave(worker)
     for other in others:
@@ -51,9 +53,9 @@ async def a_guilty_loss_is_nobody_elses(scene: Scene) -> None:
 async def a_repeated_guilty_loss_has_landed(scene: Scene) -> None:
     """The reply got lost, the word is sent again: charged once, and known as ours."""
     worker, claim = await scene.running()
-    word = outcome(claim, Kind.LOST, guilty=True)
+    word = outcome(claim, OutcomeKind.LOST, killed_process=True)
     assert await scene.store.finish(worker, [word]) == []
     assert await scene.store.finish(worker, [word]) == [
-        Rejected(claim.id, claim.claim_no, landed=True)
+        Rejected(claim.id, claim.claim_no, already_stored=True)
     ]
     assert (await scene.record(claim.id)).losses == 1

@@ -2,7 +2,7 @@
 
 from durio.model.job import READY, NewJob
 from durio.model.keys import debounce
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.enqueue import Full
@@ -80,7 +80,7 @@ async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
     worker = await scene.worker()
     (claimed,) = await scene.claim(worker)
     assert claimed.id == job_id
-    await scene.finish(worker, claimed, kind=Kind.RETRY)
+    await scene.finish(worker, claimed, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(job_id)
     await scene.store.change_queue(LANE, QueueChange(closed=False), by="ann")
     assert (await scene.send()).created
@@ -168,7 +168,7 @@ async def a_soft_mark_never_keeps_an_accepted_job_out(scene: Scene) -> None:
     worker = await scene.worker()
     (claimed,) = await scene.claim(worker)
     await scene.store.measure(2, namespace="shop")
-    await scene.finish(worker, claimed, kind=Kind.RETRY)
+    await scene.finish(worker, claimed, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(claimed.id)
     job: NewJob = scene.job()
     assert (await scene.store.enqueue([job]))[0].full

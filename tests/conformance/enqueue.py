@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, NewJob
 from durio.model.keys import replace, while_active
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, PAYLOAD, TASK, Scene, key, outcome
 
@@ -129,14 +129,16 @@ LIVES = {
     "ready": (READY, None),
     "scheduled": (SCHEDULED, None),
     "running": (RUNNING, None),
-    "done": (DONE, Kind.DONE),
-    "dead": (DEAD, Kind.DEAD),
-    "cancelled": (CANCELLED, Kind.CANCEL),
+    "done": (DONE, OutcomeKind.DONE),
+    "dead": (DEAD, OutcomeKind.DEAD),
+    "cancelled": (CANCELLED, OutcomeKind.CANCEL),
 }
 
 
 @chapter.table(LIVES)
-async def repeat_of_an_enqueue(scene: Scene, life: tuple[int, Kind | None]) -> None:
+async def repeat_of_an_enqueue(
+    scene: Scene, life: tuple[int, OutcomeKind | None]
+) -> None:
     """The reply was lost: the same id again is answered as it stands, whatever it is."""
     state, end = life
     job = scene.job(delay=60.0 if state == SCHEDULED else 0.0)

@@ -3,7 +3,7 @@
 import asyncio
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
-from durio.model.outcome import Keep, Kind, Outcome
+from durio.model.outcome import Keep, Outcome, OutcomeKind
 from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -120,7 +120,7 @@ async def finishing_and_claiming_are_one_call(scene: Scene) -> None:
     await scene.add_many(3)
     worker = await scene.worker()
     first, second = await scene.claim(worker, 2)
-    words = [outcome(first, result=b"1"), outcome(second, Kind.RELEASE)]
+    words = [outcome(first, result=b"1"), outcome(second, OutcomeKind.RELEASE)]
     exchanged = await scene.exchange(worker, words, 2)
     assert (exchanged.rejected, exchanged.cancelled) == ([], [])
     again, third = exchanged.claims
@@ -146,11 +146,18 @@ async def one_refused_outcome_spoils_no_other(scene: Scene) -> None:
 async def the_fence_only_grows(scene: Scene) -> None:
     """Over retry, snooze, release, loss, death and an operator's retry."""
     job_id = await scene.add()
-    ways = (Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST, Kind.DEAD, Kind.CANCEL)
+    ways = (
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZE,
+        OutcomeKind.RELEASE,
+        OutcomeKind.LOST,
+        OutcomeKind.DEAD,
+        OutcomeKind.CANCEL,
+    )
     for number, kind in enumerate(ways, start=1):
         worker, claim = await scene.claim_one()
         assert claim.claim_no == number
-        if kind is Kind.LOST:
+        if kind is OutcomeKind.LOST:
             await scene.lose(worker)
         else:
             await scene.finish(worker, claim, kind=kind, reason="permanent")
@@ -227,7 +234,9 @@ async def a_worker_can_claim_only_what_it_knows(scene: Scene) -> None:
 async def an_unknown_task_is_parked_without_an_attempt(scene: Scene) -> None:
     """Released for later: due again then, uncharged, and still in its lane."""
     worker, claim = await scene.running(task="shop.new")
-    await scene.exchange(worker, [outcome(claim, Kind.RELEASE, delay_seconds=5.0)])
+    await scene.exchange(
+        worker, [outcome(claim, OutcomeKind.RELEASE, delay_seconds=5.0)]
+    )
     record = await scene.record(claim.id)
     assert (record.state, record.run_at) == (SCHEDULED, scene.clock.now() + 5)
     assert (record.retried, record.losses, record.lost) == (0, 0, 0)
@@ -247,8 +256,8 @@ async def an_exchange_repeated_after_a_lost_reply_is_idempotent(scene: Scene) ->
     done, retried, snoozed = await scene.claim(worker, 3)
     words = [
         outcome(done, result=b"1"),
-        outcome(retried, Kind.RETRY, delay_seconds=60.0),
-        outcome(snoozed, Kind.SNOOZE, delay_seconds=60.0),
+        outcome(retried, OutcomeKind.RETRY, delay_seconds=60.0),
+        outcome(snoozed, OutcomeKind.SNOOZE, delay_seconds=60.0),
     ]
     hidden = (await scene.exchange(worker, words, 2)).claims
     before = await scene.records()
@@ -308,7 +317,7 @@ async def a_retry_of_a_fenced_worker_did_not_land(scene: Scene) -> None:
     """The job waits again in both cases; only a living worker's word was taken."""
     worker, claim = await scene.running()
     await scene.lose(worker)
-    for kind in (Kind.RETRY, Kind.SNOOZE, Kind.RELEASE):
+    for kind in (OutcomeKind.RETRY, OutcomeKind.SNOOZE, OutcomeKind.RELEASE):
         exchanged = await scene.exchange(worker, [outcome(claim, kind)])
         assert exchanged.rejected == [Rejected(claim.id, 1, False)]
 
@@ -320,7 +329,7 @@ async def a_zombies_success_did_not_land_in_a_death_by_loss(scene: Scene) -> Non
     for _ in range(2):
         await scene.lose(worker)
         worker, claim = await scene.claim_one()
-    await scene.finish(worker, claim, kind=Kind.ALONE)
+    await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
     await scene.lose(worker)
     assert await scene.state(claim.id) == DEAD
     exchanged = await scene.exchange(worker, [outcome(claim, result=b"1")])
@@ -337,15 +346,22 @@ async def a_full_table(scene: Scene) -> tuple[int, list[Outcome]]:
     await scene.add_many(8)
     claims = await scene.claim(worker, 8)
     await scene.store.act([claims[6].id], "cancel")
-    kinds = (Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL)
+    kinds = (
+        OutcomeKind.DONE,
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZE,
+        OutcomeKind.RELEASE,
+        OutcomeKind.DEAD,
+        OutcomeKind.CANCEL,
+    )
     words = [
         outcome(claim, kind, delay_seconds=5.0, reason="permanent", error=b"{}")
         for claim, kind in zip(claims, kinds, strict=False)
     ]
     words += [
-        outcome(claims[6], Kind.RETRY),
-        outcome(claims[7], Kind.PROGRESS, progress=b'{"done":1}'),
-        outcome(claims[7], Kind.ALONE),
+        outcome(claims[6], OutcomeKind.RETRY),
+        outcome(claims[7], OutcomeKind.PROGRESS, progress=b'{"done":1}'),
+        outcome(claims[7], OutcomeKind.ALONE),
         outcome(claims[7]._replace(claim_no=9)),
     ]
     await scene.add_many(3)

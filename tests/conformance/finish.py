@@ -15,7 +15,7 @@ from durio.model.job import (
     SCHEDULED,
     Claim,
 )
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.model.transitions import LOST_MAX, way_out
 from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
@@ -57,7 +57,9 @@ async def no_outcomes_is_no_work(scene: Scene) -> None:
 async def a_retry_counts_and_comes_back_in_time(scene: Scene) -> None:
     """One retry used, due after the delay, the error on record."""
     worker, claim = await scene.running()
-    await scene.finish(worker, claim, kind=Kind.RETRY, delay_seconds=30.0, error=ERROR)
+    await scene.finish(
+        worker, claim, kind=OutcomeKind.RETRY, delay_seconds=30.0, error=ERROR
+    )
     record = await scene.record(claim.id)
     assert (record.state, record.run_at) == (SCHEDULED, scene.clock.now() + 30)
     assert (record.retried, record.losses, record.snoozed) == (1, 0, 0)
@@ -73,7 +75,7 @@ async def a_retry_counts_and_comes_back_in_time(scene: Scene) -> None:
 async def a_retry_without_a_delay_is_ready_at_once(scene: Scene) -> None:
     """Zero means now, here too."""
     worker, claim = await scene.running()
-    await scene.finish(worker, claim, kind=Kind.RETRY)
+    await scene.finish(worker, claim, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(claim.id)
 
 
@@ -83,7 +85,7 @@ async def every_failed_attempt_is_kept_oldest_first(scene: Scene) -> None:
     job_id = await scene.add()
     for number in range(3):
         worker, claim = await scene.claim_one()
-        kind = Kind.DEAD if number == 2 else Kind.RETRY
+        kind = OutcomeKind.DEAD if number == 2 else OutcomeKind.RETRY
         error = msgspec.json.encode({"type": "E", "message": f"ä{number}"})
         await scene.finish(worker, claim, kind=kind, error=error, reason="exhausted")
     record = await scene.record(job_id)
@@ -96,7 +98,7 @@ async def every_failed_attempt_is_kept_oldest_first(scene: Scene) -> None:
 async def a_snooze_costs_no_attempt(scene: Scene) -> None:
     """Counted apart, and due after its delay."""
     worker, claim = await scene.running()
-    await scene.finish(worker, claim, kind=Kind.SNOOZE, delay_seconds=5.0)
+    await scene.finish(worker, claim, kind=OutcomeKind.SNOOZE, delay_seconds=5.0)
     record = await scene.record(claim.id)
     assert (record.retried, record.losses, record.snoozed) == (0, 0, 1)
     assert (record.state, record.run_at) == (SCHEDULED, scene.clock.now() + 5)
@@ -106,7 +108,7 @@ async def a_snooze_costs_no_attempt(scene: Scene) -> None:
 async def release_keeps_the_attempt(scene: Scene) -> None:
     """Given back unrun: ready at once, nothing charged, only the fence has grown."""
     worker, claim = await scene.running()
-    await scene.finish(worker, claim, kind=Kind.RELEASE)
+    await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     record = await scene.record(claim.id)
     assert (record.state, record.worker) == (READY, None)
     assert (record.retried, record.losses, record.lost, record.snoozed) == (0, 0, 0, 0)
@@ -120,7 +122,7 @@ async def a_released_job_is_first_in_line_again(scene: Scene) -> None:
     ids = await scene.add_many(3)
     worker = await scene.worker()
     (claim,) = await scene.claim(worker, 1)
-    await scene.finish(worker, claim, kind=Kind.RELEASE)
+    await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     assert [claim.id for claim in await scene.claim(worker, MANY)] == ids
 
 
@@ -128,7 +130,9 @@ async def a_released_job_is_first_in_line_again(scene: Scene) -> None:
 async def a_dead_job_keeps_everything(scene: Scene) -> None:
     """Payload, queue, error, reason, attempts, times: it can be read and retried."""
     worker, claim = await scene.running(opts=b'{"meta":{"a":1}}')
-    await scene.finish(worker, claim, kind=Kind.DEAD, error=ERROR, reason="exhausted")
+    await scene.finish(
+        worker, claim, kind=OutcomeKind.DEAD, error=ERROR, reason="exhausted"
+    )
     record = await scene.record(claim.id)
     assert (record.state, record.reason) == (DEAD, "exhausted")
     assert (record.payload, record.lane) == (PAYLOAD, claim.lane)
@@ -143,7 +147,7 @@ async def a_dead_job_keeps_everything(scene: Scene) -> None:
 async def a_task_may_cancel_itself(scene: Scene) -> None:
     """Its own word, no error, and nothing runs again."""
     worker, claim = await scene.running()
-    await scene.finish(worker, claim, kind=Kind.CANCEL)
+    await scene.finish(worker, claim, kind=OutcomeKind.CANCEL)
     record = await scene.record(claim.id)
     assert (record.state, record.worker) == (CANCELLED, None)
     assert record.finished_at == scene.clock.now()
@@ -154,7 +158,7 @@ async def progress_is_a_note_about_a_running_job(scene: Scene) -> None:
     """The newest one counts; the job goes on."""
     worker, claim = await scene.running()
     for note in (b'{"done":1}', b'{"done":2}'):
-        await scene.finish(worker, claim, kind=Kind.PROGRESS, progress=note)
+        await scene.finish(worker, claim, kind=OutcomeKind.PROGRESS, progress=note)
         record = await scene.record(claim.id)
         assert (record.state, record.progress) == (RUNNING, note)
         assert (record.worker, record.claim_no) == (worker, 1)
@@ -163,15 +167,15 @@ async def progress_is_a_note_about_a_running_job(scene: Scene) -> None:
 
 # --- the fence
 
-WORDS = {
+OUTCOME_KINDS = {
     kind.name.lower(): kind
-    for kind in Kind
-    if kind is not Kind.LOST  # only a rescuer says so
+    for kind in OutcomeKind
+    if kind is not OutcomeKind.LOST  # only a rescuer says so
 }
 
 
-@chapter.table(WORDS, "M112")
-async def a_stale_word_is_refused_and_named(scene: Scene, kind: Kind) -> None:
+@chapter.table(OUTCOME_KINDS, "M112")
+async def a_stale_word_is_refused_and_named(scene: Scene, kind: OutcomeKind) -> None:
     """After a rescue: while the job waits again, while another runs it, when it ended."""
     zombie, claim = await scene.running()
     word = outcome(
@@ -195,13 +199,13 @@ async def a_stale_word_is_refused_and_named(scene: Scene, kind: Kind) -> None:
     assert (await scene.record(claim.id)).result == b"2"
 
 
-@chapter.table(WORDS, "M112")
+@chapter.table(OUTCOME_KINDS, "M112")
 async def a_word_about_an_earlier_claim_of_ones_own_is_refused(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: OutcomeKind
 ) -> None:
     """The same worker has the same job again: what it said of the first is over."""
     worker, first = await scene.running()
-    await scene.finish(worker, first, kind=Kind.RELEASE)
+    await scene.finish(worker, first, kind=OutcomeKind.RELEASE)
     (second,) = await scene.claim(worker)
     before = await scene.everything()
     late = outcome(first, kind, progress=b"{}", reason="permanent", error=ERROR)
@@ -250,21 +254,28 @@ async def a_word_about_nothing_is_refused(scene: Scene) -> None:
 # --- the gate, held against the pure rule
 
 
-class Attempt(NamedTuple):
+class ExitCase(NamedTuple):
     """How an attempt ends: the columns of the rule."""
 
-    kind: Kind
+    kind: OutcomeKind
     delayed: bool
     cancel_asked: bool
     alone: bool = False
-    guilty: bool = False
+    killed_process: bool = False
 
 
-ENDS = (Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL)
+ENDS = (
+    OutcomeKind.DONE,
+    OutcomeKind.RETRY,
+    OutcomeKind.SNOOZE,
+    OutcomeKind.RELEASE,
+    OutcomeKind.DEAD,
+    OutcomeKind.CANCEL,
+)
 BOOLS = (False, True)
-BY_WORD = [Attempt(*row) for row in product(ENDS, BOOLS, BOOLS)]
+BY_OUTCOME = [ExitCase(*row) for row in product(ENDS, BOOLS, BOOLS)]
 BY_LOSS = [
-    Attempt(Kind.LOST, False, *row)  # a loss is never delayed
+    ExitCase(OutcomeKind.LOST, False, *row)  # a loss is never delayed
     for row in product(BOOLS, BOOLS, BOOLS)
 ]
 
@@ -281,7 +292,7 @@ async def lose_all(scene: Scene, times: int) -> tuple[int, list[Claim]]:
 
 
 async def same_as_the_rule(
-    scene: Scene, lost: int, claim: Claim, attempt: Attempt
+    scene: Scene, lost: int, claim: Claim, attempt: ExitCase
 ) -> None:
     """Compare one stored job with what `way_out` says of its attempt."""
     kind, delayed, asked, alone, guilty = attempt
@@ -291,7 +302,7 @@ async def same_as_the_rule(
         delayed=delayed,
         cancel_asked=asked,
         alone=alone,
-        guilty=guilty,
+        killed_process=guilty,
     )
     record = await scene.record(claim.id)
     wanted = (
@@ -313,9 +324,9 @@ LOSSES = {f"lost {lost} times": lost for lost in range(LOST_MAX)}
 @chapter.table(LOSSES, "M110")
 async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
     """A worker's word: each kind, with and without a delay and an asked cancel."""
-    await scene.add_many(len(BY_WORD))
+    await scene.add_many(len(BY_OUTCOME))
     worker, claims = await lose_all(scene, lost)
-    pairs = list(zip(claims, BY_WORD, strict=True))
+    pairs = list(zip(claims, BY_OUTCOME, strict=True))
     await scene.store.act(
         [c.id for c, attempt in pairs if attempt.cancel_asked], "cancel"
     )
@@ -340,16 +351,16 @@ async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None
     worker, claims = await lose_all(scene, lost)
     for claim, attempt in zip(claims, BY_LOSS, strict=True):
         # One by one: a rescuer takes all that a worker holds.
-        await scene.finish(worker, claim, kind=Kind.RELEASE)
+        await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
         single = await scene.worker()
         (mine,) = await scene.claim(single, 1)
         assert mine.id == claim.id
         if attempt.alone:
-            await scene.finish(single, mine, kind=Kind.ALONE)
+            await scene.finish(single, mine, kind=OutcomeKind.ALONE)
         if attempt.cancel_asked:
             await scene.store.act([mine.id], "cancel")
-        if attempt.guilty:
-            await scene.convict(single, mine)
+        if attempt.killed_process:
+            await scene.crash_child(single, mine)
         else:
             await scene.lose(single)
         await same_as_the_rule(scene, lost, mine, attempt)

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING
 from durio.model.keys import replace, while_active, while_waiting, window
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.control import Acted
 from durio.ports.exchange import Lane
-from tests.conformance.keys import told
+from tests.conformance.keys import answer_kind
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, Scene, key, outcome
 
@@ -16,7 +16,7 @@ chapter = Chapter("freed_keys")
 Way = Callable[[Scene, bytes], Awaitable[None]]
 
 
-def ended(kind: Kind) -> Way:
+def ended(kind: OutcomeKind) -> Way:
     """By the worker's word."""
 
     async def end(scene: Scene, job_id: bytes) -> None:
@@ -41,7 +41,7 @@ def cancelled_running(*, rescued: bool) -> Way:
         if rescued:
             await scene.lose(worker)
         else:
-            await scene.exchange(worker, [outcome(claim, Kind.RELEASE)], want=0)
+            await scene.exchange(worker, [outcome(claim, OutcomeKind.RELEASE)], want=0)
 
     return end
 
@@ -62,9 +62,9 @@ def lost(*, named: bool) -> Way:
             await scene.lose(worker)
         worker, claim = await scene.claim_one()
         if named:
-            await scene.convict(worker, claim)
+            await scene.crash_child(worker, claim)
         else:
-            await scene.finish(worker, claim, kind=Kind.ALONE)
+            await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
             await scene.lose(worker)
         assert await scene.state(job_id) == DEAD
 
@@ -72,9 +72,9 @@ def lost(*, named: bool) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "done": ended(Kind.DONE),
-    "dead": ended(Kind.DEAD),
-    "cancelled by the task": ended(Kind.CANCEL),
+    "done": ended(OutcomeKind.DONE),
+    "dead": ended(OutcomeKind.DEAD),
+    "cancelled by the task": ended(OutcomeKind.CANCEL),
     "cancelled while waiting": cancelled_waiting,
     "cancelled, then released": cancelled_running(rescued=False),
     "cancelled, then rescued": cancelled_running(rescued=True),
@@ -93,7 +93,7 @@ async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
         if policy.name == "window" and await scene.state(job_id) != CANCELLED:
             return
         answer = await scene.send(key=key(policy))
-        assert told(answer) == "new", policy.name
+        assert answer_kind(answer) == "new", policy.name
         await scene.store.act([job_id, answer.id], "cancel")
 
 
@@ -105,10 +105,10 @@ async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
         acted = await scene.store.act([job_id], "retry")
         assert acted == [Acted(job_id, DEAD, READY)]
         answer = await scene.send(key=key(policy))
-        assert (told(answer), answer.id) == (found, job_id), policy.name
+        assert (answer_kind(answer), answer.id) == (found, job_id), policy.name
         worker, claim = await scene.claim_one()
         await scene.finish(worker, claim)
-        assert told(await scene.send(key=key(policy))) == "new"
+        assert answer_kind(await scene.send(key=key(policy))) == "new"
         await scene.finish(*await scene.claim_one())
 
 
@@ -134,10 +134,10 @@ async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
     job_id = await scene.dead(key=key(window(100.0)))
     await scene.store.act([job_id], "retry")
     answer = await scene.send(key=key(window(100.0)))
-    assert (told(answer), answer.id) == ("existing", job_id)
+    assert (answer_kind(answer), answer.id) == ("existing", job_id)
     await scene.store.act([job_id], "cancel")
     await scene.store.act([job_id], "retry")
-    assert told(await scene.send(key=key(window(100.0)))) == "new"
+    assert answer_kind(await scene.send(key=key(window(100.0)))) == "new"
 
 
 @chapter.promise("M93")
@@ -151,19 +151,24 @@ async def a_key_is_freed_by_whichever_process_finishes(scene: Scene) -> None:
         words = [outcome(claim) for claim in exchanged.claims]
         assert [word.id for word in words] == [job_id]
         assert (await finisher.exchange(worker, words, [], 0)).rejected == []
-    assert told(await scene.send(key=key(while_active))) == "new"
+    assert answer_kind(await scene.send(key=key(while_active))) == "new"
 
 
 @chapter.promise()
 async def a_key_is_held_until_the_last_attempt_is_over(scene: Scene) -> None:
     """Retries, snoozes, releases and losses on the way free nothing."""
     job_id = await scene.add(key=key(while_active))
-    for kind in (Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.LOST):
+    for kind in (
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZE,
+        OutcomeKind.RELEASE,
+        OutcomeKind.LOST,
+    ):
         worker, claim = await scene.claim_one()
         assert await scene.state(job_id) == RUNNING
-        if kind is Kind.LOST:
+        if kind is OutcomeKind.LOST:
             await scene.lose(worker)
         else:
             await scene.finish(worker, claim, kind=kind)
         answer = await scene.send(key=key(while_active))
-        assert (told(answer), answer.id) == ("existing", job_id), kind.name
+        assert (answer_kind(answer), answer.id) == ("existing", job_id), kind.name

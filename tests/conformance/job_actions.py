@@ -8,13 +8,13 @@ from durio.model.job import (
     DEAD,
     DONE,
     READY,
-    Record,
+    StoredJob,
 )
 from durio.model.keys import while_active, window
 from durio.model.options import RowOptions
-from durio.model.outcome import Kind
-from durio.ports.browse import Query, Tally
-from durio.ports.control import Acted, Stepped, Verb
+from durio.model.outcome import OutcomeKind
+from durio.ports.browse import DeathCount, Query
+from durio.ports.control import Acted, BulkStep, Verb
 from tests.conformance.bulk import (
     ALL_DEAD,
     WAITING,
@@ -23,7 +23,7 @@ from tests.conformance.bulk import (
     die_again,
     states_of,
 )
-from tests.conformance.keys import told
+from tests.conformance.keys import answer_kind
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
     LANE,
@@ -59,7 +59,7 @@ async def a_dead_letter_may_be_deleted(scene: Scene) -> None:
         Acted(unknown, None, None),
     ]
     assert await states_of(scene, ids) == [None, DONE, READY, None]
-    assert told(await scene.send(key=key(window()))) == "new"
+    assert answer_kind(await scene.send(key=key(window()))) == "new"
 
 
 @chapter.promise("M85")
@@ -85,7 +85,11 @@ async def an_edited_job_answers_for_its_key_with_the_new_arguments(
     dead = await scene.dead(key=key(while_active))
     await scene.store.retry_edited(dead, OTHER_PAYLOAD)
     answer = await scene.send(key=key(while_active, OTHER_PAYLOAD))
-    assert (told(answer), answer.id, answer.same_args) == ("existing", dead, True)
+    assert (answer_kind(answer), answer.id, answer.same_args) == (
+        "existing",
+        dead,
+        True,
+    )
     answer = await scene.send(key=key(while_active))
     assert not answer.same_args
 
@@ -142,7 +146,7 @@ async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
     assert [(c.id, c.claim_no) for c in claims] == [(ids[0], 2)]
 
 
-def shown(record: Record) -> Record:
+def shown(record: StoredJob) -> StoredJob:
     """All that is restored."""
     return record._replace(key=None, progress=None, run_at=None)
 
@@ -159,7 +163,7 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     tried = await scene.add()
     held, first = await scene.claim(worker, 2)
     assert (held.id, first.id) == (high, tried)
-    await scene.finish(worker, first, kind=Kind.RETRY, error=b'{"type":"E"}')
+    await scene.finish(worker, first, kind=OutcomeKind.RETRY, error=b'{"type":"E"}')
     later = await scene.add(delay=60.0, key=key(while_active))
     there = await scene.add(lane="shop:there")
     before = {r.id: r for r in await scene.records()}
@@ -171,7 +175,7 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     for job_id in (claim.id, high, there):
         assert await scene.record(job_id) == before[job_id]
     answer = await scene.send(key=key(while_active))
-    assert (told(answer), answer.id) == ("existing", later)
+    assert (answer_kind(answer), answer.id) == ("existing", later)
     claims = await scene.claim(worker, MANY, lane="shop:there")
     assert [c.id for c in claims] == [tried, there, low]
     assert claims[0].claim_no == 2
@@ -184,11 +188,11 @@ async def a_move_rings_the_other_queue(scene: Scene) -> None:
     await scene.add()
     worker = await scene.worker(queues=("new",))
     other = await scene.other()
-    assert await other.move(LANE, LANE, 9, by="ann") == Stepped(0, more=False)
-    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(1, more=False)
-    assert (await scene.store.wait(worker, 50.0)).rung
+    assert await other.move(LANE, LANE, 9, by="ann") == BulkStep(0, more=False)
+    assert await other.move(LANE, "shop:new", 9, by="ann") == BulkStep(1, more=False)
+    assert (await scene.store.wait(worker, 50.0)).woken
     assert len(await scene.claim(worker, lane="shop:new")) == 1
-    assert await other.move(LANE, "shop:new", 9, by="ann") == Stepped(0, more=False)
+    assert await other.move(LANE, "shop:new", 9, by="ann") == BulkStep(0, more=False)
 
 
 # --- how many died
@@ -206,9 +210,9 @@ async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
     await lost_for_good(scene)
     await scene.store.act([r.id for r in await scene.records(ALL_DEAD)], "discard")
     wanted = [
-        Tally(LANE, TASK, "ValueError", 3),
-        Tally(LANE, TASK, "WorkerLost", 1),
-        Tally("shop:mail", "shop.mail", "unknown_task", 1),
+        DeathCount(LANE, TASK, "ValueError", 3),
+        DeathCount(LANE, TASK, "WorkerLost", 1),
+        DeathCount("shop:mail", "shop.mail", "unknown_task", 1),
     ]
     assert await (await scene.other()).tallies("shop") == wanted
     assert await store.tallies("bank") == []
@@ -220,7 +224,7 @@ async def lost_for_good(scene: Scene) -> None:
     job_id = await scene.add()
     for _ in range(3):
         worker, claim = await scene.claim_one()
-        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
         await scene.lose(worker)
     assert await scene.state(job_id) == DEAD
 
@@ -287,7 +291,9 @@ async def a_hand_does_all_or_nothing(scene: Scene, do: Do) -> None:
 async def a_death_is_counted_with_the_death(scene: Scene) -> None:
     """Both or neither."""
     worker, claim = await scene.running()
-    words = [outcome(claim, Kind.DEAD, error=b'{"type":"E"}', reason="permanent")]
+    words = [
+        outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason="permanent")
+    ]
     refused = await scene.after_every_fault(lambda: scene.store.finish(worker, words))
     assert refused == []
-    assert await scene.store.tallies("shop") == [Tally(LANE, TASK, "E", 1)]
+    assert await scene.store.tallies("shop") == [DeathCount(LANE, TASK, "E", 1)]

@@ -12,7 +12,7 @@ from durio.model.keys import (
     while_waiting,
     window,
 )
-from durio.model.outcome import Keep, Kind
+from durio.model.outcome import Keep, OutcomeKind
 from durio.ports.enqueue import Enqueued
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -102,11 +102,11 @@ async def run(scene: Scene, where: str) -> None:
         await scene.store.renew(worker, WINDOW_SECONDS * 2)
         return
     kind = {
-        "ready again after a retry": Kind.RETRY,
-        "done": Kind.DONE,
-        "done and gone": Kind.DONE,
-        "dead": Kind.DEAD,
-        "cancelled while it ran": Kind.CANCEL,
+        "ready again after a retry": OutcomeKind.RETRY,
+        "done": OutcomeKind.DONE,
+        "done and gone": OutcomeKind.DONE,
+        "dead": OutcomeKind.DEAD,
+        "cancelled while it ran": OutcomeKind.CANCEL,
     }[where]
     keep = Keep(0.0) if where == "done and gone" else None
     await scene.finish(
@@ -114,7 +114,7 @@ async def run(scene: Scene, where: str) -> None:
     )
 
 
-def told(answer: Enqueued) -> str:
+def answer_kind(answer: Enqueued) -> str:
     """An answer in the table's words."""
     if answer.conflict:
         return "conflict"
@@ -131,7 +131,7 @@ async def cell_of_the_table(scene: Scene, cell: Cell) -> None:
         None if held_by is None else (await scene.store.states([held_by])).get(held_by)
     )
     answer = await scene.send(key=key(cell.policy))
-    assert told(answer) == cell.wanted
+    assert answer_kind(answer) == cell.wanted
     assert answer.same_args
     if cell.wanted == "new":
         assert answer.id != held_by
@@ -156,11 +156,11 @@ async def cell_with_other_arguments(scene: Scene, cell: Cell) -> None:
     assert held_by is not None
     assert (answer.id, answer.created) == (held_by, False)
     if cell.wanted == "rewrite":
-        assert told(answer) == "rewrite"
+        assert answer_kind(answer) == "rewrite"
         assert (await scene.record(held_by)).payload == OTHER_PAYLOAD
         return
     refused = cell.policy.name == "window"
-    assert told(answer) == ("conflict" if refused else "existing")
+    assert answer_kind(answer) == ("conflict" if refused else "existing")
     assert not answer.same_args
     assert await scene.everything() == before
 
@@ -181,7 +181,11 @@ async def a_done_job_answers_with_its_result_for_the_whole_window(
     scene.clock.advance(WINDOW_SECONDS - 1)
     await scene.store.prune(MANY, dead_count=0)
     answer = await scene.send(key=key(policy))
-    assert (told(answer), answer.id, answer.state) == ("existing", claim.id, DONE)
+    assert (answer_kind(answer), answer.id, answer.state) == (
+        "existing",
+        claim.id,
+        DONE,
+    )
     record = await scene.record(claim.id)
     assert record.result == b'"paid"'
     assert record.result_until is not None
@@ -218,7 +222,7 @@ async def a_repeat_is_not_judged_by_its_key(scene: Scene) -> None:
     await scene.finish(worker, claim)
     successor = await scene.add(key=key(while_active))
     (answer,) = await scene.store.enqueue([job], again=True)
-    assert (answer.id, told(answer), answer.state) == (job.id, "existing", DONE)
+    assert (answer.id, answer_kind(answer), answer.state) == (job.id, "existing", DONE)
     assert await scene.is_ready(successor)
 
 
@@ -226,7 +230,7 @@ async def a_repeat_is_not_judged_by_its_key(scene: Scene) -> None:
 async def replace_rewrites_all_but_the_id_and_the_fence(scene: Scene) -> None:
     """Arguments, options, priority and due time are the new ones."""
     worker, claim = await scene.running(key=key(replace), opts=b"{}")
-    await scene.finish(worker, claim, kind=Kind.RETRY, delay_seconds=60.0)
+    await scene.finish(worker, claim, kind=OutcomeKind.RETRY, delay_seconds=60.0)
     answer = await scene.send(
         key=key(replace, OTHER_PAYLOAD),
         payload=OTHER_PAYLOAD,
@@ -234,13 +238,17 @@ async def replace_rewrites_all_but_the_id_and_the_fence(scene: Scene) -> None:
         opts=b'{"key":"k"}',
         delay=10.0,
     )
-    assert (told(answer), answer.id, answer.state) == ("rewrite", claim.id, SCHEDULED)
+    assert (answer_kind(answer), answer.id, answer.state) == (
+        "rewrite",
+        claim.id,
+        SCHEDULED,
+    )
     record = await scene.record(claim.id)
     assert (record.payload, record.opts) == (OTHER_PAYLOAD, b'{"key":"k"}')
     assert (record.rank, record.claim_no) == (0, 1)
     assert record.run_at == scene.clock.now() + 10
     again = await scene.send(key=key(replace))
-    assert (told(again), again.state) == ("rewrite", READY)
+    assert (answer_kind(again), again.state) == ("rewrite", READY)
     (claimed,) = await scene.claim(worker)
     assert (claimed.claim_no, claimed.payload) == (2, PAYLOAD)
 
@@ -250,10 +258,10 @@ async def a_successor_takes_the_key_and_keeps_it(scene: Scene) -> None:
     """The predecessor's end does not free what is no longer its own."""
     worker, claim = await scene.running(key=key(replace))
     successor = await scene.send(key=key(replace))
-    assert told(successor) == "new"
+    assert answer_kind(successor) == "new"
     await scene.finish(worker, claim)
     third = await scene.send(key=key(replace, OTHER_PAYLOAD), payload=OTHER_PAYLOAD)
-    assert (told(third), third.id) == ("rewrite", successor.id)
+    assert (answer_kind(third), third.id) == ("rewrite", successor.id)
     assert (await scene.record(successor.id)).payload == OTHER_PAYLOAD
 
 
@@ -263,12 +271,12 @@ async def debounce_waits_for_the_last_one(scene: Scene) -> None:
     worker = await scene.worker()
     policy = debounce(5.0)
     first = await scene.send(key=key(policy))
-    assert (told(first), first.state) == ("new", SCHEDULED)
+    assert (answer_kind(first), first.state) == ("new", SCHEDULED)
     for _ in range(3):
         scene.clock.advance(4.0)
         assert await scene.claim(worker) == []
         pushed = await scene.send(key=key(policy))
-        assert (told(pushed), pushed.id) == ("rewrite", first.id)
+        assert (answer_kind(pushed), pushed.id) == ("rewrite", first.id)
     assert (await scene.record(first.id)).run_at == scene.clock.now() + 5
     scene.clock.advance(4.75)
     assert await scene.claim(worker) == []
@@ -284,7 +292,7 @@ async def debounce_waits_no_longer_than_max_wait(scene: Scene) -> None:
     first = await scene.send(key=key(policy))
     for wanted in (9.0, 12.0, 12.0):
         scene.clock.advance(4.0)
-        assert told(await scene.send(key=key(policy))) == "rewrite"
+        assert answer_kind(await scene.send(key=key(policy))) == "rewrite"
         assert (await scene.record(first.id)).run_at == began + wanted
 
 
@@ -297,5 +305,5 @@ async def a_debounced_successor_waits_too(scene: Scene) -> None:
     _, claim = await scene.claim_one()
     assert claim.id == first
     successor = await scene.send(key=key(policy))
-    assert (told(successor), successor.state) == ("new", SCHEDULED)
+    assert (answer_kind(successor), successor.state) == ("new", SCHEDULED)
     assert (await scene.record(successor.id)).run_at == scene.clock.now() + 5

@@ -1,7 +1,7 @@
 """What a store promises about leases: a worker's right ends, and never comes back."""
 
 from durio.model.job import CANCELLED, READY
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.exchange import Rejected
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LEASE_SECONDS, MANY, Scene, info, outcome
@@ -188,5 +188,5 @@ async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
     for _ in range(2):
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
         assert renewed.cancels == [(claim.id, claim.claim_no)]
-    await scene.finish(worker, claim, kind=Kind.CANCEL)
+    await scene.finish(worker, claim, kind=OutcomeKind.CANCEL)
     assert (await scene.store.renew(worker, LEASE_SECONDS)).cancels == []

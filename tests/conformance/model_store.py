@@ -18,8 +18,8 @@ from durio.model.job import (
     KeyClaim,
     NewJob,
 )
-from durio.model.keys import WAITING, WINDOW, Answer, Holder, answer
-from durio.model.outcome import Kind
+from durio.model.keys import WAITING, WINDOW, KeyAnswer, KeyHolder, key_answer
+from durio.model.outcome import OutcomeKind
 from durio.model.transitions import way_out
 
 DAY = 86400.0
@@ -87,15 +87,15 @@ class ModelStore:
         if job.key is None or held is None:
             return self.enter(job)
         row = self.rows.get(held.id)
-        holder = Holder(
+        holder = KeyHolder(
             state=None if row is None else STATE_BY_CODE[row.state],
             in_window=held.until is not None and held.until > self.now,
             same_args=held.digest == job.key.digest,
         )
-        word = answer(job.key.mode, holder)
-        if row is None or word is Answer.NEW:
+        word = key_answer(job.key.mode, holder)
+        if row is None or word is KeyAnswer.NEW:
             return self.enter(job)
-        if word is Answer.REWRITE:
+        if word is KeyAnswer.REWRITE:
             self.rewrite(row, job)
         return row.id, word.value, row.state
 
@@ -156,7 +156,12 @@ class ModelStore:
         return len(due)
 
     def end(
-        self, worker: int, job_id: bytes, claim_no: int, kind: Kind, delay: float = 0.0
+        self,
+        worker: int,
+        job_id: bytes,
+        claim_no: int,
+        kind: OutcomeKind,
+        delay: float = 0.0,
     ) -> bool:
         """Whether the word was taken."""
         row = self.rows.get(job_id)
@@ -166,14 +171,19 @@ class ModelStore:
             claim_no,
         ):
             return False
-        if kind is Kind.ALONE:
+        if kind is OutcomeKind.ALONE:
             row.alone = True
         else:
-            self.leave(row, kind, delay=delay, guilty=kind is Kind.LOST)
+            self.leave(row, kind, delay=delay, killed_process=kind is OutcomeKind.LOST)
         return True
 
     def leave(
-        self, row: Row, kind: Kind, *, delay: float = 0.0, guilty: bool = False
+        self,
+        row: Row,
+        kind: OutcomeKind,
+        *,
+        delay: float = 0.0,
+        killed_process: bool = False,
     ) -> None:
         way = way_out(
             kind,
@@ -181,7 +191,7 @@ class ModelStore:
             delayed=delay > 0,
             cancel_asked=row.cancel,
             alone=row.alone,
-            guilty=guilty,
+            killed_process=killed_process,
         )
         row.retried += way.retried
         row.snoozed += way.snoozed
@@ -216,7 +226,7 @@ class ModelStore:
     def rescue(self, worker: int) -> None:
         for row in list(self.rows.values()):
             if row.worker == worker:
-                self.leave(row, Kind.LOST)
+                self.leave(row, OutcomeKind.LOST)
 
     def cancel(self, job_id: bytes) -> None:
         row = self.rows[job_id]

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from durio.ports.clock import Clock
 from durio.ports.store import Store
-from durio.stores.postgres import survey
-from durio.stores.postgres.driver import DriverError, Place
-from durio.stores.postgres.lines import Lines
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema_status
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.driver import Connector, DriverError, PostgresLocation
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance import Subject
 
@@ -36,19 +35,19 @@ where relnamespace = $1::text::regnamespace and relkind in ('r', 'p')
 
 
 @dataclass
-class StatementFault:
+class PostgresFault:
     """Fails the nth statement of the next write on the store's lines."""
 
-    lines: Lines
+    connections: Connections
     left: int = 0
     met: bool = False
 
     def arm(self, nth: int) -> None:
         self.left, self.met = nth, False
-        self.lines.look = self.look
+        self.connections.on_statement = self.look
 
     def disarm(self) -> bool:
-        self.lines.look = None
+        self.connections.on_statement = None
         return self.met
 
     def look(self, statement: str) -> None:
@@ -63,36 +62,36 @@ class StatementFault:
             self.left = 0  # that was the write: what comes after it is another
 
 
-def fault(store: Store) -> StatementFault:
+def fault(store: Store) -> PostgresFault:
     assert isinstance(store, PostgresStore)
-    return StatementFault(store.desk.lines)
+    return PostgresFault(store.context.connections)
 
 
 async def forget_worker(store: Store, worker: int) -> None:
     assert isinstance(store, PostgresStore)
-    await store.desk.lines.write_one(FORGET, worker)
+    await store.context.connections.write_one(FORGET, worker)
 
 
 @dataclass
-class Grounds:
+class ScratchSchema:
     """One schema in one server, where stories are told one after the other."""
 
     url: str
-    place: Place = field(init=False)
+    location: PostgresLocation = field(init=False)
 
     def __post_init__(self) -> None:
-        self.place = place_of(self.url)
-        survey.migrate(self.url)
+        self.location = location_from_url(self.url)
+        schema_status.migrate(self.url)
 
     def clear(self) -> None:
         """Empty every table, and let the numbers begin anew."""
         asyncio.run(self._clear())
 
     async def _clear(self) -> None:
-        place = replace(self.place, prepared=False)
-        connection = await Opening(place, lambda _text: None).connect()
+        place = replace(self.location, prepared=False)
+        connection = await Connector(place, lambda _text: None).connect()
         try:
-            rows = await connection.rows(CLEAR, (self.place.schema,))
+            rows = await connection.rows(CLEAR, (self.location.schema,))
             await connection.run(rows[0][0])
         finally:
             await connection.close()
@@ -102,7 +101,7 @@ class Grounds:
 
         @asynccontextmanager
         async def open_store(clock: Clock) -> AsyncIterator[Store]:
-            store = PostgresStore(self.place, clock, injected=clock)
+            store = PostgresStore(self.location, clock, injected=clock)
             await store.open()
             try:
                 yield store

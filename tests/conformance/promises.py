@@ -72,14 +72,14 @@ class Chapter:
         ) -> Callable[[Scene, Row], Coroutine[Any, Any, None]]:
             for title, row in rows.items():
                 name = f"{story.__name__}: {title}"
-                told = _told_of(story, row)
+                told = _with_row(story, row)
                 self.promises.append(Promise(self.name, name, told, proves, needs))
             return story
 
         return add
 
 
-def _told_of(
+def _with_row(
     story: Callable[[Scene, Row], Coroutine[Any, Any, None]], row: Row
 ) -> Story:
     def told(scene: Scene) -> Coroutine[Any, Any, None]:

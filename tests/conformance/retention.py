@@ -1,7 +1,7 @@
 """What a store promises about keeping final jobs: by age, by count, never a live one."""
 
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
-from durio.model.outcome import Keep, Kind
+from durio.model.outcome import Keep, OutcomeKind
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, Scene
 
@@ -10,7 +10,9 @@ chapter = Chapter("retention")
 DAY = 86400.0
 
 
-async def ended(scene: Scene, keep: Keep | None, kind: Kind = Kind.DONE) -> bytes:
+async def ended(
+    scene: Scene, keep: Keep | None, kind: OutcomeKind = OutcomeKind.DONE
+) -> bytes:
     """One more job that ended, a second after the one before."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=kind, keep=keep, reason="permanent")
@@ -37,15 +39,15 @@ async def a_job_is_kept_for_its_age(scene: Scene) -> None:
 
 
 DEFAULTS = {
-    "done, seven days": (Kind.DONE, 7 * DAY),
-    "cancelled, seven days": (Kind.CANCEL, 7 * DAY),
-    "dead, thirty days": (Kind.DEAD, 30 * DAY),
+    "done, seven days": (OutcomeKind.DONE, 7 * DAY),
+    "cancelled, seven days": (OutcomeKind.CANCEL, 7 * DAY),
+    "dead, thirty days": (OutcomeKind.DEAD, 30 * DAY),
 }
 
 
 @chapter.table(DEFAULTS, "M39", "M40")
 async def without_a_word_the_default_age_counts(
-    scene: Scene, default: tuple[Kind, float]
+    scene: Scene, default: tuple[OutcomeKind, float]
 ) -> None:
     """Dead jobs are kept longer than done ones."""
     kind, age = default
@@ -69,7 +71,7 @@ async def the_newest_of_a_bucket_are_kept(scene: Scene) -> None:
 @chapter.promise("M40", "M91")
 async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
     """Only those past their age and beyond the count go, the oldest first."""
-    dead = [await ended(scene, None, Kind.DEAD) for _ in range(6)]
+    dead = [await ended(scene, None, OutcomeKind.DEAD) for _ in range(6)]
     assert await scene.store.prune(MANY, dead_count=2) == 0
     scene.clock.advance(31 * DAY)
     assert await scene.store.prune(MANY, dead_count=4) == 2
@@ -80,7 +82,7 @@ async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
 @chapter.promise("M39")
 async def retention_zero_leaves_no_trace(scene: Scene) -> None:
     """Gone with its finish, without a pruner; a dead letter is never dropped so."""
-    for kind in (Kind.DONE, Kind.CANCEL):
+    for kind in (OutcomeKind.DONE, OutcomeKind.CANCEL):
         await ended(scene, Keep(0.0), kind)
     assert await scene.records() == []
     assert await scene.store.counts("shop") in ({}, {"shop:default": {}})
@@ -89,7 +91,7 @@ async def retention_zero_leaves_no_trace(scene: Scene) -> None:
 @chapter.promise("M80")
 async def a_failure_is_never_deleted_at_once(scene: Scene) -> None:
     """Whatever its task says about done jobs."""
-    dead = await ended(scene, Keep(0.0), Kind.DEAD)
+    dead = await ended(scene, Keep(0.0), OutcomeKind.DEAD)
     assert await scene.state(dead) == DEAD
 
 
@@ -108,14 +110,14 @@ async def pruning_is_bounded(scene: Scene) -> None:
 @chapter.promise("M39")
 async def pruning_never_touches_live_jobs(scene: Scene) -> None:
     """However old they are; nor a dead one that an operator has sent back."""
-    retried = await ended(scene, None, Kind.DEAD)
-    cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), Kind.CANCEL)
+    retried = await ended(scene, None, OutcomeKind.DEAD)
+    cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), OutcomeKind.CANCEL)
     await scene.store.act([retried, cancelled], "retry")
     worker = await scene.worker(lease_seconds=1000 * DAY)
     (running, _) = await scene.claim(worker, 2)
     scheduled = await scene.add(delay=999 * DAY)
     ready = await scene.add()
-    gone = await ended_beside(scene)
+    gone = await ended_in_other_lanes(scene)
     scene.clock.advance(365 * DAY)
     assert gone not in await kept(scene)
     states = await scene.store.states([running.id, scheduled, ready])
@@ -123,7 +125,7 @@ async def pruning_never_touches_live_jobs(scene: Scene) -> None:
     assert await scene.state(cancelled) == RUNNING
 
 
-async def ended_beside(scene: Scene) -> bytes:
+async def ended_in_other_lanes(scene: Scene) -> bytes:
     """A done job in a lane of its own, while others wait."""
     worker, claim = await scene.running(lane="shop:beside")
     await scene.finish(worker, claim, keep=Keep(60.0))

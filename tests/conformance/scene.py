@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from durio.host.executors import ThreadExecutor
 from durio.model.errors import StoreError
-from durio.model.job import READY, Claim, KeyClaim, NewJob, Record
+from durio.model.job import READY, Claim, KeyClaim, NewJob, StoredJob
 from durio.model.keys import KeyPolicy, key_claim
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Lane
@@ -33,7 +33,9 @@ MANY = 1000  # more than any story has
 T = TypeVar("T")
 
 
-def outcome(claim: Claim, kind: Kind = Kind.DONE, **fields: Any) -> Outcome:
+def outcome(
+    claim: Claim, kind: OutcomeKind = OutcomeKind.DONE, **fields: Any
+) -> Outcome:
     """One word about one claim."""
     return Outcome(claim.id, claim.claim_no, kind, **fields)
 
@@ -129,7 +131,7 @@ class Scene:
     async def dead(self, reason: str = "permanent", **fields: Any) -> bytes:
         """A job that died of an error."""
         worker, claim = await self.running(**fields)
-        word = outcome(claim, Kind.DEAD, error=b'{"type":"E"}', reason=reason)
+        word = outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason=reason)
         assert await self.store.finish(worker, [word]) == []
         return claim.id
 
@@ -163,7 +165,7 @@ class Scene:
 
     async def finish(self, worker: int, claim: Claim, **fields: Any) -> None:
         """Done, or the kind that is named; it must be taken."""
-        kind = fields.pop("kind", Kind.DONE)
+        kind = fields.pop("kind", OutcomeKind.DONE)
         refused = await self.store.finish(worker, [outcome(claim, kind, **fields)])
         assert refused == []
 
@@ -171,13 +173,13 @@ class Scene:
         """The worker is gone and whoever looks for such finds out."""
         return await self.store.rescue(MANY, worker=worker)
 
-    async def convict(self, worker: int, claim: Claim) -> None:
+    async def crash_child(self, worker: int, claim: Claim) -> None:
         """The job has killed its own child process, and its worker says so."""
-        await self.finish(worker, claim, kind=Kind.LOST, guilty=True)
+        await self.finish(worker, claim, kind=OutcomeKind.LOST, killed_process=True)
 
     # --- then
 
-    async def record(self, job_id: bytes) -> Record:
+    async def record(self, job_id: bytes) -> StoredJob:
         """The job as it is stored; it must be there."""
         records = await self.store.get([job_id])
         assert [record.id for record in records] == [job_id]
@@ -191,13 +193,13 @@ class Scene:
         """Whether it waits to be claimed, now."""
         return await self.state(job_id) == READY
 
-    async def records(self, query: Query | None = None) -> list[Record]:
+    async def records(self, query: Query | None = None) -> list[StoredJob]:
         """Every job there is, newest first."""
-        found: list[Record] = []
+        found: list[StoredJob] = []
         cursor: str | None = None
         while True:
             page = await self.store.find(query or Query(), limit=200, cursor=cursor)
-            found += page.records
+            found += page.jobs
             cursor = page.cursor
             if cursor is None:
                 return found

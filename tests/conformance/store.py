@@ -37,7 +37,7 @@ async def an_enqueue_wakes_a_worker_of_that_queue(scene: Scene) -> None:
     for queues in (None, ("default",), ("mail", "def*")):
         worker = await scene.worker(queues=queues)
         wake = await woken(scene, worker, by=other.enqueue([scene.job()]))
-        assert wake.rung
+        assert wake.woken
         assert wake.lanes <= {LANE}
 
 
@@ -46,7 +46,7 @@ async def a_ring_before_the_wait_is_not_lost(scene: Scene) -> None:
     """Work that came between the exchange and the wait ends the wait at once."""
     worker = await scene.worker()
     await (await scene.other()).enqueue([scene.job()])
-    assert (await scene.store.wait(worker, LONG_SECONDS)).rung
+    assert (await scene.store.wait(worker, LONG_SECONDS)).woken
 
 
 @chapter.promise()
@@ -56,7 +56,7 @@ async def a_cancel_wakes_the_owner(scene: Scene) -> None:
     other = await scene.other()
     for _ in range(5):
         wake = await woken(scene, worker, by=other.act([claim.id], "cancel"))
-        assert wake.rung
+        assert wake.woken
         if wake.control:
             return
     raise AssertionError("no ring was about control")
@@ -123,7 +123,7 @@ async def ask(store: Store, ids: list[bytes]) -> None:
     """What everybody else asks."""
     assert await store.states(ids) == {ids[0]: DONE, ids[1]: CANCELLED}
     assert len(await store.get(ids)) == 2
-    assert len((await store.find(Query(), limit=9, cursor=None)).records) == 2
+    assert len((await store.find(Query(), limit=9, cursor=None)).jobs) == 2
     assert [row.paused for row in await store.lanes("shop")] == [True]
     assert await store.counts("shop") in ({}, {LANE: {}})
     assert await store.workers(None) == []

@@ -17,7 +17,7 @@ class Opener(Protocol):
         ...
 
 
-class Fault(Protocol):
+class StatementFault(Protocol):
     """Makes one chosen statement fail, as a full disk or a lost connection would."""
 
     def arm(self, nth: int) -> None:
@@ -41,7 +41,7 @@ class Subject:
     # A second object on the same data, as another process would have it. Without one,
     # promises about two processes are told with one object where that has a meaning.
     open_second: Opener | None = None
-    fault: Callable[[Store], Fault] | None = None
+    fault: Callable[[Store], StatementFault] | None = None
     # Makes a worker's row vanish while its jobs are running: how orphans are made.
     forget_worker: Callable[[Store, int], Awaitable[None]] | None = None
     # A worker whose store is closed without a leave is seen to be dead on this host.

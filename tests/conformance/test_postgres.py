@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance import SUITE, Promise, check
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.servers.postgres import PostgresServer
 
 # What a boot of a worker's host ends: here leases go by the server's clock.
@@ -14,12 +14,12 @@ LEFT_OUT = [
 
 
 @pytest.fixture(scope="module")
-def grounds(postgres: PostgresServer) -> Grounds:
+def grounds(postgres: PostgresServer) -> ScratchSchema:
     """The same for all stories: whoever tells one clears them."""
-    return Grounds(postgres.url(prepared="on"))
+    return ScratchSchema(postgres.url(prepared="on"))
 
 
-def told() -> list[object]:
+def promise_params() -> list[object]:
     """Every promise that PostgreSQL can show, with what it proves."""
     return [
         pytest.param(
@@ -32,12 +32,12 @@ def told() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("promise", told())
-def test_promise(promise: Promise, grounds: Grounds) -> None:
+@pytest.mark.parametrize("promise", promise_params())
+def test_promise(promise: Promise, grounds: ScratchSchema) -> None:
     grounds.clear()
     check(promise, grounds.subject())
 
 
-def test_nothing_else_is_left_out(grounds: Grounds) -> None:
+def test_nothing_else_is_left_out(grounds: ScratchSchema) -> None:
     subject = grounds.subject()
     assert [p.name for p in SUITE if p.lacks(subject)] == LEFT_OUT

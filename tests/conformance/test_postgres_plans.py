@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from durio.stores.postgres import survey
-from durio.stores.postgres.opening import PLANNER
+from durio.stores.postgres import schema_status
+from durio.stores.postgres.driver import PLANNER
 from durio.stores.postgres.statements import FOLDER, statement
 from tests.conftest import Require
 from tests.servers.postgres import NEWEST, PostgresServer, programs
@@ -147,7 +147,7 @@ def seen(require: Require) -> dict[str, dict[str, set[str]]]:
     with PostgresServer(
         NEWEST, durable=False, settings={"autovacuum": "off"}
     ) as server:
-        survey.migrate(server.url())
+        schema_status.migrate(server.url())
         with psycopg.connect(server.url(), autocommit=True) as connection:
             field = Field(connection)
             for name, value in PLANNER.items():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.location import location_from_url
 from tests.conformance import SUITE, Promise, check
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.test_postgres import LEFT_OUT
 from tests.docs.test_code_blocks import psql
 from tests.servers.postgres import PostgresServer
@@ -21,19 +21,19 @@ OWNER, WORKER = ("jobs_owner", "owner-secret"), ("jobs", "secret")
 CHAPTERS = frozenset({"enqueue", "exchange", "finish", "lease", "upkeep", "control"})
 
 
-class Granted(Grounds):
+class Granted(ScratchSchema):
     """Migrated and emptied by the owner, used by the other role."""
 
     def __init__(self, server: PostgresServer) -> None:
         super().__init__(url_of(server, *OWNER))
-        self.owners = self.place
-        self.workers = place_of(url_of(server, *WORKER))
+        self.owners = self.location
+        self.workers = location_from_url(url_of(server, *WORKER))
 
     def use(self) -> None:
         """Empty it, and become the role that works."""
-        self.place = self.owners
+        self.location = self.owners
         self.clear()
-        self.place = replace(self.workers, prepared=True)
+        self.location = replace(self.workers, prepared=True)
 
 
 def url_of(server: PostgresServer, user: str, password: str) -> str:

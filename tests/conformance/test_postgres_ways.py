@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conformance import SUITE, Promise, check
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.test_postgres import LEFT_OUT
 from tests.conftest import Require
 from tests.servers import pgbouncer
@@ -32,42 +32,42 @@ OPTIONS: dict[str, dict[str, str]] = {
     "split": {"prepared": "on", "split": "on"},
 }
 # In transaction mode nobody can LISTEN there: jobs are polled for, events go unheard.
-UNHEARD = {"pgbouncer": {"events_are_heard_by_everybody_who_listens"}}
+WITHOUT_LISTEN = {"pgbouncer": {"events_are_heard_by_everybody_who_listens"}}
 
 
 @dataclass
-class Host:
+class ServerPool:
     """The server of one way at a time, for as long as promises are told on it."""
 
     require: Require
     stack: ExitStack
     way: str = ""
-    grounds: Grounds | None = None
+    schema: ScratchSchema | None = None
 
-    def at(self, way: str) -> Grounds:
-        if way != self.way or self.grounds is None:
+    def at(self, way: str) -> ScratchSchema:
+        if way != self.way or self.schema is None:
             self.stack.close()
-            self.way, self.grounds = way, self.start(way)
-        return self.grounds
+            self.way, self.schema = way, self.start(way)
+        return self.schema
 
-    def start(self, way: str) -> Grounds:
+    def start(self, way: str) -> ScratchSchema:
         version = OLDEST if way == "oldest" else NEWEST
         self.require(programs(version), f"PostgreSQL {version}")
         server = self.stack.enter_context(PostgresServer(version, durable=False))
         if way != "pgbouncer":
-            return Grounds(server.url(**OPTIONS[way]))
+            return ScratchSchema(server.url(**OPTIONS[way]))
         self.require(pgbouncer.program(), "PgBouncer (apt install pgbouncer)")
         bouncer = self.stack.enter_context(pgbouncer.PgBouncer(server))
-        return Grounds(bouncer.url(**OPTIONS[way]))
+        return ScratchSchema(bouncer.url(**OPTIONS[way]))
 
 
 @pytest.fixture(scope="module")
-def host(require: Require) -> Iterator[Host]:
+def host(require: Require) -> Iterator[ServerPool]:
     with ExitStack() as stack:
-        yield Host(require, stack)
+        yield ServerPool(require, stack)
 
 
-def told() -> list[object]:
+def promise_params() -> list[object]:
     """Grouped by way: each has its own server for as long as it is told."""
     return [
         pytest.param(
@@ -78,13 +78,13 @@ def told() -> list[object]:
         )
         for way, chapters in WAYS.items()
         for promise in SUITE
-        if promise.name not in {*LEFT_OUT, *UNHEARD.get(way, ())}
+        if promise.name not in {*LEFT_OUT, *WITHOUT_LISTEN.get(way, ())}
         and (EVERY or promise.chapter in chapters)
     ]
 
 
-@pytest.mark.parametrize(("way", "promise"), told())
-def test_promise(way: str, promise: Promise, host: Host) -> None:
+@pytest.mark.parametrize(("way", "promise"), promise_params())
+def test_promise(way: str, promise: Promise, host: ServerPool) -> None:
     grounds = host.at(way)
     grounds.clear()
     check(promise, grounds.subject())

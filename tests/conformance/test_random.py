@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
@@ -28,14 +28,14 @@ POLICIES = [
     debounce(5.0),
     debounce(5.0, 8.0),
 ]
-KINDS = [kind for kind in Kind if kind is not Kind.PROGRESS]
+KINDS = [kind for kind in OutcomeKind if kind is not OutcomeKind.PROGRESS]
 LONG = 10.0**9
 DEPTHS = f"select depth from queue where name = '{LANE}'"  # noqa: S608 - a constant
 
 any_one = st.integers(0, 10**6)
 
 
-def told(answer: Enqueued) -> tuple[bytes, str, int]:
+def answer_summary(answer: Enqueued) -> tuple[bytes, str, int]:
     word = "new" if answer.created else "existing"
     word = "rewrite" if answer.replaced else "conflict" if answer.conflict else word
     word = "full" if answer.full else word
@@ -85,7 +85,9 @@ class Twins(RuleBasedStateMachine):
         }
         assert found == {row.id: row.shown() for row in self.model.rows.values()}
         if self.model.bound is not None:
-            depths = self.ask(self.store.desk.reader.read(lambda db: db.rows(DEPTHS)))
+            depths = self.ask(
+                self.store.context.reader.read(lambda db: db.rows(DEPTHS))
+            )
             assert depths == [(self.model.depth(),)]
         self.clock.advance(1.0)
         self.model.now = self.clock.now()
@@ -130,7 +132,7 @@ class Twins(RuleBasedStateMachine):
     def send(self, job: NewJob, *, again: bool = False) -> None:
         self.sent.append(job)
         (answer,) = self.ask(self.store.enqueue([job], again=again))
-        assert told(answer) == self.model.enqueue(job)
+        assert answer_summary(answer) == self.model.enqueue(job)
         self.agree()
 
     @rule(n=any_one, want=st.integers(1, 4))
@@ -150,7 +152,7 @@ class Twins(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
         delay=st.sampled_from([0.0, 3.0]),
     )
-    def end(self, back: int, kind: Kind, delay: float) -> None:
+    def end(self, back: int, kind: OutcomeKind, delay: float) -> None:
         worker, job_id, claim_no = self.claims[-back % len(self.claims)]
         # A loss that a worker tells of is a job's that killed its own child process.
         word = Outcome(
@@ -159,7 +161,7 @@ class Twins(RuleBasedStateMachine):
             kind,
             delay_seconds=delay,
             reason="x",
-            guilty=kind is Kind.LOST,
+            killed_process=kind is OutcomeKind.LOST,
         )
         refused = self.ask(self.store.finish(worker, [word]))
         taken = self.model.end(worker, job_id, claim_no, kind, delay)
@@ -167,7 +169,7 @@ class Twins(RuleBasedStateMachine):
         self.agree()
 
     @rule(kind=st.sampled_from(KINDS), want=st.integers(1, 3), n=any_one)
-    def attempt(self, kind: Kind, want: int, n: int) -> None:
+    def attempt(self, kind: OutcomeKind, want: int, n: int) -> None:
         """Claimed and ended, all but the last of them."""
         self.claim(n, want)
         for back in range(2, want + 1):
@@ -184,9 +186,9 @@ class Twins(RuleBasedStateMachine):
 
     @rule(
         want=st.integers(1, 3),
-        last=st.sampled_from([None, Kind.ALONE, Kind.LOST]),
+        last=st.sampled_from([None, OutcomeKind.ALONE, OutcomeKind.LOST]),
     )
-    def crash(self, want: int, last: Kind | None) -> None:
+    def crash(self, want: int, last: OutcomeKind | None) -> None:
         """Claimed, perhaps marked, and lost: often enough to come to a third loss."""
         self.begin_work()
         self.claim(len(self.workers) - 1, want)
@@ -196,11 +198,11 @@ class Twins(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(kind=st.sampled_from(KINDS))
-    def reclaim(self, kind: Kind) -> None:
+    def reclaim(self, kind: OutcomeKind) -> None:
         """Released, claimed again by the same worker, and a late word about the first."""
         worker, job_id, _ = self.claims[-1]
         if worker in self.workers:
-            self.end(1, Kind.RELEASE, 0.0)
+            self.end(1, OutcomeKind.RELEASE, 0.0)
             self.claim(self.workers.index(worker), 4)
             late = next(c for c in self.claims if c[:2] == (worker, job_id))
             self.end(len(self.claims) - self.claims.index(late), kind, 0.0)

@@ -8,7 +8,7 @@ from tests.conformance.conftest import SUBJECTS
 STDLIB_CHAPTERS = {"enqueue", "exchange", "finish", "upkeep", "store", "transactions"}
 
 
-def told() -> list[object]:
+def promise_params() -> list[object]:
     """Every promise on every subject that can show it, with what it proves."""
     return [
         pytest.param(
@@ -19,16 +19,16 @@ def told() -> list[object]:
         )
         for promise in SUITE
         for name, subject in SUBJECTS.items()
-        if not promise.lacks(subject) and is_told(promise, name)
+        if not promise.lacks(subject) and is_selected(promise, name)
     ]
 
 
-def is_told(promise: Promise, subject: str) -> bool:
+def is_selected(promise: Promise, subject: str) -> bool:
     """The second library runs the same SQL: what its driver could do otherwise."""
     return subject != "stdlib" or str(promise).split(".")[0] in STDLIB_CHAPTERS
 
 
-@pytest.mark.parametrize(("promise", "subject"), told(), indirect=["subject"])
+@pytest.mark.parametrize(("promise", "subject"), promise_params(), indirect=["subject"])
 def test_promise(promise: Promise, subject: Subject) -> None:
     check(promise, subject)
 

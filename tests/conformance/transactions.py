@@ -5,7 +5,7 @@ import asyncio
 from durio.model.errors import LeaseLost, WrongTransaction
 from durio.model.job import DONE, READY, RUNNING
 from durio.model.keys import while_active, window
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from durio.ports.control import QueueChange
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key, outcome
@@ -24,8 +24,8 @@ async def the_end_of_a_job_is_in_its_own_transaction(scene: Scene) -> None:
     record = await scene.record(claim.id)
     assert (record.state, record.result) == (DONE, b"42")
     assert record.progress == b'{"done":1}'
-    answer = await scene.exchange(worker, [outcome(claim, Kind.RETRY)])
-    assert [(r.id, r.landed) for r in answer.rejected] == [(claim.id, True)]
+    answer = await scene.exchange(worker, [outcome(claim, OutcomeKind.RETRY)])
+    assert [(r.id, r.already_stored) for r in answer.rejected] == [(claim.id, True)]
     assert await scene.state(claim.id) == DONE
 
 
@@ -146,14 +146,14 @@ async def whoever_serves_the_lane_is_woken_by_its_commit(scene: Scene) -> None:
     """After the commit, so that there is something to be found."""
     worker, claim = await scene.running()
     waiting = await scene.worker()
-    while (await scene.store.wait(waiting, 0.05)).rung:
+    while (await scene.store.wait(waiting, 0.05)).woken:
         pass
     own = await scene.store.begin(worker)
     await scene.store.enqueue_in(own.connection, [scene.job()])
     async with asyncio.TaskGroup() as group:
         heard = group.create_task(scene.store.wait(waiting, WAKE_SECONDS))
         await own.commit(outcome(claim))
-    assert heard.result().rung
+    assert heard.result().woken
     assert len(await scene.claim(waiting, 10)) == 1
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, Claim
-from durio.model.outcome import Kind, Reason
+from durio.model.outcome import OutcomeKind, Reason
 from durio.ports.exchange import Lane
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -94,11 +94,11 @@ async def the_third_loss_in_a_row_of_a_job_alone_is_death(scene: Scene) -> None:
     for lost in range(2):
         worker, claim = await scene.claim_one()
         assert (claim.lost, claim.losses) == (lost, lost)
-        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
         assert (await scene.lose(worker)).left[0].state == READY
     worker, claim = await scene.claim_one()
     assert (claim.lost, claim.claim_no) == (2, 3)
-    await scene.finish(worker, claim, kind=Kind.ALONE)
+    await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
     (left,) = (await scene.lose(worker)).left
     assert (left.id, left.state, left.reason) == (job_id, DEAD, Reason.WORKER_LOST)
     record = await scene.record(job_id)
@@ -114,8 +114,8 @@ async def the_mark_is_of_one_attempt(scene: Scene) -> None:
         worker, _ = await scene.claim_one()
         await scene.lose(worker)
     worker, claim = await scene.claim_one()
-    await scene.finish(worker, claim, kind=Kind.ALONE)
-    await scene.finish(worker, claim, kind=Kind.RELEASE)
+    await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
+    await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     worker, claim = await scene.claim_one()
     (left,) = (await scene.lose(worker)).left
     assert left.state == READY
@@ -137,12 +137,12 @@ async def innocent_neighbours_live(scene: Scene) -> None:
     poison, *others = ids
     worker = await scene.worker()
     for claim in await scene.claim(worker, MANY):
-        await scene.finish(worker, claim, kind=Kind.RELEASE)
+        await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     for job_id in ids:
         worker = await scene.worker()
         (claim,) = await scene.claim(worker, 1)
         assert claim.id == job_id
-        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
         if job_id == poison:
             await scene.lose(worker)
         else:
@@ -151,11 +151,11 @@ async def innocent_neighbours_live(scene: Scene) -> None:
     assert set((await scene.store.states(others)).values()) == {DONE}
 
 
-RESETS = {"snooze": Kind.SNOOZE, "retry": Kind.RETRY}
+RESETS = {"snooze": OutcomeKind.SNOOZE, "retry": OutcomeKind.RETRY}
 
 
 @chapter.table(RESETS, "M110")
-async def snooze_resets_lost(scene: Scene, kind: Kind) -> None:
+async def snooze_resets_lost(scene: Scene, kind: OutcomeKind) -> None:
     """So does a retry: no two losses were in a row, so nobody dies of them."""
     job_id = await scene.add()
     for number in range(3):
@@ -163,7 +163,7 @@ async def snooze_resets_lost(scene: Scene, kind: Kind) -> None:
         await scene.finish(worker, claim, kind=kind)
         worker, claim = await scene.claim_one()
         assert (claim.lost, claim.losses) == (0, number)
-        await scene.finish(worker, claim, kind=Kind.ALONE)
+        await scene.finish(worker, claim, kind=OutcomeKind.ALONE)
         await scene.lose(worker)
         record = await scene.record(job_id)
         assert (record.state, record.lost, record.losses) == (READY, 1, number + 1)
@@ -176,7 +176,7 @@ async def a_release_forgives_nothing(scene: Scene) -> None:
     worker, _ = await scene.claim_one()
     await scene.lose(worker)
     worker, claim = await scene.claim_one()
-    await scene.finish(worker, claim, kind=Kind.RELEASE)
+    await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     _, claim = await scene.claim_one()
     assert (claim.lost, claim.losses) == (1, 1)
 
@@ -262,7 +262,7 @@ async def a_failed_rescue_changes_nothing(scene: Scene) -> None:
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
     await scene.store.act([ids[1]], "cancel")
-    await scene.finish(worker, claims[0], kind=Kind.ALONE)
+    await scene.finish(worker, claims[0], kind=OutcomeKind.ALONE)
     rescued = await scene.after_every_fault(lambda: scene.lose(worker))
     assert [left.state for left in rescued.left] == [READY, CANCELLED, READY]
     assert await scene.store.workers(None) == []

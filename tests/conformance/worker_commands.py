@@ -1,9 +1,9 @@
 """What a store promises between people and workers: orders, answers, pauses, vitals, audit."""
 
 from durio.model.job import CANCELLED, READY
-from durio.ports.browse import Audited, LaneRow, Query
+from durio.ports.browse import AuditLine, LaneRow, Query
 from durio.ports.control import QueueChange, Verb
-from durio.ports.lease import Order, Vitals
+from durio.ports.lease import Command, Vitals
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, info
 
@@ -28,8 +28,11 @@ async def an_order_reaches_its_worker_and_the_answer_comes_back(scene: Scene) ->
     assert drain is not None
     for _ in range(2):
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
-        assert list(renewed.orders) == [Order(stack, "stack"), Order(drain, "drain")]
-    assert not (await scene.store.renew(beside, LEASE_SECONDS)).orders
+        assert list(renewed.commands) == [
+            Command(stack, "stack"),
+            Command(drain, "drain"),
+        ]
+    assert not (await scene.store.renew(beside, LEASE_SECONDS)).commands
     assert await other.answer_to(stack) is None
     await scene.store.answer(worker, stack, "File \u00fc, line 1")
     await scene.store.answer(worker, stack, "too late")
@@ -37,7 +40,7 @@ async def an_order_reaches_its_worker_and_the_answer_comes_back(scene: Scene) ->
     assert await other.answer_to(stack) == "File \u00fc, line 1"
     assert await other.answer_to(drain) is None
     renewed = await scene.store.renew(worker, LEASE_SECONDS)
-    assert list(renewed.orders) == [Order(drain, "drain")]
+    assert list(renewed.commands) == [Command(drain, "drain")]
 
 
 @chapter.promise("L35")
@@ -46,7 +49,7 @@ async def an_order_wakes_its_worker(scene: Scene) -> None:
     worker = await scene.worker()
     await (await scene.other()).order(worker, "stack", by="ann")
     wake = await scene.store.wait(worker, 50.0)
-    assert (wake.rung, wake.control) == (True, True)
+    assert (wake.woken, wake.control) == (True, True)
 
 
 @chapter.promise()
@@ -108,7 +111,7 @@ async def old_orders_are_forgotten(scene: Scene) -> None:
     answers = [await scene.store.answer_to(order) for order in (old, open_, new)]
     assert answers == ["", "", None]
     renewed = await scene.store.renew(worker, HOUR)
-    assert [order.id for order in renewed.orders] == [new]
+    assert [order.id for order in renewed.commands] == [new]
 
 
 # --- vitals
@@ -155,11 +158,11 @@ async def a_queue_is_changed_field_by_field(scene: Scene) -> None:
     for change, wanted in (
         (QueueChange(paused=True), LaneRow(LANE, True, maxsize=10)),
         (QueueChange(closed=True), LaneRow(LANE, True, True, 10)),
-        (QueueChange(maxsize=5), LaneRow(LANE, True, True, 5, by_hand=True)),
-        (QueueChange(maxsize=-1), LaneRow(LANE, True, True, None, by_hand=True)),
-        (QueueChange(), LaneRow(LANE, True, True, None, by_hand=True)),
+        (QueueChange(maxsize=5), LaneRow(LANE, True, True, 5, is_manual=True)),
+        (QueueChange(maxsize=-1), LaneRow(LANE, True, True, None, is_manual=True)),
+        (QueueChange(), LaneRow(LANE, True, True, None, is_manual=True)),
         (QueueChange(False, False, -2), LaneRow(LANE, False, maxsize=10)),
-        (QueueChange(maxsize=0), LaneRow(LANE, False, False, 0, by_hand=True)),
+        (QueueChange(maxsize=0), LaneRow(LANE, False, False, 0, is_manual=True)),
     ):
         await store.change_queue(LANE, change, by="ann")
         assert await other.lanes("shop") == [wanted], change
@@ -172,7 +175,7 @@ async def a_queue_may_be_changed_before_its_first_job(scene: Scene) -> None:
     change = QueueChange(closed=True, maxsize=3)
     await scene.store.change_queue("shop:new", change, by="ann")
     (row,) = await scene.store.lanes("shop")
-    assert row == LaneRow("shop:new", False, True, 3, by_hand=True)
+    assert row == LaneRow("shop:new", False, True, 3, is_manual=True)
 
 
 # --- audit
@@ -250,7 +253,8 @@ async def a_move_is_one_line(scene: Scene) -> None:
             pass
     lines = await scene.store.audit("shop", limit=MANY)
     assert (
-        lines == [Audited(scene.clock.now(), "ann", "move", f"{LANE} to shop:b", 5)] * 2
+        lines
+        == [AuditLine(scene.clock.now(), "ann", "move", f"{LANE} to shop:b", 5)] * 2
     )
 
 
@@ -272,7 +276,7 @@ async def a_change_and_its_line_are_one(scene: Scene) -> None:
 async def renewed_in_full(scene: Scene, worker: int) -> None:
     """A renewal with everything that it may bring."""
     renewed = await scene.store.renew(worker, LEASE_SECONDS, VITALS)
-    assert len(renewed.orders) == len(renewed.paused) == 1
+    assert len(renewed.commands) == len(renewed.paused) == 1
 
 
 @chapter.promise()

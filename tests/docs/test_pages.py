@@ -14,7 +14,7 @@ PAGES = [
 ]
 HOW_TO_LINES_MAX = 120
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
-# `tests/e2e/test_kill.py`, `stores/sqlite/folder.py`: a path of ours in backquotes.
+# `tests/e2e/test_kill.py`, `stores/sqlite/store_files.py`: a path of ours in backquotes.
 FILE = re.compile(
     r"`((?:tests|src|docs)/[\w./-]+\.\w+|[a-z_]+(?:/[a-z_]+)+\.(?:py|sql))`"
 )

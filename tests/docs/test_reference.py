@@ -24,9 +24,9 @@ from durio.cli.main import COMMANDS, commands, exit_code_of
 from durio.model import errors, settings
 from durio.model.job import State
 from durio.model.transitions import LEGAL
-from durio.stores.postgres import survey
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema_status
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
 from durio.stores.sqlite.schema import connect_writer, migrate
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import MEANINGS
@@ -257,7 +257,7 @@ group by c.oid, c.relname order by c.oid
 
 def made_postgres_tables() -> Iterator[str]:
     with PostgresServer(durable=False) as server:
-        survey.migrate(server.url())
+        schema_status.migrate(server.url())
         found = asyncio.run(asked(server.url(), READ_TABLES))
     yield "| table | columns |"
     yield "|---|---|"
@@ -266,7 +266,7 @@ def made_postgres_tables() -> Iterator[str]:
 
 
 async def asked(url: str, sql: str) -> list[Any]:
-    connection = await Opening(place_of(url), lambda _text: None).connect()
+    connection = await Connector(location_from_url(url), lambda _text: None).connect()
     try:
         return list(await connection.rows(sql, ()))
     finally:

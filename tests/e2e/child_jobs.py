@@ -28,14 +28,14 @@ log = logging.getLogger("shop")
 
 
 @asynccontextmanager
-async def desk() -> AsyncIterator[str]:
+async def resources() -> AsyncIterator[str]:
     """Dependencies: entered and left once in every process."""
     note("deps", "entered")
     yield f"desk of {os.getpid()}"
     note("deps", "left")
 
 
-app = App(name="e2e", deps=desk)
+app = App(name="e2e", deps=resources)
 app.hooks.after(lambda event: note("accepted", event.job_id, event.attempt))
 app.hooks.dead(lambda event: note("dead", event.job_id, event.attempt))
 app.hooks.cancelled(lambda event: note("cancelled", event.job_id, event.attempt))

@@ -36,7 +36,7 @@ def note(ev: str, job: str, attempt: int = 0, **more: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     ev: str
     job: str
     attempt: int
@@ -51,7 +51,7 @@ class Ledger:
         lines = [line for path in folder.glob("*.jsonl") for line in read(path)]
         self.lines = sorted(lines, key=lambda line: line.mono_ns)
 
-    def of(self, ev: str, *, pid: int | None = None) -> list[Line]:
+    def of(self, ev: str, *, pid: int | None = None) -> list[LedgerLine]:
         return [
             line
             for line in self.lines
@@ -61,14 +61,17 @@ class Ledger:
     def jobs(self, ev: str, *, pid: int | None = None) -> set[str]:
         return {line.job for line in self.of(ev, pid=pid)}
 
-    def by_job(self, ev: str) -> dict[str, list[Line]]:
-        found: dict[str, list[Line]] = defaultdict(list)
+    def by_job(self, ev: str) -> dict[str, list[LedgerLine]]:
+        found: dict[str, list[LedgerLine]] = defaultdict(list)
         for line in self.of(ev):
             found[line.job].append(line)
         return found
 
 
-def read(path: Path) -> list[Line]:
+def read(path: Path) -> list[LedgerLine]:
     """The whole lines of one process; the last may still be on its way."""
     rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-    return [Line(**{name: row[name] for name in Line.__annotations__}) for row in rows]
+    return [
+        LedgerLine(**{name: row[name] for name in LedgerLine.__annotations__})
+        for row in rows
+    ]

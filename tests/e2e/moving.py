@@ -15,7 +15,7 @@ from typing import Any
 from durio import App
 from durio.app import move
 from durio.app.connect import connect, masked
-from durio.app.move import Mover, arrival_of, departure_of
+from durio.app.move import Mover, export_jobs_from, import_jobs_into
 
 BATCH = 50
 DRAIN_SECONDS = 30.0
@@ -80,8 +80,8 @@ async def mover(
         await arriving.open()
         try:
             yield Mover(
-                steps.of(departure_of(leaving)),
-                steps.of(arrival_of(arriving)),
+                steps.of(export_jobs_from(leaving)),
+                steps.of(import_jobs_into(arriving)),
                 masked(target),
                 leaving,
                 app.clock,

@@ -11,7 +11,7 @@ import pytest
 
 from durio import App
 from durio.errors import JobDead
-from tests.e2e.hosts import MADE
+from tests.e2e.caller_transactions import MADE
 from tests.servers.postgres import PASSWORD, PostgresServer
 
 DEAD_SECONDS = 20
@@ -57,7 +57,7 @@ def counts(server: PostgresServer) -> tuple[int, int]:
         return connection.execute(sql).fetchone()  # type: ignore[return-value]
 
 
-def tell(server: PostgresServer, story: Story, **options: str) -> None:
+def run_story(server: PostgresServer, story: Story, **options: str) -> None:
     """With an App on an empty schema."""
 
     async def whole() -> None:

@@ -13,18 +13,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from durio.app.work import make_worker
-from durio.model.outcome import Kind, Outcome
+from durio.app.worker_builder import make_worker
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.lease import Renewed
 from durio.ports.store import Store
 from durio.stores.sqlite import exchange
-from durio.stores.sqlite.finish import record
-from durio.stores.sqlite.scribe import Scribe
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.finish import record_outcomes
+from durio.stores.sqlite.write_session import SqliteTransaction, WriteSession
 from durio.telemetry.log import configure
 from tests.e2e.jobs import app
 
-commit = Scribe.commit
+commit = WriteSession.commit
 
 
 class Deadly:
@@ -33,10 +32,10 @@ class Deadly:
     def __init__(self, store: Store, point: str) -> None:
         self._store = store
         self._point = point
-        self._finishing: Transaction | None = None
-        exchange.record = self.record
+        self._finishing: SqliteTransaction | None = None
+        exchange.record_outcomes = self.record
         # A bound method would not be given the scribe.
-        Scribe.commit = lambda scribe, tx: self.commit(scribe, tx)  # noqa: PLW0108
+        WriteSession.commit = lambda scribe, tx: self.commit(scribe, tx)  # noqa: PLW0108
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -58,12 +57,14 @@ class Deadly:
 
     # --- in the writer's thread
 
-    def record(self, tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Any:
+    def record(
+        self, tx: SqliteTransaction, worker: int, outcomes: Sequence[Outcome]
+    ) -> Any:
         if brings_results(outcomes):
             self._finishing = tx
-        return record(tx, worker, outcomes)
+        return record_outcomes(tx, worker, outcomes)
 
-    def commit(self, scribe: Scribe, tx: Transaction) -> None:
+    def commit(self, scribe: WriteSession, tx: SqliteTransaction) -> None:
         if tx is self._finishing:
             self.die_at("uncommitted")
         commit(scribe, tx)
@@ -76,7 +77,7 @@ class Deadly:
 
 
 def brings_results(outcomes: Sequence[Outcome]) -> bool:
-    return any(outcome.kind == Kind.DONE for outcome in outcomes)
+    return any(outcome.kind == OutcomeKind.DONE for outcome in outcomes)
 
 
 async def main(point: str) -> None:

@@ -11,7 +11,7 @@ from tests.e2e.jobs import app
 async def main() -> None:
     async with app:
         store: Any = await app.store()
-        await store.desk.writer.write(stop)
+        await store.context.writer.write(stop)
 
 
 def stop(tx: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durio.bench.raw_sqlite import BATCH, measure_bare
+from durio.bench.raw_sqlite import BATCH, measure_raw_sqlite
 
 SECONDS_MAX = 100
 SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]
@@ -72,5 +72,5 @@ def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, BATCH, 2 * BATCH + 50])
 def test_bare_driver_finishes_every_job(tmp_path: Path, jobs: int) -> None:
-    cycle, drain = measure_bare(tmp_path / "bare.db", jobs, "full")
+    cycle, drain = measure_raw_sqlite(tmp_path / "bare.db", jobs, "full")
     assert 0 < cycle < drain

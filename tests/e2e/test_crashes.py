@@ -29,7 +29,7 @@ RAISED = {
     "KeyboardInterrupt": "KeyboardInterrupt",
     "CancelledError": "CancelledError",
 }
-INNOCENT = 6
+HARMLESS = 6
 
 
 @pytest.fixture(params=sorted(CRASHES))
@@ -54,10 +54,10 @@ def test_a_crash_in_a_child_charges_that_job_alone(
     place = child_place
     worker = place.worker(children=2)
     (guilty,) = place.enqueue(task, (how,))
-    innocent = place.enqueue("work", *[(0.2,)] * INNOCENT)
-    innocent += place.enqueue("nap", *[(0.2,)] * INNOCENT)
+    innocent = place.enqueue("work", *[(0.2,)] * HARMLESS)
+    innocent += place.enqueue("nap", *[(0.2,)] * HARMLESS)
     rows = place.wait_final([guilty, *innocent], 60)
-    check_convicted(rows[guilty])
+    check_dead_by_crash(rows[guilty])
     for error in rows[guilty].errors:
         assert error["type"] == "ChildLost"
         assert error["message"].endswith(f" died: {CRASHES[how]}")
@@ -85,8 +85,8 @@ def test_a_crash_of_the_worker_convicts_that_job_alone(
     """The worker is started anew each time, as a supervisor would."""
     place = child_place
     place.settings = {"worker": {"life_seconds": 0.3, "children": 1}}
-    innocent = place.enqueue("nap", *[(0.1,)] * INNOCENT)
-    innocent += place.enqueue("work", *[(0.1,)] * INNOCENT)
+    innocent = place.enqueue("nap", *[(0.1,)] * HARMLESS)
+    innocent += place.enqueue("work", *[(0.1,)] * HARMLESS)
     (guilty,) = place.enqueue(task, (how,))
     worker, crashes = place.worker(), 0
 
@@ -100,7 +100,7 @@ def test_a_crash_of_the_worker_convicts_that_job_alone(
 
     wait_until(is_over, 90, "everything is over")
     rows = place.rows()
-    check_convicted(rows[guilty])
+    check_dead_by_crash(rows[guilty])
     assert crashes == LOST_MAX
     assert {rows[job].state for job in innocent} == {DONE}
     # They died with their worker, which is not their fault: no retry is used up.
@@ -121,8 +121,8 @@ def test_what_is_merely_raised_is_an_error_like_any_other(
         place.enqueue(task, (how,))[0]: error
         for task, (how, error) in product(tasks, RAISED.items())
     }
-    innocent = place.enqueue("nap", *[(0.1,)] * INNOCENT)
-    innocent += place.enqueue("work", *[(0.1,)] * INNOCENT)
+    innocent = place.enqueue("nap", *[(0.1,)] * HARMLESS)
+    innocent += place.enqueue("work", *[(0.1,)] * HARMLESS)
     rows = place.wait_final([*guilty, *innocent], 60)
     for job, error in guilty.items():
         row = rows[job]
@@ -138,7 +138,7 @@ def test_what_is_merely_raised_is_an_error_like_any_other(
     assert len(place.ledger.of("dead")) == len(guilty)
 
 
-def check_convicted(row: Row) -> None:
+def check_dead_by_crash(row: Row) -> None:
     assert (row.state, row.reason) == (DEAD, "worker_lost")
     # The third loss is its end, and no longer counted.
     assert (row.retried, row.losses, row.lost) == (0, LOST_MAX - 1, LOST_MAX - 1)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from durio.demo.record import Event, Ledger, read_ledger
-from durio.host.kin import kin_of, look_at
+from durio.demo.record import Ledger, LedgerLineKind, read_ledger
+from durio.host.descendants import find_descendant, process_status
 from tests.e2e.workers import wait_until
 
 SECONDS_MAX = 60
@@ -60,7 +60,10 @@ def test_json_on_a_named_store(tmp_path: Path) -> None:
     assert LAST_LINE.fullmatch(told["line"])
     (kept,) = tmp_path.glob("durio-demo-*")
     entries = read_ledger(kept / "ledger")
-    assert {entry.ev for entry in entries} >= {Event.ENQUEUED, Event.KILLED}
+    assert {entry.ev for entry in entries} >= {
+        LedgerLineKind.ENQUEUED,
+        LedgerLineKind.KILLED,
+    }
 
 
 def test_chaos_kills_again_and_again(tmp_path: Path) -> None:
@@ -105,11 +108,11 @@ def opened(folder: Path) -> tuple["subprocess.Popen[bytes]", list[int]]:
     assert found is not None
     workers = [int(pid) for pid in found[1].split(", ")]
     assert len(workers) == 3
-    supervisor = look_at(workers[0])
+    supervisor = process_status(workers[0])
     assert supervisor is not None
     children = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
     family = {*workers, supervisor.parent}
-    kin = [pid for pid in children if kin_of(pid, workers) is not None]
+    kin = [pid for pid in children if find_descendant(pid, workers) is not None]
     assert kin, "no child processes"
     return demo, sorted({*family, *kin})
 
@@ -136,16 +139,16 @@ def test_ledger_survives_a_torn_line(tmp_path: Path) -> None:
     """A line that is still on its way is not read; whole ones are, in order of time."""
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     ledger = Ledger(tmp_path)
-    ledger.note(Event.STARTED, job="a", attempt=1)
-    ledger.note(Event.EFFECT, job="a", attempt=1)
+    ledger.write(LedgerLineKind.STARTED, job="a", attempt=1)
+    ledger.write(LedgerLineKind.EFFECT, job="a", attempt=1)
     ledger.close()
     (path,) = tmp_path.iterdir()
     with path.open("ab") as stream:
         stream.write(b'{"n":3,"pid":')
     entries = read_ledger(tmp_path)
     assert [(entry.n, entry.ev, entry.job) for entry in entries] == [
-        (1, Event.STARTED, "a"),
-        (2, Event.EFFECT, "a"),
+        (1, LedgerLineKind.STARTED, "a"),
+        (2, LedgerLineKind.EFFECT, "a"),
     ]
     assert all(
         entry.mono_ns >= before and entry.pid == os.getpid() for entry in entries

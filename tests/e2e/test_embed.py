@@ -16,7 +16,7 @@ every_loop = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 def host(place: Place, loop: str = "asyncio", **settings: float) -> Process:
     """A program with a worker inside, once that has a lease."""
-    process = place.run("tests.e2e.host", loop, **settings)
+    process = place.run("tests.e2e.embedding_program", loop, **settings)
     place.started(process)
     return process
 

@@ -13,8 +13,8 @@ import pytest
 
 from durio import App, Context, Permanent, Retry
 from durio.app import move
-from durio.app.alike import Verdict
 from durio.app.move import MoveFailed
+from durio.app.move_verify import Comparison
 from durio.errors import (
     OperatingError,
     QueueClosed,
@@ -25,13 +25,13 @@ from durio.errors import (
 )
 from durio.keys import while_active, window
 from durio.model.ids import id_bytes
-from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, Record
+from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, StoredJob
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
-from durio.ports.move import ArrivalStage
-from durio.stores.postgres import arrival
+from durio.ports.move import ImportStage
+from durio.stores.postgres import import_jobs
 from durio.stores.postgres.driver import DriverError
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.e2e.moving import Died, Steps, die_here, mover
 from tests.e2e.workers import Place, seeded, wait_until
 from tests.servers.postgres import PostgresServer
@@ -44,7 +44,7 @@ FINE: WeakKeyDictionary[App, Any] = WeakKeyDictionary()  # the task `fine` of an
 
 
 @pytest.fixture
-def target(grounds: Grounds) -> str:
+def target(grounds: ScratchSchema) -> str:
     return grounds.url
 
 
@@ -116,7 +116,7 @@ async def fill(url: str) -> None:
         await app.enqueue("other.unknown", 1)
 
 
-async def some(store: Any, *states: int) -> list[Record]:
+async def some(store: Any, *states: int) -> list[StoredJob]:
     """All jobs, or those in these states."""
     found, cursor = [], None
     while True:
@@ -128,7 +128,7 @@ async def some(store: Any, *states: int) -> list[Record]:
             return sorted(found)
 
 
-def whole(record: Record) -> Record:
+def whole(record: StoredJob) -> StoredJob:
     """A job without what a store forgets when it begins to wait again."""
     waits = record.state in (SCHEDULED, READY)
     return record._replace(started_at=None) if waits else record
@@ -149,7 +149,7 @@ async def contents(url: str) -> dict[str, Any]:
         }
 
 
-async def moved(source: str, target: str, **parts: Any) -> Verdict | None:
+async def moved(source: str, target: str, **parts: Any) -> Comparison | None:
     async with mover(source, target, **parts) as moving:
         return await moving.move(drain_seconds=20, by="test")
 
@@ -178,8 +178,8 @@ def test_every_job_arrives_as_it_was(source: str, target: str) -> None:
         before = await contents(source)
         verdict = await moved(source, target)
         assert verdict is not None
-        assert (verdict.jobs, verdict.wrong) == (len(before["jobs"]), [])
-        assert (verdict.pruned, verdict.strangers) == (0, 0)
+        assert (verdict.jobs, verdict.differences) == (len(before["jobs"]), [])
+        assert (verdict.pruned, verdict.other_jobs) == (0, 0)
         await judge(source, target, before)
         assert await moved(source, target) is None, "it is over"
         await check_life(target)
@@ -313,13 +313,13 @@ async def back_out_dying(source: str, target: str, fatal: int) -> None:
 
 async def is_open(source: str, target: str) -> bool:
     async with mover(source, target) as moving:
-        arriving = (await moving.look()).arriving
+        arriving = (await moving.status()).import_progress
     return arriving is not None and arriving.stage == "open"
 
 
 async def has_mark(source: str) -> bool:
     async with App(source, name="shop") as app:
-        return await move.departure_of(await app.store()).mark() is not None
+        return await move.export_jobs_from(await app.store()).mark() is not None
 
 
 def test_several_movers_at_once_do_no_harm(source: str, target: str) -> None:
@@ -327,7 +327,7 @@ def test_several_movers_at_once_do_no_harm(source: str, target: str) -> None:
         before = await contents(source)
         movers = [moved(source, target) for _ in range(3)]
         told = await asyncio.gather(*movers, return_exceptions=True)
-        harmless = (Verdict, OperatingError, type(None))
+        harmless = (Comparison, OperatingError, type(None))
         assert all(isinstance(each, harmless) for each in told), told
         await moved(source, target)
         await judge(source, target, before)
@@ -465,7 +465,7 @@ def test_an_opened_move_is_not_taken_back(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("stage", ["open", "shut"])
 def test_a_move_that_is_open_on_one_side_only_is_finished(
-    source: str, target: str, stage: ArrivalStage
+    source: str, target: str, stage: ImportStage
 ) -> None:
     """The mover died before it wrote `moved`; earlier versions also left `shut`."""
 
@@ -473,9 +473,9 @@ def test_a_move_that_is_open_on_one_side_only_is_finished(
         before = await contents(source)
         await moved(source, target)
         async with mover(source, target) as moving:
-            mark = (await moving.look()).mark
+            mark = (await moving.status()).mark
             assert mark is not None
-            await moving.source.settle(mark.id, "frozen")
+            await moving.source.set_stage(mark.id, "frozen")
             await plant_stage(moving.target, mark.id, stage)
         with pytest.raises(MoveFailed, match="cannot be taken back") as caught:
             await taken_back(source, target)
@@ -487,12 +487,12 @@ def test_a_move_that_is_open_on_one_side_only_is_finished(
     asyncio.run(main())
 
 
-async def plant_stage(target: Any, move: str, stage: ArrivalStage) -> None:
+async def plant_stage(target: Any, move: str, stage: ImportStage) -> None:
     async def work(tx: Any) -> None:
-        _, mark = await arrival.locked(tx, move)
-        await arrival.write_mark(tx, move, mark._replace(stage=stage), "a file")
+        _, mark = await import_jobs.lock_mark(tx, move)
+        await import_jobs.write_mark(tx, move, mark._replace(stage=stage), "a file")
         if stage == "shut":
-            await tx.rows(arrival.SET_QUEUES, ["shop:default"], [True], [True])
+            await tx.rows(import_jobs.SET_QUEUES, ["shop:default"], [True], [True])
 
     await target.lines.write(work)
 
@@ -511,7 +511,7 @@ def test_jobs_of_the_same_app_are_not_mixed(source: str, target: str) -> None:
 
 def test_jobs_go_one_way(source: str, target: str, postgres: PostgresServer) -> None:
     elsewhere = postgres.url(schema="elsewhere")
-    Grounds(elsewhere).clear()
+    ScratchSchema(elsewhere).clear()
 
     async def main() -> None:
         with pytest.raises(Died):  # before the other side knows of it

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.e2e.workers import Place, Process, is_stopped, wait_until
 
 LATE_SECONDS = 40.0
@@ -14,7 +14,7 @@ EXIT_STORE = 3
 
 
 @pytest.fixture
-def target(grounds: Grounds) -> str:
+def target(grounds: ScratchSchema) -> str:
     return grounds.url
 
 
@@ -23,7 +23,7 @@ def moved(place: Place, target: str) -> None:
     assert move.ended(LATE_SECONDS) == 0, move.log
 
 
-def told(process: Process) -> str:
+def log_of_moved_exit(process: Process) -> str:
     """The last words of a process that has ended for this reason."""
     assert process.ended(LATE_SECONDS) == EXIT_STORE, process.log
     assert "its jobs are moving, or have moved, to postgresql://" in process.log
@@ -41,7 +41,7 @@ def test_a_worker_that_slept_over_a_move_ends(place: Place, target: str) -> None
         worker.stop()
     moved(place, target)
     worker.go_on()
-    assert "[store_moved]" in told(worker)
+    assert "[store_moved]" in log_of_moved_exit(worker)
     assert worker.events("worker.fenced")
     assert not worker.events("store.failed"), "it did not ask a second time"
 
@@ -56,7 +56,7 @@ def test_a_worker_that_wakes_up_to_due_jobs_ends(place: Place, target: str) -> N
         worker.stop()
     moved(place, target)
     worker.go_on()
-    assert "[store_moved]" in told(worker)
+    assert "[store_moved]" in log_of_moved_exit(worker)
 
 
 def test_a_supervisor_whose_workers_slept_over_it_ends(
@@ -77,7 +77,7 @@ def test_a_supervisor_whose_workers_slept_over_it_ends(
     for pid in members:
         os.kill(pid, signal.SIGCONT)
     workers.go_on()
-    assert "[store_moved]" in told(workers)
+    assert "[store_moved]" in log_of_moved_exit(workers)
     assert len(workers.events("process.started")) == 2, "nobody was started again"
 
 
@@ -89,7 +89,7 @@ def test_whoever_waits_for_a_job_is_told_when_it_has_moved(
     waiter = place.run(*asked)
     wait_until(lambda: len(place.rows()) == 2, LATE_SECONDS, "it waits")
     moved(place, target)
-    error = json.loads(told(waiter).splitlines()[-1])["error"]
+    error = json.loads(log_of_moved_exit(waiter).splitlines()[-1])["error"]
     assert error["code"] == "store_moved"
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_comes_too_late_is_told(
     place.enqueue("nothing", ())
     moved(place, target)
     late = place.begin_worker(*processes)
-    assert "[store_moved]" in told(late)
+    assert "[store_moved]" in log_of_moved_exit(late)
 
 
 def test_a_command_that_would_change_it_is_told(place: Place, target: str) -> None:
@@ -116,6 +116,6 @@ def test_a_command_that_would_change_it_is_told(place: Place, target: str) -> No
         )
     ]
     for command in asked:
-        error = json.loads(told(command).splitlines()[-1])["error"]
+        error = json.loads(log_of_moved_exit(command).splitlines()[-1])["error"]
         assert error["code"] == "store_moved"
         assert "Use that store" in error["cure"]

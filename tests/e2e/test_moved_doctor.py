@@ -2,14 +2,14 @@
 
 import json
 
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.e2e.workers import Place
 
 LATE_SECONDS = 40.0
 FOUND_ERRORS = 8
 
 
-def test_only_the_move_is_told(place: Place, grounds: Grounds) -> None:
+def test_only_the_move_is_told(place: Place, grounds: ScratchSchema) -> None:
     place.enqueue("nothing", ())
     move = place.run("durio", "move", place.url, grounds.url, "--yes", "--json")
     assert move.ended(LATE_SECONDS) == 0, move.log

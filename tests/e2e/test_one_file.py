@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from durio import App, JobDead, Retry, State
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.errors import StoreReplaced, StoreUnavailable
 from durio.model.job import NewJob
 

@@ -30,7 +30,7 @@ def test_stopped_past_its_lease_and_continued(place: Place, task: str) -> None:
     # The zombie ends its attempts while the others still run.
     place.open_gate(only=zombie)
     zombie.go_on()
-    wait_until(lambda: told_of_its_loss(zombie), SECONDS, "the zombie logs its loss")
+    wait_until(lambda: reported_lease_loss(zombie), SECONDS, "the zombie logs its loss")
     check_nothing_was_taken(place, ids, zombie)
     place.open_gate()
     rows = place.wait_final(ids, SECONDS)
@@ -80,7 +80,7 @@ def shows(progress: Any, process: Process) -> bool:
     return progress is not None and progress["message"] == str(process.pid)
 
 
-def told_of_its_loss(zombie: Process) -> bool:
+def reported_lease_loss(zombie: Process) -> bool:
     return bool(zombie.events("worker.fenced") or zombie.events("job.fenced"))
 
 

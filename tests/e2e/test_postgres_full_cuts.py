@@ -10,7 +10,7 @@ from durio import App, Context
 from durio.errors import StoreUnavailable
 from durio.model.job import READY
 from durio.ports.control import QueueChange
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.proxy_link import Cut
 from tests.faults.faulty_store import FaultyStore
@@ -26,7 +26,7 @@ RAN: list[str] = []
 def url(postgres: PostgresServer) -> str:
     RAN.clear()
     url = postgres.url(user=OWNER, password=PASSWORD)
-    Grounds(url).clear()
+    ScratchSchema(url).clear()
     return url
 
 

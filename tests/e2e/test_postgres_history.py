@@ -11,16 +11,16 @@ import pytest
 
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.clock import Clock
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.stores.postgres import vacuum
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import FOLDER, statement
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.manual_clock import ManualClock
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 
 DAY = 86400.0
 LANE = "shop:default"
@@ -44,7 +44,7 @@ MINE = ("exchange", "finish_", "gate_", "lease_", "upkeep_", "hist_")
 
 
 @pytest.fixture
-def url(grounds: Grounds) -> str:
+def url(grounds: ScratchSchema) -> str:
     asyncio.run(forget_days(grounds.url))
     return grounds.url
 
@@ -69,7 +69,7 @@ async def opened(
     url: str, clock: Clock, *, real: bool = False, **options: Any
 ) -> AsyncIterator[PostgresStore]:
     injected = None if real else clock
-    store = PostgresStore(place_of(url), clock, injected=injected, **options)
+    store = PostgresStore(location_from_url(url), clock, injected=injected, **options)
     await store.open()
     try:
         yield store
@@ -83,7 +83,7 @@ async def run_jobs(store: PostgresStore, clock: Clock, count: int) -> None:
     await store.enqueue(jobs)
     worker = await store.register(INFO, 1000 * DAY)
     claims = (await store.exchange(worker, [], [Lane(LANE, count)], count)).claims
-    words = [Outcome(claim.id, claim.claim_no, Kind.DONE) for claim in claims]
+    words = [Outcome(claim.id, claim.claim_no, OutcomeKind.DONE) for claim in claims]
     assert len(words) == count
     assert (await store.exchange(worker, words, [], 0)).rejected == []
     await store.leave(worker)
@@ -178,8 +178,8 @@ def test_a_dirty_lane_is_vacuumed_and_who_keeps_it_dirty_is_named(
                 assert len(told) == 1
                 assert re.search(r"process \d+ .* has kept old row versions", told[0])
                 assert await dead_in(connection) >= 400
-            store.desk.local.sweep.next_at = 0.0
-            store.desk.local.sweep.cleaned_at.clear()
+            store.context.process.vacuum.next_at = 0.0
+            store.context.process.vacuum.cleaned_at.clear()
             await store.tidy()
             while await dead_in(connection):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.05)
@@ -195,7 +195,7 @@ def test_every_statement_goes_by_an_index(url: str) -> None:
         names = [name for name in names if name.startswith(MINE) and name not in SCANS]
         wrong: list[str] = []
         async with opened(url, HostClock(), real=True) as store:
-            line = await store.desk.lines.line()
+            line = await store.context.connections.connection()
             connection = await line.ready()
             for name in names:
                 sql = statement(name).replace("{schema}", "durio")

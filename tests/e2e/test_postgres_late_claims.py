@@ -15,7 +15,7 @@ from durio.model.errors import StoreUnavailable
 from durio.model.job import NewJob
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.servers.postgres import PostgresServer
 
@@ -44,11 +44,13 @@ STILL_WAITS = (
 def test_what_is_claimed_late_is_known_to_its_worker(
     postgres: PostgresServer, driver: str
 ) -> None:
-    grounds = Grounds(postgres.url(driver=driver))
+    grounds = ScratchSchema(postgres.url(driver=driver))
     grounds.clear()
 
     async def main() -> None:
-        store = PostgresStore(replace(grounds.place, call_seconds=CALL_SECONDS), clock)
+        store = PostgresStore(
+            replace(grounds.location, call_seconds=CALL_SECONDS), clock
+        )
         await store.open()
         await store.enqueue([NewJob(clock.new_id(), LANE, 4, TASK, PAYLOAD)])
         worker = await store.register(info(), 60.0)

@@ -10,10 +10,10 @@ import pytest
 from durio.host.clock import HostClock
 from durio.model.job import NewJob
 from durio.model.keys import key_claim, while_active
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.servers.postgres import PostgresServer
 
@@ -54,7 +54,7 @@ async def run_all(store: PostgresStore) -> None:
     """Claim and finish whatever is ready."""
     worker = await store.register(info(), 60.0)
     claims = (await store.exchange(worker, [], [Lane(LANE, 99)], 99)).claims
-    done = [Outcome(c.id, c.claim_no, Kind.DONE, result=b"1") for c in claims]
+    done = [Outcome(c.id, c.claim_no, OutcomeKind.DONE, result=b"1") for c in claims]
     assert await store.finish(worker, done) == []
     await store.leave(worker)
 
@@ -84,14 +84,14 @@ CASES = {"plain": plain, "ready": ready, "planned": planned, "keyed": keyed}
 
 @pytest.mark.parametrize("kind", [*CASES, "bounded"])
 def test_a_late_first_try_stores_nothing(
-    grounds: Grounds, postgres: PostgresServer, kind: str
+    grounds: ScratchSchema, postgres: PostgresServer, kind: str
 ) -> None:
     bounded = kind == "bounded"
     new = CASES.get(kind, plain)(3)
 
     async def main() -> None:
         where = postgres.url()
-        first, second = (PostgresStore(grounds.place, clock) for _ in range(2))
+        first, second = (PostgresStore(grounds.location, clock) for _ in range(2))
         async with await psycopg.AsyncConnection.connect(where) as hand:
             await first.open()
             await second.open()

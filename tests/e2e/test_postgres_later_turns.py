@@ -10,9 +10,9 @@ import pytest
 from durio.host.clock import HostClock
 from durio.model.settings import RetentionSettings
 from durio.stores.postgres.asyncpg_driver import AsyncpgConnection
-from durio.stores.postgres.lines import Lines
-from durio.stores.postgres.opening import LOCK_WAIT, Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.driver import LOCK_WAIT, Connector
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.psycopg_driver import PsycopgConnection
 from tests.servers.postgres import PostgresServer
 
@@ -29,9 +29,9 @@ DRIVERS: dict[str, tuple[Any, Callable[[Any], bool]]] = {
 each_driver = pytest.mark.parametrize("driver", DRIVERS)
 
 
-def lines_of(url: str) -> Lines:
-    opening = Opening(place_of(url), lambda _text: None)
-    return Lines(opening, HostClock(), None, RetentionSettings())
+def connections_of(url: str) -> Connections:
+    opening = Connector(location_from_url(url), lambda _text: None)
+    return Connections(opening, HostClock(), None, RetentionSettings())
 
 
 class Holder:
@@ -42,7 +42,7 @@ class Holder:
         self.connection.execute("select pg_advisory_lock(%s)", [LOCK])
         self.asked = 0
 
-    def hear(self, sql: str) -> None:
+    def on_statement(self, sql: str) -> None:
         self.asked += "ours" in sql
         if self.asked == 2:
             self.connection.execute("select pg_advisory_unlock_all()")
@@ -67,7 +67,7 @@ def test_a_connection_that_ends_after_the_write_takes_nothing_back(
             holder.end(connection.pid)
 
     async def asked_rows(self: Any, sql: str, args: Any) -> Any:
-        holder.hear(sql)
+        holder.on_statement(sql)
         answer = await rows(self, sql, args)
         end_if_over(self)
         return answer
@@ -81,7 +81,7 @@ def test_a_connection_that_ends_after_the_write_takes_nothing_back(
     monkeypatch.setattr(kind, "run", asked_run)
 
     async def main() -> None:
-        lines = lines_of(postgres.url(driver=driver))
+        lines = connections_of(postgres.url(driver=driver))
         assert (await lines.write_one(WRITE))[0][0] == 7
         assert holder.asked == 3
         assert (await lines.read(WAIT))[0][0] == LOCK_WAIT

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from durio.host.clock import HostClock
-from durio.stores.postgres.life import Lives, is_dead
+from durio.stores.postgres.life_sockets import PostgresLifeSockets, is_dead
 
 BOUND = """
 import sys
 from durio.host.clock import HostClock
-from durio.stores.postgres.life import Lives
+from durio.stores.postgres.life_sockets import PostgresLifeSockets
 mark, sign = Lives(HostClock()).bind()
 print(mark.name, flush=True)
 sys.stdin.read()
@@ -53,7 +53,7 @@ def test_a_killed_process_is_seen_dead_and_a_stopped_one_is_not() -> None:
 
 
 def test_a_mark_lives_until_its_worker_ends() -> None:
-    lives = Lives(HostClock())
+    lives = PostgresLifeSockets(HostClock())
     bound = lives.bind()
     assert bound is not None
     mark, sign = bound
@@ -69,7 +69,7 @@ def test_a_mark_lives_until_its_worker_ends() -> None:
 
 def test_a_forked_child_does_not_keep_its_parents_mark() -> None:
     """As the store does it: the child closes what it has inherited."""
-    lives = Lives(HostClock())
+    lives = PostgresLifeSockets(HostClock())
     bound = lives.bind()
     assert bound is not None
     mark, sign = bound
@@ -94,7 +94,7 @@ def test_a_forked_child_does_not_keep_its_parents_mark() -> None:
 
 
 def test_marks_of_one_process_are_different() -> None:
-    lives = Lives(HostClock())
+    lives = PostgresLifeSockets(HostClock())
     bound = [lives.bind() for _ in range(3)]
     names = {one[0].name for one in bound if one is not None}
     assert len(names) == 3

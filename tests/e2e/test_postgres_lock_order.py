@@ -12,13 +12,13 @@ from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
 from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import key_claim, replace, while_active, while_waiting, window
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
-from durio.stores.postgres.sqlstate import LOCKED
+from durio.stores.postgres.driver import LOCKED
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.e2e.workers import seeded
 from tests.servers.postgres import PostgresServer
@@ -31,13 +31,13 @@ KEYS, JOBS_KNOWN = 6, 200
 clock = HostClock()
 
 ENDS = (
-    Kind.DONE,
-    Kind.DONE,
-    Kind.RETRY,
-    Kind.SNOOZE,
-    Kind.RELEASE,
-    Kind.DEAD,
-    Kind.CANCEL,
+    OutcomeKind.DONE,
+    OutcomeKind.DONE,
+    OutcomeKind.RETRY,
+    OutcomeKind.SNOOZE,
+    OutcomeKind.RELEASE,
+    OutcomeKind.DEAD,
+    OutcomeKind.CANCEL,
 )
 # A job lives in one lane, or runs, or is over: all places of all jobs.
 PLACES = """
@@ -63,7 +63,7 @@ from durio.queue where name = $1::text
 class Crowd:
     """What all of them share: jobs that somebody knows, and the time."""
 
-    def __init__(self, grounds: Grounds, chance: random.Random) -> None:
+    def __init__(self, grounds: ScratchSchema, chance: random.Random) -> None:
         self.grounds = grounds
         self.chance = chance
         self.ids: list[bytes] = []
@@ -74,7 +74,7 @@ class Crowd:
         self, play: Callable[["Crowd", PostgresStore], Awaitable[None]]
     ) -> None:
         """One process, with a store of its own."""
-        store = PostgresStore(self.grounds.place, clock)
+        store = PostgresStore(self.grounds.location, clock)
         await store.open()
         try:
             while clock.monotonic() < self.end:
@@ -150,7 +150,7 @@ async def work(crowd: Crowd, store: PostgresStore) -> None:
         ]
         chance.shuffle(outcomes)
         if chance.random() < 0.5:
-            outcomes = [each._replace(kind=Kind.DONE) for each in outcomes]
+            outcomes = [each._replace(kind=OutcomeKind.DONE) for each in outcomes]
     await store.finish(worker, outcomes)
     if chance.random() < 0.7:
         await store.leave(worker)
@@ -190,7 +190,9 @@ async def tend(_: Crowd, store: PostgresStore) -> None:
     await store.tidy()
 
 
-def test_nobody_waits_in_a_circle(grounds: Grounds, postgres: PostgresServer) -> None:
+def test_nobody_waits_in_a_circle(
+    grounds: ScratchSchema, postgres: PostgresServer
+) -> None:
     crowd = Crowd(grounds, seeded())
 
     async def main() -> None:
@@ -199,19 +201,19 @@ def test_nobody_waits_in_a_circle(grounds: Grounds, postgres: PostgresServer) ->
                 group.create_task(crowd.run(play))
 
     async def judge() -> None:
-        store = PostgresStore(grounds.place, clock)
+        store = PostgresStore(grounds.location, clock)
         await store.open()
         try:
-            assert await store.desk.lines.read(PLACES) == []
-            assert await store.desk.lines.read(HOMELESS) == []
+            assert await store.context.connections.read(PLACES) == []
+            assert await store.context.connections.read(HOMELESS) == []
             for lane in BOUNDED:
-                rows = await store.desk.lines.read(DEPTH, lane)
+                rows = await store.context.connections.read(DEPTH, lane)
                 assert [tuple(row) for row in rows] == [(0,)]
         finally:
             await store.close()
 
     async def bound() -> None:
-        store = PostgresStore(grounds.place, clock)
+        store = PostgresStore(grounds.location, clock)
         await store.open()
         await store.declare(dict.fromkeys(BOUNDED, 100))
         await store.close()

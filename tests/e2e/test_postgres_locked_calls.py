@@ -14,11 +14,11 @@ from durio.errors import QueueFull, StoreUnavailable
 from durio.model.job import NewJob
 from durio.model.keys import key_claim, window
 from durio.ports.enqueue import Enqueued
-from durio.stores.postgres.lines import Patience
+from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK
-from tests.e2e.stranger import clock, opened, strangers_transaction
+from tests.e2e.open_transaction import clock, open_transaction, opened
 
 CALL_SECONDS = 2.0
 Join = Callable[[NewJob], Awaitable[list[Enqueued]]]
@@ -30,15 +30,15 @@ def job(key: str | None = None) -> NewJob:
 
 
 def play(
-    grounds: Grounds, story: Callable[[PostgresStore, Join], Awaitable[None]]
+    grounds: ScratchSchema, story: Callable[[PostgresStore, Join], Awaitable[None]]
 ) -> None:
     """With a store, and a stranger who has begun."""
 
     async def main() -> None:
-        place = replace(grounds.place, call_seconds=CALL_SECONDS)
+        place = replace(grounds.location, call_seconds=CALL_SECONDS)
         async with (
             opened(place) as store,
-            strangers_transaction(grounds.url) as stranger,
+            open_transaction(grounds.url) as stranger,
         ):
             await story(store, lambda one: store.enqueue_in(stranger, [one]))
 
@@ -48,7 +48,7 @@ def play(
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("again", [False, True])
 def test_one_locked_key_leaves_the_other_calls_stored(
-    grounds: Grounds, *, is_known: bool, again: bool
+    grounds: ScratchSchema, *, is_known: bool, again: bool
 ) -> None:
     async def story(store: PostgresStore, join: Join) -> None:
         if is_known:
@@ -69,14 +69,16 @@ def test_one_locked_key_leaves_the_other_calls_stored(
     play(grounds, story)
 
 
-def test_what_was_asked_for_in_vain_is_asked_for_briefly(grounds: Grounds) -> None:
+def test_what_was_asked_for_in_vain_is_asked_for_briefly(
+    grounds: ScratchSchema,
+) -> None:
     async def story(store: PostgresStore, join: Join) -> None:
-        locks = store.desk.local.locks
+        locks = store.context.process.known_locks
         await join(job("k"))
-        assert locks.patience([job("k")]) is Patience.ONE_TURN
+        assert locks.lock_wait([job("k")]) is LockWait.ONE_TURN
         await store.enqueue([job("k"), job("other")], calls=[1, 1])
-        assert locks.patience([job("k")]) is Patience.BRIEF
-        assert locks.patience([job()]) is Patience.ONE_TURN
+        assert locks.lock_wait([job("k")]) is LockWait.BRIEF
+        assert locks.lock_wait([job()]) is LockWait.ONE_TURN
         assert (await store.enqueue([job("other")], calls=[1]))[0].created
         assert locks.until.keys() == {key_claim(window(), TASK, "k", PAYLOAD).key}
 
@@ -84,7 +86,7 @@ def test_what_was_asked_for_in_vain_is_asked_for_briefly(grounds: Grounds) -> No
 
 
 def test_a_locked_key_holds_up_nobody_in_the_line_of_a_full_queue(
-    grounds: Grounds,
+    grounds: ScratchSchema,
 ) -> None:
     """There is room after a while: whoever stands behind it gets in."""
 
@@ -96,11 +98,11 @@ def test_a_locked_key_holds_up_nobody_in_the_line_of_a_full_queue(
         async def add(value: int) -> int:
             return value
 
-        async with app, strangers_transaction(grounds.url) as stranger:
+        async with app, open_transaction(grounds.url) as stranger:
             full = [await add.enqueue(n) for n in range(2)]
             async with asyncio.TaskGroup() as group:
                 keyed = group.create_task(waiting(add.options(key="k").enqueue(1)))
-                lines = (await app._room()).enqueuer._lines
+                lines = (await app._loop_state()).enqueuer._waiters
                 while not lines:
                     await clock.sleep(0.01)
                 await add.options(tx=stranger, key="k").enqueue(1)

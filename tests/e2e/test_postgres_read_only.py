@@ -9,10 +9,10 @@ import pytest
 from durio.errors import StoreReadOnly
 from durio.host.clock import HostClock
 from durio.model.settings import RetentionSettings
-from durio.stores.postgres.lines import Lines
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.transaction import PostgresTransaction
 from tests.servers.postgres import PostgresServer
 
 WRITE = "create table public.{} ()"
@@ -34,10 +34,10 @@ def test_whoever_was_refused_comes_in_anew(
 
     async def main() -> None:
         url = postgres.url(user="switched", driver=driver)
-        opening = Opening(place_of(url), lambda _text: None)
-        lines = Lines(opening, HostClock(), None, RetentionSettings())
+        opening = Connector(location_from_url(url), lambda _text: None)
+        lines = Connections(opening, HostClock(), None, RetentionSettings())
 
-        async def work(tx: Transaction) -> None:
+        async def work(tx: PostgresTransaction) -> None:
             await tx.run(WRITE.format(f"{driver}_two"))
 
         hand.execute(f"{SWITCH.format('set')} = on")

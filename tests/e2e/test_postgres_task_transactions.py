@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from durio import App, Context, Job, Retry
-from durio.stores.postgres.blocks import block_name
+from durio.stores.postgres.task_connection import task_connection_name
 from tests.conformance.scene import info
 from tests.conftest import Require
-from tests.e2e.postgres_shop import adding, counts, plain, tell, why_dead
+from tests.e2e.postgres_shop import adding, counts, plain, run_story, why_dead
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -62,7 +62,7 @@ def test_a_connection_that_the_server_ends_is_nobodys_fault(
             assert await job.result(timeout=SECONDS) == 2
         assert counts(shop)[0] == 1
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -80,7 +80,7 @@ def test_another_transaction_by_hand_is_not_taken_for_ours(
         assert "ended by hand" in await why_dead(app, pay)
         assert counts(shop)[0] == 0
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -103,7 +103,7 @@ def test_a_task_may_choose_how_isolated_it_is(
             assert await job.result(timeout=SECONDS) == "done"
         assert counts(shop)[0] == 1
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -128,7 +128,7 @@ def test_what_makes_the_end_impossible_is_told(
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
             await left[0]
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 # --- what the server still does
@@ -157,7 +157,7 @@ def test_a_time_limit_ends_the_statement_too(shop: PostgresServer, driver: str) 
         assert "SoftTimeLimit" in await why_dead(app, sleeping(app))
         check_nothing_is_left(shop)
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -197,7 +197,7 @@ def test_what_is_under_way_elsewhere_ends_with_the_block(
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error):
             await left[0]
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -220,7 +220,7 @@ def test_a_rescue_ends_what_its_worker_had_open(
         await theirs.roll_back()
         await others.roll_back()
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -251,7 +251,7 @@ def test_a_block_that_ends_while_its_connection_is_in_use(
                 job: Job[int] = await add.enqueue(value)
                 assert await job.result(timeout=SECONDS) == value
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -269,10 +269,10 @@ def test_its_name_ends_with_the_transaction(shop: PostgresServer, driver: str) -
             assert admin.execute(names, [pid]).fetchone() == ("durio",)
         await own.roll_back()
 
-    tell(shop, story, driver=driver)
+    run_story(shop, story, driver=driver)
 
 
 def test_schemas_with_long_names_are_told_apart() -> None:
-    one, other = (block_name("a" * 60 + end, 1) for end in "xy")
+    one, other = (task_connection_name("a" * 60 + end, 1) for end in "xy")
     assert one != other
     assert len(one) <= 63

@@ -18,8 +18,8 @@ from sqlalchemy import create_engine
 
 from durio import App, Context, Job
 from durio.errors import JobDead, WrongTransaction
-from durio.stores.postgres import survey
-from tests.e2e.hosts import POSTGRES, Undo
+from durio.stores.postgres import schema_status
+from tests.e2e.caller_transactions import POSTGRES, Undo
 from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers.postgres import PostgresServer
 
@@ -140,7 +140,7 @@ def test_another_database_is_refused(shop: PostgresServer) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("create database empty")
         admin.execute("create database other")
-    survey.migrate(shop.url("other"))
+    schema_status.migrate(shop.url("other"))
     there = {
         name: urlsplit(url)._replace(path=f"/{name}") for name in ("empty", "other")
     }

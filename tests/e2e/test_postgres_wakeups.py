@@ -11,11 +11,11 @@ from durio.host.threads import LoopThread
 from durio.model.errors import StoreError
 from durio.model.settings import RetentionSettings
 from durio.ports.store import Wake
-from durio.stores.postgres.bell import Bell
-from durio.stores.postgres.ears import Ears
-from durio.stores.postgres.lines import Lines
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.live_events import PostgresLiveEvents
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.wakeups import PostgresWakeups
 from tests.conftest import Require
 from tests.servers import pgbouncer
 from tests.servers.pgbouncer import PgBouncer
@@ -38,29 +38,33 @@ class Process:
     """What a process has of wakeups: lines, a bell, ears, and a loop for its heartbeat."""
 
     def __init__(self, url: str) -> None:
-        place = place_of(url)
+        place = location_from_url(url)
         self.warned: list[str] = []
         self.changes: list[bool] = []
-        opening = Opening(place, self.warned.append)
-        self.lines = Lines(opening, CLOCK, None, RetentionSettings())
-        self.bell = Bell(self.lines, CLOCK, place.schema, changed=self.changes.append)
-        self.ears = Ears(self.lines, CLOCK, self.bell, place.schema)
-        self.aside = LoopThread("heartbeat")
+        opening = Connector(place, self.warned.append)
+        self.connections = Connections(opening, CLOCK, None, RetentionSettings())
+        self.wakeups = PostgresWakeups(
+            self.connections, CLOCK, place.schema, on_change=self.changes.append
+        )
+        self.live_events = PostgresLiveEvents(
+            self.connections, CLOCK, self.wakeups, place.schema
+        )
+        self.side_loop = LoopThread("heartbeat")
 
-    async def settle_aside(self) -> None:
+    async def settle_on_side_loop(self) -> None:
         """A heartbeat: from its own loop, by its own line."""
 
         async def renew() -> None:
-            self.bell.renewed()
-            await self.lines.read("select 1")
+            self.wakeups.on_renewal()
+            await self.connections.read("select 1")
 
-        await asyncio.wrap_future(self.aside.submit(renew()))
+        await asyncio.wrap_future(self.side_loop.submit(renew()))
 
     async def close(self) -> None:
-        await self.ears.close()
-        await self.bell.close()
-        await self.lines.close()
-        self.aside.stop()
+        await self.live_events.close()
+        await self.wakeups.close()
+        await self.connections.close()
+        self.side_loop.stop()
 
 
 @asynccontextmanager
@@ -76,7 +80,7 @@ async def processes(*urls: str) -> AsyncIterator[list[Process]]:
 async def wait(process: Process, seconds: float = 0.05) -> Wake | None:
     """As a worker waits: what fails is tried again."""
     try:
-        return await process.bell.wait(WORKER, seconds)
+        return await process.wakeups.wait(WORKER, seconds)
     except StoreError:
         await CLOCK.sleep(0.05)
         return None
@@ -93,14 +97,16 @@ async def rung(process: Process, by: Process) -> None:
     """A ring of another process arrives, and not because it is polled."""
     async with asyncio.timeout(LONG_SECONDS):
         while True:
-            by.bell.ring({LANE: 0}, ())
+            by.wakeups.wake({LANE: 0}, ())
             wake = await wait(process, 1.0)
             if wake is not None and wake.lanes == {LANE}:
                 return
 
 
-def is_hearing(process: Process) -> Callable[[], bool]:
-    return lambda: process.bell._hearing is True and not process.bell.is_deaf
+def is_listening(process: Process) -> Callable[[], bool]:
+    return lambda: (
+        process.wakeups._is_receiving is True and not process.wakeups.has_lost_wakeups
+    )
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
@@ -108,14 +114,14 @@ def test_rings_cross_processes(postgres: PostgresServer, driver: str) -> None:
     async def story() -> None:
         url = postgres.url(driver=driver)
         async with processes(url, url) as (worker, producer):
-            await worker.bell.hang(WORKER, "shop", None)
-            await until(worker, is_hearing(worker))
+            await worker.wakeups.register(WORKER, "shop", None)
+            await until(worker, is_listening(worker))
             took: list[float] = []
             for _ in range(30):
                 await CLOCK.sleep(0.012)
                 began = CLOCK.monotonic()
-                producer.bell.ring({LANE: 0}, ())
-                assert (await worker.bell.wait(WORKER, 5.0)).lanes == {LANE}
+                producer.wakeups.wake({LANE: 0}, ())
+                assert (await worker.wakeups.wait(WORKER, 5.0)).lanes == {LANE}
                 took.append(CLOCK.monotonic() - began)
             assert worker.changes == [], "it heard, and did not have to look"
             print(f"{sorted(took)[15] * 1000:.1f} ms from a ring to its wait, median")
@@ -133,14 +139,17 @@ def test_a_connection_that_is_cut_is_heard_again(
             url, url, postgres.url(application_name="cutter")
         ) as found:
             worker, producer, cutter = found
-            await worker.bell.hang(WORKER, "shop", None)
-            await worker.settle_aside()
-            await until(worker, is_hearing(worker))
-            await cutter.lines.read(CUT)
+            await worker.wakeups.register(WORKER, "shop", None)
+            await worker.settle_on_side_loop()
+            await until(worker, is_listening(worker))
+            await cutter.connections.read(CUT)
             await until(
-                worker, lambda: worker.bell.is_deaf or not worker.bell.ear.is_up
+                worker,
+                lambda: (
+                    worker.wakeups.has_lost_wakeups or not worker.wakeups.listener.is_up
+                ),
             )
-            await until(worker, is_hearing(worker))
+            await until(worker, is_listening(worker))
             await rung(worker, by=producer)
 
     asyncio.run(story())
@@ -149,9 +158,9 @@ def test_a_connection_that_is_cut_is_heard_again(
 def test_a_server_that_comes_back_is_heard_again(postgres: PostgresServer) -> None:
     async def story() -> None:
         async with processes(postgres.url(), postgres.url()) as (worker, producer):
-            await worker.bell.hang(WORKER, "shop", None)
-            await worker.settle_aside()
-            await until(worker, is_hearing(worker))
+            await worker.wakeups.register(WORKER, "shop", None)
+            await worker.settle_on_side_loop()
+            await until(worker, is_listening(worker))
             postgres.stop()
             await until(worker, lambda: worker.changes == [False])
             postgres.start()
@@ -173,18 +182,18 @@ def test_a_process_with_a_worker_has_two_connections(postgres: PostgresServer) -
         url, other = postgres.url(application_name="counted"), postgres.url()
         async with processes(url, other) as (worker, beside):
             for number in range(WORKER, WORKER + 5):
-                await worker.bell.hang(number, "shop", None)
-            await worker.settle_aside()
-            home = worker.bell.ear
-            await until(worker, lambda: home.is_settled and not home.is_here)
-            await until(worker, is_hearing(worker))
-            beside.bell.ring({LANE: 0}, ())
-            waits = [worker.bell.wait(n, 5.0) for n in range(WORKER, WORKER + 5)]
+                await worker.wakeups.register(number, "shop", None)
+            await worker.settle_on_side_loop()
+            home = worker.wakeups.listener
+            await until(worker, lambda: home.is_listening and not home.is_on_this_loop)
+            await until(worker, is_listening(worker))
+            beside.wakeups.wake({LANE: 0}, ())
+            waits = [worker.wakeups.wait(n, 5.0) for n in range(WORKER, WORKER + 5)]
             assert {wake.lanes for wake in await asyncio.gather(*waits)} == {
                 frozenset({LANE})
             }
-            ((connections,),) = await beside.lines.read(count)
-            ((heard_here,),) = await worker.lines.read(listening)
+            ((connections,),) = await beside.connections.read(count)
+            ((heard_here,),) = await worker.connections.read(listening)
             assert (connections, heard_here) == (2, 0)
 
     asyncio.run(story())
@@ -197,21 +206,21 @@ def test_behind_pgbouncer_nothing_arrives_and_that_is_noticed(
 
     async def story(bouncer: PgBouncer) -> None:
         async with processes(bouncer.url(), bouncer.url()) as (worker, producer):
-            await worker.bell.hang(WORKER, "shop", None)
-            await worker.settle_aside()
+            await worker.wakeups.register(WORKER, "shop", None)
+            await worker.settle_on_side_loop()
             await until(worker, lambda: worker.changes == [False])
-            assert not (await worker.bell.wait(WORKER, 0.5)).rung
-            await producer.lines.read(MAKE_READY, LANE)
+            assert not (await worker.wakeups.wait(WORKER, 0.5)).woken
+            await producer.connections.read(MAKE_READY, LANE)
             began = CLOCK.monotonic()
-            assert (await worker.bell.wait(WORKER, 5.0)).lanes == {LANE}
+            assert (await worker.wakeups.wait(WORKER, 5.0)).lanes == {LANE}
             print(f"found by looking after {CLOCK.monotonic() - began:.2f} s")
-            await producer.lines.read(CLEAR)
+            await producer.connections.read(CLEAR)
             # The pooler learns sessions: with the next connection rings arrive.
             bouncer.stop()
             bouncer.settings["pool_mode"] = "session"
             bouncer.start()
-            await worker.settle_aside()
-            worker.bell._prove_at = 0.0  # sooner than in half a minute
+            await worker.settle_on_side_loop()
+            worker.wakeups._check_at = 0.0  # sooner than in half a minute
             await until(worker, lambda: worker.changes == [False, True])
             await rung(worker, by=producer)
 
@@ -227,17 +236,17 @@ def test_a_pooler_never_proves_itself_by_chance(
 
     async def story(bouncer: PgBouncer) -> None:
         async with processes(bouncer.url()) as (worker,):
-            await worker.bell.hang(WORKER, "shop", None)
-            await worker.settle_aside()
+            await worker.wakeups.register(WORKER, "shop", None)
+            await worker.settle_on_side_loop()
             await until(worker, lambda: worker.changes == [False])
 
             async def busy() -> None:
                 while True:
-                    await worker.lines.read("select 1")
+                    await worker.connections.read("select 1")
 
-            calls = [worker.aside.submit(busy()) for _ in range(2)]
+            calls = [worker.side_loop.submit(busy()) for _ in range(2)]
             for _ in range(5):
-                assert not await worker.bell._prove()
+                assert not await worker.wakeups._check_listen()
             for call in calls:
                 call.cancel()
 
@@ -255,18 +264,18 @@ def test_events_reach_a_listener_whose_tellers_are_behind_pgbouncer(
 
     async def story(bouncer: PgBouncer) -> None:
         async with processes(postgres.url(), bouncer.url()) as (listener, teller):
-            ear = await listener.ears.open_ear()
-            await teller.ears.look()
-            assert teller.ears.is_heard()
-            teller.ears.tell(events)
+            ear = await listener.live_events.subscribe()
+            await teller.live_events.check_subscribers()
+            assert teller.live_events.has_subscribers()
+            teller.live_events.publish(events)
             heard: list[bytes] = []
             async with asyncio.timeout(LONG_SECONDS):
                 while len(heard) < len(events):
                     heard += await ear.read(1.0)
             assert heard == events
-            await listener.ears.close_ear(ear)
-            await teller.ears.look()
-            assert not teller.ears.is_heard()
+            await listener.live_events.unsubscribe(ear)
+            await teller.live_events.check_subscribers()
+            assert not teller.live_events.has_subscribers()
 
     with PgBouncer(postgres) as bouncer:
         asyncio.run(story(bouncer))

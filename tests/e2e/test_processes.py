@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from durio.host.processes import Child, Children, this_program
+from durio.host.processes import Subprocess, Subprocesses, durio_command
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
@@ -15,7 +15,7 @@ STUBBORN = (
 PATIENT = "import time; print('ready', flush=True); time.sleep(600)"
 
 
-def start(children: Children, folder: Path, program: str) -> Child:
+def start(children: Subprocesses, folder: Path, program: str) -> Subprocess:
     log = folder / "child.log"
     child = children.start([sys.executable, "-c", program], log=log, environ={})
     while "ready" not in child.tail():
@@ -24,7 +24,7 @@ def start(children: Children, folder: Path, program: str) -> Child:
 
 
 def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
-    with Children() as children:
+    with Subprocesses() as children:
         child = start(children, tmp_path, STUBBORN)
         children.end(0.1)
         assert child.exit_code == -signal.SIGKILL
@@ -32,7 +32,7 @@ def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_leaving_the_block_ends_children(tmp_path: Path, *, is_held: bool) -> None:
-    with Children() as children:
+    with Subprocesses() as children:
         child = start(children, tmp_path, PATIENT)
         if is_held:
             child.stop()
@@ -42,7 +42,7 @@ def test_leaving_the_block_ends_children(tmp_path: Path, *, is_held: bool) -> No
 
 
 def test_a_child_that_ended_can_be_held_still(tmp_path: Path) -> None:
-    with Children() as children:
+    with Subprocesses() as children:
         child = start(children, tmp_path, PATIENT)
         child.kill()
         assert child.wait(10) == -signal.SIGKILL
@@ -51,8 +51,8 @@ def test_a_child_that_ended_can_be_held_still(tmp_path: Path) -> None:
 
 
 def test_this_program_is_the_command_line(tmp_path: Path) -> None:
-    with Children() as children:
-        command = [*this_program(), "--version"]
+    with Subprocesses() as children:
+        command = [*durio_command(), "--version"]
         child = children.start(command, log=tmp_path / "log", environ={})
         assert child.wait(30) == 0
     assert child.tail().startswith("durio ")

@@ -13,7 +13,15 @@ from durio.model.outcome import Outcome
 from durio.ports.browse import Query
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
-from tests.unit.stores.stage import CLOCK, INFO, LANE, lines_of, new_job, start, tell
+from tests.unit.stores.sqlite_harness import (
+    CLOCK,
+    INFO,
+    LANE,
+    lines_of,
+    new_job,
+    run_on_store,
+    start,
+)
 
 CLAIM_ALL = """
 async def story(store):
@@ -28,7 +36,7 @@ async def story(store):
         idle = 0 if told.claims else idle + 1
 from durio.ports.exchange import Lane
 from durio.model.outcome import Outcome
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -43,11 +51,11 @@ def test_claims_are_exclusive_among_processes(tmp_path: Path) -> None:
         states = await store.states([job.id for job in jobs])
         assert set(states.values()) == {DONE}
 
-    tell(path, given)
+    run_on_store(path, given)
     workers = [start(CLAIM_ALL, path) for _ in range(4)]
     claimed = [line for worker in workers for line in lines_of(worker)]
     assert sorted(claimed) == sorted(job.id.hex() for job in jobs)
-    tell(path, then)
+    run_on_store(path, then)
 
 
 ENQUEUE_FOREVER = """
@@ -58,7 +66,7 @@ async def story(store):
         for job in jobs:
             print(job.id.hex())
         sys.stdout.flush()
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -75,14 +83,14 @@ def test_kill_9_among_commits_loses_nothing_accepted(
     accepted += [line for line in rest.splitlines() if len(line) == 32]
 
     async def then(store: SqliteStore) -> None:
-        assert await store.desk.reader.read(
+        assert await store.context.reader.read(
             lambda db: db.value("pragma quick_check") == "ok"
         )
         ids = [bytes.fromhex(line) for line in accepted]
         assert len(await store.states(ids)) == len(ids)
         await store.enqueue([new_job()])
 
-    tell(path, then)
+    run_on_store(path, then)
 
 
 HOLD_A_JOB = """
@@ -92,7 +100,7 @@ async def story(store):
     await store.exchange(worker, [], [Lane(LANE, 1)], 1)
     print(worker, flush=True)
     await store.wait(worker, 3600)
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -119,7 +127,7 @@ def test_a_death_on_this_host_is_seen_long_before_the_lease_ends(
         assert left_over == {"writer.lock"}
         process.communicate()
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 HOLD_THE_LOCK = """
@@ -128,7 +136,7 @@ async def story(store):
         print("held", flush=True)
         sys.stdin.readline()
     await store.desk.writer.write(hold)
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -154,7 +162,7 @@ def test_a_stall_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
         assert store.stall() is None
         process.communicate()
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 def test_closing_while_stalled_answers_whoever_waits(tmp_path: Path) -> None:
@@ -215,7 +223,7 @@ def in_child(store, job):
     thread.join(20)
     os._exit(0 if done else 1)
 
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -225,9 +233,9 @@ def test_a_forked_child_opens_the_file_anew(tmp_path: Path) -> None:
 
     async def then(store: SqliteStore) -> None:
         page = await store.find(Query("shop"), limit=10, cursor=None)
-        assert len(page.records) == 2
+        assert len(page.jobs) == 2
 
-    tell(path, then)
+    run_on_store(path, then)
 
 
 FORK_IN_MEMORY = """
@@ -242,7 +250,7 @@ async def story(store):
             os._exit(0)
         os._exit(1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-tell(None, story)
+run_on_store(None, story)
 """
 
 
@@ -253,7 +261,7 @@ def test_a_store_in_memory_refuses_in_a_child() -> None:
 RING = """
 async def story(store):
     await store.enqueue([new_job()])
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
@@ -267,10 +275,10 @@ def test_another_process_rings(tmp_path: Path, kind: str) -> None:
         worker = await store.register(INFO, 30)
         process = start(RING, path)
         wake = await store.wait(worker, 30)
-        assert wake.rung
+        assert wake.woken
         assert wake.lanes == {LANE}
         process.communicate()
-        assert not (await store.wait(worker, 0.01)).rung
+        assert not (await store.wait(worker, 0.01)).woken
         await store.close()
 
     if kind == "uvloop":
@@ -287,13 +295,13 @@ def test_no_ring_is_lost_between_a_look_and_a_wait(tmp_path: Path) -> None:
         for _ in range(50):
             assert not (await store.exchange(worker, [], [Lane(LANE, 9)], 9)).claims
             await store.enqueue([new_job()])
-            assert (await store.wait(worker, 10)).rung
+            assert (await store.wait(worker, 10)).woken
             told = await store.exchange(worker, [], [Lane(LANE, 9)], 9)
             done = [Outcome(c.id, c.claim_no, 0) for c in told.claims]
             assert len(done) == 1
             await store.finish(worker, done)
 
-    tell(tmp_path / "jobs.db", story)
+    run_on_store(tmp_path / "jobs.db", story)
 
 
 def test_a_worker_without_a_bell_sees_that_something_changed(tmp_path: Path) -> None:
@@ -302,10 +310,10 @@ def test_a_worker_without_a_bell_sees_that_something_changed(tmp_path: Path) -> 
     async def story(store: SqliteStore) -> None:
         await store.migration_status()
         process = start(RING, path)
-        assert (await store.wait(4711, 30)).rung
+        assert (await store.wait(4711, 30)).woken
         process.communicate()
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:

@@ -468,7 +468,7 @@ def listening(address: str) -> Any:
         yield ear
 
 
-def heard(ear: socket.socket, word: str) -> dict[str, str]:
+def received(ear: socket.socket, word: str) -> dict[str, str]:
     """Wait for the datagram that says this."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -491,18 +491,18 @@ def test_systemd_is_told(
     options = ["--processes", str(processes)] if processes else []
     with listening(address) as ear:
         process = place.begin_worker(*options, **QUICK_BEATS)
-        assert "ready" in heard(ear, "READY")["STATUS"]
-        heard(ear, "WATCHDOG")
+        assert "ready" in received(ear, "READY")["STATUS"]
+        received(ear, "WATCHDOG")
         if processes:
             started(process, processes)
             process.send(signal.SIGHUP)
-            told = heard(ear, "RELOADING")
+            told = received(ear, "RELOADING")
             assert 0 < int(told["MONOTONIC_USEC"]) <= now_ns() // 1000
-            heard(ear, "READY")
+            received(ear, "READY")
         place.enqueue("held", ())
         place.wait_for("start", 1)
         process.send(signal.SIGTERM)
-        heard(ear, "STOPPING")
+        received(ear, "STOPPING")
         place.open_gate()
         assert process.ended(SECONDS) == 0
 

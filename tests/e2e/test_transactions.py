@@ -17,8 +17,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from durio import App, Job, State
-from durio.app.tasks import Configured
-from tests.e2e.hosts import MADE, SQLITE, Undo
+from durio.app.tasks import TaskWithOptions
+from tests.e2e.caller_transactions import MADE, SQLITE, Undo
 
 SECONDS = 10
 
@@ -38,13 +38,13 @@ async def opened(path: Path, driver: str) -> AsyncIterator[App]:
     """An App with its store open, and a table of the user's own in the file."""
     async with app_at(path, driver) as app:
         store: Any = await app.store()
-        await store.desk.writer.write(lambda tx: tx.db.rows(MADE))
+        await store.context.writer.write(lambda tx: tx.db.rows(MADE))
         yield app
 
 
 async def rows_in(app: App, sql: str) -> list[tuple[Any, ...]]:
     store: Any = await app.store()
-    return await store.desk.reader.read(lambda db: db.rows(sql))
+    return await store.context.reader.read(lambda db: db.rows(sql))
 
 
 async def counts(app: App) -> tuple[int, int]:
@@ -55,7 +55,7 @@ async def counts(app: App) -> tuple[int, int]:
 
 
 def adding(app: App, **options: Any) -> Any:
-    return Configured[..., Any](app, app.registry.handlers["shop.add"]).options(
+    return TaskWithOptions[..., Any](app, app.registry.handlers["shop.add"]).options(
         **options
     )
 
@@ -95,7 +95,7 @@ def test_a_sync_caller_writes_in_its_own_thread(tmp_path: Path, kind: str) -> No
     app = app_at(path, driver)
     app.run_sync(app.store())
     store: Any = app.run_sync(app.store())
-    app.run_sync(store.desk.writer.write(lambda tx: tx.db.rows(MADE)))
+    app.run_sync(store.context.writer.write(lambda tx: tx.db.rows(MADE)))
 
     def story(*, undo: bool) -> None:
         """Without a loop; the hosts here never really wait."""
@@ -254,7 +254,7 @@ def load(monkeypatch: pytest.MonkeyPatch, path: Path, url: str) -> Any:
 
 async def prepared(app: App) -> None:
     store: Any = await app.store()
-    await store.desk.writer.write(lambda tx: tx.db.rows(MADE))
+    await store.context.writer.write(lambda tx: tx.db.rows(MADE))
 
 
 async def seen_in(app: App) -> tuple[list[Any], list[Any], list[Any]]:

@@ -26,9 +26,9 @@ from durio.testing.clock import VirtualClock
 RECORDED_MAX = 10_000
 ALWAYS = 1_000_000_000  # times
 # Faults for every method ("*") leave these alone: without them there is no test.
-SPARED = {"open", "close", "stall"}
+EXEMPT_METHODS = {"open", "close", "stall"}
 # Its answer comes when somebody rings or the time is over: it must let time pass.
-LONG = {"wait"}
+WAITING_METHODS = {"wait"}
 
 
 class Fault(NamedTuple):
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(slots=True)
-class Called:
+class RecordedCall:
     """One call as it was made, and what became of it."""
 
     method: str
@@ -51,7 +51,7 @@ class Called:
     error: BaseException | None = None  # what the caller heard instead
 
 
-class Rule:
+class FaultRule:
     """Faults for some calls of one method, or of any."""
 
     def __init__(
@@ -64,9 +64,9 @@ class Rule:
         self.times = times
         self.make = make
 
-    def judge(self, method: str, nth: int) -> Fault | None:
+    def fault_for(self, method: str, nth: int) -> Fault | None:
         """The fault for this call, if this rule has one left."""
-        meant = {method} if method in SPARED else {method, "*"}
+        meant = {method} if method in EXEMPT_METHODS else {method, "*"}
         if self.times <= 0 or self.method not in meant:
             return None
         fault = self.make(method, nth)
@@ -77,13 +77,13 @@ class Rule:
 METHODS = [name for name in dir(Store) if not name.startswith("_")]
 
 
-class Script:
+class FaultScript:
     """Which call goes wrong, and how: the part of a FaultyStore that tests speak to."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.rules: list[Rule] = []
-        self.calls: deque[Called] = deque(maxlen=RECORDED_MAX)
+        self.rules: list[FaultRule] = []
+        self.calls: deque[RecordedCall] = deque(maxlen=RECORDED_MAX)
         self.counter: Counter[str] = Counter()
         self.is_cut = False
 
@@ -91,11 +91,13 @@ class Script:
         self, method: str, *, times: int = 1, error: StoreError | None = None
     ) -> None:
         """Do not execute the next calls; they raise StoreUnavailable, or `error`."""
-        self.rule(method, times, lambda name, _: Fault(before=error or away(name)))
+        self.rule(
+            method, times, lambda name, _: Fault(before=error or not_executed(name))
+        )
 
     def lose_reply(self, method: str, *, times: int = 1) -> None:
         """Execute the next calls, but answer that the outcome is unknown."""
-        self.rule(method, times, lambda name, _: Fault(after=lost(name)))
+        self.rule(method, times, lambda name, _: Fault(after=reply_lost(name)))
 
     def slow(self, method: str, *, seconds: float, times: int = ALWAYS) -> None:
         """Execute the next calls so much later."""
@@ -119,9 +121,9 @@ class Script:
         def decide(name: str, _nth: int) -> Fault | None:
             share = self.clock.random()
             if share < fail:
-                return Fault(before=away(name))
+                return Fault(before=not_executed(name))
             if share < fail + lose_reply:
-                return Fault(after=lost(name))
+                return Fault(after=reply_lost(name))
             if share < fail + lose_reply + slow:
                 return Fault(seconds=seconds)
             return None
@@ -143,10 +145,10 @@ class Script:
 
     def record(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> Called:
+    ) -> RecordedCall:
         """Count and keep a call, in the order in which calls are made."""
         self.counter[method] += 1
-        call = Called(method, self.counter[method], args, options)
+        call = RecordedCall(method, self.counter[method], args, options)
         self.calls.append(call)
         return call
 
@@ -158,15 +160,15 @@ class Script:
             raise UsageError(
                 f"a store has no method {method!r}", cure=f"It has {METHODS}."
             )
-        self.rules.append(Rule(method, times, make))
+        self.rules.append(FaultRule(method, times, make))
 
-    def judge(self, method: str, nth: int) -> Fault:
+    def fault_for(self, method: str, nth: int) -> Fault:
         """What goes wrong with this call."""
-        if self.is_cut and method not in SPARED:
-            return Fault(before=away(method))
+        if self.is_cut and method not in EXEMPT_METHODS:
+            return Fault(before=not_executed(method))
         fault = Fault()
         for rule in self.rules:
-            more = rule.judge(method, nth)
+            more = rule.fault_for(method, nth)
             if more is not None:
                 fault = Fault(fault.seconds + more.seconds, more.before, more.after)
             if fault.before or fault.after:
@@ -174,7 +176,7 @@ class Script:
         return fault
 
 
-class FaultyStore(Script, Store):
+class FaultyStore(FaultScript, Store):
     """A store with every method of the real one, and whatever its script adds.
 
     Under a VirtualClock time stands still while the real store works, because that may
@@ -186,51 +188,55 @@ class FaultyStore(Script, Store):
         self.store = store
         self.hold = hold
 
-    async def pass_on(
+    async def forward(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """Answer one call, and note what its caller hears."""
         call = self.record(method, args, options)
         try:
-            await self.meet(call)
+            await self.execute(call)
         except BaseException as error:
             call.error = error
             raise
         return call.answer
 
-    async def meet(self, call: Called) -> None:
+    async def execute(self, call: RecordedCall) -> None:
         """Put a call through its fault and the real store."""
-        fault = self.judge(call.method, call.nth)
+        fault = self.fault_for(call.method, call.nth)
         if fault.seconds:
             await self.clock.sleep(fault.seconds)
         if fault.before:
             raise fault.before
-        with self.standing_still(call.method):
-            call.answer = await self.ask(call)
+        with self.time_held(call.method):
+            call.answer = await self.call_store(call)
         if fault.after:
             raise fault.after
 
-    def pass_on_nowait(
+    def forward_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         """The same for a method that does not block: nothing goes wrong with it."""
         call = self.record(method, args, options)
-        call.answer = self.ask(call)
+        call.answer = self.call_store(call)
         return call.answer
 
-    def ask(self, call: Called) -> Any:
+    def call_store(self, call: RecordedCall) -> Any:
         """Ask the real store."""
         return getattr(self.store, call.method)(*call.args, **call.options)
 
-    def standing_still(self, method: str) -> AbstractContextManager[None]:
+    def time_held(self, method: str) -> AbstractContextManager[None]:
         """Hold virtual time, where there is any, while the real store works."""
-        if self.hold and method not in LONG and isinstance(self.clock, VirtualClock):
+        if (
+            self.hold
+            and method not in WAITING_METHODS
+            and isinstance(self.clock, VirtualClock)
+        ):
             return self.clock.held()
         return nullcontext()
 
 
-def stand_in(
-    kind: type[Any], ask: Callable[..., Any], ask_nowait: Callable[..., Any]
+def add_store_methods(
+    kind: type[Any], call: Callable[..., Any], call_nowait: Callable[..., Any]
 ) -> None:
     """Give a class every method of the port that it does not have itself.
 
@@ -239,27 +245,29 @@ def stand_in(
     for name in METHODS:
         if name not in kind.__dict__:
             is_async = iscoroutinefunction(getattr(Store, name))
-            setattr(kind, name, asking(name, ask if is_async else ask_nowait))
+            setattr(
+                kind, name, forwarding_method(name, call if is_async else call_nowait)
+            )
 
 
-def asking(method: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+def forwarding_method(method: str, call: Callable[..., Any]) -> Callable[..., Any]:
     """One such method; it answers with a coroutine where `ask` does."""
 
     def asked(self: Any, *args: Any, **options: Any) -> Any:
-        return ask(self, method, args, options)
+        return call(self, method, args, options)
 
     return asked
 
 
-stand_in(FaultyStore, FaultyStore.pass_on, FaultyStore.pass_on_nowait)
+add_store_methods(FaultyStore, FaultyStore.forward, FaultyStore.forward_nowait)
 
 
-def away(method: str) -> StoreUnavailable:
+def not_executed(method: str) -> StoreUnavailable:
     """Nothing was done, and the caller knows it."""
     return StoreUnavailable(f"scripted fault: {method} was not executed", unknown=False)
 
 
-def lost(method: str) -> StoreUnavailable:
+def reply_lost(method: str) -> StoreUnavailable:
     """Everything was done, and the caller does not know it."""
     return StoreUnavailable(
         f"scripted fault: the reply of {method} is lost", unknown=True

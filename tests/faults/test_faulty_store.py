@@ -6,7 +6,13 @@ import pytest
 from durio.model.errors import StoreFull, StoreUnavailable, UsageError
 from durio.ports.store import Stall
 from durio.testing.clock import VirtualClock, run_virtual
-from tests.faults.faulty_store import METHODS, Called, Fault, FaultyStore, Script
+from tests.faults.faulty_store import (
+    METHODS,
+    Fault,
+    FaultScript,
+    FaultyStore,
+    RecordedCall,
+)
 
 
 class Notebook:
@@ -160,7 +166,7 @@ def test_calls_are_recorded():
             await faulty.prune(11, dead_count=3)
         first, second = faulty.calls
         answer = ((10,), {"dead_count": 3})
-        assert first == Called("prune", 1, (10,), {"dead_count": 3}, answer)
+        assert first == RecordedCall("prune", 1, (10,), {"dead_count": 3}, answer)
         assert isinstance(second.error, StoreUnavailable)
         assert second.answer is not None  # what the caller did not hear
 
@@ -176,4 +182,4 @@ def test_a_misspelt_method_is_refused():
 
 
 def test_no_word_of_the_script_hides_a_method_of_the_store() -> None:
-    assert not set(METHODS) & set(vars(Script))
+    assert not set(METHODS) & set(vars(FaultScript))

@@ -8,7 +8,7 @@ import msgspec
 
 from tests.command import STOPPED, careful, writable
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.planting import NoSuchPlace
+from tests.mutants.planting import PatchDoesNotFit
 from tests.mutants.trial import Verdict, trial
 from tests.progress import meter
 
@@ -43,7 +43,7 @@ def main(args: list[str]) -> int:
         code = 0
         try:
             try_all(names, verdicts, with_story=asked.story)
-        except (NoSuchPlace, RuntimeError) as error:
+        except (PatchDoesNotFit, RuntimeError) as error:
             print(error, file=sys.stderr)
             code = UNTRIED
         except KeyboardInterrupt:

@@ -23,8 +23,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "note_left(tx, lane, len(rows))",
-                "note_left(tx, lane, len(rows) - 1)",
+                "subtract_from_depth(tx, lane, len(rows))",
+                "subtract_from_depth(tx, lane, len(rows) - 1)",
             ),
         ),
         (Seeds(),),
@@ -35,13 +35,13 @@ PLANTED = (
         (
             Patch(
                 BOUNDS,
-                "    full = missing_room(tx, lane, jobs)",
-                "    full = missing_room(tx, lane, min(jobs, 1))",
+                "    full = refusal_of(tx, lane, jobs)",
+                "    full = refusal_of(tx, lane, min(jobs, 1))",
             ),
             Patch(
                 "stores/sqlite/enqueue.py",
-                "missing_room(tx, lane, count)",
-                "missing_room(tx, lane, min(count, 1))",
+                "refusal_of(tx, lane, count)",
+                "refusal_of(tx, lane, min(count, 1))",
             ),
         ),
         (Promises("bounds.a_call_enters_whole_or_not_at_all"),),

@@ -1,11 +1,11 @@
 """All mutants, by name."""
 
-from tests.mutants import bounds, ends, hearing, keys, leases, waiting, worker
+from tests.mutants import bounds, control, ends, keys, leases, waiting, worker
 from tests.mutants.planting import Mutant, Promises, Seeds
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for chapter in (ends, leases, keys, bounds, waiting, worker, hearing)
+    for chapter in (ends, leases, keys, bounds, waiting, worker, control)
     for mutant in chapter.PLANTED
 }
 

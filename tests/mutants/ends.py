@@ -37,11 +37,12 @@ PLANTED = (
         (
             Patch(
                 "worker/slots.py",
-                "        self.deadlines.watch(attempt)\n        attempt.task_of_loop",
-                "        early = Outcome(claim.id, claim.claim_no, Kind.DONE)\n"
-                "        self._outbox.add(Ended(early, attempt, None))\n"
+                "        self.deadlines.watch(attempt)\n        attempt.asyncio_task",
+                "        early = Outcome(claim.id, claim.claim_no, OutcomeKind.DONE)\n"
+                "        self._outcomes.add(UnsentOutcome(early, attempt, None))\n"
                 "        self._nudge()\n"
-                "        self.deadlines.watch(attempt)\n        attempt.task_of_loop",
+                "        self.deadlines.watch(attempt)\n"
+                "        attempt.asyncio_task",
             ),
         ),
         (Seeds(),),

@@ -3,8 +3,8 @@
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
 ENQUEUE = "stores/sqlite/enqueue.py"
-ASK = "client/ask.py"
-COMBINE = "client/combine.py"
+ASK = "client/reliable_write.py"
+COMBINE = "client/batching.py"
 # One call of a producer in four is not answered, or never arrives.
 REPLIES_GET_LOST = ((5.0, "flaky", "producer-0", 300.0, 0.9),)
 
@@ -15,17 +15,17 @@ PLANTED = (
         (
             Patch(
                 ENQUEUE,
-                "        return await self.desk.writer.write(\n"
+                "        return await self.context.writer.write(\n"
                 "            lambda tx: enqueue_jobs(tx, jobs, calls), rows=len(jobs)\n"
                 "        )",
                 "        import asyncio\n"
                 "        sql = 'select 1 from uniq where key = ?1'\n"
                 "        asked = [j.key.key for j in jobs if j.key is not None]\n"
-                "        held = await self.desk.reader.read(\n"
+                "        held = await self.context.reader.read(\n"
                 "            lambda db: {k for k in asked if db.rows(sql, (k,))}\n"
                 "        )\n"
                 "        await asyncio.sleep(0)\n"
-                "        return await self.desk.writer.write(\n"
+                "        return await self.context.writer.write(\n"
                 "            lambda tx: enqueue_jobs(\n"
                 "                tx,\n"
                 "                [\n"
@@ -47,10 +47,9 @@ PLANTED = (
         "A job that dies with its worker keeps its key for ever.",
         (
             Patch(
-                "stores/sqlite/gate.py",
-                "settle_end(tx, outcome.id, state, key, mode, gone=gone)",
-                "settle_end(tx, outcome.id, state,"
-                " None if outcome.kind == Kind.LOST else key, mode, gone=gone)",
+                "stores/sqlite/exit.py",
+                "free_key_at_end(tx, outcome.id, state, key, mode, gone=gone)",
+                "free_key_at_end(tx, outcome.id, state, None if outcome.kind == OutcomeKind.LOST else key, mode, gone=gone)",
             ),
             # Alone that is harmless: a holder that is over does not hold. Here the row does.
             Patch(
@@ -118,9 +117,9 @@ PLANTED = (
         "Two calls in one transaction get each other's answers.",
         (
             Patch(
-                "stores/sqlite/operation.py",
+                "stores/sqlite/write_session.py",
                 "            operation.future.set_result(operation.value)",
-                "            operation.future.set_result(operations[0].value)",
+                "            operation.future.set_result(requests[0].value)",
             ),
         ),
         (Promises("enqueue.concurrent_enqueues_are_all_kept", "file"),),

@@ -22,11 +22,13 @@ PLANTED = (
         "The store counts leases on a clock that people and time servers set.",
         (
             Patch(
-                "stores/sqlite/scribe.py",
-                "ticks=self.clock.monotonic()",
-                "ticks=self.clock.now()",
+                "stores/sqlite/write_session.py",
+                "monotonic_seconds=self.clock.monotonic()",
+                "monotonic_seconds=self.clock.now()",
             ),
-            Patch(UPKEEP, "asked = desk.clock.monotonic()", "asked = desk.clock.now()"),
+            Patch(
+                UPKEEP, "asked = desk.clock.monotonic()", "asked = context.clock.now()"
+            ),
         ),
         (Seeds(20, {"lease_seconds": 30.0, "concurrency": 10}, CLOCK_IS_SET),),
     ),
@@ -57,7 +59,7 @@ PLANTED = (
         "Who could not renew itself takes others that could not for dead.",
         (
             Patch(
-                "worker/plan.py",
+                "worker/worker_config.py",
                 "return is_settled and self.is_fresh(now, interval_seconds)",
                 "return True",
             ),
@@ -82,15 +84,15 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/lease.py",
-                "        return Renewed(alive=False, cancels=[])\n    note_version",
+                "        return Renewed(alive=False, cancels=[])\n"
+                "    remember_data_version",
                 "        tx.db.rows(\n"
-                "            'insert into worker (id, namespace, info, boot, expires_at,"
-                " has_bell, has_life)'\n"
-                "            \" select ?1, coalesce((select namespace from worker), ''),"
-                " '{}', ?2, ?3, 0, 0\",\n"
-                "            (worker, tx.boot, tx.ticks + lease_seconds),\n"
+                "            'insert into worker (id, namespace, info, boot, expires_at, has_bell, has_life)'\n"
+                "            \" select ?1, coalesce((select namespace from worker), ''), '{}', ?2, ?3, 0, 0\",\n"
+                "            (worker, tx.boot, tx.monotonic_seconds + lease_seconds),\n"
                 "        )\n"
-                "        return Renewed(alive=True, cancels=[])\n    note_version",
+                "        return Renewed(alive=True, cancels=[])\n"
+                "    remember_data_version",
             ),
         ),
         (Promises("lease.a_rescued_worker_never_comes_back"),),
@@ -140,8 +142,7 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "    if want <= 0 or not tx.db.rows(IS_ALIVE,"
-                " (worker, tx.boot, tx.ticks)):",
+                "    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.monotonic_seconds)):",
                 "    if want <= 0:",
             ),
         ),
@@ -163,7 +164,7 @@ PLANTED = (
     Mutant(
         "fenced_worker_runs_on",
         "A worker that has lost its lease takes a new name and lets its old jobs go on.",
-        (Patch("worker/worker.py", "        self._slots.lose_all()\n", ""),),
+        (Patch("worker/worker.py", "        self._slots.drop_all()\n", ""),),
         (Seeds(),),
     ),
     Mutant(
@@ -172,7 +173,7 @@ PLANTED = (
         (
             Patch(
                 "worker/worker.py",
-                '        self._aside.start(keeper.keeps("heartbeat", heart.run, heart.give_up))\n',
+                '        self._side_loop.start(keeper.guard("heartbeat", heart.run, heart.give_up))\n',
                 "        self._beat = self._loop.create_task(self._heartbeat.run())\n",
             ),
         ),

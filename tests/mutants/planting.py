@@ -20,7 +20,7 @@ from tests.checkout import ROOT
 SOURCE = ROOT / "src" / "durio"
 
 
-class NoSuchPlace(Exception):
+class PatchDoesNotFit(Exception):
     """The words that a patch wants to exchange are not there, or not once."""
 
 
@@ -36,10 +36,10 @@ class Patch:
         """The text of the file as the mutant has it."""
         path = source / self.file
         if not path.is_file():
-            raise NoSuchPlace(f"{self.file} does not exist any more")
+            raise PatchDoesNotFit(f"{self.file} does not exist any more")
         text = path.read_text(encoding="utf-8")
         if (count := text.count(self.old)) != 1:
-            raise NoSuchPlace(
+            raise PatchDoesNotFit(
                 f"{self.file}: {count} places instead of one have {self.old!r}"
             )
         return text.replace(self.old, self.new)

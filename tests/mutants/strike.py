@@ -33,7 +33,7 @@ class Caught(msgspec.Struct):
 def try_seeds(seeds: Seeds) -> Caught | None:
     from tests.mutants.clean import clean_invariants, played  # noqa: PLC0415 - only who needs it
     from tests.simulation import scenario  # noqa: PLC0415
-    from tests.simulation.story import tell  # noqa: PLC0415
+    from tests.simulation.story import describe  # noqa: PLC0415
 
     # Long enough for every promise about time; a world that never comes to its end is
     # caught then, and need not be played for hours.
@@ -50,7 +50,7 @@ def try_seeds(seeds: Seeds) -> Caught | None:
         known = clean_invariants(seed, seeds) if violations else set[str]()
         for violation in violations:
             if violation.invariant not in known:
-                return Caught(name, str(violation), tell(world, violation))
+                return Caught(name, str(violation), describe(world, violation))
     return None
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.checkout import ROOT
 from tests.mutants.__main__ import main
 from tests.mutants.catalogue import CONTROL, MUTANTS
-from tests.mutants.planting import SOURCE, Mutant, NoSuchPlace, Patch
+from tests.mutants.planting import SOURCE, Mutant, Patch, PatchDoesNotFit
 from tests.mutants.trial import Verdict, trial
 
 # Quick ones, of several kinds: some by a seed, some by a promise of the suite.
@@ -72,7 +72,7 @@ def test_it_can_be_planted(name: str) -> None:
     ],
 )
 def test_a_patch_without_its_place_is_an_error(file: str, old: str) -> None:
-    with pytest.raises(NoSuchPlace):
+    with pytest.raises(PatchDoesNotFit):
         Patch(file, old, "").applied()
 
 

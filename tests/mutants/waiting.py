@@ -3,7 +3,7 @@
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
 # Rings get lost most of the time, and nothing else goes wrong.
-NOBODY_HEARS = tuple(
+NO_WAKEUPS = tuple(
     (float(at), "store_deaf", "*", 50.0, 0.5) for at in range(10, 300, 60)
 )
 
@@ -51,10 +51,10 @@ PLANTED = (
             Patch(
                 "worker/wakeup.py",
                 "            self._on_wake(wake)",
-                "            if wake.rung:\n                self._on_wake(wake)",
+                "            if wake.woken:\n                self._on_wake(wake)",
             ),
         ),
-        (Seeds(20, {"concurrency": 10, "jobs": 60}, NOBODY_HEARS),),
+        (Seeds(20, {"concurrency": 10, "jobs": 60}, NO_WAKEUPS),),
     ),
     Mutant(
         "deaf_after_an_error",

@@ -4,7 +4,7 @@ from tests.mutants.planting import Mutant, Patch, Seeds
 
 CLAIM = "worker/claim.py"
 SLOTS = "worker/slots.py"
-KEEP = "            self._outbox.keep()\n            self._resync = True\n        if not self._f"
+KEEP = "            self._outcomes.keep()\n            self._resync = True\n        if not self._f"
 # For a minute one call in four is not answered, or never arrives; then all is well.
 REPLIES_GET_LOST = tuple((5.0, "flaky", f"worker-{n}", 60.0, 0.9) for n in range(4))
 # A loop is blocked, and does not hear that it shall stop.
@@ -20,7 +20,7 @@ PLANTED = (
         "Claims in a reply that got lost are never asked for again.",
         (
             Patch(
-                CLAIM, KEEP, "            self._outbox.keep()\n        if not self._f"
+                CLAIM, KEEP, "            self._outcomes.keep()\n        if not self._f"
             ),
         ),
         (Seeds(20, {"seconds": 200.0}, REPLIES_GET_LOST),),
@@ -55,7 +55,8 @@ PLANTED = (
         (
             Patch(
                 "worker/inflight.py",
-                "            self.soft_hits += 1\n            self.task_of_loop.cancel()",
+                "            self.soft_hits += 1\n"
+                "            self.asyncio_task.cancel()",
                 "            pass",
             ),
         ),
@@ -80,7 +81,7 @@ PLANTED = (
             Patch(
                 "worker/watchdog.py",
                 "        for other in others:\n"
-                "            other.why = other.why or Why.STOP\n"
+                "            other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP\n"
                 "        told += [self._stopped(other) for other in others]",
                 "        told += [self._time_out(other) for other in others]",
             ),
@@ -107,7 +108,7 @@ PLANTED = (
             Patch(
                 SLOTS,
                 "        del self.running[claim.id]\n",
-                "        if outcome.kind != Kind.CANCEL:\n"
+                "        if outcome.kind != OutcomeKind.CANCEL:\n"
                 "            del self.running[claim.id]\n",
             ),
         ),
@@ -118,10 +119,10 @@ PLANTED = (
         "Whoever listens for deaths hears of each one twice.",
         (
             Patch(
-                "worker/finish.py",
-                "                self._tell_hooks(events)",
-                "                self._tell_hooks(events)\n"
-                "                self._tell_hooks(events)",
+                "worker/outcome_buffer.py",
+                "                self._notify_hooks(events)",
+                "                self._notify_hooks(events)\n"
+                "                self._notify_hooks(events)",
             ),
         ),
         (Seeds(),),
@@ -131,8 +132,8 @@ PLANTED = (
         "Nobody hears of a job that died with its worker.",
         (
             Patch(
-                "app/work.py",
-                "    worker.hooks.tell(events)\n",
+                "app/worker_builder.py",
+                "    worker.hooks.notify(events)\n",
                 "",
             ),
         ),

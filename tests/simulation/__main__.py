@@ -15,7 +15,7 @@ from tests.checkout import commit
 from tests.command import STOPPED, careful, positive, writable
 from tests.progress import meter
 from tests.simulation.account import Account, account_of
-from tests.simulation.runner import Plan, run
+from tests.simulation.runner import WorldSelection, run
 from tests.simulation.scenario import Played, play
 from tests.simulation.shrink import FOLDER, Shrinker, drawn, read
 from tests.simulation.story import is_known, timeline
@@ -117,7 +117,9 @@ def main(  # noqa: PLR0913 - one parameter per option
         else:
             many = seeds or (None if seconds else SEEDS)
             begin = 1 if first is None else first
-            plan = Plan(begin, many, seconds=seconds, jobs=jobs or os.cpu_count() or 1)
+            plan = WorldSelection(
+                begin, many, seconds=seconds, jobs=jobs or os.cpu_count() or 1
+            )
             summary, real_seconds = attack(plan)
         if report is not None:
             told = msgspec.json.encode(summary.as_json(real_seconds))
@@ -169,7 +171,7 @@ def replayed(path: Path) -> Played:
     return kept.replay()
 
 
-def attack(plan: Plan) -> tuple[Summary, float]:
+def attack(plan: WorldSelection) -> tuple[Summary, float]:
     """Many worlds."""
     summary, here, began = Summary(), commit(), time.perf_counter()
     summary.planned = plan.seeds

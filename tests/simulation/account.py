@@ -13,10 +13,10 @@ import msgspec
 
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.checks import Violation
-from tests.simulation.ledger import EVERYBODY, Entry, Ledger
+from tests.simulation.ledger import ALL_NODES, Ledger, LedgerLine
 from tests.simulation.nemesis import Fault
 from tests.simulation.scenario import Played, play
-from tests.simulation.story import tell
+from tests.simulation.story import describe
 from tests.simulation.workload import Wish
 
 BROKEN_WORLD = "world"  # the "invariant" of a world that could not be played to its end
@@ -99,13 +99,13 @@ def account_of(played: Played) -> Account:
         faults=dict(played.faults_by_kind),
         exercised=sorted(played.exercised),
         violations=played.violations,
-        stories=[tell(played, one) for one in list(first.values())[-STORIES_MAX:]],
+        stories=[describe(played, one) for one in list(first.values())[-STORIES_MAX:]],
     )
 
 
-def by_job(ledger: Ledger, *whats: str) -> dict[int, list[Entry]]:
+def by_job(ledger: Ledger, *whats: str) -> dict[int, list[LedgerLine]]:
     """Lines of these kinds, job by job."""
-    jobs: dict[int, list[Entry]] = {}
+    jobs: dict[int, list[LedgerLine]] = {}
     for entry in ledger.entries:
         if entry.n is not None and entry.what in whats:
             jobs.setdefault(entry.n, []).append(entry)
@@ -151,10 +151,10 @@ def recoveries(ledger: Ledger) -> list[float]:
     return found
 
 
-def ended_at(fault: Entry, node: str) -> float:
+def ended_at(fault: LedgerLine, node: str) -> float:
     """When this fault ended a process of that name; never, for most of them."""
     kind: str = fault.fields["kind"]
-    if fault.node in (node, EVERYBODY):
+    if fault.node in (node, ALL_NODES):
         if kind in KILLS or kind.startswith("exit "):
             return fault.at
         if kind == "terminate_kill":

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from durio.model.job import STATE_BY_CODE, Record
-from tests.simulation.ledger import Entry, Ledger, number_in
+from durio.model.job import STATE_BY_CODE, StoredJob
+from tests.simulation.ledger import Ledger, LedgerLine, number_in
 from tests.simulation.workload import HARD_SECONDS, TIGHT_MAX, Wish
 from tests.simulation.world import World
 
@@ -68,7 +68,7 @@ class Case:
         self,
         ledger: Ledger,
         wishes: Sequence[Wish],
-        records: Sequence[Record],
+        records: Sequence[StoredJob],
         world: World,
         knobs: Knobs,
         healed_at: float,
@@ -78,20 +78,20 @@ class Case:
         self.knobs = knobs
         self.healed_at = healed_at
         self.wishes = {wish.n: wish for wish in wishes}
-        self.records: dict[int, list[Record]] = defaultdict(list)
+        self.records: dict[int, list[StoredJob]] = defaultdict(list)
         for record in records:
             self.records[number_in(record.payload)].append(record)
-        self.by_job: dict[int, list[Entry]] = defaultdict(list)
+        self.by_job: dict[int, list[LedgerLine]] = defaultdict(list)
         for entry in ledger.entries:
             if entry.n is not None:
                 self.by_job[entry.n].append(entry)
         self.exercised: set[str] = set()
 
-    def of(self, n: int, *whats: str) -> list[Entry]:
+    def of(self, n: int, *whats: str) -> list[LedgerLine]:
         """Lines about one job."""
         return [entry for entry in self.by_job[n] if entry.what in whats]
 
-    def final_ends(self, n: int) -> list[Entry]:
+    def final_ends(self, n: int) -> list[LedgerLine]:
         """Accepted words, and rescues, that made it final."""
         ends = [e for e in self.of(n, "end") if e.fields["kind"] in FINAL_KINDS]
         return ends + [
@@ -209,7 +209,7 @@ def no_phantom_and_no_double(case: Case) -> Iterator[Violation]:
 def every_rerun_is_explained(case: Case) -> Iterator[Violation]:
     """I7: by an accepted word of the run before, or by a fault on record."""
     for n in case.by_job:
-        first_of: dict[int, Entry] = {}
+        first_of: dict[int, LedgerLine] = {}
         for claim in case.of(n, "claim"):  # told again after a lost reply: the same one
             first_of.setdefault(claim.fields["claim_no"], claim)
         for first, second in pairwise(first_of.values()):
@@ -224,11 +224,13 @@ def every_rerun_is_explained(case: Case) -> Iterator[Violation]:
             if not case.is_touched(first.node, first.at, second.at):
                 what = f"claim {second.fields['claim_no']} has no reason"
                 yield Violation("I7", n, what)
-        if case.knobs.is_calm and len(case.of(n, "start")) > 1 + words(case, n):
+        if case.knobs.is_calm and len(case.of(n, "start")) > 1 + restart_outcomes(
+            case, n
+        ):
             yield Violation("I7", n, "it ran again in a world where nothing went wrong")
 
 
-def words(case: Case, n: int) -> int:
+def restart_outcomes(case: Case, n: int) -> int:
     """Accepted words after which a job begins anew."""
     return sum(
         e.fields["kind"] in ("retry", "snooze", "release") for e in case.of(n, "end")
@@ -244,7 +246,7 @@ def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
         case.exercised.add("I8")
         reasons = [record.reason for record in case.records[n]]
         if state == "dead" and "worker_lost" in reasons:
-            yield from convicted(case, n)
+            yield from dead_by_loss(case, n)
         elif state in FINAL_KINDS.values() and state not in case.wishes[n].ends:
             yield Violation("I8", n, f"a job of kind {case.wishes[n].kind} is {state}")
         for record in case.records[n]:
@@ -263,7 +265,7 @@ def endings(case: Case, n: int, kind: str) -> int:
     return sum(e.fields["kind"] == kind for e in case.of(n, "end"))
 
 
-def convicted(case: Case, n: int) -> Iterator[Violation]:
+def dead_by_loss(case: Case, n: int) -> Iterator[Violation]:
     """Dead by loss: only the third in a row, and only when it ran alone."""
     losses = case.records[n][0].losses
     alone = endings(case, n, "alone")
@@ -355,7 +357,7 @@ def a_bound_is_a_bound(case: Case) -> Iterator[Violation]:
 def nothing_goes_wrong_unnoticed(case: Case) -> Iterator[Violation]:
     """No callback and no task may end in an exception that nobody handles."""
     case.exercised.add("errors")
-    for node, context in (*case.world.errors, *case.world.unheard()):
+    for node, context in (*case.world.errors, *case.world.unretrieved_errors()):
         error = context.get("exception")
         yield Violation("errors", None, f"{node}: {context.get('message')} {error!r}")
 

@@ -8,7 +8,7 @@ from durio.ports.executor import ThreadStack
 
 
 @final
-class TaskAside:
+class TaskSideLoop:
     """Runs heartbeat and watchdog as tasks like any other: they share virtual time."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class TaskAside:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class StillMachine:
+class FakeMachine:
     """A process that needs nothing and is never ended: it only notes what was asked."""
 
     def __init__(self) -> None:

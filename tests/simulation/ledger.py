@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from durio.model.job import RUNNING, Claim, NewJob
-from durio.model.outcome import Kind, Left, Outcome
+from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Rejected
 from durio.ports.store import Store
@@ -23,13 +23,13 @@ from tests.simulation.world import Node, World
 
 T = TypeVar("T")
 
-EVERYBODY = "*"
+ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
 WRITES = {"enqueue", "exchange", "finish", "register", "renew", "leave", "lead"}
 WRITES |= {"rescue", "rescue_here", "rescue_orphans", "promote", "prune", "act"}
 
 
-class Entry(NamedTuple):
+class LedgerLine(NamedTuple):
     """One line of the ledger."""
 
     at: float
@@ -54,7 +54,7 @@ class Disturbance(NamedTuple):
 
     def touches(self, node: str, since: float, until: float) -> bool:
         """Whether it can explain what that process did in this time."""
-        is_about = self.node in (node, EVERYBODY)
+        is_about = self.node in (node, ALL_NODES)
         return is_about and self.began <= until and self.ended >= since
 
 
@@ -63,26 +63,28 @@ class Ledger:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerLine] = []
         self.disturbances: list[Disturbance] = []
         self.calls: Counter[str] = Counter()
         self.number_of: dict[bytes, int] = {}
         self.starts: Counter[int] = Counter()
-        self.hands: defaultdict[str, set[int]] = defaultdict(set)  # who runs what
+        self.running_jobs: defaultdict[str, set[int]] = defaultdict(
+            set
+        )  # who runs what
         self._hash = hashlib.sha256()
 
     def note(self, node: str, what: str, n: int | None = None, **fields: Any) -> None:
         """One more line."""
-        entry = Entry(round(self.world.seconds, 6), node, what, n, fields)
+        entry = LedgerLine(round(self.world.seconds, 6), node, what, n, fields)
         self.entries.append(entry)
         if n is None:
             if what == "registered":
-                self.hands[node].clear()
+                self.running_jobs[node].clear()
         elif what == "start":
             self.starts[n] += 1
-            self.hands[node].add(n)
+            self.running_jobs[node].add(n)
         elif what in OVER:
-            self.hands[node].discard(n)
+            self.running_jobs[node].discard(n)
         self._hash.update(f"{entry}\n".encode())
 
     def disturb(self, kind: str, node: str, seconds: float) -> None:
@@ -99,16 +101,16 @@ class Ledger:
         whole.update(steps.encode())
         return whole.hexdigest()
 
-    def of(self, what: str) -> list[Entry]:
+    def of(self, what: str) -> list[LedgerLine]:
         """All lines of one kind."""
         return [entry for entry in self.entries if entry.what == what]
 
-    def about(self, n: int) -> list[Entry]:
+    def about(self, n: int) -> list[LedgerLine]:
         """All lines about one job."""
         return [entry for entry in self.entries if entry.n == n]
 
 
-class Door:
+class CallRecorder:
     """The store's door: notes what was executed, and what the store answered."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
@@ -191,14 +193,14 @@ class Door:
         rejected: Sequence[Rejected],
         cancelled: set[bytes],
     ) -> None:
-        refused = {(one.id, one.claim_no): one.landed for one in rejected}
+        refused = {(one.id, one.claim_no): one.already_stored for one in rejected}
         for outcome in outcomes:
             landed = refused.get((outcome.id, outcome.claim_no))
-            if outcome.kind == Kind.PROGRESS:
+            if outcome.kind == OutcomeKind.PROGRESS:
                 if landed is None:
                     self._progress(node, outcome)
                 continue
-            kind = Kind(outcome.kind).name.lower()
+            kind = OutcomeKind(outcome.kind).name.lower()
             what = "end" if landed is None else "repeat" if landed else "refused"
             if what == "end" and outcome.id in cancelled:
                 kind = "cancel"
@@ -221,7 +223,7 @@ class Door:
         for left in answer.left:
             self._left(node, left)
 
-    def _left(self, node: Node, left: Left) -> None:
+    def _left(self, node: Node, left: RescuedJob) -> None:
         self.ledger.note(
             node.name,
             "rescued",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
-from tests.simulation.ledger import EVERYBODY, Ledger
+from tests.simulation.ledger import ALL_NODES, Ledger
 from tests.simulation.network import Trouble
 from tests.simulation.world import Node, World
 
@@ -50,10 +50,10 @@ CONNECTIONS: dict[str, tuple[int, float, float]] = {
 }
 CONNECTIONS_SHARE = 0.4  # of the worlds
 BROKEN_SHARE_MAX = 0.4  # of the calls
-DEAF_SECONDS = 1.0  # until the new connection listens
-ABOUT_EVERYBODY = {"store_away", "store_full", "store_slow", "clock_step"}
-ABOUT_EVERYBODY |= {"store_deaf", "massacre", "queue_paused", "zombie"}
-ABOUT_EVERYBODY |= {"store_broken", "store_reset"}
+NO_WAKEUPS_SECONDS = 1.0  # until the new connection listens
+ABOUT_ALL_NODES = {"store_away", "store_full", "store_slow", "clock_step"}
+ABOUT_ALL_NODES |= {"store_deaf", "massacre", "queue_paused", "zombie"}
+ABOUT_ALL_NODES |= {"store_broken", "store_reset"}
 # What happens to the line to the store, not to the process.
 TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken"}
 # What happens to whoever asks for jobs, too.
@@ -142,7 +142,7 @@ def draw_of(
     while at < began + seconds:
         kind = chance.choices(kinds, weights)[0]
         _, least, most = known[kind]
-        node = EVERYBODY if kind in ABOUT_EVERYBODY else chance.choice(workers)
+        node = ALL_NODES if kind in ABOUT_ALL_NODES else chance.choice(workers)
         share = BROKEN_PRODUCER_SHARE if kind == "broken" else PRODUCER_SHARE
         if kind in ABOUT_PRODUCERS and chance.random() < share:
             node = chance.choice(producers)
@@ -263,7 +263,7 @@ class Nemesis:
         self._later(seconds, end)
 
     def _busiest(self) -> str:
-        hands = self.ledger.hands
+        hands = self.ledger.running_jobs
         return max(self.mortal, key=lambda name: (len(hands[name]), name))
 
     def _block(self, node: Node, seconds: float) -> None:
@@ -302,7 +302,7 @@ class Nemesis:
                 is_new = True
                 trouble.resets += 1
                 # Nobody hears a ring until the new connection listens.
-                trouble.deaf_until = max(trouble.deaf_until, now + DEAF_SECONDS)
+                trouble.deaf_until = max(trouble.deaf_until, now + NO_WAKEUPS_SECONDS)
             case "clock_step":
                 is_new = True
                 self._set_clock(STEP_SECONDS_MAX * (2 * fault.size - 1))
@@ -313,7 +313,7 @@ class Nemesis:
 
     def _set_clock(self, seconds: float) -> None:
         self.world.step_seconds = seconds
-        self.ledger.note(EVERYBODY, "clock", step=seconds)
+        self.ledger.note(ALL_NODES, "clock", step=seconds)
 
     def _resume_queue(self) -> None:
         """When the last of its pauses is over."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
 from durio.model.job import NewJob
 from durio.ports.store import Store, Wake
-from tests.faults.faulty_store import stand_in
+from tests.faults.faulty_store import add_store_methods
 from tests.simulation.world import Node
 
 TRIP_SECONDS = 0.002
@@ -30,8 +30,8 @@ TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
 LATE_SECONDS_MAX = (
     15.0  # that the server may still have a call after its connection broke
 )
-LATE = {"enqueue", "exchange", "finish"}  # what it may do then
-QUIET = Wake(rung=False, lanes=frozenset(), control=False)
+LATE_METHODS = {"enqueue", "exchange", "finish"}  # what it may do then
+NO_WAKEUP = Wake(woken=False, lanes=frozenset(), control=False)
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Trouble:
     resets: int = 0  # how often all connections broke at once
 
 
-class Server(Protocol):
+class CallObserver(Protocol):
     """Who watches the calls at the store's side."""
 
     store: Store
@@ -65,13 +65,13 @@ class Server(Protocol):
         ...
 
 
-class Line(Store):
+class SimulatedLink(Store):
     """A store with every method of the real one, at the end of a line."""
 
     def __init__(
         self,
         node: Node,
-        server: Server,
+        server: CallObserver,
         *troubles: Trouble,
         trip_seconds: float = TRIP_SECONDS,
     ) -> None:
@@ -82,8 +82,8 @@ class Line(Store):
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
         self.writes_seen = 0  # of others, when we last renewed or asked
         # What the server still has, by what was asked: a worker, or a job.
-        self.given_up: dict[int | bytes, list[asyncio.Task[None]]] = {}
-        self.taken: set[bytes] = set()  # jobs that we were told are stored
+        self.late_calls: dict[int | bytes, list[asyncio.Task[None]]] = {}
+        self.stored_ids: set[bytes] = set()  # jobs that we were told are stored
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -92,20 +92,20 @@ class Line(Store):
         resets = self._resets()
         await self._travel()
         if method == "exchange":
-            self._end_lost(args[0])
+            self._cancel_late_calls(args[0])
         breaks = self._breaks()
         if self._resets() != resets or breaks in ("before", "late"):
-            if breaks == "late" and method in LATE:
+            if breaks == "late" and method in LATE_METHODS:
                 self._do_late(method, args, options)
-            raise away(method, unknown=True)
-        await self._there(method)
+            raise unavailable(method, unknown=True)
+        await self._check_request(method)
         answer = await self._do(method, args, options)
         if method == "renew":
             self.writes_seen = self._writes_of_others()
         await self._travel()
         if self._resets() != resets or breaks == "after":
-            raise away(method, unknown=True)
-        await self._back(method)
+            raise unavailable(method, unknown=True)
+        await self._check_reply(method)
         return answer
 
     async def _do(
@@ -115,8 +115,10 @@ class Line(Store):
         answer = await getattr(self.server.store, method)(*args, **options)
         self.server.executed(self.node, method, args, answer)
         if method == "enqueue":
-            self._end_lost(*(told.id for told in answer if told.full is not None))
-            self.taken.update(told.id for told in answer if told.full is None)
+            self._cancel_late_calls(
+                *(told.id for told in answer if told.full is not None)
+            )
+            self.stored_ids.update(told.id for told in answer if told.full is None)
         return answer
 
     def call_nowait(
@@ -129,9 +131,9 @@ class Line(Store):
         """Until a ring arrives, or the time is over."""
         if self._is("cut") or self._is("deaf"):
             await self.node.clock.sleep(timeout_seconds)
-            return QUIET
+            return NO_WAKEUP
         wake = await self.server.store.wait(worker, timeout_seconds)
-        return QUIET if self._is("cut") or self._is("deaf") else wake
+        return NO_WAKEUP if self._is("cut") or self._is("deaf") else wake
 
     async def is_contested(self, worker: int) -> bool:
         """A look at the file, as it were: a full disk allows it.
@@ -142,7 +144,7 @@ class Line(Store):
         await self._travel()
         if self._is("cut"):
             await self.node.clock.sleep(TIMEOUT_SECONDS)
-            raise away("is_contested", unknown=False)
+            raise unavailable("is_contested", unknown=False)
         seen, self.writes_seen = self.writes_seen, self._writes_of_others()
         return seen != self.writes_seen
 
@@ -199,20 +201,20 @@ class Line(Store):
         task = world.director.main.create_task(do())
         keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
         for key in keys:  # one may be asked for again, and be lost again
-            self.given_up.setdefault(key, []).append(task)
+            self.late_calls.setdefault(key, []).append(task)
 
     async def _is_forgotten(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a repeat was stored, and has left no trace since.
 
         A store behind a network remembers its repeats; this one has no late calls.
         """
-        ids = [job.id for job in jobs if job.id in self.taken]
+        ids = [job.id for job in jobs if job.id in self.stored_ids]
         return len(await self.server.store.states(ids)) < len(ids)
 
-    def _end_lost(self, *keys: int | bytes) -> None:
+    def _cancel_late_calls(self, *keys: int | bytes) -> None:
         """A process that asks again has ended what it had asked before."""
         for key in keys:
-            for task in self.given_up.pop(key, ()):
+            for task in self.late_calls.pop(key, ()):
                 if task is not asyncio.current_task():
                     task.cancel()
 
@@ -222,27 +224,27 @@ class Line(Store):
         mean = self.trip_seconds + max(slow, default=0.0)
         await self.node.clock.sleep(mean * (0.5 + self.chance.random()))
 
-    async def _there(self, method: str) -> None:
+    async def _check_request(self, method: str) -> None:
         if self._is("cut"):
             await self.node.clock.sleep(TIMEOUT_SECONDS)
-            raise away(method, unknown=True)
+            raise unavailable(method, unknown=True)
         if self._is("full"):
             raise StoreFull(f"simulated: no space for {method}")
         if self._share("refused") > self.chance.random():
-            raise away(method, unknown=False)
+            raise unavailable(method, unknown=False)
         if self._share("unsent") > self.chance.random():
             await self.node.clock.sleep(TIMEOUT_SECONDS)
-            raise away(method, unknown=True)
+            raise unavailable(method, unknown=True)
 
-    async def _back(self, method: str) -> None:
+    async def _check_reply(self, method: str) -> None:
         if self._is("cut") or self._share("unanswered") > self.chance.random():
             await self.node.clock.sleep(TIMEOUT_SECONDS)
-            raise away(method, unknown=True)
+            raise unavailable(method, unknown=True)
 
 
-stand_in(Line, Line.call, Line.call_nowait)
+add_store_methods(SimulatedLink, SimulatedLink.call, SimulatedLink.call_nowait)
 
 
-def away(method: str, *, unknown: bool) -> StoreError:
+def unavailable(method: str, *, unknown: bool) -> StoreError:
     """No answer came."""
     return StoreUnavailable(f"simulated: no answer to {method}", unknown=unknown)

@@ -6,25 +6,25 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, final
 
 from durio.app.app import App
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.host.signals import ProcessName
 from durio.model.settings import settings_from
-from durio.ports.executor import Ended
+from durio.ports.executor import ThreadResult
 from durio.testing.clock import wake
 from durio.worker.worker import Worker
-from tests.simulation.fake_machine import StillMachine
-from tests.simulation.network import Line
+from tests.simulation.fake_machine import FakeMachine
+from tests.simulation.network import SimulatedLink
 from tests.simulation.world import Node
 
 HOST = "simulated"
 
 
 @final
-class NodeAside:
+class NodeSideLoop:
     """Heartbeat and watchdog on the second loop of a process."""
 
     def __init__(self, node: Node) -> None:
-        self.loop = node.aside
+        self.loop = node.side_loop
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -45,7 +45,7 @@ class NodeAside:
 
 
 @final
-class NodeMachine(StillMachine):
+class NodeMachine(FakeMachine):
     """The simulated process, as its worker sees it: this one can be ended."""
 
     def __init__(self, node: Node, ended: Callable[[Node, int], None]) -> None:
@@ -65,8 +65,10 @@ class NodeCall:
 
     thread_id = 0
 
-    def __init__(self, ended: Ended) -> None:
-        self.future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+    def __init__(self, ended: ThreadResult) -> None:
+        self.future: asyncio.Future[ThreadResult] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.future.set_result(ended)
 
     def interrupt(self, error: type[BaseException]) -> bool:
@@ -85,16 +87,20 @@ class NodeExecutor:
     def start(self, function: Callable[[], Any]) -> NodeCall:
         """Run it now."""
         try:
-            return NodeCall(Ended(function(), None))
+            return NodeCall(ThreadResult(function(), None))
         except BaseException as error:
-            return NodeCall(Ended(None, error))
+            return NodeCall(ThreadResult(None, error))
 
     def close(self) -> None:
         """There are no threads."""
 
 
 def app_on(
-    node: Node, line: Line, *, settings: Mapping[str, Any] | None = None, **options: Any
+    node: Node,
+    link: SimulatedLink,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> App:
     """An App as this process has it: at the end of its line, by its own clock.
 
@@ -103,7 +109,7 @@ def app_on(
     """
     whole = settings_from(settings)
     app = App("sqlite:///:memory:", clock=node.clock, settings=whole, **options)
-    app._stores[os.getpid()] = line  # pyright: ignore[reportPrivateUsage]
+    app._stores[os.getpid()] = link  # pyright: ignore[reportPrivateUsage]
     return app
 
 
@@ -115,7 +121,7 @@ async def worker_on(
     worker = await make_worker(
         app,
         executor=NodeExecutor(),
-        aside=NodeAside(node),
+        side_loop=NodeSideLoop(node),
         machine=machine,
         process=ProcessName(f"{HOST}-{node.name}", node.boot),
         **options,

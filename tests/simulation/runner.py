@@ -30,7 +30,7 @@ Tell = Callable[[Account], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorldSelection:
     """Which worlds to play."""
 
     first: int = 1
@@ -42,7 +42,7 @@ class Plan:
 
 
 @final
-class Seat:
+class WorldProcess:
     """A process that plays one world after the other."""
 
     def __init__(self, hash_seed: int) -> None:
@@ -87,7 +87,7 @@ class Seat:
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.simulation.seat",
+            "tests.simulation.world_process",
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": str(self.hash_seed)},
             stdin=PIPE,
@@ -128,7 +128,7 @@ def failed(seed: int, what: str) -> Account:
 class Runner:
     """Deals the seeds out, and puts what comes back in order."""
 
-    def __init__(self, plan: Plan, tell: Tell) -> None:
+    def __init__(self, plan: WorldSelection, tell: Tell) -> None:
         self.plan = plan
         self.tell = tell
         self.dealt: deque[int] = deque()
@@ -154,7 +154,7 @@ class Runner:
 
     async def work(self, number: int, seeds: Iterator[tuple[int, int]]) -> None:
         """One seat, and its twin for second looks; only one of them plays at a time."""
-        seat, twin = Seat(2 * number + 1), Seat(2 * number + 2)
+        seat, twin = WorldProcess(2 * number + 1), WorldProcess(2 * number + 2)
         try:
             for place, seed in seeds:
                 account = await seat.play(seed)
@@ -178,6 +178,6 @@ class Runner:
             self.tell(self.waiting.pop(self.dealt.popleft()))
 
 
-def run(plan: Plan, tell: Tell) -> None:
+def run(plan: WorldSelection, tell: Tell) -> None:
     """Play all worlds of this plan."""
     asyncio.run(Runner(plan, tell).run())

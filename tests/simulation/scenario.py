@@ -12,17 +12,17 @@ from random import Random
 from typing import Any
 
 from durio import App, DurioError
-from durio.model.job import Record
+from durio.model.job import StoredJob
 from durio.model.settings import RetentionSettings
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.stores.sqlite.store import SqliteStore
 from durio.worker.worker import Worker
-from tests.simulation import attention, nemesis, obedience, workload
+from tests.simulation import control_checks, liveness_checks, nemesis, workload
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
-from tests.simulation.ledger import EVERYBODY, Door, Ledger, at_once
+from tests.simulation.ledger import ALL_NODES, CallRecorder, Ledger, at_once
 from tests.simulation.nemesis import Fault, Nemesis
-from tests.simulation.network import TRIP_SECONDS, Line, Trouble
+from tests.simulation.network import TRIP_SECONDS, SimulatedLink, Trouble
 from tests.simulation.process import NodeMachine, app_on, worker_on
 from tests.simulation.workload import Producer, Wish, tasks_of
 from tests.simulation.world import Node, World
@@ -104,7 +104,7 @@ class Played:
     wishes: list[Wish]
     faults: list[Fault]
     ledger: Ledger
-    records: list[Record]
+    records: list[StoredJob]
     violations: list[Violation]
     exercised: set[str]  # invariants that this world put to the test
     seconds: float  # simulated
@@ -171,8 +171,8 @@ class Scenario:
             self.faults = self.draw_faults(began)
         kept = RetentionSettings(done_seconds=knobs.keep_seconds)
         self.store = SqliteStore(None, world.director.clock, retention=kept)
-        self.door = Door(self.store, self.ledger)
-        names = [*self.workers, *self.producers, EVERYBODY]
+        self.recorder = CallRecorder(self.store, self.ledger)
+        names = [*self.workers, *self.producers, ALL_NODES]
         self.troubles = {name: Trouble() for name in names}
         self.living: dict[str, tuple[Worker, NodeMachine]] = {}
         self.is_old = set(self.workers[: knobs.old_workers])
@@ -206,7 +206,9 @@ class Scenario:
         case = Case(
             self.ledger, self.wishes, records, self.world, self.knobs, self.healed_at
         )
-        violations = judge(case) + attention.judge(case) + obedience.judge(case)
+        violations = (
+            judge(case) + liveness_checks.judge(case) + control_checks.judge(case)
+        )
         return Played(
             self.world.seed,
             self.knobs,
@@ -221,7 +223,7 @@ class Scenario:
             self.ledger.digest,
         )
 
-    async def direct(self) -> list[Record]:
+    async def direct(self) -> list[StoredJob]:
         """The director's own coroutine: nobody disturbs it."""
         await self.store.open()
         for name in (*self.workers, *self.producers):
@@ -258,13 +260,13 @@ class Scenario:
             if state != dead
         )
 
-    async def everything(self) -> list[Record]:
+    async def everything(self) -> list[StoredJob]:
         """Every job that the store knows."""
-        records: list[Record] = []
+        records: list[StoredJob] = []
         cursor: str | None = None
         while True:
             page = await self.store.find(Query(NAME), limit=PAGE, cursor=cursor)
-            records += page.records
+            records += page.jobs
             cursor = page.cursor
             if cursor is None:
                 return records
@@ -273,8 +275,10 @@ class Scenario:
 
     def app_of(self, node: Node) -> App:
         """An App as this process has it."""
-        troubles = self.troubles[node.name], self.troubles[EVERYBODY]
-        line = Line(node, self.door, *troubles, trip_seconds=self.knobs.trip_seconds)
+        troubles = self.troubles[node.name], self.troubles[ALL_NODES]
+        line = SimulatedLink(
+            node, self.recorder, *troubles, trip_seconds=self.knobs.trip_seconds
+        )
         app = app_on(node, line, name=NAME, settings=self.knobs.settings)
         app.emit.subscribers.clear()
         return app
@@ -283,7 +287,7 @@ class Scenario:
         """By hand, at the store."""
         lane, change = f"{NAME}:default", QueueChange(paused=is_paused)
         at_once(self.store.change_queue(lane, change, by="somebody"))
-        self.ledger.note(EVERYBODY, "queue", lane=lane, is_paused=is_paused)
+        self.ledger.note(ALL_NODES, "queue", lane=lane, is_paused=is_paused)
 
     def start(self, name: str) -> None:
         """A new process, unless one lives."""

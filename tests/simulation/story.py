@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from durio.model.job import STATE_BY_CODE
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.checks import Violation
-from tests.simulation.ledger import EVERYBODY, Entry, number_in
+from tests.simulation.ledger import ALL_NODES, LedgerLine, number_in
 from tests.simulation.scenario import Played
 
 LINES_MAX = 60
@@ -16,7 +16,7 @@ LINES_MAX = 60
 OF_PROCESSES = {"fault", "exit", "registered", "left"}
 
 
-def tell(played: Played, violation: Violation) -> str:
+def describe(played: Played, violation: Violation) -> str:
     """The last events behind a broken promise."""
     entries = list(concerning(played, violation.n))
     left_out = len(entries) - LINES_MAX
@@ -42,13 +42,13 @@ def timeline(played: Played, n: int | None = None) -> Iterator[str]:
     yield from ending(played, n)
 
 
-def concerning(played: Played, n: int | None) -> Iterator[Entry]:
+def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
     """Lines about a job, and about what befell the processes that had it."""
     if n is None:
         yield from played.ledger.entries
         return
     own = played.ledger.about(n)
-    nodes = {entry.node for entry in own} | {EVERYBODY}
+    nodes = {entry.node for entry in own} | {ALL_NODES}
     since = min((entry.at for entry in own), default=0.0)
     until = max((entry.at for entry in own), default=0.0)
     for entry in played.ledger.entries:
@@ -59,11 +59,11 @@ def concerning(played: Played, n: int | None) -> Iterator[Entry]:
             yield entry
 
 
-def line(entry: Entry) -> str:
+def line(entry: LedgerLine) -> str:
     """One event."""
     at = entry.at - STARTED_SECONDS
     mark = "!" if entry.what == "fault" else " "
-    node = "everybody" if entry.node == EVERYBODY else entry.node
+    node = "everybody" if entry.node == ALL_NODES else entry.node
     about = "" if entry.n is None else f"job {entry.n}"
     told = " ".join(
         f"{name}={value}" for name, value in entry.fields.items() if value is not None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.simulation.account import recoveries
-from tests.simulation.ledger import EVERYBODY, Ledger
+from tests.simulation.ledger import ALL_NODES, Ledger
 from tests.simulation.world import World
 
 Line = tuple[float, str, str, int | None, dict[str, Any]]
@@ -35,7 +35,7 @@ def test_recovery_counts_from_the_end_of_the_worker():
     for kind, node, seconds, took in (
         ("kill", "w1", 0.0, 6.0),
         ("exit -11", "w1", 0.0, 6.0),
-        ("massacre", EVERYBODY, 0.0, 6.0),
+        ("massacre", ALL_NODES, 0.0, 6.0),
         ("terminate_kill", "w1", 2.0, 4.0),  # it is killed when its time is over
     ):
         assert recoveries(ledger_of(*runs, fault(3, kind, node, seconds))) == [took]

@@ -6,7 +6,7 @@ import pytest
 
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.nemesis import Fault
-from tests.simulation.network import Line
+from tests.simulation.network import SimulatedLink
 from tests.simulation.scenario import Played, play
 from tests.simulation.workload import Wish
 
@@ -50,10 +50,10 @@ def test_a_store_that_would_not_know_it_again_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As where a finished job leaves no trace that an enqueue would look at."""
-    do_late = Line._do_late
+    do_late = SimulatedLink._do_late
 
     def forgetful(
-        line: Line, method: str, args: tuple[Any, ...], options: dict[str, Any]
+        line: SimulatedLink, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> None:
         if method == "enqueue":
             new_id = line.node.clock.new_id
@@ -61,5 +61,5 @@ def test_a_store_that_would_not_know_it_again_is_found_out(
             args = (strange, *args[1:])
         do_late(line, method, args, options)
 
-    monkeypatch.setattr(Line, "_do_late", forgetful)
+    monkeypatch.setattr(SimulatedLink, "_do_late", forgetful)
     assert {one.invariant for one in broken_world().violations} & {"I3", "I6", "I7"}

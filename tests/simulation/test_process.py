@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from durio.model.settings import settings_from
-from tests.simulation.network import Line
+from tests.simulation.network import SimulatedLink
 from tests.simulation.process import app_on
 from tests.simulation.world import World
 
 
-class Nobody:
+class SilentObserver:
     """A store that is never asked."""
 
     def __init__(self) -> None:
@@ -32,6 +32,8 @@ def test_neither_environment_nor_file_has_a_say(
     world = World(1)
     given = {"worker": {"grace_seconds": 6.0}}
     node = world.director
-    app = app_on(node, Line(node, Nobody()), name="sim", settings=given)
+    app = app_on(
+        node, SimulatedLink(node, SilentObserver()), name="sim", settings=given
+    )
     assert app.settings == settings_from(given)
     world.close()

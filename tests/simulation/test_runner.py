@@ -14,7 +14,7 @@ from tests.simulation import runner
 from tests.simulation.__main__ import main
 from tests.simulation.account import Account
 from tests.simulation.checks import Violation
-from tests.simulation.runner import Plan, Runner, Seat, Tell, run
+from tests.simulation.runner import Runner, Tell, WorldProcess, WorldSelection, run
 from tests.simulation.shrink import FOLDER
 from tests.simulation.summary import BROKEN, HELD, UNKNOWN, Summary, failure
 
@@ -33,7 +33,7 @@ def summary_of(*accounts: Account) -> Summary:
 
 def test_worlds_are_told_in_order():
     told: list[int] = []
-    taking = Runner(Plan(), lambda account: told.append(account.seed))
+    taking = Runner(WorldSelection(), lambda account: told.append(account.seed))
     taking.dealt.extend([9, 5, 6, 7])
     for seed in (6, 5, 9, 7):
         taking.take(world(seed))
@@ -108,7 +108,7 @@ class Pretender:
     real = staticmethod(asyncio.create_subprocess_exec)
 
 
-def accounts_of(plan: Plan) -> list[Account]:
+def accounts_of(plan: WorldSelection) -> list[Account]:
     told: list[Account] = []
     run(plan, told.append)
     return told
@@ -117,7 +117,7 @@ def accounts_of(plan: Plan) -> list[Account]:
 def test_process_that_dies_over_a_world_is_told(monkeypatch: pytest.MonkeyPatch):
     program = Pretender("input(); raise SystemExit(7)")
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
-    told = accounts_of(Plan(first=1, seeds=3, jobs=2, twin_every=100))
+    told = accounts_of(WorldSelection(first=1, seeds=3, jobs=2, twin_every=100))
     assert [account.seed for account in told] == [1, 2, 3]
     for account in told:
         assert "its process ended: 7" in str(account.violations[0])
@@ -127,7 +127,7 @@ def test_world_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
     program = Pretender("import signal; signal.pause()")
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
     monkeypatch.setattr(runner, "WORLD_SECONDS_MAX", 0.2)
-    (account,) = accounts_of(Plan(first=1, seeds=1))
+    (account,) = accounts_of(WorldSelection(first=1, seeds=1))
     assert "twice not over after 0 s" in str(account.violations[0])
 
 
@@ -147,7 +147,7 @@ def test_world_that_is_late_is_played_once_more(
     )
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
     monkeypatch.setattr(runner, "WORLD_SECONDS_MAX", 2.0)
-    (account,) = accounts_of(Plan(first=7, seeds=1, twin_every=100))
+    (account,) = accounts_of(WorldSelection(first=7, seeds=1, twin_every=100))
     assert mark.exists()
     assert (account.digest, account.violations) == ("d", [])
     summary = summary_of(account)
@@ -163,10 +163,10 @@ def test_second_history_is_noticed(monkeypatch: pytest.MonkeyPatch):
         "    print(json.dumps({'seed': int(line), 'digest': digest}), flush=True)"
     )
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
-    told = accounts_of(Plan(first=40, seeds=5, jobs=2, twin_every=2))
+    told = accounts_of(WorldSelection(first=40, seeds=5, jobs=2, twin_every=2))
     assert [a.twin_digest is not None for a in told] == [True, False, True, False, True]
     assert all(a.is_different == (a.twin_digest is not None) for a in told)
-    box = accounts_of(Plan(first=1, seconds=0.2))
+    box = accounts_of(WorldSelection(first=1, seconds=0.2))
     assert [account.seed for account in box] == list(range(1, len(box) + 1))
 
 
@@ -181,7 +181,7 @@ def test_code_that_was_edited_meanwhile_is_no_second_history(
         "    print(json.dumps(told), flush=True)"
     )
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
-    (account,) = accounts_of(Plan(seeds=1, twin_every=1))
+    (account,) = accounts_of(WorldSelection(seeds=1, twin_every=1))
     assert not account.is_different
     told = "\n".join(summary_of(account, world(program="other")).lines(0.0))
     assert "the code was edited meanwhile" in told
@@ -198,7 +198,7 @@ def test_processes_are_renewed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
 
     async def play() -> list[str]:
-        seat = Seat(1)
+        seat = WorldProcess(1)
         pids = [(await seat.play(seed)).digest for seed in range(5)]
         await seat.end()
         return pids
@@ -231,7 +231,7 @@ def test_world_that_was_kept_is_replayed_with_its_story():
 
 
 def test_ctrl_c_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def one_and_stop(_plan: Plan, tell: Tell) -> None:
+    def one_and_stop(_plan: WorldSelection, tell: Tell) -> None:
         tell(world(1, violations=[Violation("I4", 17, "two ends")]))
         raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ import pytest
 from tests.checkout import commit
 from tests.conftest import SAID
 from tests.simulation.account import Account
-from tests.simulation.runner import Plan, Seat, run
+from tests.simulation.runner import WorldProcess, WorldSelection, run
 from tests.simulation.summary import HELD, UNKNOWN, Summary, failure
 
 # Together they put every promise to the test: `make sim SEEDS=100 SIM_ARGS="--pick 12"`
@@ -33,7 +33,7 @@ def fresh_seed() -> int:
         return FRESH_FROM
 
 
-def play_all(plan: Plan) -> tuple[Summary, list[int]]:
+def play_all(plan: WorldSelection) -> tuple[Summary, list[int]]:
     summary, told, here = Summary(), [], commit()
 
     def tell(account: Account) -> None:
@@ -63,7 +63,7 @@ def show(request: pytest.FixtureRequest) -> Show:
 @pytest.mark.proves("M97", "M98")
 @pytest.mark.timeout(600)
 def test_fixed_seeds_hold():
-    plan = Plan(only=FIXED, jobs=os.cpu_count() or 1, twin_every=6)
+    plan = WorldSelection(only=FIXED, jobs=os.cpu_count() or 1, twin_every=6)
     summary, told = play_all(plan)
     assert told == list(FIXED), "told in the order of the seeds"
     assert summary.verdict == HELD, summary.named_failing()
@@ -77,7 +77,7 @@ def test_fixed_seeds_hold():
 @pytest.mark.proves("M97", "M98")
 @pytest.mark.timeout(BOX_SECONDS + 600)
 def test_fresh_seeds_hold(show: Show):
-    plan = Plan(fresh_seed(), seconds=BOX_SECONDS, jobs=os.cpu_count() or 1)
+    plan = WorldSelection(fresh_seed(), seconds=BOX_SECONDS, jobs=os.cpu_count() or 1)
     summary, _ = play_all(plan)
     first, last = summary.seeds
     show(
@@ -91,7 +91,7 @@ def test_fresh_seeds_hold(show: Show):
 @pytest.mark.timeout(300)
 def test_same_seed_same_history_in_processes_with_other_hash_seeds():
     async def play_in(hash_seed: int) -> list[str]:
-        seat = Seat(hash_seed)
+        seat = WorldProcess(hash_seed)
         try:
             # The second world of a process must not feel the first.
             return [(await seat.play(seed)).digest for seed in (3, 4, 3)]

@@ -19,9 +19,9 @@ async def fails() -> None:
     raise ZeroDivisionError("planted")
 
 
-def unheard_after(world: World, seconds: float) -> list[str]:
+def unretrieved_after(world: World, seconds: float) -> list[str]:
     world.run(world.director.clock.sleep(seconds))
-    return [repr(context["exception"]) for _, context in world.unheard()]
+    return [repr(context["exception"]) for _, context in world.unretrieved_errors()]
 
 
 def test_main_of_a_process_that_dies(world: World):
@@ -30,9 +30,9 @@ def test_main_of_a_process_that_dies(world: World):
         await fails()
 
     node = world.start("a", main)
-    assert unheard_after(world, 2) == ["ZeroDivisionError('planted')"]
+    assert unretrieved_after(world, 2) == ["ZeroDivisionError('planted')"]
     world.kill(node)
-    assert world.unheard()[0][0] == "a", "also when the process is dead"
+    assert world.unretrieved_errors()[0][0] == "a", "also when the process is dead"
 
 
 def test_task_that_nobody_asks_is_kept_among_many(world: World):
@@ -42,7 +42,7 @@ def test_task_that_nobody_asks_is_kept_among_many(world: World):
             await asyncio.get_running_loop().create_task(node.clock.sleep(0.01))
 
     world.start("a", main)
-    assert unheard_after(world, 60) == ["ZeroDivisionError('planted')"]
+    assert unretrieved_after(world, 60) == ["ZeroDivisionError('planted')"]
 
 
 def test_error_that_somebody_hears_is_nobody_s_business(world: World):
@@ -54,7 +54,7 @@ def test_error_that_somebody_hears_is_nobody_s_business(world: World):
         asyncio.get_running_loop().create_task(node.clock.sleep(9)).cancel()
 
     world.start("a", main)
-    assert unheard_after(world, 5) == []
+    assert unretrieved_after(world, 5) == []
 
 
 def test_killed_before_it_could_hear(world: World):
@@ -65,4 +65,4 @@ def test_killed_before_it_could_hear(world: World):
         await asyncio.get_running_loop().create_future()
 
     node = world.start("a", main)
-    assert unheard_after(world, 5) == []
+    assert unretrieved_after(world, 5) == []

@@ -215,7 +215,7 @@ def test_blocked_loop_is_seen_from_beside(world: World):
             await node.clock.sleep(1)
 
     async def main(node: Node) -> None:
-        node.aside.create_task(watch(node))
+        node.side_loop.create_task(watch(node))
         node.main.create_task(ticker(ticks)(node))
         await node.clock.sleep(2.5)
         await node.block(3)

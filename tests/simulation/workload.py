@@ -28,7 +28,7 @@ SOFT_SECONDS = 3.0  # of the endless ones
 TIGHT_MAX = 3
 BURST_SHARE = 0.5
 CROWDS, CROWD = 2, 8  # how often, and how many, at once for the bounded queue
-DEAF_SHARE = 0.5  # of those that are warned
+IGNORES_LIMIT_SHARE = 0.5  # of those that are warned
 TIGHT_SHARE = 0.2  # of the jobs of the bounded queue: those that fail once, and so on
 LONG_SHARE = 0.6  # of those that are cancelled
 LONG_SECONDS_MIN, LONG_SECONDS_MAX = 9.0, 16.0
@@ -176,7 +176,7 @@ class Acts:
         """One line about this job."""
         self.ledger.note(self.node.name, what, n, **fields)
 
-    def told(self, event: HookEvent) -> None:
+    def on_dead(self, event: HookEvent) -> None:
         """A hook: this job is dead."""
         n = self.ledger.number_of.get(UUID(event.job_id).bytes)
         if n is not None:
@@ -231,7 +231,7 @@ class Acts:
                 await self.node.clock.sleep(3600)
             except asyncio.CancelledError:
                 self.note("warned", n)
-                if self.node.chance.random() < DEAF_SHARE:
+                if self.node.chance.random() < IGNORES_LIMIT_SHARE:
                     continue
                 raise
 
@@ -256,7 +256,7 @@ def tasks_of(
 ) -> dict[str, Task[..., Any]]:
     """Declare the tasks as this process's code has them; old code lacks one."""
     acts = Acts(node, ledger, die)
-    app.hooks.dead(acts.told)
+    app.hooks.dead(acts.on_dead)
     app.queue("tight", maxsize=TIGHT_MAX, full_wait=3)
     declared: dict[str, Any] = {
         name: getattr(acts, name)

@@ -103,7 +103,9 @@ class NodeLoop(asyncio.BaseEventLoop):
         """A task that stays in memory until it has ended, or the world has."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         if len(self.made) >= self.made_max:
-            self.made = [one for one in self.made if not one.done() or is_unheard(one)]
+            self.made = [
+                one for one in self.made if not one.done() or is_unretrieved(one)
+            ]
             self.made_max = max(PRUNE_MIN, 2 * len(self.made))
         self.made.append(task)
         return task
@@ -166,12 +168,12 @@ class Node:
         self.chance = world.chance(f"{name}/{boot}")
         self.clock = NodeClock(self)
         self.main = NodeLoop(world, self, "main")
-        self.aside = NodeLoop(world, self, "aside")
+        self.side_loop = NodeLoop(world, self, "aside")
 
     @property
     def loops(self) -> tuple[NodeLoop, NodeLoop]:
         """Its threads."""
-        return self.main, self.aside
+        return self.main, self.side_loop
 
     async def block(self, seconds: float) -> None:
         """Block the loop that awaits this, as a call like time.sleep does.
@@ -254,7 +256,7 @@ class World:
         self._timers: list[tuple[float, int, NodeLoop, asyncio.TimerHandle]] = []
         self._timer_count = 0
         self._loops: list[NodeLoop] = []
-        self._graveyard: list[Node] = []
+        self._dead_nodes: list[Node] = []
         self._boots: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
         self.director = self._new_node(MAIN_NODE)
@@ -291,7 +293,7 @@ class World:
             return
         node.is_dead = True
         self._loops = [loop for loop in self._loops if loop.node is not node]
-        self._graveyard.append(node)
+        self._dead_nodes.append(node)
 
     def pause(self, node: Node) -> None:
         """Like SIGSTOP."""
@@ -359,16 +361,16 @@ class World:
         ]
         return "\n".join(told) or "there are no tasks"
 
-    def unheard(self) -> list[tuple[str, dict[str, Any]]]:
+    def unretrieved_errors(self) -> list[tuple[str, dict[str, Any]]]:
         """Tasks that died and nobody noticed, as in `errors`."""
         return [
             (loop.node.name, told)
             for loop in self._every_loop()
-            for told in unheard_in(loop.made, loop.ready)
+            for told in unretrieved_in(loop.made, loop.ready)
         ]
 
     def _every_loop(self) -> list[NodeLoop]:
-        dead = [loop for node in self._graveyard for loop in node.loops]
+        dead = [loop for node in self._dead_nodes for loop in node.loops]
         return [*self._loops, *dead]
 
     def close(self) -> None:
@@ -387,7 +389,7 @@ class World:
                 loop.ready.clear()
             self._loops.clear()
             self._timers.clear()
-            self._graveyard.clear()
+            self._dead_nodes.clear()
         finally:
             events._set_running_loop(before)
             gc.collect()
@@ -398,16 +400,16 @@ def _ignore(_unraisable: object) -> None:
     """The dead may complain."""
 
 
-def is_unheard(task: "asyncio.Task[Any]") -> bool:
+def is_unretrieved(task: "asyncio.Task[Any]") -> bool:
     """Whether a task died of an exception, and nobody has asked for it yet."""
     return bool(task.done() and getattr(task, "_log_traceback", False))
 
 
-def unheard_in(
+def unretrieved_in(
     made: Iterable["asyncio.Task[Any]"], ready: Iterable[asyncio.Handle]
 ) -> list[dict[str, Any]]:
     """Such tasks of one loop, as an exception handler is told of them."""
-    dead = [task for task in made if is_unheard(task)]
+    dead = [task for task in made if is_unretrieved(task)]
     if not dead:
         return []
     # Whoever waits for one hears of it in the next step, if he lives so long.

@@ -40,15 +40,15 @@ class Slot:
     name: str
     process: Process
     began: float  # of this process
-    word: str  # in its log, once it is ready
+    ready_text: str  # in its log, once it is ready
     expected: frozenset[int] = frozenset()  # exit codes that a fault accounts for
     stopped_until: float | None = None
 
     @property
     def is_ready(self) -> bool:
-        if self.word and self.word in self.process.log:
-            self.word = ""  # it stays so: the log is not read again
-        return not self.word
+        if self.ready_text and self.ready_text in self.process.log:
+            self.ready_text = ""  # it stays so: the log is not read again
+        return not self.ready_text
 
     @property
     def can_be_hit(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from tests.figures import SevenWords
+from tests.figures import JobTotals
 
 
 class PhaseName(StrEnum):
@@ -63,7 +63,7 @@ class Sample:
 
 
 @dataclass
-class Totals(SevenWords):
+class Totals(JobTotals):
     """The seven words, and the re-runs."""
 
     reruns: int = 0

@@ -79,7 +79,7 @@ def file_of(dotted_name: str) -> str:
     return next((choice for choice in choices if choice in MODULES), "")
 
 
-def told(module: str, public: str, name: str) -> Iterator[str]:
+def described(module: str, public: str, name: str) -> Iterator[str]:
     """The lines of the snapshot for one public name."""
     where, nodes = find(module, name)
     assert nodes, f"{public}.{name}: its definition was not found"
@@ -170,7 +170,7 @@ def snapshot() -> str:
         line
         for public, module in PUBLIC.items()
         for name in sorted(exports(module))
-        for line in [*told(module, public, name), ""]
+        for line in [*described(module, public, name), ""]
     ]
     return "\n".join(lines)
 

@@ -18,7 +18,54 @@ FUNCTION_LINES_MAX = 60
 
 # path, or path:function -> (its own cap, why splitting would hurt the reader), as in
 #   "workflow/eventloop.py": (520, "asyncio wants one class with every loop method"),
-ALLOWED: dict[str, tuple[int, str]] = {}
+ALLOWED: dict[str, tuple[int, str]] = {
+    "cli/queues.py": (
+        520,
+        "the commands of one group, and the drain that one of them waits for",
+    ),
+    "cli/worker.py": (440, "one command: its flags, its checks and its start"),
+    "cli/workers.py": (500, "the commands of one group, and the protocol they share"),
+    "host/executors.py": (420, "one protocol between a loop and its threads"),
+    "stores/postgres/checks.py": (480, "a list of independent checks for the doctor"),
+    "stores/postgres/connections.py": (
+        600,
+        "one connection per loop, and the pool of them: always read together",
+    ),
+    "stores/postgres/job_actions.py": (
+        440,
+        "one state machine for cancel, retry and discard",
+    ),
+    "stores/postgres/transactions.py": (
+        420,
+        "both directions of joining transactions share their errors",
+    ),
+    "stores/postgres/watermarks.py": (
+        480,
+        "watermarks and their rescans keep one invariant",
+    ),
+    "stores/sqlite/checks.py": (420, "a list of independent checks for the doctor"),
+    "stores/sqlite/database.py": (
+        440,
+        "two drivers behind one interface, to be compared line by line",
+    ),
+    "stores/sqlite/job_actions.py": (
+        420,
+        "actions on one job and on many share their judgement",
+    ),
+    "stores/sqlite/store_files.py": (
+        420,
+        "every file beside the database, and who may hold which lock",
+    ),
+    "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
+    "worker/slots.py": (420, "one owner of all attempts"),
+    "worker/supervisor.py": (420, "one state machine over all processes"),
+    "worker/worker.py": (420, "the life of a worker in written order"),
+    "worker/worker.py:_build": (
+        67,
+        "the parts of a worker, in the order in which they need each other",
+    ),
+    "cli/worker.py:command": (65, "click wants every flag in one signature"),
+}
 
 
 def file_lines(module: str) -> int:

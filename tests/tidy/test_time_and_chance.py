@@ -40,7 +40,10 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "testing/clock.py": ({"random"}, "a seeded Random is chance that can be replayed"),
     "stores/sqlite/writer.py": ({"threading"}, "one connection writes, in one thread"),
     "stores/sqlite/reader.py": ({"threading"}, "reads do not wait for the writer"),
-    "stores/sqlite/loan.py": ({"threading"}, "the writer waits while its turn is lent"),
+    "stores/sqlite/writer_handover.py": (
+        {"threading"},
+        "the writer waits while its turn is lent",
+    ),
 }
 
 

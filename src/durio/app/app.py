@@ -15,34 +15,38 @@ from durio.app.configuration import configuration
 from durio.app.connect import connect, is_in_memory, masked
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
-from durio.app.live import LiveTeller
+from durio.app.live_publisher import LivePublisher
 from durio.app.registry import Registry, TaskOptions
 from durio.app.spawn import Spawner
 from durio.app.tasks import (
-    Configured,
     D,
     P,
     R,
     SyncTask,
     Task,
     TaskDecorator,
+    TaskWithOptions,
     WithContext,
     handle_of,
 )
 from durio.client.bounds import Bounds, declare_at_start
-from durio.client.enqueue import Enqueuer, Mould
+from durio.client.caller_transaction import (
+    enqueue_in_caller_tx,
+    refuse_async_tx,
+    run_without_loop,
+)
+from durio.client.enqueue import Enqueuer, JobBuilder
 from durio.client.handle import Job
-from durio.client.joined import at_once, enqueue_in, refuse_loop
-from durio.client.named import named_arguments, named_recipe
-from durio.client.wait import Waiters, not_found
+from durio.client.result_waiters import Waiters, not_found
+from durio.client.task_by_name import named_arguments, named_defaults
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread, Portal
 from durio.model.codec import canonical, encode
-from durio.model.duration import Duration
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.names import check_app, check_name, lane, task_name
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.quantities import Duration
 from durio.model.queues import Queue
 from durio.model.retry import Retry
 from durio.model.settings import Settings
@@ -55,7 +59,7 @@ from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter
 from durio.worker.middleware import Hooks, Middleware
-from durio.worker.transaction import refuse_beside
+from durio.worker.transaction import refuse_outside_transaction
 
 T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
@@ -86,7 +90,9 @@ class App:
         self.url = self.configuration.url
         self.settings = self.configuration.settings
         self.clock: Clock = clock or HostClock()
-        self.live = LiveTeller(name, self.clock, lambda: self._stores.get(os.getpid()))
+        self.live = LivePublisher(
+            name, self.clock, lambda: self._stores.get(os.getpid())
+        )
         self.emit = Emitter(LogWriter(), self.live)
         self.hooks = Hooks()
         self.deps = deps
@@ -102,8 +108,8 @@ class App:
         self.folder = _current_folder()
         self.origin: str | None = None  # module:attribute, if a command line named it
         self._entered = 0
-        self._rooms: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopRoom]
-        self._rooms = WeakKeyDictionary()
+        self._loop_states: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]
+        self._loop_states = WeakKeyDictionary()
         self._spawner = Spawner(self.emit)
         self._portal = Portal(LoopThread(f"durio-{name}"))
 
@@ -174,7 +180,7 @@ class App:
 
     def _declare(self, queue: Queue) -> None:
         self.registry.add_queue(queue)
-        self.bounds.say(lane(self.name, queue.name), queue)
+        self.bounds.declare(lane(self.name, queue.name), queue)
 
     @property
     def default_maxsize(self) -> int | None:
@@ -213,24 +219,24 @@ class App:
         task = task_name(self.name, check_name("task", name))
         handler = self.registry.handlers.get(task)
         if handler is not None:
-            calls: Configured[..., Any] = Configured(self, handler, options)
+            calls: TaskWithOptions[..., Any] = TaskWithOptions(self, handler, options)
             return await calls.enqueue(*args, **kwargs)
         namespace = task.partition(".")[0]
         published = await (await self.store()).tasks(namespace)
         if published is None and namespace == self.name and self.registry.handlers:
             published = self.registry.published()
-        recipe = named_recipe(task, published, self.emit)
+        recipe = named_defaults(task, published, self.emit)
         told = (published or {}).get(task)
         arguments = named_arguments(task, args, kwargs, told)
         payload = encode(arguments, f"{task}: arguments")
-        mould = Mould(
+        builder = JobBuilder(
             recipe,
             options,
             namespace=namespace,
             clock=self.clock,
             bounds=self.settings.payload,
         )
-        job = mould.job(payload, canonical(arguments, payload))
+        job = builder.job(payload, canonical(arguments, payload))
         return handle_of(self, (await self.send([job], options.tx))[0])
 
     async def job(self, job_id: str) -> Job[Any]:
@@ -249,12 +255,12 @@ class App:
         if tx is UNSET or tx is None:
             return self.run_sync(coro)
         try:
-            refuse_loop(tx)
+            refuse_async_tx(tx)
             self.run_sync(self.store())
         except BaseException:
             coro.close()
             raise
-        return at_once(coro)
+        return run_without_loop(coro)
 
     def spawn(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None
@@ -284,7 +290,7 @@ class App:
 
     async def _close_store(self) -> None:
         store = self._stores.pop(os.getpid(), None)
-        self._rooms.clear()
+        self._loop_states.clear()
         if store is not None:
             await store.close()
 
@@ -331,24 +337,24 @@ class App:
         """
         if tx is not UNSET and tx is not None:
             warn = self.settings.payload.warn_bytes
-            return await enqueue_in(self.store(), self.emit, warn, tx, jobs)
-        refuse_beside()
-        answers = await (await self._room()).enqueuer.enqueue(jobs)
+            return await enqueue_in_caller_tx(self.store(), self.emit, warn, tx, jobs)
+        refuse_outside_transaction()
+        answers = await (await self._loop_state()).enqueuer.enqueue(jobs)
         self.live.on_enqueued(jobs, answers)
         return answers
 
     async def waiters(self) -> Waiters:
         """The shared poller of this loop."""
-        return (await self._room()).waiters
+        return (await self._loop_state()).waiters
 
-    async def _room(self) -> "LoopRoom":
+    async def _loop_state(self) -> "LoopState":
         loop = asyncio.get_running_loop()
-        room = self._rooms.get(loop)
+        room = self._loop_states.get(loop)
         store = await self.store()
         if room is None or room.store is not store:
             warn = self.settings.payload.warn_bytes
-            room = LoopRoom(store, self.clock, self.emit, warn, self.bounds)
-            self._rooms[loop] = room
+            room = LoopState(store, self.clock, self.emit, warn, self.bounds)
+            self._loop_states[loop] = room
         return room
 
     def retries_of(self, task: str) -> int:
@@ -359,14 +365,14 @@ class App:
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """How to decode a result, as far as this process knows the task."""
         handler = self.registry.handlers.get(task)
-        return None if handler is None else handler.signature.decode_result
+        return None if handler is None else handler.codec.decode_result
 
     def now(self) -> float:
         """Wall-clock seconds."""
         return self.clock.now()
 
 
-class LoopRoom:
+class LoopState:
     """What an App keeps per event loop."""
 
     def __init__(

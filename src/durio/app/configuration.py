@@ -23,21 +23,21 @@ FILES = ("durio.toml", "pyproject.toml")
 PREFIX, SUFFIX = "DURIO_", "_FILE"
 SECRET_BYTES_MAX = 64 * 1024
 # What a file may say beside the settings; an App's own name stands in its code.
-BESIDE = ("url", "name")
+TOP_LEVEL_NAMES = ("url", "name")
 # Variables that a program has taken from a file such as .env, and that file.
 ENV_FILES: dict[str, str] = {}
 
-Given = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
+GivenSettings = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
 
 
-class Origin(NamedTuple):
+class SettingOrigin(NamedTuple):
     """Where one value comes from."""
 
     kind: str  # code, environment, file, default
-    place: str  # an argument, a variable or a path; empty for a default
+    location: str  # an argument, a variable or a path; empty for a default
 
 
-DEFAULT = Origin("default", "")
+DEFAULT = SettingOrigin("default", "")
 
 
 class Configuration(NamedTuple):
@@ -47,23 +47,23 @@ class Configuration(NamedTuple):
     settings: Settings
     name: str | None  # as a file says it: for commands that run without the App's code
     file: str | None  # the settings file that was read
-    origins: Mapping[str, Origin]  # only of what is not a default
+    origins: Mapping[str, SettingOrigin]  # only of what is not a default
 
-    def origin(self, name: str) -> Origin:
+    def origin(self, name: str) -> SettingOrigin:
         """Where a setting comes from, by its dotted name."""
         return self.origins.get(name, DEFAULT)
 
 
-class Source(NamedTuple):
+class SettingsSource(NamedTuple):
     """Everything that one place says."""
 
     url: Any
     name: Any
     tree: Mapping[str, Any]
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, SettingOrigin]
 
 
-def configuration(url: str | None, given: Given) -> Configuration:
+def configuration(url: str | None, given: GivenSettings) -> Configuration:
     """Ask code, the environment and the file; a Settings is taken as it is."""
     sources = [source_of_code(url, given)]
     if isinstance(given, Settings):
@@ -74,25 +74,27 @@ def configuration(url: str | None, given: Given) -> Configuration:
         sources.append(source_of_variables(environ, settings_from_environment(environ)))
         path = os.fspath(given) if isinstance(given, str | os.PathLike) else find_file()
         sources += [] if path is None else [source_of_file(path)]
-    origins: dict[str, Origin] = {}
+    origins: dict[str, SettingOrigin] = {}
     for source in reversed(sources):
         origins |= source.origins
     return Configuration(
-        url=strongest(source.url for source in sources) or DEFAULT_URL,
+        url=first_given(source.url for source in sources) or DEFAULT_URL,
         settings=effective_settings(given, sources, origins),
-        name=strongest(source.name for source in sources),
+        name=first_given(source.name for source in sources),
         file=path,
         origins=origins,
     )
 
 
-def strongest(values: Iterable[Any]) -> Any:
+def first_given(values: Iterable[Any]) -> Any:
     """The first that says anything."""
     return next((value for value in values if value), None)
 
 
 def effective_settings(
-    given: Given, sources: list[Source], origins: Mapping[str, Origin]
+    given: GivenSettings,
+    sources: list[SettingsSource],
+    origins: Mapping[str, SettingOrigin],
 ) -> Settings:
     """All trees as one; an error names the place of the value that is wrong."""
     if isinstance(given, Settings):
@@ -103,29 +105,29 @@ def effective_settings(
         origin = origins.get(error.values.get("setting", ""), DEFAULT)
         if origin.kind not in {"environment", "file"}:
             raise
-        file = ENV_FILES.get(origin.place)
-        where = origin.place if file is None else f"{origin.place} in {file}"
+        file = ENV_FILES.get(origin.location)
+        where = origin.location if file is None else f"{origin.location} in {file}"
         raise InvalidOption(
-            f"{where}: {error.what}", cure=error.cure, place=origin.place
+            f"{where}: {error.what}", cure=error.cure, place=origin.location
         ) from None
 
 
 # --- code
 
 
-def source_of_code(url: str | None, given: Given) -> Source:
+def source_of_code(url: str | None, given: GivenSettings) -> SettingsSource:
     """The arguments of an App."""
-    origins = {"url": Origin("code", "App(url)")} if url else {}
+    origins = {"url": SettingOrigin("code", "App(url)")} if url else {}
     tree: Mapping[str, Any] = {}
     if isinstance(given, Settings):
-        origins |= dict.fromkeys(every_setting(), Origin("code", "settings="))
+        origins |= dict.fromkeys(setting_names(), SettingOrigin("code", "settings="))
     elif given is not None and not isinstance(given, str | os.PathLike):
         tree = merged(given)  # refuses what is no dict
-        origins |= dict.fromkeys(flat(tree), Origin("code", "settings="))
-    return Source(url, None, tree, origins)
+        origins |= dict.fromkeys(dotted_names(tree), SettingOrigin("code", "settings="))
+    return SettingsSource(url, None, tree, origins)
 
 
-def every_setting() -> list[str]:
+def setting_names() -> list[str]:
     """Every setting by its dotted name."""
     usual = Settings()
     return [
@@ -135,7 +137,7 @@ def every_setting() -> list[str]:
     ]
 
 
-def flat(tree: Mapping[str, Any]) -> list[str]:
+def dotted_names(tree: Mapping[str, Any]) -> list[str]:
     """The dotted names of a tree; what is no group is a name of its own."""
     names: list[str] = []
     for group, fields in tree.items():
@@ -159,11 +161,11 @@ def environment() -> dict[str, str]:
                 cure="Set one of them.",
                 place=variable,
             )
-        found[plain] = secret(variable, found.pop(variable))
+        found[plain] = read_secret_file(variable, found.pop(variable))
     return found
 
 
-def secret(variable: str, path: str) -> str:
+def read_secret_file(variable: str, path: str) -> str:
     """What a file holds, without the line's end."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs an import
@@ -176,22 +178,29 @@ def secret(variable: str, path: str) -> str:
         ) from None
 
 
-def source_of_variables(environ: Mapping[str, str], tree: Mapping[str, Any]) -> Source:
+def source_of_variables(
+    environ: Mapping[str, str], tree: Mapping[str, Any]
+) -> SettingsSource:
     """The store and the App's name from the environment, beside a tree of settings."""
-    names = [*flat(tree), *(name for name in BESIDE if environ.get(variable_of(name)))]
-    origins = {name: Origin("environment", named_variable(name)) for name in names}
-    url, name = (environ.get(variable_of(name)) for name in BESIDE)
-    return Source(url, name, tree, origins)
+    names = [
+        *dotted_names(tree),
+        *(name for name in TOP_LEVEL_NAMES if environ.get(variable_name(name))),
+    ]
+    origins = {
+        name: SettingOrigin("environment", variable_in_use(name)) for name in names
+    }
+    url, name = (environ.get(variable_name(name)) for name in TOP_LEVEL_NAMES)
+    return SettingsSource(url, name, tree, origins)
 
 
-def variable_of(name: str) -> str:
+def variable_name(name: str) -> str:
     """How a setting is spelt in the environment."""
     return PREFIX + name.replace(".", "__").upper()
 
 
-def named_variable(name: str) -> str:
+def variable_in_use(name: str) -> str:
     """The variable that is really set: perhaps the one that names a file."""
-    variable = variable_of(name)
+    variable = variable_name(name)
     pointing = variable + SUFFIX
     return pointing if pointing in os.environ else variable
 
@@ -203,12 +212,12 @@ def find_file() -> str | None:
     """The settings file of the current directory, if there is one."""
     for name in FILES:
         # Nearly every project has a pyproject.toml: its parser is for those who need it.
-        if os.path.isfile(name) and (name == FILES[0] or is_ours(name)):  # noqa: PTH113
+        if os.path.isfile(name) and (name == FILES[0] or has_durio_table(name)):  # noqa: PTH113
             return os.path.abspath(name)  # noqa: PTH100 - pathlib costs an import
     return None
 
 
-def is_ours(path: str) -> bool:
+def has_durio_table(path: str) -> bool:
     """Whether a pyproject.toml has our table."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -217,10 +226,10 @@ def is_ours(path: str) -> bool:
         return False
 
 
-def source_of_file(path: str) -> Source:
+def source_of_file(path: str) -> SettingsSource:
     """What a file says; it may name the store too."""
     tree = dict(settings_file(path))
-    known = (*BESIDE, *Settings.__struct_fields__)
+    known = (*TOP_LEVEL_NAMES, *Settings.__struct_fields__)
     for name, value in tree.items():
         if name not in known:
             raise InvalidOption(
@@ -228,17 +237,17 @@ def source_of_file(path: str) -> Source:
                 cure=f"Known here: {', '.join(known)}.{did_you_mean(name, known)}",
                 place=path,
             )
-        if name not in BESIDE and not isinstance(value, dict):
+        if name not in TOP_LEVEL_NAMES and not isinstance(value, dict):
             raise InvalidOption(
                 f"{path}: setting {name} is a group, not {value!r}",
                 cure=f"Write a table: [{name}], and its settings below.",
                 place=path,
             )
-    beside = {name: tree.pop(name) for name in BESIDE if name in tree}
+    beside = {name: tree.pop(name) for name in TOP_LEVEL_NAMES if name in tree}
     for name, value in beside.items():
         if not isinstance(value, str):
             raise InvalidOption(
                 f"{path}: {name} cannot be {value!r}", cure="Give text.", place=path
             )
-    origins = dict.fromkeys([*flat(tree), *beside], Origin("file", path))
-    return Source(beside.get("url"), beside.get("name"), tree, origins)
+    origins = dict.fromkeys([*dotted_names(tree), *beside], SettingOrigin("file", path))
+    return SettingsSource(beside.get("url"), beside.get("name"), tree, origins)

@@ -22,9 +22,9 @@ DEFAULT_URL = "sqlite:///durio.db"
 PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#@]*):.*@", re.DOTALL)
 SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
 STORES = {
-    "sqlite": "durio.stores.sqlite.url",
-    "postgresql": "durio.stores.postgres.url",
-    "postgres": "durio.stores.postgres.url",
+    "sqlite": "durio.stores.sqlite.store",
+    "postgresql": "durio.stores.postgres.store",
+    "postgres": "durio.stores.postgres.store",
 }
 LOADING: list[str] = []  # a script that a child process reads for its tasks
 
@@ -52,10 +52,10 @@ def loading(script: str) -> Generator[None, None, None]:
         LOADING.pop()
 
 
-def survey_of(url: str) -> ModuleType:
+def schema_status_of(url: str) -> ModuleType:
     """What looks at this kind of store from outside, without opening it for work."""
     room = module_of(url).rpartition(".")[0]
-    return importlib.import_module(f"{room}.survey")
+    return importlib.import_module(f"{room}.schema_status")
 
 
 def checks_of(url: str) -> ModuleType:
@@ -108,4 +108,4 @@ def masked(url: str) -> str:
 
 def settings_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The settings in a TOML file; its parser is loaded when somebody has one."""
-    return importlib.import_module("durio.app.files").settings_file(path)
+    return importlib.import_module("durio.app.settings_file").settings_file(path)

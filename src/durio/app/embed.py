@@ -14,20 +14,20 @@ from typing import Any, Protocol, Self, cast
 
 import msgspec
 
-from durio.model.duration import Duration, seconds
 from durio.model.errors import InvalidOption, OperatingError
 from durio.model.failure import failure_of
 from durio.model.job import READY, RUNNING
 from durio.model.names import queue_of
+from durio.model.quantities import Duration, seconds
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-LOOK_SECONDS_FIRST, LOOK_SECONDS_LAST = 0.002, 0.1
+POLL_SECONDS_FIRST, POLL_SECONDS_LAST = 0.002, 0.1
 
 
-class Host(Protocol):
+class EmbeddingApp(Protocol):
     """An App, as far as a guest in its process is concerned."""
 
     name: str
@@ -60,7 +60,7 @@ class EmbeddedWorker:
 
     def __init__(
         self,
-        app: Host,
+        app: EmbeddingApp,
         *,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
@@ -115,12 +115,12 @@ class EmbeddedWorker:
         Raises TimeoutError, or what ended the worker.
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
-        pause = LOOK_SECONDS_FIRST
+        pause = POLL_SECONDS_FIRST
         try:
             async with asyncio.timeout(limit):
                 while await self._has_work():
                     await self._app.clock.sleep(pause)
-                    pause = min(pause * 2, LOOK_SECONDS_LAST)
+                    pause = min(pause * 2, POLL_SECONDS_LAST)
         except TimeoutError:
             raise TimeoutError(f"jobs are left after {limit:g} s; they go on") from None
 
@@ -133,9 +133,9 @@ class EmbeddedWorker:
 
     async def _begin(self, settings: Settings) -> None:
         # By name, on first use: `import durio` loads nothing of a worker's machine.
-        make_worker = importlib.import_module("durio.app.work").make_worker
-        guest = importlib.import_module("durio.host.beside").GuestMachine
-        parts = {"machine": guest(self._app.emit), **self._parts}
+        make_worker = importlib.import_module("durio.app.worker_builder").make_worker
+        caller = importlib.import_module("durio.host.side_loop").EmbeddedMachine
+        parts = {"machine": caller(self._app.emit), **self._parts}
         self._worker = await make_worker(
             self._app,
             queues=self._queues,
@@ -160,13 +160,13 @@ class EmbeddedWorker:
         except asyncio.CancelledError:
             raise  # the whole loop ends: what ran was given back
         except BaseException as error:
-            self._tell(_single(error))
+            self._report_failure(_without_group(error))
             raise
         if self._worker.broken is not None:
-            self._tell(self._worker.broken)
+            self._report_failure(self._worker.broken)
             raise self._worker.broken
 
-    def _tell(self, error: BaseException) -> None:
+    def _report_failure(self, error: BaseException) -> None:
         told = failure_of(error)
         self._app.emit(
             "worker.failed", error=f"{told.type}: {told.message}", stack=told.traceback
@@ -200,7 +200,7 @@ class EmbeddedWorker:
             return
         error = self._task.exception()
         if error is not None:
-            raise _single(error)
+            raise _without_group(error)
 
     async def _has_work(self) -> bool:
         if self._task is None or self._task.done():
@@ -210,7 +210,7 @@ class EmbeddedWorker:
         return any(
             states.get(READY) or states.get(RUNNING)
             for lane, states in counts.items()
-            if self._worker.plan.serving.serves(queue_of(lane))
+            if self._worker.config.serving.serves(queue_of(lane))
         )
 
 
@@ -223,10 +223,10 @@ def _checked_queues(queues: Sequence[str] | None) -> Sequence[str] | None:
     return queues
 
 
-def _single(error: BaseException) -> BaseException:
+def _without_group(error: BaseException) -> BaseException:
     """What is wrong, without the group that a TaskGroup wraps it in."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
     inner = list(group.exceptions)
-    return _single(inner[0]) if len(inner) == 1 else group
+    return _without_group(inner[0]) if len(inner) == 1 else group

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from durio.model.errors import UsageError
 
-Inner = Callable[[Any], AbstractAsyncContextManager[Any]]
+InnerLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
-class Opens(Protocol):
+class LifespanApp(Protocol):
     """An App, as far as its life is concerned."""
 
     async def __aenter__(self) -> Any: ...
@@ -33,8 +33,8 @@ class Lifespan:
 
     def __init__(
         self,
-        app: Opens,
-        inner: Inner | None = None,
+        app: LifespanApp,
+        inner: InnerLifespan | None = None,
         worker: dict[str, Any] | None = None,
     ) -> None:
         self._app = app
@@ -44,7 +44,7 @@ class Lifespan:
     def __call__(
         self,
         *asgi_app: Any,
-        inner: Inner | None = None,
+        inner: InnerLifespan | None = None,
         embed_worker: bool = False,
         **options: Any,
     ) -> Any:
@@ -53,7 +53,7 @@ class Lifespan:
         The options are those of `app.worker`: queues, concurrency, grace.
         """
         if asgi_app and inner is None and not embed_worker and not options:
-            return self._live(asgi_app[0])
+            return self._opened(asgi_app[0])
         if options and not embed_worker:
             raise UsageError(
                 f"app.lifespan: {', '.join(options)} is for an embedded worker",
@@ -65,7 +65,7 @@ class Lifespan:
         return made(*asgi_app) if asgi_app else made
 
     @asynccontextmanager
-    async def _live(self, asgi_app: Any) -> AsyncGenerator[Any, None]:
+    async def _opened(self, asgi_app: Any) -> AsyncGenerator[Any, None]:
         inner = nullcontext() if self._inner is None else self._inner(asgi_app)
         async with self._app, inner as state:
             if self._worker is None:

@@ -14,34 +14,34 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from durio.app.alike import Verdict, compared, digested, seal_of
 from durio.app.connect import is_in_memory, masked, module_of
-from durio.model.duration import spoken
+from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
 from durio.model.errors import OperatingError, UsageError
 from durio.model.ids import id_text
+from durio.model.quantities import format_duration
 from durio.ports.clock import Clock
 from durio.ports.move import (
-    Arrival,
-    Arriving,
+    ActiveWorkers,
     Counts,
-    Crew,
-    Departure,
-    Key,
-    Mark,
-    Parcel,
-    Seal,
+    ExportJobs,
+    ImportJobs,
+    ImportProgress,
+    JobDigest,
+    JobRow,
+    KeyRow,
+    MoveMark,
 )
 from durio.ports.store import Store
 
 T = TypeVar("T")
 FROM, TO = "durio.stores.sqlite", "durio.stores.postgres"
 BATCH = 1000
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 RESCUED_MAX = 1000
 NAMED_MAX = 5
 
 # What is being done, how many of how many.
-Tell = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 
 
 class MoveFailed(OperatingError):
@@ -50,13 +50,13 @@ class MoveFailed(OperatingError):
     code = "move_failed"
 
 
-class Outlook(NamedTuple):
+class MoveStatus(NamedTuple):
     """What there is to move, and how far that is."""
 
-    mark: Mark | None
-    arriving: Arriving | None
+    mark: MoveMark | None
+    import_progress: ImportProgress | None
     jobs: Counts
-    crew: Crew
+    active_workers: ActiveWorkers
 
     @property
     def total(self) -> int:
@@ -69,45 +69,45 @@ class Outlook(NamedTuple):
         return (
             self.mark is not None
             and self.mark.stage == "moved"
-            and self.arriving is not None
-            and self.arriving.stage == "open"
+            and self.import_progress is not None
+            and self.import_progress.stage == "open"
         )
 
 
-def check_ways(source: str, target: str) -> None:
+def check_stores(source: str, target: str) -> None:
     """Refuse stores between which nothing can move, before anything is opened."""
     for url, room, way in ((source, FROM, "away from"), (target, TO, "to")):
-        if module_of(url) != f"{room}.url" or is_in_memory(url):
+        if module_of(url) != f"{room}.store" or is_in_memory(url):
             raise UsageError(
                 f"jobs cannot be moved {way} {masked(url)}",
                 cure="A move goes from a file, sqlite:///jobs.db, to postgresql://...",
             )
 
 
-def departure_of(store: Store) -> Departure:
+def export_jobs_from(store: Store) -> ExportJobs:
     """The way out of a store that `check_ways` has let pass."""
-    return importlib.import_module(f"{FROM}.departure").departure_of(store)
+    return importlib.import_module(f"{FROM}.export_jobs").export_jobs_from(store)
 
 
-def arrival_of(store: Store) -> Arrival:
+def import_jobs_into(store: Store) -> ImportJobs:
     """The way into one."""
-    return importlib.import_module(f"{TO}.arrival").arrival_of(store)
+    return importlib.import_module(f"{TO}.import_jobs").import_jobs_into(store)
 
 
 @dataclass
 class Mover:
     """One try at a move; another may have begun it."""
 
-    source: Departure
-    target: Arrival
+    source: ExportJobs
+    target: ImportJobs
     to: str  # its URL, without a password
     store: Store  # the source, for the upkeep that no worker does any more
     clock: Clock
-    tell: Tell
+    report: ReportProgress
 
     # --- before
 
-    async def look(self) -> Outlook:
+    async def status(self) -> MoveStatus:
         """What there is to do; refuses what cannot be done."""
         mark = await self.source.mark()
         arriving = None if mark is None else await self.target.progress(mark.id)
@@ -118,11 +118,11 @@ class Mover:
                 cure="Name that store, or take the move back with --back-out.",
             )
         jobs = await self.source.counts()
-        return Outlook(mark, arriving, jobs, await self.source.crew())
+        return MoveStatus(mark, arriving, jobs, await self.source.active_workers())
 
-    async def check(self, outlook: Outlook) -> None:
+    async def check(self, status: MoveStatus) -> None:
         """Refuse to put jobs beside others of the same Apps."""
-        mark, arriving = outlook.mark, outlook.arriving
+        mark, arriving = status.mark, status.import_progress
         if arriving is not None and arriving.stage == "leaving":
             raise MoveFailed(
                 f"{self.source.name}: the move to {self.to} is being taken back",
@@ -135,7 +135,7 @@ class Mover:
                 f"{self.source.name} has moved to {mark.to}, which knows nothing of it",
                 cure="Was it restored from a backup? --back-out opens the file again.",
             )
-        there = await self.target.counts(list(outlook.jobs))
+        there = await self.target.counts(list(status.jobs))
         if total(there):
             named = ", ".join(name for name in there if there[name])
             raise MoveFailed(
@@ -145,53 +145,53 @@ class Mover:
 
     # --- moving
 
-    async def move(self, *, drain_seconds: float, by: str) -> Verdict | None:
+    async def move(self, *, drain_seconds: float, by: str) -> Comparison | None:
         """From wherever it stands to its end; None: it was done before."""
-        outlook = await self.look()
+        outlook = await self.status()
         await self.check(outlook)
         if outlook.is_over:
             return None
-        mark = await self.frozen(drain_seconds, by)
-        papers = await self.source.papers()
+        mark = await self.drain_and_freeze(drain_seconds, by)
+        papers = await self.source.metadata()
         arriving = await self.target.progress(mark.id)
-        verdict: Verdict | None = None
+        verdict: Comparison | None = None
         if arriving is None or arriving.stage == "arriving":
             await self.target.begin(mark.id, self.source.name, papers)
             total_jobs = total(await self.source.counts())
             await self.copy(mark.id, total_jobs)
             verdict = await self.verify(mark.id, total_jobs)
-            if verdict.wrong and (await self.progress(mark.id)).stage == "open":
+            if verdict.differences and (await self.progress(mark.id)).stage == "open":
                 return None  # another mover was quicker: its jobs run already
-            self.judge(verdict)
+            self.refuse_differences(verdict)
         await self.target.open(mark.id, papers)
-        await self.source.settle(mark.id, "moved")
+        await self.source.set_stage(mark.id, "moved")
         return verdict
 
-    async def frozen(self, drain_seconds: float, by: str) -> Mark:
+    async def drain_and_freeze(self, drain_seconds: float, by: str) -> MoveMark:
         """Workers end what they run within the bound; then nothing changes any more.
 
         The other side is shut before: whoever cannot write here any more goes there, and
         must not come in ahead of the jobs, and of their keys.
         """
-        new = Mark(self.clock.new_id().hex(), self.to, "draining")
+        new = MoveMark(self.clock.new_id().hex(), self.to, "draining")
         mark = await self.source.mark()
         if mark is None or mark.stage == "draining":
             mark = await self.source.drain(new, by=by)
-            papers = (await self.source.papers())._replace(docs=(), deaths=0)
+            papers = (await self.source.metadata())._replace(docs=(), deaths=0)
             await self.target.begin(mark.id, self.source.name, papers)
         deadline = self.clock.monotonic() + drain_seconds
-        while (crew := await self.freeze(mark.id)) is not None:
-            self.tell("draining", crew.running, crew.workers)
+        while (crew := await self.try_freeze(mark.id)) is not None:
+            self.report("draining", crew.running, crew.workers)
             if self.clock.monotonic() >= deadline:
                 raise TimeoutError(
                     f"{crew.workers} workers with {crew.running} running jobs are left "
-                    f"after {spoken(drain_seconds)}; {self.source.name} takes no new "
+                    f"after {format_duration(drain_seconds)}; {self.source.name} takes no new "
                     "workers: run the move again, or take it back with --back-out"
                 )
-            await self.clock.sleep(LOOK_SECONDS)
+            await self.clock.sleep(POLL_SECONDS)
         return mark
 
-    async def freeze(self, move: str) -> Crew | None:
+    async def try_freeze(self, move: str) -> ActiveWorkers | None:
         """Take back what dead workers held: nobody else does; then try."""
         await self.store.rescue_here(RESCUED_MAX)
         await self.store.rescue(RESCUED_MAX)
@@ -202,17 +202,17 @@ class Mover:
         """Jobs, then keys, each from where the other side says that it is."""
         arriving = await self.progress(move)
         done = total(await self.target.counts(list(await self.source.counts())))
-        self.tell("copying", done, total_jobs)
+        self.report("copying", done, total_jobs)
         while parcels := await self.source.jobs(move, arriving.seq, BATCH):
             await self.target.take_jobs(move, arriving.seq, parcels)
             arriving = await self.progress(move)
             done += len(parcels)
-            self.tell("copying", done, total_jobs)
+            self.report("copying", done, total_jobs)
         while keys := await self.source.keys(move, arriving.key, BATCH):
             await self.target.take_keys(move, arriving.key, keys)
             arriving = await self.progress(move)
 
-    async def progress(self, move: str) -> Arriving:
+    async def progress(self, move: str) -> ImportProgress:
         """How far it is on the other side; it has begun there."""
         arriving = await self.target.progress(move)
         if arriving is None:
@@ -224,61 +224,67 @@ class Mover:
 
     # --- comparing
 
-    async def verify(self, move: str, total_jobs: int) -> Verdict:
+    async def verify(self, move: str, total_jobs: int) -> Comparison:
         """Every job and key of the one side, as it is on the other."""
-        verdict = Verdict()
+        verdict = Comparison()
         ours, theirs = hashlib.sha256(), hashlib.sha256()
         async for parcels in self.jobs(move):
             now = await self.target.now()
-            found = await self.target.seals([parcel.id for parcel in parcels])
-            there: dict[bytes, list[Seal]] = {}
+            found = await self.target.digests([parcel.id for parcel in parcels])
+            there: dict[bytes, list[JobDigest]] = {}
             for seal in found:
                 there.setdefault(seal.id, []).append(seal)
             for parcel in parcels:
-                seal = seal_of(parcel)
-                other = compared(verdict, parcel, there.get(parcel.id, []), now)
-                ours.update(digested(seal))
-                theirs.update(digested(other))
+                seal = job_digest(parcel)
+                other = compare_job(verdict, parcel, there.get(parcel.id, []), now)
+                ours.update(digest_bytes(seal))
+                theirs.update(digest_bytes(other))
             verdict.jobs += len(parcels)
-            self.tell("verifying", verdict.jobs, total_jobs)
+            self.report("verifying", verdict.jobs, total_jobs)
         async for keys in self.keys(move):
             await self.compare_keys(verdict, keys)
         counted = await self.target.counts(list(await self.source.counts()))
-        verdict.strangers = total(counted) - (verdict.jobs - verdict.pruned)
+        verdict.other_jobs = total(counted) - (verdict.jobs - verdict.pruned)
         verdict.digest = theirs.hexdigest()
-        if verdict.digest != ours.hexdigest() and not verdict.wrong:
-            verdict.wrong.append("the digests differ")
+        if verdict.digest != ours.hexdigest() and not verdict.differences:
+            verdict.differences.append("the digests differ")
         return verdict
 
-    async def compare_keys(self, verdict: Verdict, keys: Sequence[Key]) -> None:
+    async def compare_keys(
+        self, comparison: Comparison, keys: Sequence[KeyRow]
+    ) -> None:
         """The same holders; a window that ended on the way may be gone."""
         now = await self.target.now()
-        held = {key[0]: key for key in await self.target.held([key[0] for key in keys])}
+        held = {
+            key[0]: key for key in await self.target.held_keys([key[0] for key in keys])
+        }
         for key in keys:
             there, until = held.get(key[0]), key[4]
             is_over = there is None and until is not None and until <= now
             if there != key and not is_over:
-                verdict.wrong.append(f"the key of job {id_text(key[1])} is not there")
-        verdict.keys += len(keys)
+                comparison.differences.append(
+                    f"the key of job {id_text(key[1])} is not there"
+                )
+        comparison.keys += len(keys)
 
-    def judge(self, verdict: Verdict) -> None:
+    def refuse_differences(self, comparison: Comparison) -> None:
         """Nothing is opened unless everything is there."""
-        if verdict.wrong:
-            named = "; ".join(verdict.wrong[:NAMED_MAX])
+        if comparison.differences:
+            named = "; ".join(comparison.differences[:NAMED_MAX])
             raise MoveFailed(
-                f"{len(verdict.wrong)} differences between {self.source.name} and "
+                f"{len(comparison.differences)} differences between {self.source.name} and "
                 f"{self.to}: {named}",
                 cure="Both stay shut. Take it back with --back-out, and report this.",
             )
 
-    async def jobs(self, move: str) -> AsyncIterator[list[Parcel]]:
+    async def jobs(self, move: str) -> AsyncIterator[list[JobRow]]:
         """All jobs of the source, in batches."""
         after = 0
         while parcels := await self.source.jobs(move, after, BATCH):
             yield parcels
             after = parcels[-1].seq
 
-    async def keys(self, move: str) -> AsyncIterator[list[Key]]:
+    async def keys(self, move: str) -> AsyncIterator[list[KeyRow]]:
         """All keys of the source, in batches."""
         after = b""
         while keys := await self.source.keys(move, after, BATCH):
@@ -289,8 +295,8 @@ class Mover:
 
     async def back_out(self, *, by: str) -> int:
         """Open the source again, and leave nothing on the other side; how many jobs."""
-        outlook = await self.look()
-        mark, arriving = outlook.mark, outlook.arriving
+        outlook = await self.status()
+        mark, arriving = outlook.mark, outlook.import_progress
         if mark is None:
             raise UsageError(
                 f"{self.source.name}: its jobs are on no move",
@@ -298,16 +304,16 @@ class Mover:
             )
         if arriving is not None and arriving.stage in ("open", "shut"):
             raise self.opened(mark, arriving)
-        has_come = await self.target.leave(mark.id, self.source.name)
+        has_come = await self.target.abort(mark.id, self.source.name)
         mark = await self.source.mark() or mark
         if has_come and mark.stage != "draining":  # before, nothing is copied
-            await self.empty(mark.id, outlook.total)
+            await self.remove_all(mark.id, outlook.total)
         if has_come:
-            await self.target.forget(mark.id, await self.source.papers())
-        await self.source.thaw(mark.id, by=by)
+            await self.target.remove_metadata(mark.id, await self.source.metadata())
+        await self.source.unfreeze(mark.id, by=by)
         return outlook.total
 
-    def opened(self, mark: Mark, arriving: Arriving) -> MoveFailed:
+    def opened(self, mark: MoveMark, arriving: ImportProgress) -> MoveFailed:
         """The refusal to take back a move whose target has been opened."""
         cure = f"Use that store: DURIO_URL={self.to} (with its password)."
         if mark.stage != "moved" or arriving.stage != "open":
@@ -320,13 +326,13 @@ class Mover:
             to=self.to,
         )
 
-    async def empty(self, move: str, jobs: int) -> None:
+    async def remove_all(self, move: str, jobs: int) -> None:
         """Take all jobs and keys away there."""
         done = 0
         async for parcels in self.jobs(move):
             await self.target.remove(move, [parcel.id for parcel in parcels])
             done += len(parcels)
-            self.tell("backing out", done, jobs)
+            self.report("backing out", done, jobs)
         async for keys in self.keys(move):
             await self.target.release(move, keys)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from durio.app.app import App
 from durio.app.connect import loading
-from durio.app.tasks import Calls, place_of
-from durio.host.child_wire import Found, Origin
+from durio.app.tasks import TaskCalls, function_location
+from durio.host.child_wire import AppOrigin, TaskOrigin
 from durio.model.errors import UsageError
 from durio.ports.handler import Handler
 
@@ -28,7 +28,7 @@ DEFAULT_ATTRIBUTE = "app"
 # --- in the worker
 
 
-def origin_of(app: App) -> Origin:
+def origin_of(app: App) -> AppOrigin:
     """Where the App and its tasks with process=True are written."""
     handlers = [h for h in app.registry.handlers.values() if h.is_process]
     main = sys.modules[MAIN]
@@ -38,30 +38,30 @@ def origin_of(app: App) -> Origin:
         file = None
     if app.origin is None:
         for handler in handlers:
-            refuse_nameless(handler, file)
-    return Origin(
+            check_importable(handler, file)
+    return AppOrigin(
         app=app.origin,
-        tasks=[found_of(handler) for handler in handlers],
+        tasks=[task_origin(handler) for handler in handlers],
         path=list(sys.path),
         main_module=None if spec is None else spec.name,
         main_file=None if file is None else os.path.abspath(file),  # noqa: PTH100
     )
 
 
-def found_of(handler: Handler) -> Found:
+def task_origin(handler: Handler) -> TaskOrigin:
     """The place of one task."""
     function = handler.function
     module = getattr(function, "__module__", None) or MAIN
-    return Found(handler.task, module, getattr(function, "__qualname__", ""))
+    return TaskOrigin(handler.task, module, getattr(function, "__qualname__", ""))
 
 
-def refuse_nameless(handler: Handler, main_file: str | None) -> None:
+def check_importable(handler: Handler, main_file: str | None) -> None:
     """A child process must be able to find the function by its name."""
-    found = found_of(handler)
+    found = task_origin(handler)
     if "<" in found.name or not found.name:
         raise UsageError(
             f"{handler.task} has process=True, but no child process can find it: "
-            f"{found.name or 'it'} ({place_of(handler.function)}) is not at the top of "
+            f"{found.name or 'it'} ({function_location(handler.function)}) is not at the top of "
             "a module",
             cure="Move it there, or start the worker with: durio worker module:app.",
         )
@@ -76,7 +76,7 @@ def refuse_nameless(handler: Handler, main_file: str | None) -> None:
 # --- in the child
 
 
-def find_app(origin: Origin) -> App:
+def find_app(origin: AppOrigin) -> App:
     """The App of this origin, loaded anew."""
     sys.path[:] = origin.path
     if origin.app is not None:
@@ -85,11 +85,11 @@ def find_app(origin: Origin) -> App:
     else:
         app = app_of_tasks(origin)
     for name in app.imports:
-        module_named(name)
+        import_named(name)
     return app
 
 
-def module_named(name: str) -> ModuleType:
+def import_named(name: str) -> ModuleType:
     """Import it; unlike importlib's own function this leaves tracebacks short."""
     __import__(name)
     return sys.modules[name]
@@ -98,7 +98,7 @@ def module_named(name: str) -> ModuleType:
 def named_app(path: str) -> App:
     """`module:attribute`, an App or a function that makes one."""
     module, _, attribute = path.partition(":")
-    found: Any = module_named(module)
+    found: Any = import_named(module)
     for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
         found = getattr(found, part)
     made = found if isinstance(found, App) else found()
@@ -107,14 +107,16 @@ def named_app(path: str) -> App:
     return made
 
 
-def app_of_tasks(origin: Origin) -> App:
+def app_of_tasks(origin: AppOrigin) -> App:
     """The App on which these functions are tasks."""
-    modules = {found.module: loaded(found.module, origin) for found in origin.tasks}
+    modules = {
+        found.module: load_module(found.module, origin) for found in origin.tasks
+    }
     for found in origin.tasks:
         value: Any = modules[found.module]
         for part in found.name.split("."):
             value = getattr(value, part, None)
-        app = value._office if isinstance(value, Calls) else None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        app = value._client if isinstance(value, TaskCalls) else None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         for candidate in (app, *apps_in(modules.values())):
             if isinstance(candidate, App) and found.task in candidate.registry.handlers:
                 return candidate
@@ -134,10 +136,10 @@ def apps_in(modules: Iterable[ModuleType]) -> list[App]:
     ]
 
 
-def loaded(module: str, origin: Origin) -> ModuleType:
+def load_module(module: str, origin: AppOrigin) -> ModuleType:
     """A module, also the one that the worker's program was started as."""
     if module != MAIN:
-        return module_named(module)
+        return import_named(module)
     name, file = origin.main_module, origin.main_file or ""
     with loading(name or file):
         if name is not None:

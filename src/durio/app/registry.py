@@ -6,17 +6,17 @@ from typing import Any, Self
 
 import msgspec
 
-from durio.app.tasks import function_name, place_of, takes_context
-from durio.model.duration import seconds
+from durio.app.tasks import function_location, function_name, takes_context
+from durio.model.argument_codec import ArgumentCodec
 from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
 from durio.model.job import PRIORITY_DEFAULT
 from durio.model.names import check_name, did_you_mean, lane
 from durio.model.options import UNSET, check_priority, keep_of
 from durio.model.outcome import Keep
+from durio.model.quantities import seconds
 from durio.model.queues import DEFAULT_QUEUE, Queue
 from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
-from durio.model.signature import Signature
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit
@@ -81,7 +81,7 @@ class Registry:
             function
         ):
             raise UsageError(
-                f"{place_of(function)} is a generator: a job has one result",
+                f"{function_location(function)} is a generator: a job has one result",
                 cure="Return a list, or report on the way with ctx.progress.",
             )
         task = self._name(function, options)
@@ -89,14 +89,14 @@ class Registry:
         context = takes_context(function)
         policy = self.retry if options.retry is UNSET else as_retry(options.retry)
         if policy.has_no_backoff:
-            self._emit("retry.unpaused", task=task, place=place_of(function))
+            self._emit("retry.unpaused", task=task, place=function_location(function))
         result_seconds = self._settings.retention.result_seconds
         if options.result_ttl is not UNSET:
             result_seconds = seconds(options.result_ttl, "result_ttl")
         handler = Handler(
             task=task,
             function=function,
-            signature=Signature(function, task, skip_first=context),
+            codec=ArgumentCodec(function, task, skip_first=context),
             takes_context=context,
             is_async=inspect.iscoroutinefunction(function),
             is_process=options.process,
@@ -141,7 +141,7 @@ class Registry:
             task: {
                 "queue": handler.queue,
                 "priority": handler.priority,
-                "parameters": handler.signature.parameters(),
+                "parameters": handler.codec.parameters(),
             }
             for task, handler in self.handlers.items()
         }
@@ -162,8 +162,8 @@ class Registry:
         other = self.handlers.get(task)
         if other is not None:
             raise DuplicateTask(
-                f"two functions are named {task!r}: {place_of(other.function)} and "
-                f"{place_of(function)}",
+                f"two functions are named {task!r}: {function_location(other.function)} and "
+                f"{function_location(function)}",
                 cure="Rename one, or give it name='...'.",
                 task=task,
             )

@@ -32,18 +32,18 @@ class Spawner:
         self._by_loop = WeakKeyDictionary()
 
     def spawn(
-        self, coro: Coroutine[Any, Any, T], name: str | None, at_once_max: int
+        self, coro: Coroutine[Any, Any, T], name: str | None, running_max: int
     ) -> "asyncio.Task[T]":
         """Run a coroutine on this loop; the task that runs it."""
         loop = _running_loop(coro)
         tasks = self._by_loop.setdefault(loop, set())
-        if len(tasks) >= at_once_max:
+        if len(tasks) >= running_max:
             coro.close()  # or Python complains that nobody awaited it
             raise SpawnFull(
                 f"{len(tasks)} spawned calls run at once: no room for {_name(coro)}",
                 cure="Enqueue a job instead, wait for some of them, or raise "
                 "worker.spawned_max.",
-                limit=at_once_max,
+                limit=running_max,
             )
         # It holds no slot and outlives the attempt that spawned it: not part of the job.
         context = copy_context()
@@ -99,7 +99,7 @@ def _others(tasks: Tasks) -> Tasks:
 def _running_loop(coro: object) -> asyncio.AbstractEventLoop:
     if not asyncio.iscoroutine(coro):
         raise UsageError(
-            f"app.spawn takes a coroutine, not {_spoken(coro)}",
+            f"app.spawn takes a coroutine, not {_describe(coro)}",
             cure="Call the async function: app.spawn(warm_up(cache)).",
         )
     try:
@@ -112,7 +112,7 @@ def _running_loop(coro: object) -> asyncio.AbstractEventLoop:
         ) from None
 
 
-def _spoken(given: object) -> str:
+def _describe(given: object) -> str:
     if callable(given):
         return f"the function {getattr(given, '__qualname__', given)}"
     return f"a {type(given).__name__}"

@@ -20,9 +20,8 @@ from typing import (
     overload,
 )
 
-from durio.client.enqueue import Mould, Recipe, refuse_key
-from durio.client.handle import Desk, Job
-from durio.model.duration import Duration
+from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
+from durio.client.handle import Job, JobClient
 from durio.model.errors import InvalidArguments, UsageError, invariant
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
@@ -34,6 +33,7 @@ from durio.model.options import (
     Retention,
     check_option,
 )
+from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.model.timeout import Timeout
@@ -50,7 +50,7 @@ Q = ParamSpec("Q")
 T = TypeVar("T")
 
 
-class Office(Desk, Protocol):
+class TaskClient(JobClient, Protocol):
     """What a task needs from its App."""
 
     @property
@@ -74,15 +74,15 @@ class Office(Desk, Protocol):
         ...
 
 
-class Calls(Generic[P, R]):
+class TaskCalls(Generic[P, R]):
     """What can be done with a task, with or without options."""
 
     __module__ = "durio"
 
     def __init__(
-        self, office: Office, handler: Handler, options: CallOptions = NO_OPTIONS
+        self, client: TaskClient, handler: Handler, options: CallOptions = NO_OPTIONS
     ) -> None:
-        self._office = office
+        self._client = client
         self._handler = handler
         self._options = options
 
@@ -93,13 +93,13 @@ class Calls(Generic[P, R]):
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; returns after the write that survives a power cut."""
-        job = self._new_job(self._mould(), args, kwargs)
-        answers = await self._office.send([job], self._options.tx)
+        job = self._new_job(self._job_builder(), args, kwargs)
+        answers = await self._client.send([job], self._options.tx)
         return self._handles([job], answers)[0]
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`enqueue` for callers without an event loop."""
-        return self._office.run_with(self._options.tx, self.enqueue(*args, **kwargs))
+        return self._client.run_with(self._options.tx, self.enqueue(*args, **kwargs))
 
     async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
         """Store a job per row; a row is positionals, a trailing dict is keywords.
@@ -113,44 +113,44 @@ class Calls(Generic[P, R]):
                 f"enqueue_many takes rows, not a {type(rows).__name__}",
                 cure="Give an iterable of tuples: [(1,), (2, {'to': 'b'})].",
             )
-        mould = self._mould()
+        mould = self._job_builder()
         jobs = [self._new_job(mould, *split_row(row)) for row in rows]
-        return self._handles(jobs, await self._office.send(jobs, self._options.tx))
+        return self._handles(jobs, await self._client.send(jobs, self._options.tx))
 
     def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
         """`enqueue_many` for callers without an event loop."""
-        return self._office.run_with(self._options.tx, self.enqueue_many(rows))
+        return self._client.run_with(self._options.tx, self.enqueue_many(rows))
 
     def job(self, job_id: str) -> Job[R]:
         """A handle with this task's result type; nothing is looked up yet."""
-        return Job(self._office, id_bytes(job_id))
+        return Job(self._client, id_bytes(job_id))
 
-    def _mould(self) -> Mould:
-        handler, office = self._handler, self._office
-        return Mould(
-            Recipe(handler.task, handler.queue, handler.priority),
+    def _job_builder(self) -> JobBuilder:
+        handler, office = self._handler, self._client
+        return JobBuilder(
+            TaskDefaults(handler.task, handler.queue, handler.priority),
             self._options,
             namespace=handler.task.partition(".")[0],
             clock=office.clock,
             bounds=office.settings.payload,
         )
 
-    def _new_job(self, mould: Mould, args: Any, kwargs: Any) -> NewJob:
-        signature = self._handler.signature
+    def _new_job(self, builder: JobBuilder, args: Any, kwargs: Any) -> NewJob:
+        signature = self._handler.codec
         payload = signature.encode(args, kwargs)
-        if not mould.has_key:
-            return mould.job(payload)
-        return mould.job(payload, signature.canonical(args, kwargs, payload))
+        if not builder.has_key:
+            return builder.job(payload)
+        return builder.job(payload, signature.canonical(args, kwargs, payload))
 
     def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
         invariant(len(answers) == len(jobs), "a store answers for every job")
-        return [handle_of(self._office, answer) for answer in answers]
+        return [handle_of(self._client, answer) for answer in answers]
 
 
-def handle_of(office: Office, answer: Enqueued) -> Job[Any]:
+def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
     """The handle that an enqueue gives its caller."""
     return Job(
-        office,
+        client,
         answer.id,
         created=answer.created,
         same_args=answer.same_args,
@@ -158,7 +158,7 @@ def handle_of(office: Office, answer: Enqueued) -> Job[Any]:
     )
 
 
-def refuses_unknown(method: Callable[Q, T]) -> Callable[Q, T]:
+def refuse_unknown_options(method: Callable[Q, T]) -> Callable[Q, T]:
     """A misspelt option gets our error with a suggestion, not Python's TypeError."""
 
     @wraps(method)
@@ -170,12 +170,12 @@ def refuses_unknown(method: Callable[Q, T]) -> Callable[Q, T]:
     return checked
 
 
-class Configured(Calls[P, R]):
+class TaskWithOptions(TaskCalls[P, R]):
     """A task whose calls may be given options."""
 
     __module__ = "durio"
 
-    @refuses_unknown
+    @refuse_unknown_options
     def options(  # noqa: PLR0913 - the options of a call, all keywords
         self,
         *,
@@ -191,7 +191,7 @@ class Configured(Calls[P, R]):
         retention: Retention = UNSET,
         result_ttl: Duration = UNSET,
         tx: Joinable | None = UNSET,
-    ) -> "Configured[P, R]":
+    ) -> "TaskWithOptions[P, R]":
         """The same task with these options for its calls; itself is not changed."""
         given = {
             "queue": queue,
@@ -209,10 +209,10 @@ class Configured(Calls[P, R]):
         }
         changes = {name: value for name, value in given.items() if value is not UNSET}
         changed = self._options.with_changes(changes)
-        return Configured(self._office, self._handler, changed)
+        return TaskWithOptions(self._client, self._handler, changed)
 
 
-class Task(Configured[P, R]):
+class Task(TaskWithOptions[P, R]):
     """An async task; calling it runs it here, without a store."""
 
     __module__ = "durio"
@@ -227,10 +227,10 @@ class Task(Configured[P, R]):
     ) -> Coroutine[Any, Any, R]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function here and now."""
-        return plain_call(self._office, self._handler, args, kwargs)
+        return call_here(self._client, self._handler, args, kwargs)
 
 
-class SyncTask(Configured[P, R]):
+class SyncTask(TaskWithOptions[P, R]):
     """A sync task: workers run it in a thread; calling it runs it here."""
 
     __module__ = "durio"
@@ -243,15 +243,15 @@ class SyncTask(Configured[P, R]):
     ) -> R: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function here and now."""
-        return plain_call(self._office, self._handler, args, kwargs)
+        return call_here(self._client, self._handler, args, kwargs)
 
 
-def plain_call(office: Office, handler: Handler, args: Any, kwargs: Any) -> Any:
+def call_here(client: TaskClient, handler: Handler, args: Any, kwargs: Any) -> Any:
     """Call the function with a Context given first, else a local one."""
     has_context = bool(args) and isinstance(args[0], Context)
     if handler.takes_context:
         if not has_context:
-            args = (local_context(handler.task, office.clock.new_id()), *args)
+            args = (local_context(handler.task, client.clock.new_id()), *args)
     elif has_context:
         args = args[1:]
     return handler.function(*args, **kwargs)
@@ -308,7 +308,7 @@ def function_name(function: Callable[..., Any]) -> str:
     return name
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def function_location(function: Callable[..., Any]) -> str:
     """Where a function is written, for errors about two of them."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)

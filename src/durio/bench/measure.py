@@ -21,13 +21,18 @@ import msgspec
 
 from durio.app.connect import masked, module_of
 from durio.bench import workload
-from durio.bench.raw_sqlite import Bare
-from durio.bench.targets import Ground, PostgresGround, Spent, SqliteGround
+from durio.bench.raw_sqlite import RawRates
+from durio.bench.targets import (
+    BenchTarget,
+    PostgresBenchTarget,
+    ServerCosts,
+    SqliteBenchTarget,
+)
 from durio.client.handle import Job
 from durio.host.clock import HostClock
-from durio.host.processes import Child, Children, loop_factory, this_program
+from durio.host.processes import Subprocess, Subprocesses, durio_command, loop_factory
 from durio.model.errors import OperatingError, UsageError
-from durio.model.job import DONE, FINAL, STATE_BY_CODE, Record
+from durio.model.job import DONE, FINAL, STATE_BY_CODE, StoredJob
 from durio.ports.browse import Query
 
 PASSES = 3
@@ -38,12 +43,12 @@ PAUSE_SECONDS = 0.02  # between two wake-ups: long enough to be idle again
 IDLE_SECONDS = 5.0
 READY_SECONDS_MAX = 30.0
 DRAIN_SECONDS_MAX = 600.0
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 PAGE = 200
 MIB = 1024 * 1024
-POSTGRES = "durio.stores.postgres.url"
+POSTGRES = "durio.stores.postgres.store"
 
-Tell = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 
 class WorkerFailed(OperatingError):
@@ -53,7 +58,7 @@ class WorkerFailed(OperatingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainResult:
     """One worker, one full queue."""
 
     per_s: float
@@ -62,36 +67,40 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassResult:
     """What one pass over all jobs gave."""
 
-    bare: Bare
+    raw: RawRates
     many_per_s: float
-    drain: Drain
-    spent: list[Spent]  # before, after the enqueue, after the drain; empty: no server
+    drain: DrainResult
+    server_costs: list[
+        ServerCosts
+    ]  # before, after the enqueue, after the drain; empty: no server
 
 
 @dataclass(slots=True)
-class Measure:
+class Benchmark:
     """All measurements of one run, on that ground; logs and reports in `folder`."""
 
     folder: Path
-    ground: Ground
+    target: BenchTarget
     jobs: int
     wakeups: int
     idle_seconds: float
-    tell: Tell
+    show_progress: ShowProgress
     clock: HostClock = field(default_factory=HostClock)
-    children: Children = field(default_factory=Children)
+    children: Subprocesses = field(default_factory=Subprocesses)
 
     async def run(self) -> dict[str, Any]:
         """Everything, one after another; the figures by name."""
         with self.children:
-            passes = [await self.rates(number) for number in range(1, PASSES + 1)]
-            facts = await self.ground.facts()
-            one, together = await self.singles()
-            idle = await self.idle()
-        bare = max(one.bare for one in passes)
+            passes = [
+                await self.measure_pass(number) for number in range(1, PASSES + 1)
+            ]
+            facts = await self.target.engine_facts()
+            one, together = await self.measure_single_enqueues()
+            idle = await self.measure_idle()
+        bare = max(one.raw for one in passes)
         drains = [one.drain for one in passes]
         drain = max(drains, key=lambda one: one.per_s)
         return {
@@ -111,80 +120,80 @@ class Measure:
             "python": platform.python_version(),
             "loop": "asyncio" if loop_factory() is None else "uvloop",
             "cores": os.cpu_count(),
-            **costs([one.spent for one in passes], self.jobs),
+            **costs_per_job([one.server_costs for one in passes], self.jobs),
             **facts,
         }
 
     # --- where
 
-    async def fresh_url(self) -> str:
+    async def open_new_store(self) -> str:
         """Another store, opened here."""
         await workload.app.close()
-        workload.app.url = await self.ground.fresh()
+        workload.app.url = await self.target.new_store()
         await workload.app.store()
         return workload.app.url
 
     # --- how fast
 
-    async def rates(self, number: int) -> Pass:
+    async def measure_pass(self, number: int) -> PassResult:
         """One pass; driver and engine take turns, so that both meet the same weather."""
-        self.tell(f"pass {number}: the bare driver")
-        bare = await self.ground.bare(self.jobs)
-        self.tell(f"pass {number}: enqueue {self.jobs} at once")
-        url = await self.fresh_url()
-        spent = [await self.ground.spent()]
+        self.show_progress(f"pass {number}: the bare driver")
+        bare = await self.target.measure_raw(self.jobs)
+        self.show_progress(f"pass {number}: enqueue {self.jobs} at once")
+        url = await self.open_new_store()
+        spent = [await self.target.server_costs()]
         await workload.app.store()  # which the count may have closed
         rows = [(n,) for n in range(self.jobs)]
         many = await self.rate(self.jobs, workload.nothing.enqueue_many(rows))
-        spent.append(await self.ground.spent())
-        self.tell(f"pass {number}: one worker drains them")
-        drain = await self.drain(url)
-        spent.append(await self.ground.spent())
-        return Pass(bare, many, drain, [one for one in spent if one is not None])
+        spent.append(await self.target.server_costs())
+        self.show_progress(f"pass {number}: one worker drains them")
+        drain = await self.measure_drain(url)
+        spent.append(await self.target.server_costs())
+        return PassResult(bare, many, drain, [one for one in spent if one is not None])
 
-    async def drain(self, url: str) -> Drain:
+    async def measure_drain(self, url: str) -> DrainResult:
         """A worker in a burst: it ends when nothing is left."""
         path = self.folder / "report.json"
         path.unlink(missing_ok=True)
         worker = self.start_worker(url, "--burst", report=path)
-        code = await self.ended(worker)
+        code = await self.wait_for_exit(worker)
         if code != 0 or not path.exists():
             raise WorkerFailed(f"the worker ended with {code}:\n{worker.tail()}")
-        report = msgspec.json.decode(path.read_bytes(), type=workload.Report)
+        report = msgspec.json.decode(path.read_bytes(), type=workload.DrainReport)
         records = await self.newest(self.jobs)
         unfinished = sum(record.state != DONE for record in records)
         if unfinished or len(records) != self.jobs:
             raise WorkerFailed(f"{unfinished} of {len(records)} jobs are not done")
         first = min(record.started_at or 0.0 for record in records)
         last = max(record.finished_at or 0.0 for record in records)
-        return Drain(
+        return DrainResult(
             per_s=self.jobs / (last - first),
             cpu_us_per_job=report.cpu_seconds / self.jobs * 1e6,
             rss_mb=report.rss_bytes / MIB,
         )
 
-    async def newest(self, count: int) -> list[Record]:
+    async def newest(self, count: int) -> list[StoredJob]:
         """The jobs of this pass: the last ones that were enqueued."""
         store = await workload.app.store()
-        records: list[Record] = []
+        records: list[StoredJob] = []
         cursor: str | None = None
         query = Query(namespace=workload.NAMESPACE)
         while len(records) < count:
             limit = min(PAGE, count - len(records))
             page = await store.find(query, limit=limit, cursor=cursor)
-            records += page.records
+            records += page.jobs
             cursor = page.cursor
             if cursor is None:
                 break
         return records
 
-    async def singles(self) -> tuple[float, float]:
+    async def measure_single_enqueues(self) -> tuple[float, float]:
         """One caller who waits for each, then a hundred who do so side by side."""
-        self.tell("enqueue one by one")
-        await self.fresh_url()
+        self.show_progress("enqueue one by one")
+        await self.open_new_store()
         count = min(self.jobs, SINGLE_MAX)
         one = await self.rate(count, self.enqueue_each(count))
-        self.tell(f"enqueue one by one, {CALLERS} callers")
+        self.show_progress(f"enqueue one by one, {CALLERS} callers")
         share = max(1, min(self.jobs, TOGETHER_MAX) // CALLERS)
         callers = (self.enqueue_each(share) for _ in range(CALLERS))
         together = await self.rate(share * CALLERS, asyncio.gather(*callers))
@@ -203,11 +212,11 @@ class Measure:
 
     # --- how soon, and at what cost when there is nothing to do
 
-    async def idle(self) -> dict[str, Any]:
+    async def measure_idle(self) -> dict[str, Any]:
         """Wake an idle worker again and again, and see what its idleness costs."""
         worker = self.start_worker(workload.app.url)
-        await self.drained(worker)
-        self.tell(f"one worker idles for {self.idle_seconds:g} s")
+        await self.wait_until_drained(worker)
+        self.show_progress(f"one worker idles for {self.idle_seconds:g} s")
         before = await workload.vitals.enqueue()
         at_first = await before.result(READY_SECONDS_MAX)
         await self.clock.sleep(self.idle_seconds)
@@ -215,15 +224,15 @@ class Measure:
         at_last = await after.result(READY_SECONDS_MAX)
         spent = at_last.cpu_seconds - at_first.cpu_seconds
         percent = 100 * spent / (at_last.at - at_first.at)
-        latency = await self.wake_up()
+        latency = await self.measure_wakeups()
         worker.terminate()
-        if await self.ended(worker) != 0:
+        if await self.wait_for_exit(worker) != 0:
             raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
         return {**latency, "idle_cpu_percent": round(percent, 2)}
 
-    async def wake_up(self) -> dict[str, Any]:
+    async def measure_wakeups(self) -> dict[str, Any]:
         """From an enqueue in this process to the task's first line in the other one."""
-        self.tell(f"one worker is woken {self.wakeups} times")
+        self.show_progress(f"one worker is woken {self.wakeups} times")
         called: list[float] = []
         returned: list[float] = []
         jobs: list[Job[float]] = []
@@ -241,27 +250,29 @@ class Measure:
 
     # --- the worker
 
-    def start_worker(self, url: str, *flags: str, report: Path | None = None) -> Child:
+    def start_worker(
+        self, url: str, *flags: str, report: Path | None = None
+    ) -> Subprocess:
         """A worker with every default on."""
         environ = {"DURIO_URL": url}
         if report is not None:
             environ[workload.REPORT_VARIABLE] = str(report)
         return self.children.start(
-            [*this_program(), "worker", workload.TARGET, *flags],
+            [*durio_command(), "worker", workload.APP_PATH, *flags],
             log=self.folder / "worker.log",
             environ=environ,
         )
 
-    async def ended(self, worker: Child) -> int:
+    async def wait_for_exit(self, worker: Subprocess) -> int:
         """Its exit code; the loop is free meanwhile."""
         deadline = self.clock.monotonic() + DRAIN_SECONDS_MAX
         while worker.is_running:
             if self.clock.monotonic() > deadline:
                 raise WorkerFailed(f"the worker does not end:\n{worker.tail()}")
-            await self.clock.sleep(LOOK_SECONDS)
+            await self.clock.sleep(POLL_SECONDS)
         return worker.wait(0) or 0
 
-    async def drained(self, worker: Child) -> None:
+    async def wait_until_drained(self, worker: Subprocess) -> None:
         """Until the worker has nothing more to do."""
         store = await workload.app.store()
         final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
@@ -272,16 +283,16 @@ class Measure:
                 return
             if not worker.is_running:
                 raise WorkerFailed(f"the worker ended:\n{worker.tail()}")
-            await self.clock.sleep(LOOK_SECONDS)
+            await self.clock.sleep(POLL_SECONDS)
 
 
-def costs(passes: Sequence[Sequence[Spent]], jobs: int) -> dict[str, Any]:
+def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[str, Any]:
     """What the server spent on each job, by name: the least of all passes."""
     counted = [spent for spent in passes if spent]
     if not counted:
         return {}
     found: dict[str, Any] = {}
-    for place, name in enumerate(Spent._fields):
+    for place, name in enumerate(ServerCosts._fields):
         told = [
             {
                 "enqueue": (middle[place] - before[place]) / jobs,
@@ -314,31 +325,37 @@ def scratch_folder() -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def ground_of(folder: Path, url: str | None) -> Ground:
+def target_of(folder: Path, url: str | None) -> BenchTarget:
     """Where to measure."""
     if url is not None and module_of(url) == POSTGRES:
-        return PostgresGround(url)
-    return SqliteGround(folder, url)
+        return PostgresBenchTarget(url)
+    return SqliteBenchTarget(folder, url)
 
 
-async def measured(measure: Measure, url: str | None, *, yes: bool) -> dict[str, Any]:
+async def run_benchmark(
+    measure: Benchmark, url: str | None, *, yes: bool
+) -> dict[str, Any]:
     """Refuse a file in use, then measure."""
     try:
-        if url is not None and isinstance(measure.ground, SqliteGround) and not yes:
-            await refuse_jobs(url)
+        if (
+            url is not None
+            and isinstance(measure.target, SqliteBenchTarget)
+            and not yes
+        ):
+            await refuse_used_store(url)
         figures = await measure.run()
     finally:
         await workload.app.close()
-        await measure.ground.leave()
+        await measure.target.clean_up()
     return {"store": masked(url) if url else "sqlite (a new file here)", **figures}
 
 
-async def refuse_jobs(url: str) -> None:
+async def refuse_used_store(url: str) -> None:
     """A store that holds jobs is somebody's: ask first."""
     await workload.app.close()
     workload.app.url = url
     page = await (await workload.app.store()).find(Query(), limit=1, cursor=None)
-    if page.records:
+    if page.jobs:
         raise UsageError(
             f"{masked(url)} already holds jobs",
             cure="Name a new file, or add --yes: the bench's jobs stay in the store.",

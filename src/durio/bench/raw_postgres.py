@@ -11,10 +11,10 @@ empty table.
 from collections.abc import Sequence
 from typing import Any
 
-from durio.bench.raw_sqlite import BATCH, LANE, RESULT_SECONDS, TASK, WORKER, Bare
+from durio.bench.raw_sqlite import BATCH, LANE, RESULT_SECONDS, TASK, WORKER, RawRates
 from durio.host.clock import HostClock
 from durio.stores.postgres.driver import Connection, Row
-from durio.stores.postgres.statements import Filled
+from durio.stores.postgres.statements import SchemaStatements
 
 INSERT = """
 with j as (
@@ -80,10 +80,12 @@ from {schema}.job as b where b.id = any((select ids from ns)::uuid[])
 COUNT = "select count(*) from {schema}.hist"
 
 
-async def measure_bare_postgres(connection: Connection, schema: str, jobs: int) -> Bare:
+async def measure_raw_postgres(
+    connection: Connection, schema: str, jobs: int
+) -> RawRates:
     """One pass over a fresh schema; raises what the driver's adapter raises."""
     clock = HostClock()
-    filled = Filled(schema)
+    filled = SchemaStatements(schema)
     began = clock.monotonic()
     for start in range(0, jobs, BATCH):
         numbers = range(start, min(start + BATCH, jobs))
@@ -96,7 +98,7 @@ async def measure_bare_postgres(connection: Connection, schema: str, jobs: int) 
     (finished,) = (await connection.rows(filled[COUNT], ()))[0]
     if finished != jobs:
         raise AssertionError(f"the bare driver finished {finished} of {jobs} jobs")
-    return Bare(jobs / (ended - began), jobs / (ended - inserted))
+    return RawRates(jobs / (ended - began), jobs / (ended - inserted))
 
 
 async def drain(connection: Connection, cycle: str) -> None:

@@ -39,17 +39,17 @@ where id = ?1 and claim_no = ?2 and worker = ?3 and state = 3 returning id
 """
 
 
-class Bare(NamedTuple):
+class RawRates(NamedTuple):
     """Jobs per second."""
 
     cycle: float  # inserted, claimed and finished
     drain: float  # claimed and finished
 
 
-def measure_bare(path: Path, jobs: int, synchronous: str) -> Bare:
+def measure_raw_sqlite(path: Path, jobs: int, synchronous: str) -> RawRates:
     """One pass over a fresh file."""
     clock = HostClock()
-    loop = BareLoop(path, synchronous, clock)
+    loop = RawSqliteLoop(path, synchronous, clock)
     began = clock.monotonic()
     loop.insert(jobs)
     inserted = clock.monotonic()
@@ -58,10 +58,10 @@ def measure_bare(path: Path, jobs: int, synchronous: str) -> Bare:
     loop.db.close()
     if finished != jobs:
         raise AssertionError(f"the bare driver finished {finished} of {jobs} jobs")
-    return Bare(jobs / (ended - began), jobs / (ended - inserted))
+    return RawRates(jobs / (ended - began), jobs / (ended - inserted))
 
 
-class BareLoop:
+class RawSqliteLoop:
     """The shortest program that does the same to the same table."""
 
     def __init__(self, path: Path, synchronous: str, clock: HostClock) -> None:

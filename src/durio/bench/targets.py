@@ -17,19 +17,23 @@ from urllib.parse import parse_qsl, quote, urlencode
 import apsw
 
 from durio.bench import workload
-from durio.bench.raw_postgres import measure_bare_postgres
-from durio.bench.raw_sqlite import Bare, measure_bare
+from durio.bench.raw_postgres import measure_raw_postgres
+from durio.bench.raw_sqlite import RawRates, measure_raw_sqlite
 from durio.host.clock import HostClock
 from durio.model.errors import InvalidURL, StoreError, StoreUnavailable
-from durio.stores.postgres import schema, survey
-from durio.stores.postgres.driver import Connection, DriverError, Place
-from durio.stores.postgres.opening import Opening
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres import schema, schema_status
+from durio.stores.postgres.driver import (
+    Connection,
+    Connector,
+    DriverError,
+    PostgresLocation,
+)
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import quoted
 from durio.stores.postgres.translate import translated
 
 
-class Spent(NamedTuple):
+class ServerCosts(NamedTuple):
     """What a server has spent so far, on everything that it does."""
 
     wal_bytes: float
@@ -37,31 +41,31 @@ class Spent(NamedTuple):
     dead_tuples: float  # row versions that were left behind: updated or deleted
 
 
-class Ground(Protocol):
+class BenchTarget(Protocol):
     """One kind of store, as the bench uses it."""
 
-    async def fresh(self) -> str:
+    async def new_store(self) -> str:
         """The URL of a store without jobs, as far as there is one."""
         ...
 
-    async def bare(self, jobs: int) -> Bare:
+    async def measure_raw(self, jobs: int) -> RawRates:
         """What the driver alone reaches there."""
         ...
 
-    async def spent(self) -> Spent | None:
+    async def server_costs(self) -> ServerCosts | None:
         """What the server has spent until now; None: there is no server."""
         ...
 
-    async def facts(self) -> dict[str, Any]:
+    async def engine_facts(self) -> dict[str, Any]:
         """Which engine this is, and how it is set up."""
         ...
 
-    async def leave(self) -> None:
+    async def clean_up(self) -> None:
         """Remove what was made."""
         ...
 
 
-class SqliteGround:
+class SqliteBenchTarget:
     """New files in a folder, or one file that somebody named."""
 
     def __init__(self, folder: Path, url: str | None) -> None:
@@ -74,25 +78,25 @@ class SqliteGround:
         self._url = url
         self._files = 0
 
-    async def fresh(self) -> str:
+    async def new_store(self) -> str:
         """The store that was named, or another new file."""
         return self._url or f"sqlite:///{self._next('bench')}"
 
-    async def bare(self, jobs: int) -> Bare:
+    async def measure_raw(self, jobs: int) -> RawRates:
         """On a file of its own, as durable as the store."""
         asked = self._url or ""
         synchronous = "normal" if "synchronous=normal" in asked else "full"
-        return measure_bare(self._next("bare"), jobs, synchronous)
+        return measure_raw_sqlite(self._next("bare"), jobs, synchronous)
 
-    async def spent(self) -> Spent | None:
+    async def server_costs(self) -> ServerCosts | None:
         """There is no server."""
         return None
 
-    async def facts(self) -> dict[str, Any]:
+    async def engine_facts(self) -> dict[str, Any]:
         """The library."""
         return {"sqlite": apsw.sqlite_lib_version()}
 
-    async def leave(self) -> None:
+    async def clean_up(self) -> None:
         """The folder goes with the bench; a file that was named stays."""
 
     def _next(self, name: str) -> Path:
@@ -102,11 +106,11 @@ class SqliteGround:
 
 PREFIX = "durio_bench_"
 NAME_LENGTH = 8
-NO_RIGHT = "42501"
+INSUFFICIENT_PRIVILEGE = "42501"
 FLUSH_SECONDS = 0.3  # a server process reports what it counted when it ends
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_level")
 
-READ_SPENT = """
+READ_COSTS = """
 select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8,
   (
     select xact_commit::float8 from pg_stat_database
@@ -116,7 +120,7 @@ select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8,
     where starts_with(schemaname, $1::text)
   )
 """
-READ_LEFT = """
+READ_DEAD_TUPLES = """
 select coalesce(sum(n_dead_tup), 0)::int8 from pg_stat_all_tables
 where schemaname = $1::text
 """
@@ -126,42 +130,42 @@ select s.name, current_setting(s.name) from unnest($1::text[]) as s (name)
 """
 
 
-class PostgresGround:
+class PostgresBenchTarget:
     """One database, and in it a new schema for each measurement."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._place = place_of(url)
+        self._place = location_from_url(url)
         self._clock = HostClock()
-        self._opening = Opening(self._place, lambda _text: None)
+        self._opening = Connector(self._place, lambda _text: None)
         self._name = PREFIX + self._clock.new_id().hex()[-NAME_LENGTH:]
         self._made: list[str] = []
 
-    async def fresh(self) -> str:
+    async def new_store(self) -> str:
         """A new schema; the one before it is dropped."""
         await self._drop_all()
         return url_with(self._url, await self._make())
 
-    async def bare(self, jobs: int) -> Bare:
+    async def measure_raw(self, jobs: int) -> RawRates:
         """In a new schema as well, which is gone afterwards."""
         await self._drop_all()
         name = await self._make()
         async with self._connected() as connection:
-            return await measure_bare_postgres(connection, name, jobs)
+            return await measure_raw_postgres(connection, name, jobs)
 
-    async def spent(self) -> Spent | None:
+    async def server_costs(self) -> ServerCosts | None:
         """As of now, for which our own connections end: they report at their end."""
         await workload.app.close()
         await self._clock.sleep(FLUSH_SECONDS)
         async with self._connected() as connection:
-            return Spent(*(await connection.rows(READ_SPENT, (self._name,)))[0])
+            return ServerCosts(*(await connection.rows(READ_COSTS, (self._name,)))[0])
 
-    async def facts(self) -> dict[str, Any]:
+    async def engine_facts(self) -> dict[str, Any]:
         """The server, whether it is durable, and what the last schema left behind."""
         async with self._connected() as connection:
             version = (await connection.rows(READ_VERSION, ()))[0][0]
             settings = await connection.rows(READ_SETTINGS, (list(SETTINGS),))
-            rows = await connection.rows(READ_LEFT, (self._made[-1],))
+            rows = await connection.rows(READ_DEAD_TUPLES, (self._made[-1],))
         return {
             "postgresql": version,
             "driver": self._place.driver,
@@ -169,7 +173,7 @@ class PostgresGround:
             "dead_tuples_left": rows[0][0],
         }
 
-    async def leave(self) -> None:
+    async def clean_up(self) -> None:
         """Drop what is left; not being able to must not hide why it came to that."""
         with suppress(StoreError):
             await self._drop_all()
@@ -181,11 +185,13 @@ class PostgresGround:
         place = replace(self._place, schema=name)
         self._made.append(name)
         try:
-            await survey.once(place, lambda tx: schema.migrate(tx, place))
+            await schema_status.in_transaction(
+                place, lambda tx: schema.migrate(tx, place)
+            )
         except StoreError as error:
-            if error.values.get("state") != NO_RIGHT:
+            if error.values.get("state") != INSUFFICIENT_PRIVILEGE:
                 raise
-            raise may_not_make(self._place, error) from error
+            raise no_create_right(self._place, error) from error
         return name
 
     async def _drop_all(self) -> None:
@@ -215,10 +221,10 @@ def url_with(url: str, name: str) -> str:
     return f"{where}?{urlencode({**options, 'schema': name}, quote_via=quote)}"
 
 
-def may_not_make(place: Place, error: StoreError) -> StoreUnavailable:
+def no_create_right(selection: PostgresLocation, error: StoreError) -> StoreUnavailable:
     """The bench needs room of its own."""
     return StoreUnavailable(
-        f"{place.shown}: the bench works in a schema of its own, and this role may not "
+        f"{selection.shown}: the bench works in a schema of its own, and this role may not "
         f"make one ({error.what})",
         cure="grant create on database NAME to ROLE; or name a role that may, or a "
         "database of its own for the bench.",

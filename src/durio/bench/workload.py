@@ -17,20 +17,20 @@ from durio.host.clock import HostClock
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
 
 REPORT_VARIABLE = "DURIO_BENCH_REPORT"
-TARGET = "durio.bench.workload:app"
+APP_PATH = "durio.bench.workload:app"
 NAMESPACE = "bench"
 
 clock = HostClock()
 
 
-class Report(msgspec.Struct, frozen=True):
+class DrainReport(msgspec.Struct, frozen=True):
     """What a worker says about itself when it has drained."""
 
     cpu_seconds: float  # user and system, all threads, from ready to drained
     rss_bytes: int
 
 
-class Vitals(msgspec.Struct, frozen=True):
+class CpuReading(msgspec.Struct, frozen=True):
     """A running worker at one moment."""
 
     at: float  # monotonic, common to all processes
@@ -38,21 +38,21 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def reporting() -> AsyncGenerator[None]:
+async def report_costs() -> AsyncGenerator[None]:
     """The worker's resources: none, but entered when ready and left when drained."""
     before = own_cpu_seconds()
     yield
     path = os.environ.get(REPORT_VARIABLE)
     if path is not None:
-        write_report(path, Report(own_cpu_seconds() - before, own_rss_bytes()))
+        write_report(path, DrainReport(own_cpu_seconds() - before, own_rss_bytes()))
 
 
-def write_report(path: str, report: Report) -> None:
+def write_report(path: str, report: DrainReport) -> None:
     """For whoever started this worker."""
     Path(path).write_bytes(msgspec.json.encode(report))
 
 
-app = App(name=NAMESPACE, deps=reporting)
+app = App(name=NAMESPACE, deps=report_costs)
 
 
 @app.task
@@ -68,6 +68,6 @@ async def now() -> float:
 
 
 @app.task
-async def vitals() -> Vitals:
+async def vitals() -> CpuReading:
     """How this worker is."""
-    return Vitals(clock.monotonic(), own_cpu_seconds())
+    return CpuReading(clock.monotonic(), own_cpu_seconds())

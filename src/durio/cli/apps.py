@@ -17,7 +17,7 @@ import click
 
 from durio.app.app import App
 from durio.app.configuration import configuration
-from durio.app.connect import connect, masked, survey_of
+from durio.app.connect import connect, masked, schema_status_of
 from durio.cli.main import AppImportFailed, DepsFailed
 from durio.cli.stall import StallWatch
 from durio.model.errors import (
@@ -26,20 +26,20 @@ from durio.model.errors import (
     StoreUnavailable,
     UsageError,
 )
-from durio.model.failure import spoken_error
+from durio.model.failure import error_text
 from durio.model.names import did_you_mean
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.names import WARNING, Meaning
+from durio.telemetry.names import WARNING, EmissionMeaning
 
 T = TypeVar("T")
 DEFAULT_ATTRIBUTE = "app"
 DEFAULT_NAME = "app"
-OURS = str(Path(__file__).parents[1]) + os.sep
+PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
 IMPORT_MACHINERY = ("<frozen importlib", importlib.__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AppSelection:
     """What a command line says about the App and the store."""
 
     app_path: str | None
@@ -57,7 +57,7 @@ class Place:
                 )
             return load_app(self.app_path, self.store)
         app = App(self.store, name=self.namespace() or DEFAULT_NAME)
-        app.emit.subscribers[:] = [Warnings()]
+        app.emit.subscribers[:] = [WarningPrinter()]
         return app
 
     def namespace(self) -> str | None:
@@ -68,13 +68,13 @@ class Place:
         """Whether one App is meant; else a list is of every App in the store."""
         return self.app_path is not None or self.namespace() is not None
 
-    def ask(self, question: Callable[[App], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Put a question to a store that is there already; none is made for it."""
         app = self.app()
         connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
-        survey = survey_of(app.url)
+        survey = schema_status_of(app.url)
         if not survey.MADE_AT_OPEN:  # opening it refuses what is not there
-            return run(app, question)
+            return run_in_app(app, work)
         if survey.is_missing(app.url):
             raise StoreUnavailable(
                 f"there is no store at {masked(app.url)}",
@@ -86,10 +86,10 @@ class Place:
                 cure="Name the store with --store or DURIO_URL. To keep jobs beside "
                 "what is in this file: durio migrate.",
             )
-        return run(app, question)
+        return run_in_app(app, work)
 
 
-def run(app: App, work: Callable[[App], Awaitable[T]]) -> T:
+def run_in_app(app: App, work: Callable[[App], Awaitable[T]]) -> T:
     """Open the App, do the work, close it."""
 
     async def opened() -> T:
@@ -102,14 +102,16 @@ def run(app: App, work: Callable[[App], Awaitable[T]]) -> T:
     return asyncio.run(watched())
 
 
-class Warnings:
+class WarningPrinter:
     """What a person at the terminal should know: warnings, in words."""
 
-    def wants(self, meaning: Meaning) -> bool:
+    def wants(self, meaning: EmissionMeaning) -> bool:
         """Only what is worth a line here."""
         return meaning.level >= WARNING
 
-    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+    def on_event(
+        self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
+    ) -> None:
         """One line on standard error."""
         if self.wants(meaning):
             told = " ".join(f"{field}={value}" for field, value in fields.items())
@@ -127,7 +129,7 @@ JSON_OPTION = click.option(
 STORE_OPTION = click.option(
     "--store", metavar="URL", help="The store; beats the App's own URL and DURIO_URL."
 )
-PLACE_OPTIONS = (
+SELECTION_OPTIONS = (
     click.option(
         "--app",
         "app_path",
@@ -144,7 +146,7 @@ PLACE_OPTIONS = (
 )
 
 
-def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--app, --store, --name and --json, handed over as one `place`."""
 
     @functools.wraps(function)
@@ -156,10 +158,10 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
         is_json: bool,
         **given: Any,
     ) -> Any:
-        place = Place(app_path=app_path, store=store, name=name, is_json=is_json)
-        return function(place=place, **given)
+        place = AppSelection(app_path=app_path, store=store, name=name, is_json=is_json)
+        return function(selection=place, **given)
 
-    for option in reversed(PLACE_OPTIONS):
+    for option in reversed(SELECTION_OPTIONS):
         called = option(called)
     return called
 
@@ -210,11 +212,11 @@ def load_module(name: str) -> ModuleType:
             f"{did_you_mean(name, known)}",
         ) from None
     except (Exception, SystemExit) as error:
-        refuse_surroundings(error)
+        reraise_settings_error(error)
         raise import_failed(error, f"{name} cannot be imported") from error
 
 
-def refuse_surroundings(error: BaseException) -> None:
+def reraise_settings_error(error: BaseException) -> None:
     """A bad settings file or variable is no fault of the user's code: say so itself."""
     if isinstance(error, InvalidOption) and "place" in error.values:
         raise error
@@ -240,7 +242,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
     try:
         made = found()
     except (Exception, SystemExit) as error:
-        refuse_surroundings(error)
+        reraise_settings_error(error)
         raise import_failed(error, f"{path} made no App") from error
     if not isinstance(made, App):
         raise AppImportFailed(
@@ -262,7 +264,7 @@ def apps_in(module: ModuleType, attribute: str) -> str:
 def import_failed(error: BaseException, what: str) -> AppImportFailed:
     """The user's own error, with its traceback, without our frames."""
     told, cure = (
-        f"{type(error).__name__}: {spoken_error(error)}",
+        f"{type(error).__name__}: {error_text(error)}",
         "Correct it, and try again.",
     )
     if isinstance(error, DurioError):
@@ -276,7 +278,7 @@ def import_failed(error: BaseException, what: str) -> AppImportFailed:
 def deps_failed(error: BaseException) -> DepsFailed:
     """The error of the user's `deps=`, with its traceback, without our frames."""
     return DepsFailed(
-        f"deps= raised {type(error).__name__}: {spoken_error(error)}",
+        f"deps= raised {type(error).__name__}: {error_text(error)}",
         cure="Correct it, or see that what it needs can be reached.",
         traceback_text=user_traceback(error),
     )
@@ -285,15 +287,15 @@ def deps_failed(error: BaseException) -> DepsFailed:
 def user_traceback(error: BaseException) -> str:
     """A traceback without the frames of this package and of the import machinery."""
     told = traceback.TracebackException.from_exception(error, compact=True)
-    trim(told)
+    hide_frames(told)
     return "".join(told.format())
 
 
-def trim(told: traceback.TracebackException) -> None:
+def hide_frames(told: traceback.TracebackException) -> None:
     """Take those frames out, in every exception of the chain."""
-    hidden = (OURS, *IMPORT_MACHINERY)
+    hidden = (PACKAGE_FOLDER, *IMPORT_MACHINERY)
     kept = [frame for frame in told.stack if not frame.filename.startswith(hidden)]
     told.stack[:] = kept
     for other in (told.__cause__, told.__context__):
         if other is not None:
-            trim(other)
+            hide_frames(other)

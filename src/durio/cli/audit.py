@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options
+from durio.cli.apps import AppSelection, selection_options
 from durio.cli.filters import LIMIT_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table
-from durio.model.job import moment
-from durio.ports.browse import Audited
+from durio.model.job import utc_datetime
+from durio.ports.browse import AuditLine
 
 COLUMNS = ("when", "who", "did", "to", "jobs")
 
@@ -22,9 +22,9 @@ def command() -> None:
 
 @command.command("ls")
 @LIMIT_OPTION
-@place_options
+@selection_options
 @keep_lines
-def list_audit(*, place: Place, limit: int) -> None:
+def list_audit(*, selection: AppSelection, limit: int) -> None:
     r"""List what people did, the newest first.
 
     Retries, cancels and discards of jobs, every change of a queue, and what workers were
@@ -43,13 +43,13 @@ def list_audit(*, place: Place, limit: int) -> None:
     Exit codes: 2 usage; 3 store; 4 import of the App; 5 schema
     """
 
-    async def ask(app: App) -> tuple[list[Audited], float]:
+    async def ask(app: App) -> tuple[list[AuditLine], float]:
         store = await app.store()
-        name = app.name if place.is_named() else None
+        name = app.name if selection.is_named() else None
         return await store.audit(name, limit=limit), app.now()
 
-    rows, now = place.ask(ask)
-    if place.is_json:
+    rows, now = selection.run(ask)
+    if selection.is_json:
         show_json({"audit": [audit_fields(row) for row in rows]})
     else:
         show_table(
@@ -57,11 +57,11 @@ def list_audit(*, place: Place, limit: int) -> None:
         )
 
 
-def audit_fields(row: Audited) -> dict[str, Any]:
+def audit_fields(row: AuditLine) -> dict[str, Any]:
     """What somebody did, as data."""
-    return {**row._asdict(), "at": moment(row.at)}
+    return {**row._asdict(), "at": utc_datetime(row.at)}
 
 
-def cells(row: Audited, now: float) -> list[Any]:
+def cells(row: AuditLine, now: float) -> list[Any]:
     """What somebody did, as a line."""
-    return [ago(moment(row.at), now), row.who, row.verb, row.target, row.jobs]
+    return [ago(utc_datetime(row.at), now), row.who, row.verb, row.target, row.jobs]

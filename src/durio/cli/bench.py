@@ -12,17 +12,17 @@ from durio.bench.measure import (
     IDLE_SECONDS,
     PASSES,
     WAKEUPS,
-    Measure,
-    ground_of,
-    measured,
+    Benchmark,
+    run_benchmark,
     scratch_folder,
+    target_of,
 )
 from durio.cli.apps import JSON_OPTION
 from durio.cli.output import show_json, show_table
 from durio.host.signals import interruptible
 
 JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
-STEPS = 3 * PASSES + 4  # what a measurement tells on its way
+PROGRESS_TOTAL = 3 * PASSES + 4  # what a measurement tells on its way
 
 MEANINGS = {
     "enqueue_one_per_s": "enqueued, one caller who awaits each",
@@ -91,19 +91,19 @@ def command(
     nothing else in that database is touched. The server's log, commits and dead row
     versions are counted for all who use it meanwhile.
     """
-    steps = Steps(visible=not is_json and sys.stderr.isatty())
+    steps = BenchProgress(visible=not is_json and sys.stderr.isatty())
     with interruptible(), scratch_folder() as folder:
-        ground = ground_of(folder, url)
-        measure = Measure(folder, ground, jobs, wakeups, idle_seconds, steps.tell)
+        ground = target_of(folder, url)
+        measure = Benchmark(folder, ground, jobs, wakeups, idle_seconds, steps.advance)
         with steps.bar:
-            figures = asyncio.run(measured(measure, url, yes=yes))
+            figures = asyncio.run(run_benchmark(measure, url, yes=yes))
     if is_json:
         show_json(figures)
     else:
-        show(figures)
+        show_figures(figures)
 
 
-class Steps:
+class BenchProgress:
     """A bar on a terminal, nothing elsewhere."""
 
     def __init__(self, *, visible: bool) -> None:
@@ -115,31 +115,31 @@ class Steps:
             disable=not visible,
             transient=True,
         )
-        self._step = self.bar.add_task("", total=STEPS)
+        self._step = self.bar.add_task("", total=PROGRESS_TOTAL)
 
-    def tell(self, what: str) -> None:
+    def advance(self, what: str) -> None:
         """The next measurement begins."""
         self.bar.update(self._step, description=what, advance=1)
 
 
-def show(figures: dict[str, Any]) -> None:
+def show_figures(figures: dict[str, Any]) -> None:
     """The figures for people."""
     click.echo(
         f"{figures['store']}: {figures['jobs']} jobs, best of {figures['passes']} passes"
     )
     click.echo(
-        f"{engine_of(figures)}, Python {figures['python']}, "
+        f"{engine_text(figures)}, Python {figures['python']}, "
         f"{figures['loop']}, {figures['cores']} cores"
     )
     rows = [
-        [name, shown(figures[name]), told]
+        [name, figure_text(figures[name]), told]
         for name, told in MEANINGS.items()
         if name in figures
     ]
     show_table(("figure", "value", "what"), rows, "nothing was measured")
 
 
-def engine_of(figures: dict[str, Any]) -> str:
+def engine_text(figures: dict[str, Any]) -> str:
     """Which engine was measured, and what it would lose."""
     if "sqlite" in figures:
         return f"SQLite {figures['sqlite']}"
@@ -148,7 +148,7 @@ def engine_of(figures: dict[str, Any]) -> str:
     return f"PostgreSQL {figures['postgresql']}{careless} ({figures['driver']})"
 
 
-def shown(value: float | dict[str, float]) -> str:
+def figure_text(value: float | dict[str, float]) -> str:
     """A figure, or some with their names."""
     if isinstance(value, dict):
         return "  ".join(f"{name} {part:.2f}" for name, part in value.items())

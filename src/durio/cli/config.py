@@ -5,24 +5,24 @@ from typing import Any, NamedTuple
 import click
 
 from durio.app.app import App
-from durio.app.configuration import DEFAULT, Origin, every_setting
+from durio.app.configuration import DEFAULT, SettingOrigin, setting_names
 from durio.app.connect import masked
-from durio.cli.apps import DEFAULT_NAME, Place, place_options
+from durio.cli.apps import DEFAULT_NAME, AppSelection, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
 from durio.model.errors import UsageError
 
 ENV_FILE = ".env"
 FLAGS = {"url": "--store", "name": "--name"}
-CODE = Origin("code", "App(name=)")
+CODE = SettingOrigin("code", "App(name=)")
 
 
-class Shown(NamedTuple):
+class ShownSetting(NamedTuple):
     """One setting, its value, and who set it."""
 
     name: str
     value: Any
-    origin: Origin
+    origin: SettingOrigin
 
 
 @click.group("config", short_help="Show the settings that hold, and who set them.")
@@ -33,11 +33,15 @@ def command() -> None:
 @command.command("show")
 @click.argument("path", metavar="[MODULE:APP]", required=False)
 @click.option("--origin", is_flag=True, help="Say of each where it comes from.")
-@place_options
+@selection_options
 @click.pass_obj
 @keep_lines
 def show(
-    from_env_file: set[str] | None, *, place: Place, path: str | None, origin: bool
+    from_env_file: set[str] | None,
+    *,
+    selection: AppSelection,
+    path: str | None,
+    origin: bool,
 ) -> None:
     r"""Show every setting with the value that holds in this directory.
 
@@ -58,69 +62,80 @@ def show(
     \b
     Exit codes: 0 ok; 2 usage, or a settings file or variable that is wrong; 4 import
     """
-    place = given_place(place, path)
-    app = place.app()
-    rows = [placed(row, from_env_file or set()) for row in effective(app, place)]
-    if place.is_json:
+    selection = with_app_path(selection, path)
+    app = selection.app()
+    rows = [
+        with_env_file(row, from_env_file or set())
+        for row in effective_settings(app, selection)
+    ]
+    if selection.is_json:
         fields = [setting_fields(row) for row in rows]
         show_json({"file": app.configuration.file, "settings": fields})
         return
     columns = ("setting", "value", "from") if origin else ("setting", "value")
-    cells = [(row.name, row.value, told(row.origin)) for row in rows]
+    cells = [(row.name, row.value, origin_text(row.origin)) for row in rows]
     show_table(columns, [line[: len(columns)] for line in cells], "no settings")
 
 
-def given_place(place: Place, path: str | None) -> Place:
+def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
     """The App may be named without --app here."""
     if path is None:
-        return place
-    if place.app_path is not None:
+        return selection
+    if selection.app_path is not None:
         raise UsageError("the App is named twice", cure="Leave out --app.")
-    return Place(
-        app_path=path, store=place.store, name=place.name, is_json=place.is_json
+    return AppSelection(
+        app_path=path,
+        store=selection.store,
+        name=selection.name,
+        is_json=selection.is_json,
     )
 
 
-def effective(app: App, place: Place) -> list[Shown]:
+def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
     """Every setting of an App; what a flag said is the flag's."""
     known = app.configuration
     url, name = known.origin("url"), known.origin("name")
-    if place.store is not None:
-        url = Origin("flag", FLAGS["url"])
-    if place.name is not None:
-        name = Origin("flag", FLAGS["name"])
-    elif place.app_path is not None:
+    if selection.store is not None:
+        url = SettingOrigin("flag", FLAGS["url"])
+    if selection.name is not None:
+        name = SettingOrigin("flag", FLAGS["name"])
+    elif selection.app_path is not None:
         name = CODE if app.name != DEFAULT_NAME else DEFAULT
-    rows = [Shown("url", masked(app.url), url), Shown("name", app.name, name)]
-    for setting in every_setting():
+    rows = [
+        ShownSetting("url", masked(app.url), url),
+        ShownSetting("name", app.name, name),
+    ]
+    for setting in setting_names():
         group, _, field = setting.partition(".")
         value = getattr(getattr(app.settings, group), field)
-        rows.append(Shown(setting, value, known.origin(setting)))
+        rows.append(ShownSetting(setting, value, known.origin(setting)))
     return rows
 
 
-def placed(row: Shown, from_env_file: set[str]) -> Shown:
+def with_env_file(row: ShownSetting, from_env_file: set[str]) -> ShownSetting:
     """A variable that the file .env has set is the file's."""
     kind, place = row.origin
     if kind == "environment" and place in from_env_file:
-        return row._replace(origin=Origin(ENV_FILE, place))
+        return row._replace(origin=SettingOrigin(ENV_FILE, place))
     return row
 
 
-def setting_fields(row: Shown) -> dict[str, Any]:
+def setting_fields(row: ShownSetting) -> dict[str, Any]:
     """A setting as data."""
     return {
         "name": row.name,
         "value": row.value,
         "origin": row.origin.kind,
-        "from": row.origin.place or None,
+        "from": row.origin.location or None,
     }
 
 
-def told(origin: Origin) -> str:
+def origin_text(origin: SettingOrigin) -> str:
     """An origin in few words."""
     if origin.kind == ENV_FILE:
-        return f"{ENV_FILE}: {origin.place}"
+        return f"{ENV_FILE}: {origin.location}"
     return (
-        f"code: {origin.place}" if origin.kind == "code" else origin.place or "default"
+        f"code: {origin.location}"
+        if origin.kind == "code"
+        else origin.location or "default"
     )

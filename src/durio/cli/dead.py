@@ -6,33 +6,39 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.answers import not_dead
-from durio.cli.apps import Place, place_options
-from durio.cli.bulk import Bulk, act_on_letters, bulk_options, letters_text
-from durio.cli.confirm import BY_OPTION, who
-from durio.cli.edit import Edit, retry_edited
-from durio.cli.filters import Filters, filter_options, find, page_options
-from durio.cli.letters import (
-    letters,
+from durio.cli.apps import AppSelection, selection_options
+from durio.cli.dead_actions import (
+    ArgumentsEdit,
+    BulkSelection,
+    act_on_dead_letters,
+    bulk_options,
+    dead_letters_text,
+    retry_edited,
+)
+from durio.cli.dead_letter_file import (
     open_input,
     open_output,
+    read_dead_letters,
     restore,
-    write_letters,
+    write_dead_letters,
+)
+from durio.cli.filters import Filters, filter_options, find, page_options
+from durio.cli.job_output import (
+    arguments_of,
+    job_by_id,
+    job_fields,
+    job_text,
+    row_fields,
+    short_error,
 )
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
-from durio.cli.record import (
-    arguments_of,
-    cut_error,
-    job_fields,
-    job_text,
-    record_by_id,
-    row_fields,
-)
+from durio.cli.prompts import BY_OPTION, operator
+from durio.cli.responses import not_dead
 from durio.model.errors import UsageError
-from durio.model.job import DEAD, STATE_BY_CODE, Record
+from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
 from durio.model.names import queue_of
-from durio.ports.browse import Page, Tally
+from durio.ports.browse import DeathCount, Page
 
 COLUMNS = ("id", "task", "queue", "reason", "error", "attempts", "age")
 TOTALS = ("queue", "task", "error", "dead")
@@ -63,10 +69,10 @@ def command() -> None:
 @command.command("ls")
 @filter_options
 @page_options
-@place_options
+@selection_options
 @keep_lines
 def list_dead(
-    *, place: Place, filters: Filters, limit: int, cursor: str | None
+    *, selection: AppSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
     r"""List dead letters, those that came last first.
 
@@ -83,24 +89,24 @@ def list_dead(
     """
 
     async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
-        page = await find(app, filters.query(app, place), limit, cursor)
-        return page, app.now(), [dead_row(record, app) for record in page.records]
+        page = await find(app, filters.query(app, selection), limit, cursor)
+        return page, app.now(), [dead_row(record, app) for record in page.jobs]
 
-    page, now, rows = place.ask(ask)
-    if place.is_json:
+    page, now, rows = selection.run(ask)
+    if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return
-    none = f"{letters_text(0)}{filters.words()}"
+    none = f"{dead_letters_text(0)}{filters.text()}"
     show_table(COLUMNS, [cells(row, now) for row in rows], none)
     if page.cursor is not None:
         show_text(f"more: --cursor {page.cursor}")
 
 
-def dead_row(record: Record, app: App) -> dict[str, Any]:
+def dead_row(job: StoredJob, app: App) -> dict[str, Any]:
     """A dead letter in a list."""
-    args, kwargs = arguments_of(record)
-    told = {"args": args, "kwargs": kwargs, "retried": record.retried}
-    return {**row_fields(record, app), **told}
+    args, kwargs = arguments_of(job)
+    told = {"args": args, "kwargs": kwargs, "retried": job.retried}
+    return {**row_fields(job, app), **told}
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
@@ -111,7 +117,7 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
         row["task"],
         row["queue"],
         row["reason"],
-        cut_error(row),
+        short_error(row),
         f"{row['attempt']}{of}",
         ago(row["finished_at"], now),
     ]
@@ -119,9 +125,9 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
 
 @command.command("show")
 @click.argument("job_id", metavar="ID")
-@place_options
+@selection_options
 @keep_lines
-def show_dead(*, place: Place, job_id: str) -> None:
+def show_dead(*, selection: AppSelection, job_id: str) -> None:
     """Show everything about one dead letter.
 
     Its arguments, meta, key and options, and every failed attempt with its traceback and
@@ -133,18 +139,18 @@ def show_dead(*, place: Place, job_id: str) -> None:
     """
 
     async def ask(app: App) -> dict[str, Any]:
-        return job_fields(await dead_record(app, job_id), app)
+        return job_fields(await dead_letter_by_id(app, job_id), app)
 
-    fields = place.ask(ask)
-    if place.is_json:
+    fields = selection.run(ask)
+    if selection.is_json:
         show_json(fields)
     else:
         show_text(job_text(fields))
 
 
-async def dead_record(app: App, job_id: str) -> Record:
+async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
     """A dead letter by its id."""
-    record = await record_by_id(app, job_id)
+    record = await job_by_id(app, job_id)
     if record.state != DEAD:
         raise not_dead(job_id, STATE_BY_CODE[record.state])
     return record
@@ -166,10 +172,15 @@ async def dead_record(app: App, job_id: str) -> Record:
 @click.option(
     "--unchecked", is_flag=True, help="Take edited arguments without checking them."
 )
-@place_options
+@selection_options
 @keep_lines
 def retry_dead(
-    *, place: Place, bulk: Bulk, edit: bool, arguments: str | None, unchecked: bool
+    *,
+    selection: AppSelection,
+    bulk: BulkSelection,
+    edit: bool,
+    arguments: str | None,
+    unchecked: bool,
 ) -> int:
     r"""Run dead letters again: by id, by filters, or all of them.
 
@@ -199,19 +210,19 @@ def retry_dead(
         raise UsageError("--edit and --args are both given", cure="Give one.")
     if edit or arguments is not None:
         bulk.check()
-        change = Edit(arguments=arguments, unchecked=unchecked)
-        return retry_edited(place, bulk, change, dead_record)
+        change = ArgumentsEdit(arguments=arguments, unchecked=unchecked)
+        return retry_edited(selection, bulk, change, dead_letter_by_id)
     if unchecked:
         raise UsageError("--unchecked needs --args or --edit", cure="Leave it out.")
-    return act_on_letters(place, bulk, "retry")
+    return act_on_dead_letters(selection, bulk, "retry")
 
 
 @command.command("discard")
 @filter_options
 @bulk_options
-@place_options
+@selection_options
 @keep_lines
-def discard_dead(*, place: Place, bulk: Bulk) -> int:
+def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Delete dead letters for good: by id, by filters, or all of them.
 
     Always confirmed. `durio dead export` keeps a copy that can be imported again. What
@@ -229,7 +240,7 @@ def discard_dead(*, place: Place, bulk: Bulk) -> int:
     Exit codes: 1 one of the ids is not dead, the others are deleted all the same
                 2 usage, or nobody confirmed
     """
-    return act_on_letters(place, bulk, "discard")
+    return act_on_dead_letters(selection, bulk, "discard")
 
 
 # --- moving
@@ -241,9 +252,11 @@ def discard_dead(*, place: Place, bulk: Bulk) -> int:
     "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
     help="A new file; without it: standard output.",
 )  # fmt: skip
-@place_options
+@selection_options
 @keep_lines
-def export_dead(*, place: Place, filters: Filters, output: str | None) -> None:
+def export_dead(
+    *, selection: AppSelection, filters: Filters, output: str | None
+) -> None:
     r"""Write dead letters as JSON lines, for `durio dead import` and other programs.
 
     An import takes all of a line but "key" and "run_at".
@@ -260,29 +273,29 @@ def export_dead(*, place: Place, filters: Filters, output: str | None) -> None:
 
     With --json: {"letters", "file"}; it needs --output.
     """
-    if place.is_json and output is None:
+    if selection.is_json and output is None:
         raise UsageError(
             "--json needs --output", cure="Leave it out: the lines are JSON already."
         )
 
     async def ask(app: App) -> int:
-        query = filters.query(app, place)
+        query = filters.query(app, selection)
         with open_output(output) as stream:
-            return await write_letters(app, query, stream)
+            return await write_dead_letters(app, query, stream)
 
-    jobs = place.ask(ask)
-    if place.is_json:
+    jobs = selection.run(ask)
+    if selection.is_json:
         show_json({"letters": jobs, "file": output})
     elif output is not None:
-        show_text(f"{letters_text(jobs)}{filters.words()} in {output}")
+        show_text(f"{dead_letters_text(jobs)}{filters.text()} in {output}")
 
 
 @command.command("import")
 @click.argument("file", metavar="FILE")
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def import_dead(*, place: Place, file: str, by: str | None) -> None:
+def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
     r"""Put exported dead letters into this store; `-` reads standard input.
 
     Every line is checked first: a bad one is named by its number, and nothing is
@@ -300,34 +313,34 @@ def import_dead(*, place: Place, file: str, by: str | None) -> None:
     \b
     Exit codes: 2 the file cannot be read, or a line is no dead letter
     """
-    name = who(by)
+    name = operator(by)
 
     async def ask(app: App) -> tuple[int, int]:
         bounds = app.settings.payload.bytes_max
-        named = app.name if place.is_named() else None
+        named = app.name if selection.is_named() else None
         with open_input(file) as stream:
 
-            def read() -> Iterator[Record]:
+            def read() -> Iterator[StoredJob]:
                 stream.seek(0)
-                return letters(stream, app.now(), bounds, named)
+                return read_dead_letters(stream, app.now(), bounds, named)
 
             return sum(1 for _ in read()), await restore(app, read, name)
 
-    lines, written = place.ask(ask)
-    if place.is_json:
+    lines, written = selection.run(ask)
+    if selection.is_json:
         told = {"letters": lines, "imported": written, "skipped": lines - written}
         show_json(told)
     else:
-        show_text(f"{letters_text(written)} imported, {lines - written} skipped")
+        show_text(f"{dead_letters_text(written)} imported, {lines - written} skipped")
 
 
 # --- counting
 
 
 @command.command("totals")
-@place_options
+@selection_options
 @keep_lines
-def show_totals(*, place: Place) -> None:
+def show_totals(*, selection: AppSelection) -> None:
     """Count the jobs that ever died, by queue, task and type of error.
 
     The figures only grow: retrying or discarding a dead letter changes nothing. Without
@@ -337,14 +350,14 @@ def show_totals(*, place: Place) -> None:
     "error_type"}, "value"}]}; a task begins with the name of its App.
     """
 
-    async def ask(app: App) -> tuple[str, Sequence[Tally]]:
-        name = app.name if place.is_named() else None
+    async def ask(app: App) -> tuple[str, Sequence[DeathCount]]:
+        name = app.name if selection.is_named() else None
         whose = "" if name is None else f" of app {name}"
         return whose, await (await app.store()).tallies(name)
 
-    whose, found = place.ask(ask)
+    whose, found = selection.run(ask)
     tallies = sorted(found, key=lambda tally: (-tally.dead, tally))
-    if place.is_json:
+    if selection.is_json:
         show_json({METRIC: [metric_fields(tally) for tally in tallies]})
         return
     rows = [[queue_of(t.lane), t.task, t.error_type, t.dead] for t in tallies]
@@ -353,7 +366,7 @@ def show_totals(*, place: Place) -> None:
         show_text(f"{sum(tally.dead for tally in tallies)} in all")
 
 
-def metric_fields(tally: Tally) -> dict[str, Any]:
+def metric_fields(tally: DeathCount) -> dict[str, Any]:
     """One figure with its labels."""
     labels = {
         "queue": queue_of(tally.lane),

@@ -22,19 +22,19 @@ from rich.table import Table
 from durio.cli.apps import JSON_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import is_terminal, show_json, show_table
-from durio.demo.run import Stage
-from durio.demo.verdict import Row, Verdict, enough_happened, judge
+from durio.demo.run import Demo
+from durio.demo.verdict import DemoVerdict, TaskCounts, judge, not_exercised
 from durio.host.clock import HostClock
 from durio.host.signals import Signals
 from durio.model.errors import InvalidURL
-from durio.worker.watchdog import exit_by
+from durio.worker.watchdog import exit_code_for_signal
 
 SECONDS_DEFAULT = 15.0
 SECONDS_MIN, SECONDS_MAX = 3.0, 600.0
 WORKERS_DEFAULT, WORKERS_MAX = 3, 32
 REFRESHES_PER_SECOND = 4
 BROKEN = 1
-COLUMNS = (
+TABLE_COLUMNS = (
     "task",
     "enqueued",
     "done",
@@ -113,26 +113,28 @@ def command(
             cure="Name a file: sqlite:///demo.db.",
         )
     folder = Path(tempfile.mkdtemp(prefix="durio-demo-"))
-    narrator = Narrator(quiet=is_json)
-    stage = Stage(
+    narrator = DemoOutput(quiet=is_json)
+    stage = Demo(
         folder=folder,
         url=url or f"sqlite:///{folder / 'shop.db'}",
         seconds=seconds,
         workers=workers,
-        tell=narrator.tell,
+        print_line=narrator.print_line,
         is_chaotic=chaos,
     )
     try:
-        verdict = asyncio.run(watched(stage, narrator))
+        verdict = asyncio.run(run_until_signal(stage, narrator))
     finally:
         if keep:
-            narrator.tell(f"kept: {folder}")
+            narrator.print_line(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    return verdict if isinstance(verdict, int) else show(verdict, is_json=is_json)
+    return (
+        verdict if isinstance(verdict, int) else show_result(verdict, is_json=is_json)
+    )
 
 
-async def watched(stage: Stage, narrator: "Narrator") -> Verdict | int:
+async def run_until_signal(demo: Demo, output: "DemoOutput") -> DemoVerdict | int:
     """Play to the end, or until a signal; then the exit code that it asks for."""
     playing = asyncio.current_task()
     received: list[str] = []
@@ -144,15 +146,15 @@ async def watched(stage: Stage, narrator: "Narrator") -> Verdict | int:
 
     try:
         async with Signals(stop):
-            with narrator.watching(stage):
-                return await stage.play()
+            with output.live_table(demo):
+                return await demo.run()
     except asyncio.CancelledError:
         if not received:
             raise
-        return exit_by(received[0])
+        return exit_code_for_signal(received[0])
 
 
-class Narrator:
+class DemoOutput:
     """Tells the story line by line, with a live table below it on a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -161,7 +163,7 @@ class Narrator:
         self._began = self._clock.monotonic()
         self._console = Console()
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """One more line, with the seconds since the beginning."""
         if not self._quiet:
             passed = self._clock.monotonic() - self._began
@@ -169,36 +171,36 @@ class Narrator:
                 f"{passed:5.1f} s  {line}", highlight=False, soft_wrap=True
             )
 
-    def watching(self, stage: Stage) -> Any:
+    def live_table(self, demo: Demo) -> Any:
         """The live table while the block runs; on a terminal only."""
         if self._quiet or not is_terminal():
             return nullcontext()
         return Live(
-            get_renderable=lambda: live_table(stage),
+            get_renderable=lambda: live_table(demo),
             console=self._console,
             refresh_per_second=REFRESHES_PER_SECOND,
             transient=True,
         )
 
 
-def live_table(stage: Stage) -> RenderableType:
+def live_table(demo: Demo) -> RenderableType:
     """How it stands, by the ledger alone."""
-    if not stage.tasks:
+    if not demo.tasks:
         return Spinner("dots", "the shop opens ...")
-    return table_of(judge(stage.entries(), {}).rows)
+    return live_rows(judge(demo.ledger_lines(), {}).rows)
 
 
-def table_of(rows: dict[str, Row]) -> Table:
+def live_rows(rows: dict[str, TaskCounts]) -> Table:
     """The same as at the end, while it grows."""
     table = Table(box=None, pad_edge=False)
-    for name in COLUMNS:
+    for name in TABLE_COLUMNS:
         table.add_column(name, justify="left" if name == "task" else "right")
-    for line in lines_of(rows):
+    for line in table_rows(rows):
         table.add_row(*line)
     return table
 
 
-def lines_of(rows: dict[str, Row]) -> list[list[str]]:
+def table_rows(rows: dict[str, TaskCounts]) -> list[list[str]]:
     """One line per task."""
     return [
         [task, *(str(count) if count else "-" for count in asdict(row).values())]
@@ -206,27 +208,27 @@ def lines_of(rows: dict[str, Row]) -> list[list[str]]:
     ]
 
 
-def show(verdict: Verdict, *, is_json: bool) -> int:
+def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
     """Say how it went; the exit code."""
-    missing = enough_happened(verdict)
+    missing = not_exercised(verdict)
     if is_json:
-        show_json(as_fields(verdict, missing))
+        show_json(verdict_fields(verdict, missing))
     else:
-        show_all(verdict, missing)
+        show_verdict(verdict, missing)
     return BROKEN if verdict.problems or missing else 0
 
 
-def show_all(verdict: Verdict, missing: list[str]) -> None:
+def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
     """The table, what is wrong, and the last line."""
-    show_table(COLUMNS, lines_of(verdict.rows), "no jobs")
+    show_table(TABLE_COLUMNS, table_rows(verdict.rows), "no jobs")
     again = f"{verdict.rerun} jobs ran again after it"
     notes = [
         "",
         f"{verdict.cancelled} jobs were cancelled on request and are not counted below",
         f"{verdict.repeated} customers clicked twice: one job each charged the card",
         f"{verdict.refused} parcels were refused by a full queue",
-        f"{counted(verdict.poisoned, 'poison job')} convicted, and nobody else with it",
-        f"{counted(verdict.kills, 'process')} killed: {again}",
+        f"{count_text(verdict.poisoned, 'poison job')} convicted, and nobody else with it",
+        f"{count_text(verdict.kills, 'process')} killed: {again}",
         *(f"BROKEN: {problem}" for problem in verdict.problems),
         *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),
     ]
@@ -235,14 +237,14 @@ def show_all(verdict: Verdict, missing: list[str]) -> None:
     click.echo(verdict.line)
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     """How many there were, in words that agree."""
     if number == 1:
         return f"1 {what} was"
     return f"{number} {what}{'es' if what.endswith('s') else 's'} were"
 
 
-def as_fields(verdict: Verdict, missing: list[str]) -> dict[str, Any]:
+def verdict_fields(verdict: DemoVerdict, missing: list[str]) -> dict[str, Any]:
     """The verdict as JSON."""
     fields = asdict(verdict)
     tasks = fields.pop("rows")

@@ -8,7 +8,7 @@ from itertools import groupby
 import click
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options
+from durio.cli.apps import AppSelection, selection_options
 from durio.cli.main import AppImportFailed, keep_lines
 from durio.cli.output import is_terminal, safe, show_json, show_text
 from durio.doctor.examine import examine_and_close
@@ -22,9 +22,9 @@ INDENT = " " * 13
 
 @click.command("doctor", short_help="Look for trouble, and say what to do about it.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@place_options
+@selection_options
 @keep_lines
-def command(*, place: Place, strict: bool) -> int:
+def command(*, selection: AppSelection, strict: bool) -> int:
     r"""Look for trouble, and say what to do about it.
 
     Machine, settings, the store's place and file, queues, workers and, with --app, the
@@ -44,16 +44,16 @@ def command(*, place: Place, strict: bool) -> int:
     \b
     Exit codes: 0 no errors; 8 errors (with --strict: or warnings); 2 usage
     """
-    app, found = loaded(place)
-    has_code = place.app_path is not None and not any(
+    app, found = load_or_report(selection)
+    has_code = selection.app_path is not None and not any(
         f.severity == "error" for f in found
     )
     found += asyncio.run(
-        examine_and_close(app, has_code=has_code, is_named=place.is_named())
+        examine_and_close(app, has_code=has_code, is_named=selection.is_named())
     )
     errors = sum(finding.severity == "error" for finding in found)
     warnings = sum(finding.severity == "warning" for finding in found)
-    if place.is_json:
+    if selection.is_json:
         rows = [finding._asdict() for finding in found]
         show_json({"checks": rows, "errors": errors, "warnings": warnings})
     else:
@@ -61,24 +61,24 @@ def command(*, place: Place, strict: bool) -> int:
     return FOUND_ERRORS if errors or (strict and warnings) else 0
 
 
-def loaded(place: Place) -> tuple[App, list[Finding]]:
+def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
     """The App, or one that knows only name and store when its code cannot be loaded."""
     try:
-        app = place.app()
+        app = selection.app()
     except AppImportFailed as trouble:
         lines = [line.strip() for line in trouble.traceback_text.splitlines()]
         places = [line for line in lines if line.startswith("File ")]
         told = trouble.what + "".join(f" ({place})" for place in places[-1:])
-        bare = replace(place, app_path=None).app()
+        bare = replace(selection, app_path=None).app()
         return bare, [error("app.import", told, trouble.cure)]
-    if place.app_path is None:
+    if selection.app_path is None:
         return app, []
     app.emit.subscribers.clear()  # what it would log is found here anyway
     tasks = len(app.registry.handlers)
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
-        return app, [error("app.import", f"{place.app_path} has no tasks", fix)]
-    return app, [fine("app.import", f"{place.app_path}, {tasks} tasks")]
+        return app, [error("app.import", f"{selection.app_path} has no tasks", fix)]
+    return app, [fine("app.import", f"{selection.app_path}, {tasks} tasks")]
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
@@ -86,19 +86,23 @@ def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
     for group, findings in groupby(found, key=lambda finding: finding.group):
         show_text(group)
         for finding in findings:
-            click.echo(line(finding))
+            click.echo(finding_line(finding))
             if finding.fix:
                 show_text(f"{INDENT}fix: {finding.fix}")
-    told = (many(errors, "error"), many(warnings, "warning"), many(len(found), "check"))
+    told = (
+        count_text(errors, "error"),
+        count_text(warnings, "warning"),
+        count_text(len(found), "check"),
+    )
     show_text(", ".join(told))
 
 
-def many(number: int, word: str) -> str:
+def count_text(number: int, word: str) -> str:
     """So many of something."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def line(finding: Finding) -> str:
+def finding_line(finding: Finding) -> str:
     """One finding; a sign before the word where somebody looks."""
     mark, colour = MARKS[finding.severity]
     word = f"{finding.severity:<8}"

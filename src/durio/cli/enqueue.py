@@ -9,12 +9,11 @@ from typing import Any, cast
 import click
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options, run
+from durio.cli.apps import AppSelection, run_in_app, selection_options
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import safe, show_json, show_text, to_json
 from durio.client.handle import Job
 from durio.model.codec import encode
-from durio.model.duration import seconds, spoken
 from durio.model.errors import (
     InvalidArguments,
     JobCancelled,
@@ -24,6 +23,7 @@ from durio.model.errors import (
 )
 from durio.model.job import JobStatus
 from durio.model.options import NO_OPTIONS, CallOptions
+from durio.model.quantities import format_duration, seconds
 
 WAIT_SECONDS_MAX = 86400.0
 EXAMPLE = """durio enqueue resize '{"path": "cat.png"}'"""
@@ -51,11 +51,11 @@ OPTIONS = ("queue", "priority", "delay", "at", "key", "meta")
 )
 @click.option("--queue", metavar="QUEUE", help="Another queue than the task's own.")
 @click.option("--meta", metavar="JSON", help="An object that travels with the job.")
-@place_options
+@selection_options
 @keep_lines
 def command(
     *,
-    place: Place,
+    selection: AppSelection,
     task: str,
     arguments: str,
     wait: bool,
@@ -89,16 +89,16 @@ def command(
     args, kwargs = parse_arguments(arguments)
     options = parse_options(given)
     limit = parse_timeout(timeout, wait=wait)
-    app = place.app()
+    app = selection.app()
 
     async def ask(app: App) -> int:
         job = await app.enqueue_named(task, args, kwargs, options)
         if limit is None:
-            show_enqueued(place, job, await job.status())
+            show_enqueued(selection, job, await job.status())
             return 0
-        return await show_end(place, job, limit)
+        return await wait_and_show(selection, job, limit)
 
-    return run(app, ask)
+    return run_in_app(app, ask)
 
 
 # --- what was asked
@@ -174,9 +174,9 @@ def parse_timeout(text: str | None, *, wait: bool) -> float | None:
 # --- what came of it
 
 
-def show_enqueued(place: Place, job: Job[Any], status: JobStatus) -> None:
+def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> None:
     """Which job answers."""
-    if place.is_json:
+    if selection.is_json:
         show_json(job_fields(job, status))
         return
     word = "enqueued" if job.created else "replaced" if job.replaced else "exists"
@@ -184,7 +184,7 @@ def show_enqueued(place: Place, job: Job[Any], status: JobStatus) -> None:
     show_text(f"{word}  {job.id}  {status.task}  queue {status.queue}{other}")
 
 
-async def show_end(place: Place, job: Job[Any], limit: float) -> int:
+async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) -> int:
     """Wait, then tell how it ended; the exit code."""
     told: dict[str, Any] = {"result": None, "error": None}
     failure: Exception | None = None
@@ -198,12 +198,12 @@ async def show_end(place: Place, job: Job[Any], limit: float) -> int:
         failure = error
         told["error"] = error_fields(error)
     status = await job.status()
-    if place.is_json:
+    if selection.is_json:
         show_json({**job_fields(job, status), **end_fields(status), **told})
         return 0 if failure is None else exit_code_of(failure)
     if failure is not None:
         raise failure
-    show_text(f"{status.state.value}  {safe(value)}   {effort(status)}")
+    show_text(f"{status.state.value}  {safe(value)}   {effort_text(status)}")
     return 0
 
 
@@ -236,7 +236,9 @@ def elapsed(status: JobStatus) -> float | None:
     return round((status.finished_at - status.created_at).total_seconds(), 3)
 
 
-def effort(status: JobStatus) -> str:
+def effort_text(status: JobStatus) -> str:
     """`1 attempt, 1.2 s`."""
     plural = "" if status.attempt == 1 else "s"
-    return f"{status.attempt} attempt{plural}, {spoken(elapsed(status) or 0.0)}"
+    return (
+        f"{status.attempt} attempt{plural}, {format_duration(elapsed(status) or 0.0)}"
+    )

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.apps import Place
-from durio.model.duration import seconds, spoken
+from durio.cli.apps import AppSelection
 from durio.model.errors import UsageError
-from durio.model.job import DEAD, Record
+from durio.model.job import DEAD, StoredJob
 from durio.model.names import check_name, lane, task_name
 from durio.model.outcome import Reason
+from durio.model.quantities import format_duration, seconds
 from durio.ports.browse import Page, Query
 
 PAGE_MAX = 200
@@ -36,29 +36,32 @@ class Filters:
         """Whether nothing narrows."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
-    def query(self, app: App, place: Place) -> Query:
+    def query(self, app: App, selection: AppSelection) -> Query:
         """The dead letters that fit, at this moment."""
-        older, newer = age(self.older, "--older"), age(self.newer, "--newer")
+        older, newer = (
+            age_seconds(self.older, "--older"),
+            age_seconds(self.newer, "--newer"),
+        )
         if older is not None and newer is not None and older >= newer:
             raise UsageError(
-                f"no job is older than {spoken(older)} and newer than {spoken(newer)}",
+                f"no job is older than {format_duration(older)} and newer than {format_duration(newer)}",
                 cure="--older must be less than --newer.",
             )
         now, queue, task = app.now(), self.queue, self.task
         return Query(
-            namespace=app.name if place.is_named() else None,
+            namespace=app.name if selection.is_named() else None,
             states=(DEAD,),
             lane=None if queue is None else lane(app.name, check_name("queue", queue)),
             task=None
             if task is None
             else task_name(app.name, check_name("task", task)),
             reason=self.reason,
-            error=searched(self.error),
+            error=check_search_text(self.error),
             finished_before=None if older is None else now - older,
             finished_after=None if newer is None else now - newer,
         )
 
-    def words(self) -> str:
+    def text(self) -> str:
         """The filters for people, such as ` of task send, error ~timeout`."""
         whose = [f"{n} {v}" for n in ("task", "queue") if (v := getattr(self, n))]
         why = [f"reason {self.reason}"] if self.reason else []
@@ -68,12 +71,12 @@ class Filters:
         return f" {'of ' if whose else 'with ' if why else ''}{told}" if told else ""
 
 
-def age(text: str | None, option: str) -> float | None:
+def age_seconds(text: str | None, option: str) -> float | None:
     """How long ago, in seconds."""
     return None if text is None else seconds(text, option)
 
 
-def searched(text: str | None) -> str | None:
+def check_search_text(text: str | None) -> str | None:
     """Text to look for in errors."""
     if text is None:
         return None
@@ -135,11 +138,11 @@ def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
 async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:
     """As many pages as it takes."""
     store = await app.store()
-    found: list[Record] = []
+    found: list[StoredJob] = []
     while True:
         wanted = min(limit - len(found), PAGE_MAX)
         page = await store.find(query, limit=wanted, cursor=cursor)
-        found += page.records
+        found += page.jobs
         cursor = page.cursor
         if cursor is None or len(found) >= limit:
             return Page(found, cursor)

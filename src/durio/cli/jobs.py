@@ -5,19 +5,19 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.answers import act
-from durio.cli.apps import Place, place_options
-from durio.cli.confirm import BY_OPTION, who
+from durio.cli.apps import AppSelection, selection_options
 from durio.cli.filters import find, page_options
-from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text
-from durio.cli.record import (
-    cut_error,
+from durio.cli.job_output import (
+    job_by_id,
     job_fields,
     job_text,
-    record_by_id,
     row_fields,
+    short_error,
 )
+from durio.cli.main import keep_lines
+from durio.cli.output import ago, show_json, show_table, show_text
+from durio.cli.prompts import BY_OPTION, operator
+from durio.cli.responses import act_on_jobs
 from durio.model.job import CODE_BY_STATE, State
 from durio.model.names import check_name, lane, task_name
 from durio.ports.browse import Page, Query
@@ -44,9 +44,11 @@ def command() -> None:
 @click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
 @click.option("--task", metavar="TASK", help="Only jobs of this task.")
 @page_options
-@place_options
+@selection_options
 @keep_lines
-def list_jobs(*, place: Place, limit: int, cursor: str | None, **given: Any) -> None:
+def list_jobs(
+    *, selection: AppSelection, limit: int, cursor: str | None, **given: Any
+) -> None:
     r"""List jobs, the newest first.
 
     Without --app, --name or DURIO_NAME the jobs of every App in the store are listed. A
@@ -65,12 +67,12 @@ def list_jobs(*, place: Place, limit: int, cursor: str | None, **given: Any) -> 
     """
 
     async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
-        query = query_of(app, place, given)
+        query = query_of(app, selection, given)
         page = await find(app, query, limit, cursor)
-        return page, app.now(), [row_fields(record, app) for record in page.records]
+        return page, app.now(), [row_fields(record, app) for record in page.jobs]
 
-    page, now, rows = place.ask(ask)
-    if place.is_json:
+    page, now, rows = selection.run(ask)
+    if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return
     show_table(COLUMNS, [cells(row, now) for row in rows], "no jobs")
@@ -78,11 +80,11 @@ def list_jobs(*, place: Place, limit: int, cursor: str | None, **given: Any) -> 
         show_text(f"more: --cursor {page.cursor}")
 
 
-def query_of(app: App, place: Place, given: dict[str, Any]) -> Query:
+def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
     """What to look for."""
     queue, task = given["queue"], given["task"]
     return Query(
-        namespace=app.name if place.is_named() else None,
+        namespace=app.name if selection.is_named() else None,
         states=tuple(CODE_BY_STATE[State(state)] for state in given["states"]) or None,
         lane=lane(app.name, check_name("queue", queue)) if queue else None,
         task=task_name(app.name, check_name("task", task)) if task else None,
@@ -100,15 +102,15 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
         row["priority"],
         f"{row['attempt']}{of}",
         ago(row["created_at"], now),
-        cut_error(row),
+        short_error(row),
     ]
 
 
 @command.command("show")
 @click.argument("job_id", metavar="ID")
-@place_options
+@selection_options
 @keep_lines
-def show_job(*, place: Place, job_id: str) -> None:
+def show_job(*, selection: AppSelection, job_id: str) -> None:
     """Show everything about one job.
 
     Its arguments, meta and options, its times, progress and result, and every failed
@@ -122,10 +124,10 @@ def show_job(*, place: Place, job_id: str) -> None:
     """
 
     async def ask(app: App) -> dict[str, Any]:
-        return job_fields(await record_by_id(app, job_id), app)
+        return job_fields(await job_by_id(app, job_id), app)
 
-    fields = place.ask(ask)
-    if place.is_json:
+    fields = selection.run(ask)
+    if selection.is_json:
         show_json(fields)
     else:
         show_text(job_text(fields))
@@ -137,9 +139,11 @@ def show_job(*, place: Place, job_id: str) -> None:
 @command.command("retry")
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def retry_jobs(*, place: Place, job_ids: tuple[str, ...], by: str | None) -> int:
+def retry_jobs(
+    *, selection: AppSelection, job_ids: tuple[str, ...], by: str | None
+) -> int:
     """Run dead or cancelled jobs again.
 
     They keep their ids and get a full budget of attempts.
@@ -148,15 +152,17 @@ def retry_jobs(*, place: Place, job_ids: tuple[str, ...], by: str | None) -> int
 
     Exit code 1 when one of them could not be retried; the others are, all the same.
     """
-    return act(place, job_ids, "retry", by=who(by))
+    return act_on_jobs(selection, job_ids, "retry", by=operator(by))
 
 
 @command.command("cancel")
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def cancel_jobs(*, place: Place, job_ids: tuple[str, ...], by: str | None) -> int:
+def cancel_jobs(
+    *, selection: AppSelection, job_ids: tuple[str, ...], by: str | None
+) -> int:
     """Cancel jobs that have not ended.
 
     A waiting job is cancelled at once. A running one is asked to stop and stays
@@ -166,4 +172,4 @@ def cancel_jobs(*, place: Place, job_ids: tuple[str, ...], by: str | None) -> in
 
     Exit code 1 when one of them could not be cancelled; the others are, all the same.
     """
-    return act(place, job_ids, "cancel", by=who(by))
+    return act_on_jobs(selection, job_ids, "cancel", by=operator(by))

@@ -68,7 +68,7 @@ Exit codes:
 """
 INTERRUPTED = 130
 # What a write to a stream fails with; errors about a file carry its name.
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+WRITE_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -105,7 +105,7 @@ class OutputFailed(DurioError):
 
 
 # The first that fits.
-EXITS: tuple[tuple[type[BaseException], int], ...] = (
+EXIT_CODE_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (AppImportFailed, 4),
     (ChildFailed, 4),
     (SchemaMismatch, 5),
@@ -131,7 +131,7 @@ class Commands(click.Group):
         try:
             code = super().main(args=given, **extra)
         except (Exception, KeyboardInterrupt) as error:
-            code = tell(leaf(error), as_json=wants_json(given))
+            code = report_error(first_error(error), as_json=wants_json(given))
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -257,29 +257,37 @@ def wants_json(args: Sequence[str]) -> bool:
     return "--json" in before
 
 
-def leaf(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """The first real error in a group of them."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    return leaf(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return first_error(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code of an error; 1 for those without one of their own."""
-    return next((code for kind, code in EXITS if isinstance(error, kind)), 1)
+    return next(
+        (code for kind, code in EXIT_CODE_BY_ERROR if isinstance(error, kind)), 1
+    )
 
 
-def tell(error: BaseException, *, as_json: bool) -> int:
+def report_error(error: BaseException, *, as_json: bool) -> int:
     """Print an error, to whoever reads it, and give its exit code."""
     if isinstance(error, BrokenPipeError):
         drop_output()  # the reader has gone, as `head` does
         return 1
-    if isinstance(error, OSError) and error.errno in NO_ROOM and not error.filename:
+    if (
+        isinstance(error, OSError)
+        and error.errno in WRITE_ERRNOS
+        and not error.filename
+    ):
         drop_output()
         error, as_json = OutputFailed(error), False
     fields = error_fields(error)
     if as_json:
-        click.echo(msgspec.json.encode({"error": {**fields, **error_figures(error)}}))
+        click.echo(
+            msgspec.json.encode({"error": {**fields, **backpressure_fields(error)}})
+        )
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
     else:
@@ -322,7 +330,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
     return {name: storable_text(text) for name, text in told.items()}
 
 
-def error_figures(error: BaseException) -> dict[str, float]:
+def backpressure_fields(error: BaseException) -> dict[str, float]:
     """What a script needs to try again later."""
     if not isinstance(error, QueueFull):
         return {}

@@ -8,23 +8,23 @@ from typing import Any, TypeVar
 
 import click
 
-from durio.app.alike import Verdict
 from durio.app.app import App
 from durio.app.connect import connect, masked
 from durio.app.move import (
     Mover,
-    Outlook,
-    arrival_of,
-    check_ways,
-    departure_of,
+    MoveStatus,
+    check_stores,
+    export_jobs_from,
+    import_jobs_into,
 )
-from durio.cli.apps import JSON_OPTION, Place
-from durio.cli.confirm import BY_OPTION, DRY_RUN_OPTION, YES_OPTION, confirm, who
+from durio.app.move_verify import Comparison
+from durio.cli.apps import JSON_OPTION, AppSelection
 from durio.cli.main import keep_lines
 from durio.cli.output import safe, show_json, show_text
-from durio.model.duration import seconds
+from durio.cli.prompts import BY_OPTION, DRY_RUN_OPTION, YES_OPTION, confirm, operator
 from durio.model.errors import UsageError
 from durio.model.job import STATE_BY_CODE
+from durio.model.quantities import seconds
 from durio.ports.move import Counts
 
 T = TypeVar("T")
@@ -77,16 +77,16 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
                 2 usage, not confirmed; 3 store; 5 schema of TO
                 7 workers did not end in time; 130 interrupted; run it again
     """
-    check_ways(source, target)
-    place = Place(app_path=None, store=source, name=None, is_json=is_json)
-    return carry_out(Errand(place, target, **given))
+    check_stores(source, target)
+    place = AppSelection(app_path=None, store=source, name=None, is_json=is_json)
+    return run_move(MoveRequest(place, target, **given))
 
 
 @dataclass(frozen=True)
-class Errand:
+class MoveRequest:
     """What a command line asks for."""
 
-    place: Place
+    selection: AppSelection
     target: str
     timeout: str | None
     back_out: bool
@@ -95,82 +95,82 @@ class Errand:
     by: str | None
 
     @property
-    def ends(self) -> dict[str, str]:
+    def stores(self) -> dict[str, str]:
         """Where from and where to, for people."""
-        return {"from": masked(self.place.store or ""), "to": masked(self.target)}
+        return {"from": masked(self.selection.store or ""), "to": masked(self.target)}
 
-    def seconds(self) -> float:
+    def drain_seconds(self) -> float:
         """How long workers may take to end."""
         text = self.timeout
         return DRAIN_SECONDS if text is None else seconds(text, "--timeout")
 
 
-def carry_out(errand: Errand) -> int:
+def run_move(request: MoveRequest) -> int:
     """Look, ask, move; the exit code."""
-    ends, limit, name = errand.ends, errand.seconds(), who(errand.by)
-    if errand.back_out:
-        return take_back(errand)
-    outlook = in_both(errand, checked)
-    if errand.dry_run or outlook.is_over:
-        show_outlook(errand, outlook)
+    ends, limit, name = request.stores, request.drain_seconds(), operator(request.by)
+    if request.back_out:
+        return take_back(request)
+    outlook = with_both_stores(request, check_move)
+    if request.dry_run or outlook.is_over:
+        show_outlook(request, outlook)
         return 0
     confirm(
         f"{outlook.total} jobs move from {ends['from']} to {ends['to']}, "
-        f"and {outlook.crew.workers} workers there are asked to end",
-        yes=errand.yes,
+        f"and {outlook.active_workers.workers} workers there are asked to end",
+        yes=request.yes,
     )
 
-    async def do(mover: Mover) -> tuple[Outlook, Verdict | None, float]:
+    async def do(mover: Mover) -> tuple[MoveStatus, Comparison | None, float]:
         began = mover.clock.monotonic()
         verdict = await mover.move(drain_seconds=limit, by=name)
-        return await mover.look(), verdict, mover.clock.monotonic() - began
+        return await mover.status(), verdict, mover.clock.monotonic() - began
 
     try:
-        after, verdict, took_seconds = in_both(errand, do)
+        after, verdict, took_seconds = with_both_stores(request, do)
     except KeyboardInterrupt:
         click.echo("stopped: run it again, or take it back with --back-out", err=True)
         raise
-    show_moved(errand, after, verdict, took_seconds)
+    show_moved(request, after, verdict, took_seconds)
     return 0
 
 
-def in_both(errand: Errand, work: Callable[[Mover], Awaitable[T]]) -> T:
+def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]) -> T:
     """With both stores open."""
 
     async def ask(app: App) -> T:
         leaving = await app.store()
-        departure = departure_of(leaving)
-        arriving = connect(errand.target, app.clock, app.settings)
+        departure = export_jobs_from(leaving)
+        arriving = connect(request.target, app.clock, app.settings)
         await arriving.open()
         try:
-            with telling(is_quiet=errand.place.is_json) as tell:
-                arrival = arrival_of(arriving)
+            with move_progress(is_quiet=request.selection.is_json) as tell:
+                arrival = import_jobs_into(arriving)
                 mover = Mover(
-                    departure, arrival, errand.ends["to"], leaving, app.clock, tell
+                    departure, arrival, request.stores["to"], leaving, app.clock, tell
                 )
                 return await work(mover)
         finally:
             await arriving.close()
 
-    return errand.place.ask(ask)
+    return request.selection.run(ask)
 
 
-async def checked(mover: Mover) -> Outlook:
+async def check_move(mover: Mover) -> MoveStatus:
     """What there is to move, if it can be."""
-    outlook = await mover.look()
+    outlook = await mover.status()
     await mover.check(outlook)
     return outlook
 
 
-def take_back(errand: Errand) -> int:
+def take_back(request: MoveRequest) -> int:
     """Undo a move whose target has not been opened."""
-    if errand.dry_run:
+    if request.dry_run:
         raise UsageError("--back-out and --dry-run are both given", cure="Give one.")
-    ends, name = errand.ends, who(errand.by)
+    ends, name = request.stores, operator(request.by)
     told = f"open {ends['from']} again and take its jobs out of {ends['to']}"
-    confirm(told, yes=errand.yes)
-    jobs = in_both(errand, lambda mover: mover.back_out(by=name))
-    if errand.place.is_json:
+    confirm(told, yes=request.yes)
+    jobs = with_both_stores(request, lambda mover: mover.back_out(by=name))
+    if request.selection.is_json:
         show_json({**ends, "stage": None, "backed_out": True, "jobs": jobs})
     else:
         show_text(f"{ends['from']} is open again, with {jobs} jobs; start its workers")
@@ -180,49 +180,49 @@ def take_back(errand: Errand) -> int:
 # --- telling
 
 
-class Telling:
+class MoveProgress:
     """How far it is: a bar on a terminal, a line for each step elsewhere."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self.is_live = sys.stderr.isatty() and not is_quiet
         self.is_quiet = is_quiet
-        self.step = ""
+        self.stage = ""
         self.length = 0
 
-    def __call__(self, step: str, done: int, total: int) -> None:
+    def __call__(self, stage: str, done: int, total: int) -> None:
         """Tell, if there is anything new."""
-        line = step_text(step, done, total)
+        line = progress_text(stage, done, total)
         if self.is_live:
-            if step != self.step and self.step:
+            if stage != self.stage and self.stage:
                 click.echo("", err=True)
                 self.length = 0
             click.echo(f"\r{line.ljust(self.length)}", err=True, nl=False)
             self.length = len(line)
-        elif step != self.step and not self.is_quiet:
+        elif stage != self.stage and not self.is_quiet:
             click.echo(safe(line), err=True)
-        self.step = step
+        self.stage = stage
 
 
-def step_text(step: str, done: int, total: int) -> str:
+def progress_text(stage: str, done: int, total: int) -> str:
     """One line."""
-    if step == "draining":
+    if stage == "draining":
         return f"draining: {total} workers, {done} running jobs"
     full = WIDTH if not total else WIDTH * min(done, total) // total
-    return f"{step:9}  [{'#' * full}{'-' * (WIDTH - full)}]  {done} of {total} jobs"
+    return f"{stage:9}  [{'#' * full}{'-' * (WIDTH - full)}]  {done} of {total} jobs"
 
 
 @contextmanager
-def telling(*, is_quiet: bool) -> Generator[Telling]:
+def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
     """Ends the line that it wrote, whatever happens."""
-    tell = Telling(is_quiet=is_quiet)
+    tell = MoveProgress(is_quiet=is_quiet)
     try:
         yield tell
     finally:
-        if tell.is_live and tell.step:
+        if tell.is_live and tell.stage:
             click.echo("", err=True)
 
 
-def by_name(counts: Counts) -> dict[str, dict[str, int]]:
+def counts_by_state_name(counts: Counts) -> dict[str, dict[str, int]]:
     """States by their names."""
     return {
         namespace: {STATE_BY_CODE[state].value: n for state, n in sorted(jobs.items())}
@@ -230,28 +230,28 @@ def by_name(counts: Counts) -> dict[str, dict[str, int]]:
     }
 
 
-def outlook_fields(ends: dict[str, str], outlook: Outlook) -> dict[str, Any]:
+def outlook_fields(stores: dict[str, str], outlook: MoveStatus) -> dict[str, Any]:
     """How things are, as data."""
     return {
-        **ends,
+        **stores,
         "stage": None if outlook.mark is None else outlook.mark.stage,
-        "jobs": by_name(outlook.jobs),
-        "workers": outlook.crew.workers,
-        "running": outlook.crew.running,
+        "jobs": counts_by_state_name(outlook.jobs),
+        "workers": outlook.active_workers.workers,
+        "running": outlook.active_workers.running,
     }
 
 
-def show_outlook(errand: Errand, outlook: Outlook) -> None:
+def show_outlook(request: MoveRequest, outlook: MoveStatus) -> None:
     """What a move would do, or that it was done."""
-    ends = errand.ends
-    if errand.place.is_json:
-        show_json({**outlook_fields(ends, outlook), "dry_run": errand.dry_run})
+    ends = request.stores
+    if request.selection.is_json:
+        show_json({**outlook_fields(ends, outlook), "dry_run": request.dry_run})
     elif outlook.is_over:
         show_text(f"the jobs of {ends['from']} have moved to {ends['to']} already")
     else:
         show_text(
             f"{outlook.total} jobs would move from {ends['from']} to {ends['to']}; "
-            f"{outlook.crew.workers} workers with {outlook.crew.running} running jobs "
+            f"{outlook.active_workers.workers} workers with {outlook.active_workers.running} running jobs "
             "would be asked to end\n" + "\n".join(count_lines(outlook.jobs))
         )
 
@@ -260,19 +260,22 @@ def count_lines(counts: Counts) -> list[str]:
     """`shop  12 ready, 3 done`."""
     return [
         f"  {namespace}  " + ", ".join(f"{n} {state}" for state, n in states.items())
-        for namespace, states in by_name(counts).items()
+        for namespace, states in counts_by_state_name(counts).items()
         if states
     ]
 
 
 def show_moved(
-    errand: Errand, outlook: Outlook, verdict: Verdict | None, took_seconds: float
+    request: MoveRequest,
+    outlook: MoveStatus,
+    verdict: Comparison | None,
+    took_seconds: float,
 ) -> None:
     """It is done, and how both sides compare."""
-    ends, seen = errand.ends, verdict or Verdict()
-    if errand.place.is_json:
+    ends, seen = request.stores, verdict or Comparison()
+    if request.selection.is_json:
         figures = {"keys": seen.keys, "pruned": seen.pruned}
-        figures |= {"strangers": seen.strangers}
+        figures |= {"strangers": seen.other_jobs}
         rest = {"digest": seen.digest or None, "seconds": round(took_seconds, 3)}
         show_json(
             {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}
@@ -284,6 +287,6 @@ def show_moved(
         lines.append(f"both sides are the same: sha256 {seen.digest}")
     if seen.pruned:
         lines.append(f"{seen.pruned} of them were past their retention")
-    if seen.strangers > 0:
-        lines.append(f"{seen.strangers} jobs came to {ends['to']} from elsewhere")
+    if seen.other_jobs > 0:
+        lines.append(f"{seen.other_jobs} jobs came to {ends['to']} from elsewhere")
     show_text("\n".join(lines))

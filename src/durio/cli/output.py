@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from durio.cli.main import storable_text
-from durio.model.duration import spoken
+from durio.model.quantities import format_duration
 
 STATE_COLOURS = {
     "scheduled": "blue",
@@ -101,7 +101,11 @@ def ago(moment: datetime | None, now: float) -> str:
     if moment is None:
         return "-"
     seconds = now - moment.timestamp()
-    return f"{spoken(seconds)} ago" if seconds >= 0 else f"in {spoken(-seconds)}"
+    return (
+        f"{format_duration(seconds)} ago"
+        if seconds >= 0
+        else f"in {format_duration(-seconds)}"
+    )
 
 
 def safe(text: str, *, is_line: bool = False) -> str:

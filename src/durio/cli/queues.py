@@ -1,40 +1,143 @@
-"""`durio queues`: see queues; pause, bound, drain, move and empty them by hand."""
+"""`durio queues drain`: close a queue, and wait until it is empty.
 
-from collections.abc import Sequence
+`durio queues`: see queues; pause, bound, drain, move and empty them by hand.
+"""
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options
-from durio.cli.confirm import (
+from durio.cli.apps import AppSelection, selection_options
+from durio.cli.main import keep_lines
+from durio.cli.output import ago, safe, show_json, show_table, show_text
+from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
-    Done,
+    BulkSummary,
     confirm,
-    in_steps,
-    show_done,
-    who,
+    in_batches,
+    operator,
+    show_summary,
 )
-from durio.cli.drain import drain
-from durio.cli.lines import (
-    WAITING,
-    Line,
+from durio.cli.queue_rows import (
+    WAITING_STATES,
+    QueueRow,
     check_known,
-    jobs_text,
     known_queues,
-    lines_of,
+    load_queue_rows,
+    waiting_jobs_text,
 )
-from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text
-from durio.model.duration import seconds
 from durio.model.errors import UsageError
-from durio.model.job import moment
+from durio.model.job import utc_datetime
 from durio.model.names import check_name, lane
+from durio.model.quantities import format_duration, seconds
 from durio.model.queues import MAXSIZE_MAX
 from durio.ports.browse import Query
 from durio.ports.control import AS_IN_CODE, NO_BOUND, Counted, QueueChange
+
+POLL_SECONDS = 0.2
+
+
+def close_and_wait(
+    selection: AppSelection, queue: str, limit_seconds: float, by: str
+) -> QueueRow:
+    """Close it and wait; the queue as it was at the end."""
+
+    async def ask(app: App) -> QueueRow:
+        check_known([queue], await known_queues(app), app.name)
+        refuse_paused(await find_queue_row(app, queue), queue)
+        close = QueueChange(closed=True)
+        await (await app.store()).change_queue(lane(app.name, queue), close, by=by)
+        return await wait_until_empty(app, queue, limit_seconds)
+
+    try:
+        return selection.run(ask)
+    except KeyboardInterrupt:
+        told = f"{queue} stays closed; open it with: durio queues resume {queue}"
+        click.echo(safe(told), err=True)
+        raise
+
+
+async def find_queue_row(app: App, queue: str) -> QueueRow | None:
+    """One queue as it is now; None: never used."""
+    found = [line for line in await load_queue_rows(app) if line.queue == queue]
+    return found[0] if found else None
+
+
+def refuse_paused(row: QueueRow | None, queue: str) -> None:
+    """A paused queue with jobs would never be empty."""
+    if row is not None and row.paused and row.depth:
+        raise UsageError(
+            f"queue {queue} is paused with {row.depth} jobs: it would never be empty",
+            cure=f"Resume it first: durio queues resume {queue}",
+        )
+
+
+async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueRow:
+    """Look again and again; TimeoutError when the time is over."""
+    deadline = app.clock.monotonic() + limit_seconds
+    with drain_progress() as tell:
+        while True:
+            line = await find_queue_row(app, queue)
+            if line is not None:
+                tell(line)
+                if not (line.depth or line.running):
+                    return line
+            if app.clock.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"queue {queue} is not empty after {format_duration(limit_seconds)}: "
+                    f"{remaining_text(line)}; it stays closed until durio queues resume"
+                )
+            await app.clock.sleep(POLL_SECONDS)
+
+
+def remaining_text(row: QueueRow | None) -> str:
+    """What is left of a queue."""
+    if row is None:
+        return "nothing is known of it"
+    parts = [
+        f"{row.ready} ready",
+        f"{row.scheduled + row.blocked} scheduled",
+        f"{row.running} running",
+    ]
+    served = "" if row.workers else ", no worker serves it"
+    return ", ".join(parts) + served
+
+
+class DrainProgress:
+    """Says how far it is: on a terminal in one line, elsewhere once and when it changes."""
+
+    def __init__(self) -> None:
+        self.is_live = sys.stderr.isatty()
+        self.last = ""
+
+    def __call__(self, row: QueueRow) -> None:
+        """Tell, if there is anything new."""
+        told = remaining_text(row)
+        if told == self.last:
+            return
+        if self.is_live:
+            click.echo(f"\r{told.ljust(len(self.last))}", err=True, nl=False)
+        elif not self.last:
+            click.echo(f"draining: {told}", err=True)
+        self.last = told
+
+
+@contextmanager
+def drain_progress() -> Generator[DrainProgress]:
+    """Ends the line that it wrote, whatever happens."""
+    telling = DrainProgress()
+    try:
+        yield telling
+    finally:
+        if telling.is_live and telling.last:
+            click.echo("", err=True)
+
 
 COLUMNS = (
     "queue", "state", "ready", "scheduled", "running", "dead", "oldest", "bound",
@@ -64,9 +167,9 @@ def command() -> None:
 
 
 @command.command("ls")
-@place_options
+@selection_options
 @keep_lines
-def list_queues(*, place: Place) -> None:
+def list_queues(*, selection: AppSelection) -> None:
     r"""List the queues of an App that were ever used.
 
     `oldest` is how long the oldest ready job has been waiting. `bound` is what waits and
@@ -83,43 +186,51 @@ def list_queues(*, place: Place) -> None:
     "scheduled", "blocked", "running", "dead", "oldest_at", "depth", "maxsize",
     "by_hand", "workers"}]}; "maxsize" is null without a bound.
     """
-    lines, now = place.ask(ask_lines)
-    show_lines(place, lines, now)
+    lines, now = selection.run(read_rows)
+    show_rows(selection, lines, now)
 
 
-async def ask_lines(app: App, queues: Sequence[str] = ()) -> tuple[list[Line], float]:
+async def read_rows(
+    app: App, queues: Sequence[str] = ()
+) -> tuple[list[QueueRow], float]:
     """The queues as they are now: these, or all."""
-    lines = await lines_of(app)
+    lines = await load_queue_rows(app)
     return [line for line in lines if not queues or line.queue in queues], app.now()
 
 
-def show_lines(place: Place, lines: Sequence[Line], now: float) -> None:
+def show_rows(selection: AppSelection, lines: Sequence[QueueRow], now: float) -> None:
     """Queues as data or as a table."""
-    if place.is_json:
-        show_json({"queues": [line_fields(line) for line in lines]})
+    if selection.is_json:
+        show_json({"queues": [row_fields(line) for line in lines]})
         return
-    none = f"no queues of app {place.namespace() or 'app'}; another: --name or --app"
+    none = (
+        f"no queues of app {selection.namespace() or 'app'}; another: --name or --app"
+    )
     show_table(COLUMNS, [cells(line, now) for line in lines], none)
 
 
-def line_fields(line: Line) -> dict[str, Any]:
+def row_fields(row: QueueRow) -> dict[str, Any]:
     """A queue as data."""
-    return {**line._asdict(), "oldest_at": moment(line.oldest_at), "depth": line.depth}
+    return {
+        **row._asdict(),
+        "oldest_at": utc_datetime(row.oldest_at),
+        "depth": row.depth,
+    }
 
 
-def cells(line: Line, now: float) -> list[Any]:
+def cells(row: QueueRow, now: float) -> list[Any]:
     """A queue as a row."""
-    bound = "-" if line.maxsize is None else f"{line.depth}/{line.maxsize}"
+    bound = "-" if row.maxsize is None else f"{row.depth}/{row.maxsize}"
     return [
-        line.queue,
-        line.state,
-        line.ready,
-        line.scheduled + line.blocked,
-        line.running,
-        line.dead,
-        ago(moment(line.oldest_at), now).removesuffix(" ago"),
-        f"{bound}{'*' if line.by_hand else ''}",
-        line.workers,
+        row.queue,
+        row.state,
+        row.ready,
+        row.scheduled + row.blocked,
+        row.running,
+        row.dead,
+        ago(utc_datetime(row.oldest_at), now).removesuffix(" ago"),
+        f"{bound}{'*' if row.by_hand else ''}",
+        row.workers,
     ]
 
 
@@ -129,9 +240,11 @@ def cells(line: Line, now: float) -> list[Any]:
 @command.command("pause")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def pause_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> None:
+def pause_queues(
+    *, selection: AppSelection, queues: tuple[str, ...], by: str | None
+) -> None:
     r"""Give no jobs of these queues to workers; running ones go on.
 
     New jobs are taken and wait. Workers give back, uncharged, what they hold and have
@@ -143,15 +256,17 @@ def pause_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> No
 
     With --json: {"queues": [...]}, as `durio queues ls` has them.
     """
-    change(place, queues, QueueChange(paused=True), by)
+    change_queues(selection, queues, QueueChange(paused=True), by)
 
 
 @command.command("resume")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def resume_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> None:
+def resume_queues(
+    *, selection: AppSelection, queues: tuple[str, ...], by: str | None
+) -> None:
     r"""Undo `pause` and `drain`: these queues take jobs and give them to workers.
 
     \b
@@ -160,7 +275,7 @@ def resume_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> N
 
     With --json: {"queues": [...]}, as `durio queues ls` has them.
     """
-    change(place, queues, QueueChange(paused=False, closed=False), by)
+    change_queues(selection, queues, QueueChange(paused=False, closed=False), by)
 
 
 @command.command("limit")
@@ -172,9 +287,11 @@ def resume_queues(*, place: Place, queues: tuple[str, ...], by: str | None) -> N
     help="So many jobs may wait; none: no bound; code: as the code says.",
 )
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def limit_queue(*, place: Place, queue: str, maxsize: str, by: str | None) -> None:
+def limit_queue(
+    *, selection: AppSelection, queue: str, maxsize: str, by: str | None
+) -> None:
     r"""Bound how many jobs may wait in a queue; this beats the code.
 
     Jobs that wait already stay, also beyond the bound; retries and rescues always enter.
@@ -186,7 +303,7 @@ def limit_queue(*, place: Place, queue: str, maxsize: str, by: str | None) -> No
 
     With --json: {"queues": [...]}, as `durio queues ls` has them.
     """
-    change(place, [queue], QueueChange(maxsize=parse_bound(maxsize)), by)
+    change_queues(selection, [queue], QueueChange(maxsize=parse_bound(maxsize)), by)
 
 
 def parse_bound(text: str) -> int:
@@ -201,21 +318,21 @@ def parse_bound(text: str) -> int:
     )
 
 
-def change(
-    place: Place, queues: Sequence[str], wanted: QueueChange, by: str | None
+def change_queues(
+    selection: AppSelection, queues: Sequence[str], wanted: QueueChange, by: str | None
 ) -> None:
     """Change all of these, then show how they are; an unknown one changes none."""
-    name = who(by)
+    name = operator(by)
 
-    async def ask(app: App) -> tuple[list[Line], float]:
+    async def ask(app: App) -> tuple[list[QueueRow], float]:
         check_known(queues, await known_queues(app), app.name)
         store = await app.store()
         for queue in dict.fromkeys(queues):
             await store.change_queue(lane(app.name, queue), wanted, by=name)
-        return await ask_lines(app, queues)
+        return await read_rows(app, queues)
 
-    lines, now = place.ask(ask)
-    show_lines(place, lines, now)
+    lines, now = selection.run(ask)
+    show_rows(selection, lines, now)
 
 
 # --- drain
@@ -225,10 +342,10 @@ def change(
 @click.argument("queue", metavar="QUEUE")
 @click.option("--timeout", metavar="DURATION", help="Wait at most so long (24h).")
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
 def drain_queue(
-    *, place: Place, queue: str, timeout: str | None, by: str | None
+    *, selection: AppSelection, queue: str, timeout: str | None, by: str | None
 ) -> None:
     r"""Close a queue for new jobs, and wait until nothing waits or runs in it.
 
@@ -246,8 +363,8 @@ def drain_queue(
                 7 the time is over; 130 interrupted; the queue stays closed
     """
     limit = DRAIN_SECONDS_MAX if timeout is None else seconds(timeout, "--timeout")
-    line = drain(place, queue, limit, who(by))
-    if place.is_json:
+    line = close_and_wait(selection, queue, limit, operator(by))
+    if selection.is_json:
         told = {"waiting": line.depth, "running": line.running}
         show_json({"queue": queue, "closed": line.closed, **told})
     else:
@@ -264,10 +381,16 @@ def drain_queue(
 @YES_OPTION
 @DRY_RUN_OPTION
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
 def move_jobs(
-    *, place: Place, source: str, target: str, create: bool, yes: bool, **given: Any
+    *,
+    selection: AppSelection,
+    source: str,
+    target: str,
+    create: bool,
+    yes: bool,
+    **given: Any,
 ) -> None:
     r"""Move the waiting jobs of a queue to another; running ones stay.
 
@@ -287,26 +410,28 @@ def move_jobs(
     if source == target:
         raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
     wanted = [source] if create else [source, target]
-    counted = count_waiting(place, source, wanted)
-    told = f"{jobs_text(counted.jobs)} of queue {source}"
+    counted = count_waiting(selection, source, wanted)
+    told = f"{waiting_jobs_text(counted.jobs)} of queue {source}"
     if not counted.jobs or given["dry_run"]:
         words = f"{told} to move"
-        show_done(place, counted.jobs, Done(0), words, dry_run=given["dry_run"])
+        show_summary(
+            selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
+        )
         return
     confirm(f"{told} will move to {check_name('queue', target)}", yes=yes)
-    by = who(given["by"])
+    by = operator(given["by"])
 
-    async def do(app: App) -> Done:
+    async def do(app: App) -> BulkSummary:
         store = await app.store()
         here, there = lane(app.name, source), lane(app.name, target)
-        return await in_steps(
+        return await in_batches(
             lambda limit: store.move(here, there, limit, by=by), counted.jobs, "move"
         )
 
-    done = place.ask(do)
-    words = f"{jobs_text(done.jobs)} moved from {source} to {target}"
+    done = selection.run(do)
+    words = f"{waiting_jobs_text(done.jobs)} moved from {source} to {target}"
     words += done.held_text("move")
-    show_done(place, counted.jobs, done, words, dry_run=False)
+    show_summary(selection, counted.jobs, done, words, dry_run=False)
 
 
 @command.command("purge")
@@ -314,9 +439,11 @@ def move_jobs(
 @YES_OPTION
 @DRY_RUN_OPTION
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
+def purge_queue(
+    *, selection: AppSelection, queue: str, yes: bool, **given: Any
+) -> None:
     r"""Cancel all jobs that wait in a queue; running ones and dead letters stay.
 
     Nothing is erased: they are cancelled, can be seen with `durio jobs ls --state
@@ -334,39 +461,43 @@ def purge_queue(*, place: Place, queue: str, yes: bool, **given: Any) -> None:
     \b
     Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
     """
-    counted = count_waiting(place, queue, [queue])
-    told = f"{jobs_text(counted.jobs)} of queue {queue}"
+    counted = count_waiting(selection, queue, [queue])
+    told = f"{waiting_jobs_text(counted.jobs)} of queue {queue}"
     if not counted.jobs or given["dry_run"]:
         words = f"{told} to cancel"
-        show_done(place, counted.jobs, Done(0), words, dry_run=given["dry_run"])
+        show_summary(
+            selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
+        )
         return
     typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
     confirm(f"{told} will be cancelled", yes=yes, typed=typed)
-    by = who(given["by"])
+    by = operator(given["by"])
 
-    async def do(app: App) -> Done:
-        store, query = await app.store(), waiting(app, queue)
-        return await in_steps(
+    async def do(app: App) -> BulkSummary:
+        store, query = await app.store(), waiting_query(app, queue)
+        return await in_batches(
             lambda limit: store.act_on(query, "cancel", counted.mark, limit, by=by),
             counted.jobs,
             "purge",
         )
 
-    done = place.ask(do)
-    words = f"{jobs_text(done.jobs)} cancelled{done.held_text('cancel')}"
-    show_done(place, counted.jobs, done, words, dry_run=False)
+    done = selection.run(do)
+    words = f"{waiting_jobs_text(done.jobs)} cancelled{done.held_text('cancel')}"
+    show_summary(selection, counted.jobs, done, words, dry_run=False)
 
 
-def count_waiting(place: Place, queue: str, wanted: Sequence[str]) -> Counted:
+def count_waiting(
+    selection: AppSelection, queue: str, wanted: Sequence[str]
+) -> Counted:
     """Exactly how many jobs wait in a queue; those in `wanted` have to be known."""
 
     async def ask(app: App) -> Counted:
         check_known(wanted, await known_queues(app), app.name)
-        return await (await app.store()).count(waiting(app, queue))
+        return await (await app.store()).count(waiting_query(app, queue))
 
-    return place.ask(ask)
+    return selection.run(ask)
 
 
-def waiting(app: App, queue: str) -> Query:
+def waiting_query(app: App, queue: str) -> Query:
     """The jobs that wait in a queue."""
-    return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING)
+    return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING_STATES)

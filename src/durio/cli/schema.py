@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.app.connect import connect, masked, survey_of
-from durio.cli.apps import Place, place_options, run
+from durio.app.connect import connect, masked, schema_status_of
+from durio.cli.apps import AppSelection, run_in_app, selection_options
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import show_json, show_text
 from durio.model.errors import SchemaMismatch, UsageError
@@ -17,9 +17,9 @@ from durio.model.errors import SchemaMismatch, UsageError
     "--check", is_flag=True, help="Only tell, write nothing; 5: not up to date."
 )
 @click.option("--sql", is_flag=True, help="Print the migrations as SQL, do nothing.")
-@place_options
+@selection_options
 @keep_lines
-def command(*, place: Place, check: bool, sql: bool) -> int:
+def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     r"""Make a store's schema, or bring it up to date with this release.
 
     A SQLite file does this by itself whenever it is opened, so there the command is for
@@ -43,51 +43,53 @@ def command(*, place: Place, check: bool, sql: bool) -> int:
     """
     if check and sql:
         raise UsageError("--check and --sql are both given", cure="Give one.")
-    app = place.app()
+    app = selection.app()
     connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
-    survey = survey_of(app.url)
+    survey = schema_status_of(app.url)
     if sql:
-        show_script(place, survey.script(app.url))
+        show_script(selection, survey.script(app.url))
         return 0
     before = survey.status(app.url)
     if check:
-        return show_check(place, app, before)
+        return show_check(selection, app, before)
     if survey.MADE_AT_OPEN:
-        run(app, opened)
+        run_in_app(app, open_store)
     else:
         survey.migrate(app.url)
-    show_status(place, app, survey.status(app.url), done=before.waiting)
+    show_status(selection, app, survey.status(app.url), done=before.waiting)
     return 0
 
 
-async def opened(app: App) -> None:
+async def open_store(app: App) -> None:
     """Opening is all that it takes; a schema that is not ours is refused there."""
     await app.store()
 
 
-def show_script(place: Place, text: str) -> None:
+def show_script(selection: AppSelection, text: str) -> None:
     """The migrations, for whoever wants to read or run them by hand."""
-    if place.is_json:
+    if selection.is_json:
         show_json({"sql": text})
     else:
         click.echo(text.rstrip())
 
 
-def show_check(place: Place, app: App, status: Any) -> int:
+def show_check(selection: AppSelection, app: App, status: Any) -> int:
     """Tell how a schema stands; 5 when this release would have to change it, or cannot."""
     error = mismatch(app, status)
     if error is None:
-        show_status(place, app, status, done=[])
+        show_status(selection, app, status, done=[])
         return 0
-    if not place.is_json:
+    if not selection.is_json:
         raise error
     show_json({**status_fields(app, status), "error": error_fields(error)})
     return exit_code_of(error)
 
 
-def show_status(place: Place, app: App, status: Any, done: list[str]) -> None:
+def show_status(
+    selection: AppSelection, app: App, status: Any, done: list[str]
+) -> None:
     """An up-to-date schema, and what was done for it."""
-    if place.is_json:
+    if selection.is_json:
         show_json(status_fields(app, status))
     elif done:
         show_text(f"{masked(app.url)}: applied {', '.join(done)}")

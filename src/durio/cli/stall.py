@@ -15,12 +15,12 @@ from durio.model.errors import StoreStalled
 from durio.ports.store import Stall
 
 T = TypeVar("T")
-LOOK_SECONDS = 0.5
-TOLD_SECONDS = 2.0
+POLL_SECONDS = 0.5
+REPORT_AFTER_SECONDS = 2.0
 GIVE_UP_SECONDS = 30.0
 
 
-def say(stall: Stall) -> None:
+def print_stall(stall: Stall) -> None:
     """One line for a person."""
     click.echo(f"waiting: process {stall.pid} keeps the store locked", err=True)
 
@@ -35,13 +35,13 @@ class StallWatch:
         self,
         stall: Callable[[], Stall | None],
         *,
-        tell: Callable[[Stall], object] = say,
-        until: Callable[[], bool] = lambda: False,
+        report: Callable[[Stall], object] = print_stall,
+        is_over: Callable[[], bool] = lambda: False,
         gives_up: bool = True,
     ) -> None:
         self._stall = stall
-        self._tell = tell
-        self._until = until
+        self._tell = report
+        self._until = is_over
         self._gives_up = gives_up
         self._has_told = False
         self._seen: Stall | None = None
@@ -68,13 +68,13 @@ class StallWatch:
         loop, stall = asyncio.get_running_loop(), self._stall()
         self._seen = stall
         seconds = 0.0 if stall is None else stall.seconds
-        if stall is not None and seconds >= TOLD_SECONDS and not self._has_told:
+        if stall is not None and seconds >= REPORT_AFTER_SECONDS and not self._has_told:
             self._has_told = True
             self._tell(stall)
         if self._gives_up and seconds >= GIVE_UP_SECONDS:
             bound.reschedule(loop.time())
         else:
-            self._timer = loop.call_later(LOOK_SECONDS, self._look, bound)
+            self._timer = loop.call_later(POLL_SECONDS, self._look, bound)
 
     def _error(self) -> StoreStalled:
         # Not asked anew: by now the App is closed, and its store knows of nobody.

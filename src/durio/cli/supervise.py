@@ -18,20 +18,20 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.configuration import configuration
-from durio.cli.main import error_fields, error_text, exit_code_of, leaf
+from durio.cli.main import error_fields, error_text, exit_code_of, first_error
 from durio.host.clock import HostClock
-from durio.host.fleet import ProcessFleet, SupervisorLine
-from durio.host.notify import Notify
-from durio.host.processes import become, this_program
+from durio.host.fleet import ProcessFleet, SupervisorPipe
+from durio.host.processes import durio_command, exec_program
 from durio.host.signals import STOP_SIGNALS, Signals
+from durio.host.systemd_notify import SystemdNotifier
 from durio.model.errors import InvalidOption, UsageError
 from durio.model.settings import PROCESSES_MAX, LogSettings
 from durio.model.version import __version__
-from durio.ports.fleet import Note
+from durio.ports.fleet import ProcessMessage
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter, configure
-from durio.worker.members import spoken_exit
-from durio.worker.supervisor import EXIT_CRASH_LOOP, Supervisor, Verdict
+from durio.worker.supervised import exit_text
+from durio.worker.supervisor import EXIT_CRASH_LOOP, Supervisor, SupervisorResult
 
 ARGUMENTS = "durio.arguments"
 
@@ -45,7 +45,7 @@ class KeepArguments(click.Command):
         return super().parse_args(ctx, args)
 
 
-OPTIONS = (
+SUPERVISOR_OPTIONS = (
     click.option(
         "--processes",
         type=int,
@@ -69,13 +69,13 @@ OPTIONS = (
 
 def supervise_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--processes and what goes with it."""
-    for option in reversed(OPTIONS):
+    for option in reversed(SUPERVISOR_OPTIONS):
         function = option(function)
     return function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class WorkerInvocation:
     """How `durio worker` was called."""
 
     arguments: Sequence[str]
@@ -84,7 +84,7 @@ class Call:
     is_json: bool
 
     @classmethod
-    def of(cls, ctx: click.Context, **given: Any) -> "Call":
+    def of(cls, ctx: click.Context, **given: Any) -> "WorkerInvocation":
         """From click's memory of it."""
         return cls(
             arguments=ctx.meta[ARGUMENTS], from_env_file=ctx.find_root().obj, **given
@@ -101,7 +101,9 @@ def check_processes(processes: int) -> int:
     return processes
 
 
-def stand_alone(call: Call, app: App, given: dict[str, Any]) -> None:
+def check_unsupervised(
+    invocation: WorkerInvocation, app: App, given: dict[str, Any]
+) -> None:
     """What a worker without a supervisor checks before it begins.
 
     Where the App's settings ask for a supervisor this process becomes one, without the
@@ -109,8 +111,13 @@ def stand_alone(call: Call, app: App, given: dict[str, Any]) -> None:
     """
     settings = app.settings.worker
     if settings.processes:
-        asked = ["worker", "--processes", str(settings.processes), *call.arguments]
-        become([*this_program(), *asked])
+        asked = [
+            "worker",
+            "--processes",
+            str(settings.processes),
+            *invocation.arguments,
+        ]
+        exec_program([*durio_command(), *asked])
     if given["recycle_jobs"] or given["recycle_rss"]:
         raise UsageError(
             "--recycle-jobs and --recycle-rss need a supervisor",
@@ -120,21 +127,23 @@ def stand_alone(call: Call, app: App, given: dict[str, Any]) -> None:
         app.emit("recycle.ignored", cure="start it with --processes")
 
 
-def supervise(call: Call, processes: int, given: dict[str, Any]) -> int:
+def supervise(
+    invocation: WorkerInvocation, processes: int, given: dict[str, Any]
+) -> int:
     """Keep so many workers running until told to stop; the exit code."""
     check_processes(processes)
     configure(log_settings(given))
     if sys.stderr.isatty():
         told = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"
         click.echo(f"{told}\n  Ctrl-C drains; again: stops at once", err=True)
-    verdict = asyncio.run(run(call, processes))
+    verdict = asyncio.run(run_supervisor(invocation, processes))
     if verdict.error is not None or verdict.exit_code == EXIT_CRASH_LOOP:
-        fields = failure(verdict)
-        if call.is_json:
+        fields = failure_fields(verdict)
+        if invocation.is_json:
             click.echo(msgspec.json.encode({"error": fields}))
         else:
             click.echo(error_text(fields), err=True)
-    elif call.is_json:
+    elif invocation.is_json:
         told = {
             "exit_code": verdict.exit_code,
             "cut_short": verdict.exit_code != 0,
@@ -158,7 +167,9 @@ def log_settings(given: dict[str, Any]) -> LogSettings:
     return msgspec.structs.replace(log, **chosen)
 
 
-async def run(call: Call, processes: int) -> Verdict:
+async def run_supervisor(
+    invocation: WorkerInvocation, processes: int
+) -> SupervisorResult:
     """The supervisor on its loop."""
     emit = Emitter(LogWriter())
     had_terminal = has_terminal()
@@ -182,19 +193,19 @@ async def run(call: Call, processes: int) -> Verdict:
 
     share = ["--processes", str(processes)]  # among how many the cores are shared
     fleet = ProcessFleet(
-        [*this_program(), "worker", "--supervised"],
-        [*share, *call.arguments],
-        folder=named_folder(),
-        without=call.from_env_file,
+        [*durio_command(), "worker", "--supervised"],
+        [*share, *invocation.arguments],
+        folder=working_folder(),
+        without=invocation.from_env_file,
     )
     supervisor = Supervisor(
         processes=processes,
         fleet=fleet,
         clock=HostClock(),
         emit=emit,
-        announce=Notify(os.environ),
+        announce=SystemdNotifier(os.environ),
         show=show,
-        is_burst=call.is_burst,
+        is_burst=invocation.is_burst,
     )
     supervisors.append(supervisor)
     try:
@@ -208,7 +219,7 @@ async def run(call: Call, processes: int) -> Verdict:
             click.echo(err=True)
 
 
-def named_folder() -> str | None:
+def working_folder() -> str | None:
     """The current folder by the name it was entered by: a link may point elsewhere now."""
     name = os.environ.get("PWD", "")
     with suppress(OSError):
@@ -226,12 +237,12 @@ def has_terminal() -> bool:
     return True
 
 
-def failure(verdict: Verdict) -> dict[str, str]:
+def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
     """What to tell of workers that could not start, or kept dying."""
     error = verdict.error or {}
     if verdict.exit_code != EXIT_CRASH_LOOP:
         return error
-    last = f"the last one ended with {spoken_exit(verdict.last_exit)}"
+    last = f"the last one ended with {exit_text(verdict.last_exit)}"
     return {
         **{name: error[name] for name in ("traceback",) if name in error},
         "code": "crash_loop",
@@ -244,10 +255,10 @@ def failure(verdict: Verdict) -> dict[str, str]:
 # --- the other side
 
 
-def as_member(number: int, body: Callable[[SupervisorLine], int]) -> int:
+def run_supervised(descriptor: int, body: Callable[[SupervisorPipe], int]) -> int:
     """Run a worker that a supervisor started; what it raises is told there."""
     try:
-        line = SupervisorLine(number)
+        line = SupervisorPipe(descriptor)
     except OSError:
         raise UsageError(
             "--supervised is for workers that a supervisor starts",
@@ -256,6 +267,6 @@ def as_member(number: int, body: Callable[[SupervisorLine], int]) -> int:
     try:
         return body(line)
     except (Exception, KeyboardInterrupt) as error:
-        cause = leaf(error)
-        line.tell(Note(word="failed", error=error_fields(cause)))
+        cause = first_error(error)
+        line.send_message(ProcessMessage(word="failed", error=error_fields(cause)))
         return exit_code_of(cause)

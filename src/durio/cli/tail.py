@@ -10,25 +10,25 @@ import click
 import msgspec
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options
+from durio.cli.apps import AppSelection, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_text
-from durio.model.duration import seconds as as_seconds
 from durio.model.errors import UsageError
 from durio.model.names import check_name, did_you_mean, task_name
+from durio.model.quantities import seconds as as_seconds
 from durio.telemetry.log import on_one_line
 from durio.telemetry.names import LEVELS, MEANINGS
 
 READ_SECONDS = 0.5
 MISSED = "live.missed"
-RANKS = {name: level for level, name in LEVELS.items()}
+LEVEL_NUMBERS = {name: level for level, name in LEVELS.items()}
 # What a line begins with, or has no need to say.
 HEAD = {"ts", "level", "event", "namespace", "task", "job_id"}
-BLOCKS = ("traceback", "stack")
+MULTILINE_FIELDS = ("traceback", "stack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class TailFilter:
     """What somebody wants to see."""
 
     namespace: str | None
@@ -42,7 +42,7 @@ class Filter:
         if fields.get("event") == MISSED:
             return True
         return (
-            RANKS.get(str(fields.get("level")), 0) >= self.level
+            LEVEL_NUMBERS.get(str(fields.get("level")), 0) >= self.level
             and self.namespace in {None, fields.get("namespace")}
             and self.queue in {None, fields.get("queue")}
             and self.task in {None, fields.get("task")}
@@ -62,16 +62,16 @@ class Filter:
 )  # fmt: skip
 @click.option(
     "--level",
-    type=click.Choice(list(RANKS), case_sensitive=False),
+    type=click.Choice(list(LEVEL_NUMBERS), case_sensitive=False),
     default="DEBUG",
     help="The lowest level that is shown (DEBUG).",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
 @click.option("--seconds", metavar="SECONDS", help="End after so long.")
-@place_options
+@selection_options
 @keep_lines
 def command(
-    *, place: Place, limit: int | None, seconds: str | None, **given: Any
+    *, selection: AppSelection, limit: int | None, seconds: str | None, **given: Any
 ) -> None:
     r"""See what happens on a store, as it happens, in every process.
 
@@ -93,33 +93,33 @@ def command(
     Exit codes: 0 also after Ctrl-C, --limit and --seconds; 2 usage; 3 store
     """
     left = None if seconds is None else as_seconds(seconds, "--seconds")
-    chosen = filter_of(place, given)
+    chosen = filter_of(selection, given)
 
     async def follow(app: App) -> None:
         try:
             async with asyncio.timeout(left):
-                await listen(app, chosen, limit, is_json=place.is_json)
+                await show_live_events(app, chosen, limit, is_json=selection.is_json)
         except TimeoutError:
             return
 
     try:
-        place.ask(follow)
+        selection.run(follow)
     except KeyboardInterrupt:
         return  # the way to end it
 
 
-def filter_of(place: Place, given: dict[str, Any]) -> Filter:
+def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
     """What the flags say."""
-    app = place.app()
+    app = selection.app()
     for event in given["events"]:
         check_event(event)
     task, queue = given["task"], given["queue"]
-    return Filter(
-        namespace=app.name if place.is_named() else None,
+    return TailFilter(
+        namespace=app.name if selection.is_named() else None,
         queue=check_name("queue", queue) if queue else None,
         task=task_name(app.name, check_name("task", task)) if task else None,
         events=given["events"],
-        level=RANKS[given["level"].upper()],
+        level=LEVEL_NUMBERS[given["level"].upper()],
     )
 
 
@@ -132,12 +132,14 @@ def check_event(event: str) -> None:
         )
 
 
-async def listen(app: App, chosen: Filter, limit: int | None, *, is_json: bool) -> None:
+async def show_live_events(
+    app: App, chosen: TailFilter, limit: int | None, *, is_json: bool
+) -> None:
     """Show what comes in until told to end, or until so many are shown."""
     shown = 0
-    async with (await app.store()).listen() as ear:
+    async with (await app.store()).listen() as subscriber:
         while True:
-            for fields in decoded(await ear.read(READ_SECONDS)):
+            for fields in decoded(await subscriber.read(READ_SECONDS)):
                 if not chosen.wants(fields):
                     continue
                 show(fields, is_json=is_json)
@@ -176,9 +178,9 @@ def event_text(fields: dict[str, Any]) -> str:
     told += [
         f"{name}={on_one_line(value)}"
         for name, value in fields.items()
-        if name not in HEAD and name not in BLOCKS
+        if name not in HEAD and name not in MULTILINE_FIELDS
     ]
     lines = [" ".join(told)]
-    for name in BLOCKS:
+    for name in MULTILINE_FIELDS:
         lines += [f"    {line}" for line in str(fields.get(name, "")).splitlines()]
     return "\n".join(lines)

@@ -1,43 +1,131 @@
-"""`durio worker`: run the jobs of an App until told to stop."""
+"""The flags of `durio worker` about queues: which, how many at once, in which shares.
+
+`durio worker`: run the jobs of an App until told to stop.
+"""
 
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import click
 import msgspec
 
 from durio.app.app import App
 from durio.app.connect import masked
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.cli.apps import JSON_OPTION, STORE_OPTION, deps_failed, load_app
 from durio.cli.main import keep_lines
-from durio.cli.queue_flags import QueueFlags, queue_options, read_queue_flags, slots_of
 from durio.cli.stall import StallWatch
 from durio.cli.supervise import (
-    Call,
     KeepArguments,
-    as_member,
-    stand_alone,
+    WorkerInvocation,
+    check_unsupervised,
+    run_supervised,
     supervise,
     supervise_options,
 )
-from durio.host.beside import WorkerMachine
-from durio.host.fleet import SupervisorLine
-from durio.host.notify import Notify
+from durio.host.fleet import SupervisorPipe
 from durio.host.processes import loop_factory
+from durio.host.side_loop import WorkerMachine
 from durio.host.signals import STOP_SIGNALS, Signals, end_process
-from durio.model.duration import seconds, spoken
+from durio.host.systemd_notify import SystemdNotifier
+from durio.model.quantities import format_duration, seconds, size_bytes
+from durio.model.queues import Serving, parse_serving
 from durio.model.settings import Settings
-from durio.model.size import size_bytes
 from durio.model.version import __version__
 from durio.ports.store import Stall
 from durio.telemetry.log import configure
-from durio.worker.watchdog import EXIT_BLOCKED, exit_by
+from durio.worker.watchdog import EXIT_BLOCKED, exit_code_for_signal
 from durio.worker.worker import Worker
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class QueueFlags(NamedTuple):
+    """As given on the command line, and well formed."""
+
+    queues: tuple[str, ...] | None  # None: every queue of the App
+    weights: tuple[str, ...]
+    prefetches: tuple[str, ...]  # of single queues
+    concurrency: int | None
+
+    def serving(self, *, is_strict: bool) -> Serving:
+        """What they say by themselves, without the App's word."""
+        return parse_serving(
+            self.queues,
+            weights=self.weights,
+            prefetches=self.prefetches,
+            is_strict=is_strict,
+        )
+
+
+def queue_options(function: Function) -> Function:
+    """The options of a command that takes these flags."""
+    for option in reversed(QUEUE_OPTIONS):
+        function = option(function)
+    return function
+
+
+QUEUE_OPTIONS = (
+    click.option(
+        "-q", "--queue", "queues", multiple=True, metavar="QUEUE[=SLOTS]",
+        help="Serve this queue, at most so many of its jobs at once; may be repeated. A "
+        "glob such as 'mail*' serves every queue that matches, each with these slots. "
+        "Without -q: every queue of the App.",
+    ),
+    click.option(
+        "-c", "--concurrency", type=int, metavar="N",
+        help="Slots: jobs at once (10; where every -q has slots: their sum).",
+    ),
+    click.option(
+        "--weight", "weights", multiple=True, metavar="QUEUE=N",
+        help="Its share beside other queues, 1 to 1000 (1); may be repeated.",
+    ),
+    click.option(
+        "--strict", is_flag=True,
+        help="Queues in the order of -q, or as declared: the first one always first.",
+    ),
+    click.option(
+        "--prefetch", "prefetches", multiple=True, metavar="[QUEUE=]N",
+        help="Jobs held ahead of the slots, at most: of all queues (256), or of one.",
+    ),
+)  # fmt: skip
+
+
+def read_queue_flags(given: dict[str, Any]) -> QueueFlags:
+    """Take these flags out of all that was given; leave the settings they stand for."""
+    prefetches: tuple[str, ...] = given.pop("prefetches")
+    plain = [text for text in prefetches if "=" not in text]
+    given["prefetch"] = whole_number("--prefetch", plain[-1]) if plain else None
+    given["strict"] = given.pop("strict") or None
+    return QueueFlags(
+        queues=given.pop("queues") or None,
+        weights=given.pop("weights"),
+        prefetches=tuple(text for text in prefetches if "=" in text),
+        concurrency=given["concurrency"],
+    )
+
+
+def whole_number(flag: str, text: str) -> int:
+    """The number of a flag that may also name a queue."""
+    try:
+        return int(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{flag} {text}: give a number, or QUEUE=N for one queue."
+        ) from None
+
+
+def slots_of(app: App, flags: QueueFlags) -> int:
+    """How many slots a worker of this App has with these flags."""
+    told = parse_serving(
+        flags.queues, prefetches=flags.prefetches, declared=app.registry.queues
+    )
+    return told.concurrency(flags.concurrency, app.settings.worker.concurrency)
+
 
 TASKS_SHOWN = 8
 # Option -> the setting that it overrides; durations are text such as 30 or 2m.
@@ -129,34 +217,38 @@ def command(
         given["log_format"] = given["log_format"] or "json"
     flags = read_queue_flags(given)
     flags.serving(is_strict=bool(given["strict"]))  # refuse bad ones before all else
-    call = Call.of(click.get_current_context(), is_burst=burst, is_json=is_json)
+    call = WorkerInvocation.of(
+        click.get_current_context(), is_burst=burst, is_json=is_json
+    )
 
-    def start(line: SupervisorLine | None) -> int:
-        return run_here(load_app(app_path, store), call, flags, given, line)
+    def start(line: SupervisorPipe | None) -> int:
+        return run_in_process(load_app(app_path, store), call, flags, given, line)
 
     if supervised is not None:
         given["processes"] = processes
-        return as_member(supervised, start)
+        return run_supervised(supervised, start)
     return start(None) if processes is None else supervise(call, processes, given)
 
 
-def run_here(
+def run_in_process(
     app: App,
-    call: Call,
+    invocation: WorkerInvocation,
     flags: QueueFlags,
     given: dict[str, Any],
-    line: SupervisorLine | None,
+    supervisor: SupervisorPipe | None,
 ) -> int:
     """A worker in this process, to its end."""
     app.settings = changed_settings(app.settings, given)
     configure(app.settings.log)
-    if line is None:
-        stand_alone(call, app, given)
-        greet(app, flags)
+    if supervisor is None:
+        check_unsupervised(invocation, app, given)
+        print_banner(app, flags)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        worked = work(app, flags, is_burst=call.is_burst, line=line)
+        worked = run_to_end(
+            app, flags, is_burst=invocation.is_burst, supervisor=supervisor
+        )
         code, signal, hangs = runner.run(worked)
-        if call.is_json and line is None:
+        if invocation.is_json and supervisor is None:
             told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
             click.echo(msgspec.json.encode(told))
         if hangs:
@@ -190,7 +282,7 @@ def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
     )
 
 
-def greet(app: App, flags: QueueFlags) -> None:
+def print_banner(app: App, flags: QueueFlags) -> None:
     """Tell a person at a terminal who works on what."""
     tasks = sorted(app.registry.handlers)
     if not tasks:
@@ -205,27 +297,30 @@ def greet(app: App, flags: QueueFlags) -> None:
         f"  queues  {', '.join(flags.queues or ('all',))}",
         f"  slots   {slots}",
         f"  tasks   {', '.join(tasks[:TASKS_SHOWN]) or 'none'}{more}",
-        f"  Ctrl-C  drains within {spoken(worker.grace_seconds)}; again: stops at once",
+        f"  Ctrl-C  drains within {format_duration(worker.grace_seconds)}; again: stops at once",
     )
     click.echo("\n".join(lines), err=True)
 
 
-async def work(
+async def run_to_end(
     app: App,
     flags: QueueFlags,
     *,
     is_burst: bool,
-    line: SupervisorLine | None = None,
+    supervisor: SupervisorPipe | None = None,
 ) -> tuple[int, str | None, bool]:
     """Run a worker to its end: exit code, the signal that ended it, what hangs on."""
-    ears, notify = Ears(app), Notify(os.environ)
-    signals = Signals(ears.hear, STOP_SIGNALS, is_last=True)
-    tell = notify.tell if notify.is_heard else None
-    if line is not None:
-        tell = line.tell
-        line.listen(ears.look, ears.lose_supervisor)
+    live_events, notify = WorkerControl(app), SystemdNotifier(os.environ)
+    signals = Signals(live_events.on_signal, STOP_SIGNALS, is_last=True)
+    tell = notify.send_message if notify.is_enabled else None
+    if supervisor is not None:
+        tell = supervisor.send_message
+        supervisor.listen(live_events.rescue_now, live_events.on_supervisor_lost)
     watch = StallWatch(
-        app.stall, tell=ears.tell_stall, until=ears.has_started, gives_up=False
+        app.stall,
+        report=live_events.on_stall,
+        is_over=live_events.has_started,
+        gives_up=False,
     )
 
     async def begin(stack: AsyncExitStack) -> Worker:
@@ -238,20 +333,22 @@ async def work(
             concurrency=flags.concurrency,
             is_burst=is_burst,
             machine=WorkerMachine(signals),
-            tell=tell,
+            send_message=tell,
         )
 
     # Signals first: one that comes while the store is being opened is not lost.
     async with signals, AsyncExitStack() as stack:
-        worker = await watch.wait_for(run_worker(ears, begin(stack)))
-        signal = ears.heard[0] if ears.heard else None
+        worker = await watch.wait_for(run_worker(live_events, begin(stack)))
+        signal = live_events.received[0] if live_events.received else None
         signals.exit_code = 0 if worker is None else exit_code(worker, signal)
     return signals.exit_code, signal, worker is not None and worker.hangs
 
 
-async def run_worker(ears: "Ears", start: Coroutine[Any, Any, Worker]) -> Worker | None:
+async def run_worker(
+    live_events: "WorkerControl", start: Coroutine[Any, Any, Worker]
+) -> Worker | None:
     """A worker that has ended; None: it was told to stop before there was one."""
-    worker = await ears.unless_stopped(start)
+    worker = await live_events.start_unless_stopped(start)
     if worker is None:
         return None
     try:
@@ -269,31 +366,33 @@ def exit_code(worker: Worker, signal: str | None) -> int:
         return EXIT_BLOCKED
     if not worker.was_cut_short:
         return 0
-    return exit_by(signal)
+    return exit_code_for_signal(signal)
 
 
-class Ears:
+class WorkerControl:
     """What a worker hears from outside: signals, and its supervisor."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.workers: list[Worker] = []  # none while the store is being opened
         self._starting: asyncio.Task[Worker] | None = None
 
-    async def unless_stopped(self, start: Coroutine[Any, Any, Worker]) -> Worker | None:
+    async def start_unless_stopped(
+        self, start: Coroutine[Any, Any, Worker]
+    ) -> Worker | None:
         """A new worker; None: a stop came first, which need not wait for a stuck store."""
         self._starting = asyncio.get_running_loop().create_task(start)
-        if self.heard:
+        if self.received:
             self._starting.cancel()
         try:
             worker = await self._starting
         except asyncio.CancelledError:
-            if self.heard:
+            if self.received:
                 return None
             raise
         self.workers.append(worker)
-        if self.heard:
+        if self.received:
             worker.stop()
         return worker
 
@@ -301,25 +400,25 @@ class Ears:
         """Whether there is a worker with a lease: its heartbeat tells of stalls itself."""
         return any(worker.started.is_set() for worker in self.workers)
 
-    def tell_stall(self, stall: Stall) -> None:
+    def on_stall(self, stall: Stall) -> None:
         """Somebody keeps us from starting."""
         seconds = round(stall.seconds, 1)
         self._app.emit("store.stalled", pid=stall.pid, seconds=seconds)
 
-    def hear(self, signal: str, _count: int) -> None:
+    def on_signal(self, signal: str, _count: int) -> None:
         """A signal: drain; a second one: now."""
-        self.heard.append(signal)
-        if self._starting is not None and len(self.heard) == 1:
+        self.received.append(signal)
+        if self._starting is not None and len(self.received) == 1:
             self._starting.cancel()
         for worker in self.workers:
             worker.stop()
 
-    def lose_supervisor(self) -> None:
+    def on_supervisor_lost(self) -> None:
         """Nobody would replace or stop this process any more: it ends by itself."""
         self._app.emit("supervisor.lost", pid=os.getpid())
-        self.hear("SIGTERM", 1)
+        self.on_signal("SIGTERM", 1)
 
-    def look(self) -> None:
+    def rescue_now(self) -> None:
         """Somebody died on this host: its jobs are to be given back now."""
         for worker in self.workers:
-            worker.looks.set()
+            worker.check_deaths.set()

@@ -1,28 +1,232 @@
-"""`durio workers`: who works on a store, what they do, and how to drain them."""
+"""Asking workers through the store, and waiting for what they answer.
+
+What workers answer, as text for people.
+
+`durio workers`: who works on a store, what they do, and how to drain them.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import click
+import msgspec
 
 from durio.app.app import App
-from durio.cli.apps import Place, place_options
-from durio.cli.asking import Answered, ask_workers, failed, find_workers
-from durio.cli.confirm import BY_OPTION, YES_OPTION, confirm, who
+from durio.cli.apps import AppSelection, selection_options
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text
-from durio.cli.stacks import report_text, stack_text
-from durio.model.duration import seconds, spoken
-from durio.model.errors import UsageError
-from durio.model.job import moment
+from durio.cli.output import ago, show_json, show_table, show_text, to_json
+from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm, operator
+from durio.model.errors import DurioError, UsageError
+from durio.model.job import utc_datetime
+from durio.model.names import did_you_mean
+from durio.model.quantities import format_duration, seconds
 from durio.ports.browse import WorkerRow
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+
+POLL_SECONDS = 0.05
+
+
+class WorkerNotFound(DurioError):
+    """There is no such worker: never there, or gone."""
+
+    code = "worker_not_found"
+
+
+class WorkerResponse(NamedTuple):
+    """What one worker said; without an answer, why there is none."""
+
+    row: WorkerRow
+    answer: dict[str, Any] | None
+    reason: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """As data."""
+        return {
+            "id": self.row.id,
+            "name": self.row.info["name"],
+            "ok": self.answer is not None,
+            "answer": self.answer,
+            "error": self.reason or None,
+        }
+
+
+def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRow]:
+    """Workers by number or host/pid; without any, all that are alive."""
+    if not ids:
+        return [row for row in rows if row.lease_seconds_left > 0]
+    known = {str(row.id): row for row in rows}
+    known |= {str(row.info["name"]): row for row in rows}
+    for each in ids:
+        if each not in known:
+            raise WorkerNotFound(
+                f"there is no worker {each!r}",
+                cure=f"See: durio workers ls.{did_you_mean(each, known)}",
+            )
+    return list({known[each].id: known[each] for each in ids}.values())
+
+
+async def send_command(
+    store: Store,
+    clock: Clock,
+    rows: Sequence[WorkerRow],
+    verb: str,
+    *,
+    by: str,
+    wait_seconds: float,
+) -> list[WorkerResponse]:
+    """Give each the order, then wait for all answers together."""
+    orders = {row.id: await store.order(row.id, verb, by=by) for row in rows}
+    answers: dict[int, str] = {}
+    end = clock.monotonic() + wait_seconds
+    while True:
+        for worker, number in orders.items():
+            if number is not None and worker not in answers:
+                told = await store.answer_to(number)
+                if told is not None:
+                    answers[worker] = told
+        waits = [w for w, n in orders.items() if n is not None and w not in answers]
+        if not waits or clock.monotonic() >= end:
+            break
+        await clock.sleep(POLL_SECONDS)
+    return [
+        parse_response(row, answers.get(row.id), wait_seconds, orders) for row in rows
+    ]
+
+
+def parse_response(
+    row: WorkerRow,
+    answer: str | None,
+    waited_seconds: float,
+    commands: dict[int, int | None],
+) -> WorkerResponse:
+    """An answer as data, or why there is none."""
+    if answer == "" or commands[row.id] is None:
+        return WorkerResponse(row, None, "it is gone")
+    if answer is None:
+        return WorkerResponse(
+            row, None, f"no answer within {format_duration(waited_seconds)}"
+        )
+    try:
+        body = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        body = None
+    if not isinstance(body, dict):
+        return WorkerResponse(row, None, "its answer cannot be read")
+    fields = cast("dict[str, Any]", body)
+    if "error" in fields:
+        return WorkerResponse(row, None, str(fields["error"]))
+    return WorkerResponse(row, fields)
+
+
+def no_response_text(response: WorkerResponse) -> str:
+    """Why there is no answer, and what can be seen from outside."""
+    row, info = response.row, response.row.info
+    return (
+        f"{row.id}  {info['name']}  {response.reason} (lease {row.lease_text()}, "
+        f"pid {info['pid']} on {info['host']}, {row.running} jobs)"
+    )
+
+
+EXECUTOR_TEXTS = {
+    "loop": "on the event loop",
+    "thread": "in a thread",
+    "child": "in a child process",
+}
+WIDTH = 12
+MIB = 2**20
+
+
+def stack_text(answer: Mapping[str, Any]) -> str:
+    """Where every attempt, thread and child is."""
+    lines = [worker_heading(answer)]
+    for attempt in answer["attempts"]:
+        lines += [f"{attempt_line(attempt)}, {EXECUTOR_TEXTS[attempt['where']]}"]
+        lines += indented(attempt["stack"])
+    for thread in answer["threads"]:
+        lines += [f"thread {thread['name']}", *indented(thread["stack"])]
+    for child in answer["children"]:
+        lines += [f"child process {child['pid']}", *indented(child["stack"])]
+    if answer["left_out"]:
+        lines.append(f"... {answer['left_out']} more do not fit into one answer")
+    return "\n".join(lines)
+
+
+def report_text(answer: Mapping[str, Any]) -> str:
+    """What a worker does and has."""
+    stats = answer["stats"]
+    figures = {
+        "app": f"{answer['namespace']}, durio {answer['version']}",
+        "queues": ", ".join(answer["queues"]) or "all",
+        "weights": pairs_text(answer["weights"]),
+        "slots": pairs_text(answer["slots"]),
+        "running": f"{stats['running']} of {stats['concurrency']}",
+        "reserved": stats["reserved"],
+        "ended": stats["ended"],
+        "cpu": format_duration(stats["cpu_seconds"]),
+        "memory": f"{stats['rss_bytes'] // MIB} MiB",
+        "children": stats["children"],
+        "tasks": ", ".join(answer["registered"]),
+    }
+    lines = [worker_heading(answer)]
+    lines += [
+        f"  {name:<{WIDTH}}{value}" for name, value in figures.items() if value != ""
+    ]
+    lines += section("active", [active_line(each) for each in answer["active"]])
+    lines += section("reserved", [job_line(each) for each in answer["reserved"]])
+    return "\n".join(lines)
+
+
+def worker_heading(answer: Mapping[str, Any]) -> str:
+    """Who it is, and how its loop is."""
+    lag = answer["loop_lag_seconds"]
+    told = (
+        "its event loop is blocked" if lag is None else f"loop lag {lag * 1000:.1f} ms"
+    )
+    return f"worker {answer['worker']} {answer['name']}: {told}"
+
+
+def section(title: str, lines: Sequence[str]) -> list[str]:
+    """Some lines under a title, if there are any."""
+    return [title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def pairs_text(values: Mapping[str, Any]) -> str:
+    """`high=4, low=1`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def attempt_line(attempt: Mapping[str, Any]) -> str:
+    """Which attempt at what, and for how long already."""
+    return f"{job_line(attempt)}, for {format_duration(attempt['seconds'])}"
+
+
+def active_line(attempt: Mapping[str, Any]) -> str:
+    """A running attempt with its limit and progress."""
+    hard = attempt["hard_seconds"]
+    limit = "no limit" if hard is None else f"limit {format_duration(hard)}"
+    progress = attempt["progress"]
+    told = "" if progress is None else f", progress {to_json(progress)}"
+    return f"{attempt_line(attempt)}, {limit}{told}"
+
+
+def job_line(job: Mapping[str, Any]) -> str:
+    """A job in a worker's hands."""
+    return (
+        f"{job['task']} {job['job_id']} queue {job['queue']} attempt {job['attempt']}"
+    )
+
+
+def indented(text: str) -> list[str]:
+    """Lines below a head."""
+    return [f"    {line}" for line in text.rstrip().splitlines()]
+
 
 COLUMNS = (
     *("id", "worker", "app", "queues", "running", "ended", "cpu", "memory"),
     *("children", "lease", "version", "started"),
 )
-TIMEOUT = 7
-MIB = 2**20
+EXIT_NO_RESPONSE = 7
 
 TIMEOUT_OPTION = click.option(
     "--timeout", default="10", metavar="SECONDS", help="For the answer to come (10)."
@@ -42,9 +246,9 @@ def command() -> None:
 
 
 @command.command("ls")
-@place_options
+@selection_options
 @keep_lines
-def list_workers(*, place: Place) -> None:
+def list_workers(*, selection: AppSelection) -> None:
     r"""List the registered workers, the oldest first.
 
     A worker whose lease is over is dead or hangs; its jobs are given to others. Without
@@ -64,11 +268,11 @@ def list_workers(*, place: Place) -> None:
     """
 
     async def ask(app: App) -> tuple[list[WorkerRow], float]:
-        name = app.name if place.is_named() else None
+        name = app.name if selection.is_named() else None
         return await (await app.store()).workers(name), app.now()
 
-    rows, now = place.ask(ask)
-    if place.is_json:
+    rows, now = selection.run(ask)
+    if selection.is_json:
         show_json({"workers": [worker_fields(row, now) for row in rows]})
     else:
         show_table(COLUMNS, [cells(row, now) for row in rows], "no workers")
@@ -78,9 +282,11 @@ def list_workers(*, place: Place) -> None:
 @click.argument("worker", metavar="ID")
 @TIMEOUT_OPTION
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
-def show_worker(*, place: Place, worker: str, timeout: str, by: str | None) -> int:
+def show_worker(
+    *, selection: AppSelection, worker: str, timeout: str, by: str | None
+) -> int:
     r"""Ask a worker what it does right now.
 
     Its active attempts with their age and progress, jobs that it has reserved (claimed
@@ -98,8 +304,8 @@ def show_worker(*, place: Place, worker: str, timeout: str, by: str | None) -> i
     \b
     Exit codes: 0 answered; 1 no such worker; 7 it does not answer; 3 store
     """
-    found = order(place, (worker,), "report", timeout, by)
-    return show_answers(place, found, report_text)
+    found = command_workers(selection, (worker,), "report", timeout, by)
+    return show_responses(selection, found, report_text)
 
 
 @command.command("stack")
@@ -107,10 +313,15 @@ def show_worker(*, place: Place, worker: str, timeout: str, by: str | None) -> i
 @ALL_OPTION
 @TIMEOUT_OPTION
 @BY_OPTION
-@place_options
+@selection_options
 @keep_lines
 def show_stacks(
-    *, place: Place, ids: tuple[str, ...], is_all: bool, timeout: str, by: str | None
+    *,
+    selection: AppSelection,
+    ids: tuple[str, ...],
+    is_all: bool,
+    timeout: str,
+    by: str | None,
 ) -> int:
     r"""Show the live stacks of workers: where every attempt and thread is right now.
 
@@ -131,8 +342,8 @@ def show_stacks(
     Exit codes: 0 all answered; 1 no such worker; 7 one does not answer; 3 store
     """
     check_chosen(ids, is_all=is_all)
-    found = order(place, ids, "stack", timeout, by)
-    return show_answers(place, found, stack_text)
+    found = command_workers(selection, ids, "stack", timeout, by)
+    return show_responses(selection, found, stack_text)
 
 
 @command.command("drain")
@@ -141,11 +352,11 @@ def show_stacks(
 @TIMEOUT_OPTION
 @BY_OPTION
 @YES_OPTION
-@place_options
+@selection_options
 @keep_lines
 def drain_workers(
     *,
-    place: Place,
+    selection: AppSelection,
     ids: tuple[str, ...],
     is_all: bool,
     timeout: str,
@@ -173,8 +384,8 @@ def drain_workers(
     check_chosen(ids, is_all=is_all)
     if is_all:
         confirm("every live worker will be drained", yes=yes)
-    found = order(place, ids, "drain", timeout, by)
-    return show_answers(place, found, drain_text)
+    found = command_workers(selection, ids, "drain", timeout, by)
+    return show_responses(selection, found, drain_text)
 
 
 def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
@@ -184,37 +395,45 @@ def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
         raise UsageError(told, cure="Give ids from durio workers ls, or --all.")
 
 
-def order(
-    place: Place, ids: Sequence[str], verb: str, timeout: str, by: str | None
-) -> list[Answered]:
+def command_workers(
+    selection: AppSelection, ids: Sequence[str], verb: str, timeout: str, by: str | None
+) -> list[WorkerResponse]:
     """Ask workers, and wait for their answers."""
     wait_seconds = seconds(timeout, "--timeout")
-    name = who(by)
+    name = operator(by)
 
-    async def ask(app: App) -> list[Answered]:
+    async def ask(app: App) -> list[WorkerResponse]:
         store = await app.store()
-        rows = await store.workers(app.name if place.is_named() else None)
+        rows = await store.workers(app.name if selection.is_named() else None)
         chosen = find_workers(rows, ids)
-        return await ask_workers(
+        return await send_command(
             store, app.clock, chosen, verb, by=name, wait_seconds=wait_seconds
         )
 
-    return place.ask(ask)
+    return selection.run(ask)
 
 
-def show_answers(place: Place, found: Sequence[Answered], text: Any) -> int:
+def show_responses(
+    selection: AppSelection, responses: Sequence[WorkerResponse], text: Any
+) -> int:
     """Each answer, or why there is none; the exit code."""
-    if place.is_json:
-        show_json({"workers": [answered.fields() for answered in found]})
+    if selection.is_json:
+        show_json({"workers": [answered.fields() for answered in responses]})
     else:
-        for answered in found:
+        for answered in responses:
             told = (
-                failed(answered) if answered.answer is None else text(answered.answer)
+                no_response_text(answered)
+                if answered.answer is None
+                else text(answered.answer)
             )
             show_text(told)
-        if not found:
+        if not responses:
             show_text("no workers")
-    return 0 if all(answered.answer is not None for answered in found) else TIMEOUT
+    return (
+        0
+        if all(answered.answer is not None for answered in responses)
+        else EXIT_NO_RESPONSE
+    )
 
 
 def drain_text(answer: dict[str, Any]) -> str:
@@ -228,7 +447,7 @@ def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
     return {
         "id": row.id,
         **info,
-        "started_at": moment(info["started_at"]),
+        "started_at": utc_datetime(info["started_at"]),
         "running": row.running,
         "lease_seconds_left": round(max(0.0, row.lease_seconds_left), 3),
         "cpu_seconds": None if vitals is None else vitals.cpu_seconds,
@@ -261,9 +480,9 @@ def cells(row: WorkerRow, now: float) -> list[Any]:
         None if percent is None else f"{percent:g} %",
         None if vitals is None else f"{vitals.rss_bytes // MIB} MiB",
         None if vitals is None else vitals.children,
-        spoken(left) if left > 0 else "over",
+        format_duration(left) if left > 0 else "over",
         info["version"],
-        ago(moment(info["started_at"]), now),
+        ago(utc_datetime(info["started_at"]), now),
     ]
 
 

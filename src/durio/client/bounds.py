@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Collection
 
-from durio.model.duration import seconds
 from durio.model.options import UNSET
+from durio.model.quantities import seconds
 from durio.model.queues import Queue
 from durio.ports.store import Store
 
@@ -18,7 +18,7 @@ class Bounds:
         self.default: int | None = None
         self._wait_seconds = wait_seconds
 
-    def say(self, lane: str, queue: Queue) -> None:
+    def declare(self, lane: str, queue: Queue) -> None:
         """What the code declares; what it leaves out stays as it was."""
         if queue.maxsize is not UNSET:
             self.maxsizes[lane] = queue.maxsize
@@ -30,15 +30,15 @@ class Bounds:
         return self.waits.get(lane, self._wait_seconds)
 
 
-class Declared:
+class BoundsDeclarer:
     """What one store has been told of an App's bounds."""
 
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
         self._bounds = bounds
-        self._told: dict[str, int | None] = {}
+        self._declared: dict[str, int | None] = {}
         self._by_default: set[str] = set()
-        self._first: asyncio.Future[bool] | None = None  # whether it could tell
+        self._declaring: asyncio.Future[bool] | None = None  # whether it could tell
 
     async def declare(self, lanes: Collection[str]) -> None:
         """Tell what is new, before the first job goes to these lanes.
@@ -46,15 +46,15 @@ class Declared:
         Of many at once the first one tells, and all others wait for it; where it could
         not, each of them tries for itself.
         """
-        while self._is_news(lanes):
-            if self._first is None:
-                await self._tell_first(lanes)
-            elif not await asyncio.shield(self._first):
-                await self._tell(lanes)
+        while self._has_changes(lanes):
+            if self._declaring is None:
+                await self._send_first(lanes)
+            elif not await asyncio.shield(self._declaring):
+                await self._send(lanes)
 
-    def _is_news(self, lanes: Collection[str]) -> bool:
+    def _has_changes(self, lanes: Collection[str]) -> bool:
         bounds = self._bounds
-        return bounds.maxsizes != self._told or (
+        return bounds.maxsizes != self._declared or (
             bounds.default is not None and bool(self._without_bound(lanes))
         )
 
@@ -62,22 +62,22 @@ class Declared:
         """Those that get the default, and have not got it yet."""
         return set(lanes) - self._by_default - self._bounds.maxsizes.keys()
 
-    async def _tell_first(self, lanes: Collection[str]) -> None:
-        first = self._first = asyncio.get_running_loop().create_future()
+    async def _send_first(self, lanes: Collection[str]) -> None:
+        first = self._declaring = asyncio.get_running_loop().create_future()
         has_told = False
         try:
-            await self._tell(lanes)
+            await self._send(lanes)
             has_told = True
         finally:
-            self._first = None
+            self._declaring = None
             first.set_result(has_told)
 
-    async def _tell(self, lanes: Collection[str]) -> None:
+    async def _send(self, lanes: Collection[str]) -> None:
         bounds = self._bounds
-        if bounds.maxsizes != self._told:
+        if bounds.maxsizes != self._declared:
             told = dict(bounds.maxsizes)
             await self._store.declare(told)
-            self._told = told
+            self._declared = told
         if bounds.default is not None:
             new = self._without_bound(lanes)
             if new:
@@ -88,7 +88,9 @@ class Declared:
     @property
     def is_needed(self) -> bool:
         """Whether there may be anything to tell: mostly not."""
-        return self._bounds.default is not None or self._bounds.maxsizes != self._told
+        return (
+            self._bounds.default is not None or self._bounds.maxsizes != self._declared
+        )
 
 
 async def declare_at_start(store: Store, bounds: Bounds, namespace: str) -> None:

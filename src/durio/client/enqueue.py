@@ -15,11 +15,10 @@ ever hold, goes piece by piece.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from durio.client.ask import Asker, unknown
-from durio.client.bounds import Bounds, Declared
-from durio.client.combine import BATCH_MAX, Combiner
-from durio.client.full import Answers, Line, queue_closed
-from durio.model.duration import seconds
+from durio.client.backpressure import Answers, QueueWaiters, queue_closed
+from durio.client.batching import BATCH_MAX, Batcher
+from durio.client.bounds import Bounds, BoundsDeclarer
+from durio.client.reliable_write import ReliableWriter, unknown_outcome
 from durio.model.errors import (
     InvalidOption,
     KeyConflict,
@@ -34,6 +33,7 @@ from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
 from durio.model.keys import key_claim, window
 from durio.model.names import lane
 from durio.model.options import UNSET, CallOptions, stored_options
+from durio.model.quantities import seconds
 from durio.model.settings import PayloadSettings
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued, Full
@@ -45,7 +45,7 @@ from durio.telemetry.emit import Emit
 PIECES_OF_BOUND = 4
 
 
-class Recipe(NamedTuple):
+class TaskDefaults(NamedTuple):
     """What is known about the task a job is for."""
 
     task: str
@@ -53,33 +53,33 @@ class Recipe(NamedTuple):
     priority: int
 
 
-class Mould:
+class JobBuilder:
     """What all jobs of one call have in common: settled once, however many rows."""
 
     def __init__(
         self,
-        recipe: Recipe,
+        defaults: TaskDefaults,
         options: CallOptions,
         *,
         namespace: str,
         clock: Clock,
         bounds: PayloadSettings,
     ) -> None:
-        priority = recipe.priority if options.priority is UNSET else options.priority
-        queue = recipe.queue if options.queue is UNSET else options.queue
+        priority = defaults.priority if options.priority is UNSET else options.priority
+        queue = defaults.queue if options.queue is UNSET else options.queue
         delay = 0.0 if options.delay is UNSET else seconds(options.delay, "delay")
         self._options = options
         self._new_id = clock.new_id
-        self._task = recipe.task
+        self._task = defaults.task
         self._bytes_max = bounds.bytes_max
         self._lane = lane(namespace, queue)
         self._rank = PRIORITY_MAX - priority
         self._run_at = None if options.at is UNSET else options.at.timestamp()
         self._delay_seconds = delay
-        self._opts = stored_options(options, recipe.task, bounds.meta_bytes_max)
+        self._opts = stored_options(options, defaults.task, bounds.meta_bytes_max)
         self.has_key = has_key(options)
 
-    def job(self, payload: bytes, same: bytes | None = None) -> NewJob:
+    def job(self, payload: bytes, key_payload: bytes | None = None) -> NewJob:
         """One job; `same` is what its key compares, in place of the payload."""
         if len(payload) > self._bytes_max:
             raise too_large(self._task, len(payload), self._bytes_max)
@@ -92,15 +92,15 @@ class Mould:
             self._run_at,
             self._delay_seconds,
             self._opts,
-            self._key(same or payload) if self.has_key else None,
+            self._key(key_payload or payload) if self.has_key else None,
         )
 
-    def _key(self, same: bytes) -> KeyClaim | None:
+    def _key(self, key_payload: bytes) -> KeyClaim | None:
         options = self._options
         if options.key is None:
             return None
         policy = window() if options.unique is UNSET else options.unique
-        return key_claim(policy, self._task, options.key, same)
+        return key_claim(policy, self._task, options.key, key_payload)
 
 
 def too_large(task: str, size: int, bytes_max: int) -> PayloadTooLarge:
@@ -126,7 +126,7 @@ def refuse_key(options: CallOptions) -> None:
         )
 
 
-def tell_large(emit: Emit, warn_bytes: int, jobs: Sequence[NewJob]) -> None:
+def warn_large(emit: Emit, warn_bytes: int, jobs: Sequence[NewJob]) -> None:
     """Arguments of this size work, but cost every store call that carries them."""
     for job in jobs:
         if len(job.payload) > warn_bytes:
@@ -155,25 +155,25 @@ class Enqueuer:
         self._emit = emit
         self._warn_bytes = warn_bytes
         self._bounds = bounds
-        self._declared = Declared(store, bounds)
-        self._lines: dict[str, Line] = {}
-        self._asker = Asker(store, clock, emit)
-        self._submit = Combiner(self._asker, clock).submit
+        self._declared = BoundsDeclarer(store, bounds)
+        self._waiters: dict[str, QueueWaiters] = {}
+        self._writer = ReliableWriter(store, clock, emit)
+        self._submit = Batcher(self._writer, clock).submit
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
-        tell_large(self._emit, self._warn_bytes, jobs)
+        warn_large(self._emit, self._warn_bytes, jobs)
         if self._declared.is_needed:
             await self._declared.declare({job.lane for job in jobs})
         try:
             answers = await self._entered(jobs)
         except (QueueFull, QueueClosed, StoreError) as error:
             is_told = isinstance(error, StoreError) and error.unknown
-            if self._asker.is_doubted(jobs) and not is_told:
-                raise unknown(error) from error
+            if self._writer.is_maybe_stored(jobs) and not is_told:
+                raise unknown_outcome(error) from error
             raise
         finally:
-            self._asker.settle(jobs)
+            self._writer.forget(jobs)
         refuse_conflicts(jobs, answers)
         return answers
 
@@ -181,7 +181,7 @@ class Enqueuer:
 
     async def _entered(self, jobs: Sequence[NewJob]) -> Answers:
         """At once, or when there is room."""
-        if not 0 < len(jobs) <= BATCH_MAX or self._lines:
+        if not 0 < len(jobs) <= BATCH_MAX or self._waiters:
             return await self._enter_all(jobs)
         answers = await self._submit(jobs)
         if answers[0].full is not None:
@@ -202,17 +202,17 @@ class Enqueuer:
                 if isinstance(told, list):
                     answers += told
                 else:
-                    size = piece_of(told)
+                    size = piece_size(told)
                 full = None
         except (QueueFull, QueueClosed) as error:
             if answers:
                 error.stored = len(answers)
-                error.what += f"; {stored_before(answers, jobs)}"
+                error.what += f"; {stored_before_text(answers, jobs)}"
             raise
         except StoreError as error:
             if answers:
-                what = f"{error.what}; {stored_before(answers, jobs)}"
-                raise half_stored(error, what, len(answers)) from error
+                what = f"{error.what}; {stored_before_text(answers, jobs)}"
+                raise partly_stored_error(error, what, len(answers)) from error
             raise
         return answers
 
@@ -229,13 +229,13 @@ class Enqueuer:
         if full.is_closed:
             raise queue_closed(full)
         too_many = is_part or len(jobs) > full.limit
-        if too_many and not full.is_soft and len(jobs) > piece_of(full):
+        if too_many and not full.is_soft and len(jobs) > piece_size(full):
             return full
-        line = self._lines.get(full.lane)
+        line = self._waiters.get(full.lane)
         if line is None:
-            line = Line(full.lane, self._submit, self._clock, self._emit)
-            self._lines[full.lane] = line
-        line.note(full)
+            line = QueueWaiters(full.lane, self._submit, self._clock, self._emit)
+            self._waiters[full.lane] = line
+        line.observe(full)
         wait_seconds = self._bounds.wait_of(full.lane)
         if wait_seconds <= 0:
             raise line.queue_full(len(jobs), 0.0)
@@ -243,7 +243,7 @@ class Enqueuer:
 
     def _full_before(self, job: NewJob) -> Full | None:
         """Others stand in line for this lane; one with a key may need no room at all."""
-        line = self._lines.get(job.lane)
+        line = self._waiters.get(job.lane)
         if line is None or not line.is_busy:
             return None
         if job.key is not None and job.key.key not in line.keys:
@@ -251,17 +251,17 @@ class Enqueuer:
         return line.full
 
 
-def stored_before(answers: Answers, jobs: Sequence[NewJob]) -> str:
+def stored_before_text(answers: Answers, jobs: Sequence[NewJob]) -> str:
     """Of a call that goes in pieces, and has failed in the middle."""
     return f"{len(answers)} of {len(jobs)} jobs were stored before"
 
 
-def half_stored(error: StoreError, what: str, stored: int) -> StoreError:
+def partly_stored_error(error: StoreError, what: str, stored: int) -> StoreError:
     """An error of its own: others may have heard the same one."""
     values = {**error.values, "stored": stored}
     return StoreUnavailable(what, cure=error.cure, unknown=True, **values)
 
 
-def piece_of(full: Full) -> int:
+def piece_size(full: Full) -> int:
     """How many jobs of a large call go at once into a full queue."""
     return min(BATCH_MAX, max(1, full.limit // PIECES_OF_BOUND))

@@ -7,9 +7,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from durio.client.wait import Waiters, not_found, not_free
+from durio.client.result_waiters import Waiters, held_by_transaction, not_found
 from durio.model.codec import decode
-from durio.model.duration import Duration, seconds
 from durio.model.errors import (
     InvalidOption,
     JobCancelled,
@@ -29,13 +28,14 @@ from durio.model.job import (
     JobError,
     JobStatus,
     Progress,
-    Record,
     State,
+    StoredJob,
     attempt_number,
-    moment,
+    utc_datetime,
 )
 from durio.model.names import queue_of
 from durio.model.options import row_options
+from durio.model.quantities import Duration, seconds
 from durio.model.transitions import check_retry
 from durio.ports.store import Store
 from durio.telemetry.log import in_job
@@ -44,7 +44,7 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 
-class Desk(Protocol):
+class JobClient(Protocol):
     """What a handle needs from the App that made it."""
 
     async def store(self) -> Store:
@@ -76,18 +76,18 @@ class Job(Generic[R_co]):
     """One job: ask for its status or result, cancel it, retry it."""
 
     __module__ = "durio"
-    __slots__ = ("_desk", "_raw_id", "created", "replaced", "same_args")
+    __slots__ = ("_client", "_raw_id", "created", "replaced", "same_args")
 
     def __init__(
         self,
-        desk: Desk,
+        client: JobClient,
         job_id: bytes,
         *,
         created: bool = False,
         same_args: bool = True,
         replaced: bool = False,
     ) -> None:
-        self._desk = desk
+        self._client = client
         self._raw_id = job_id
         self.created = created  # False: an older job with this key answers
         self.same_args = same_args
@@ -109,8 +109,8 @@ class Job(Generic[R_co]):
 
     async def status(self) -> JobStatus:
         """What the store knows now; JobNotFound when there is no such job."""
-        record = await self._record()
-        return status_of(record, self._desk.retries_of(record.task))
+        record = await self._stored_job()
+        return status_of(record, self._client.retries_of(record.task))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the end, then the value; or JobDead, JobCancelled, TimeoutError.
@@ -119,8 +119,8 @@ class Job(Generic[R_co]):
         """
         inside = in_job.get()
         if inside is not None:
-            return self._value_now(await self._record(), inside.task)
-        waiters = await self._desk.waiters()
+            return self._value_now(await self._stored_job(), inside.task)
+        waiters = await self._client.waiters()
         limit = None if timeout is None else seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
@@ -129,67 +129,67 @@ class Job(Generic[R_co]):
             raise TimeoutError(
                 f"job {self.id} has not ended within {limit:g} s; it goes on"
             ) from None
-        return self._value(await self._record())
+        return self._value(await self._stored_job())
 
-    def _value_now(self, record: Record, task: str) -> Any:
+    def _value_now(self, stored: StoredJob, task: str) -> Any:
         """For a task: one that waits holds its slot, perhaps the one it waits for."""
-        if record.state < DONE:
+        if stored.state < DONE:
             raise UsageError(
-                f"{task} waits for job {self.id} ({record.task}): a task that "
+                f"{task} waits for job {self.id} ({stored.task}): a task that "
                 "waits holds its slot, and when all slots wait nothing runs",
                 cure="Let the other task enqueue what comes next; or ask job.status() "
                 "and raise Snooze('10s') until it is final.",
                 task=task,
                 job_id=self.id,
             )
-        return self._value(record)
+        return self._value(stored)
 
-    def _value(self, record: Record) -> Any:
-        if record.state == CANCELLED:
+    def _value(self, stored: StoredJob) -> Any:
+        if stored.state == CANCELLED:
             raise JobCancelled(f"job {self.id} was cancelled")
-        if record.state != DONE:
-            error = last_error(record)
+        if stored.state != DONE:
+            error = last_error(stored)
             told = f": {error.type}: {error.message}" if error else ""
             raise JobDead(
-                f"job {self.id} ({record.task}) is dead ({record.reason}){told}",
-                reason=record.reason or "",
+                f"job {self.id} ({stored.task}) is dead ({stored.reason}){told}",
+                reason=stored.reason or "",
                 error=error,
             )
-        until = record.result_until
-        if record.result is None or (until is not None and until < self._desk.now()):
+        until = stored.result_until
+        if stored.result is None or (until is not None and until < self._client.now()):
             raise ResultExpired(
                 f"the result of job {self.id} has expired",
                 cure="Raise result_ttl on the task or retention.result_seconds.",
             )
-        decoder = self._desk.decoder_of(record.task) or decode
+        decoder = self._client.decoder_of(stored.task) or decode
         try:
-            return decoder(record.result)
+            return decoder(stored.result)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise OperatingError(
-                f"the result of job {self.id} ({record.task}) is not what its "
+                f"the result of job {self.id} ({stored.task}) is not what its "
                 f"annotation says: {error}",
                 cure="Correct the task's return annotation, or what it returns.",
             ) from None
 
     async def cancel(self) -> State:
         """Cancel it; the state after that: `running` means it was asked to stop."""
-        store = await self._desk.store()
+        store = await self._client.store()
         acted = (await store.act([self._raw_id], "cancel"))[0]
         if acted.after is None:
             raise not_found(acted.id)
         if acted.is_held:
-            raise not_free(acted, "cancel")
+            raise held_by_transaction(acted, "cancel")
         return STATE_BY_CODE[acted.after]
 
     async def retry(self) -> None:
         """A dead or cancelled job runs again, with the same id and a full budget."""
-        store = await self._desk.store()
+        store = await self._client.store()
         acted = (await store.act([self._raw_id], "retry"))[0]
         if acted.before is None:
             raise not_found(acted.id)
         check_retry(STATE_BY_CODE[acted.before], self.id)
         if acted.is_held:
-            raise not_free(acted, "retry")
+            raise held_by_transaction(acted, "retry")
         if acted.after is None or acted.after == acted.before:
             raise WrongState(
                 f"job {self.id} was not retried: another job has its idempotency key",
@@ -197,8 +197,8 @@ class Job(Generic[R_co]):
                 state=STATE_BY_CODE[acted.before],
             )
 
-    async def _record(self) -> Record:
-        store = await self._desk.store()
+    async def _stored_job(self) -> StoredJob:
+        store = await self._client.store()
         job_id = self._raw_id
         records = await store.get([job_id])
         if not records:
@@ -207,59 +207,59 @@ class Job(Generic[R_co]):
 
     def result_sync(self, timeout: Duration | None = None) -> R_co:
         """`result` for callers without an event loop."""
-        return self._desk.run_sync(self.result(timeout))
+        return self._client.run_sync(self.result(timeout))
 
     def status_sync(self) -> JobStatus:
         """`status` for callers without an event loop."""
-        return self._desk.run_sync(self.status())
+        return self._client.run_sync(self.status())
 
     def cancel_sync(self) -> State:
         """`cancel` for callers without an event loop."""
-        return self._desk.run_sync(self.cancel())
+        return self._client.run_sync(self.cancel())
 
     def retry_sync(self) -> None:
         """`retry` for callers without an event loop."""
-        return self._desk.run_sync(self.retry())
+        return self._client.run_sync(self.retry())
 
 
-def status_of(record: Record, retries: int) -> JobStatus:
+def status_of(stored: StoredJob, retries: int) -> JobStatus:
     """A stored record as people see it."""
     # Damaged in the store: the rest is still worth a look.
     with suppress(InvalidOption):
-        override = row_options(record.opts).retry
+        override = row_options(stored.opts).retry
         retries = retries if override is None else override["retries"]
     progress = None
     with suppress(msgspec.DecodeError, TypeError):
         progress = (
-            None if record.progress is None else Progress(**decode(record.progress))
+            None if stored.progress is None else Progress(**decode(stored.progress))
         )
-    created = moment(record.created_at)
+    created = utc_datetime(stored.created_at)
     return JobStatus(
-        id=id_text(record.id),
-        task=record.task,
-        queue=queue_of(record.lane),
-        priority=PRIORITY_MAX - record.rank,
-        state=STATE_BY_CODE[record.state],
-        attempt=attempt_number(record.retried, record.losses),
+        id=id_text(stored.id),
+        task=stored.task,
+        queue=queue_of(stored.lane),
+        priority=PRIORITY_MAX - stored.rank,
+        state=STATE_BY_CODE[stored.state],
+        attempt=attempt_number(stored.retried, stored.losses),
         max_attempts=retries + 1,
         created_at=created,  # type: ignore[arg-type]  # never None
-        run_at=moment(record.run_at),
-        started_at=moment(record.started_at),
-        finished_at=moment(record.finished_at),
+        run_at=utc_datetime(stored.run_at),
+        started_at=utc_datetime(stored.started_at),
+        finished_at=utc_datetime(stored.finished_at),
         progress=progress,
-        error=last_error(record),
-        reason=record.reason,
-        worker=None if record.worker is None else str(record.worker),
+        error=last_error(stored),
+        reason=stored.reason,
+        worker=None if stored.worker is None else str(stored.worker),
     )
 
 
-def last_error(record: Record) -> JobError | None:
+def last_error(stored: StoredJob) -> JobError | None:
     """The newest failed attempt."""
-    errors = job_errors(record)
+    errors = job_errors(stored)
     return errors[-1] if errors else None
 
 
-def job_errors(record: Record) -> list[JobError]:
+def job_errors(stored: StoredJob) -> list[JobError]:
     """Every failed attempt that is kept, oldest first."""
     return [
         JobError(
@@ -267,9 +267,9 @@ def job_errors(record: Record) -> list[JobError]:
             message=failure.message,
             traceback=failure.traceback,
             attempt=failure.attempt,
-            at=moment(failure.at),
+            at=utc_datetime(failure.at),
             worker=failure.worker or None,
             logs=failure.logs,
         )
-        for failure in failures(record.errors)
+        for failure in failures(stored.errors)
     ]

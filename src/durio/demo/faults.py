@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from durio.demo.record import Event, Ledger, read_file
+from durio.demo.record import Ledger, LedgerLineKind, read_ledger_file
 from durio.host.clock import HostClock
-from durio.host.kin import Kin, kin_of
+from durio.host.descendants import Descendant, find_descendant
 
-LOOK_SECONDS = 0.05
-OPEN_WANTED = 2  # attempts in the middle of which a worker is killed
-PATIENT_TURNS = 30  # after so many one will do
+POLL_SECONDS = 0.05
+OPEN_ATTEMPTS_WANTED = 2  # attempts in the middle of which a worker is killed
+PREFERRED_TURNS = 30  # after so many one will do
 TURNS_MAX = 200  # then there is nobody to kill
-AGAIN_SECONDS_MAX = 90.0
+RERUN_SECONDS_MAX = 90.0
 # The one may not run again, the other ends its process by itself.
-SPARED = frozenset({"write_letter", "open_bad_image"})
+NEVER_INTERRUPTED = frozenset({"write_letter", "open_bad_image"})
 
 
-class Scene(Protocol):
+class FaultTarget(Protocol):
     """The stage, as far as mishaps are concerned."""
 
     ledger_folder: Path
@@ -31,7 +31,7 @@ class Scene(Protocol):
     clock: HostClock
     tasks: dict[str, str]
 
-    def tell(self, line: str, /) -> None:
+    def print_line(self, line: str, /) -> None:
         """One more line of the story."""
         ...
 
@@ -39,17 +39,17 @@ class Scene(Protocol):
         """Nobody but us ends a worker."""
         ...
 
-    async def at_work(self) -> list[Kin]:
+    async def registered_workers(self) -> list[Descendant]:
         """The worker processes that are registered, the eldest first."""
         ...
 
 
 @dataclass(slots=True)
-class Victim:
+class StoppedProcess:
     """A process held still in the middle of attempts."""
 
     what: str
-    process: Kin
+    process: Descendant
     jobs: set[str]
 
 
@@ -60,104 +60,112 @@ class Kill(NamedTuple):
     at: float  # just before it: the jobs may run again before anybody looks
 
 
-class Mishaps:
+class FaultInjector:
     """Kills, and sees to it that what was interrupted runs again."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._hit: set[str] = set()  # nobody twice: who dies often is taken for guilty
+    def __init__(self, target: FaultTarget) -> None:
+        self._target = target
+        self._interrupted: set[str] = (
+            set()
+        )  # nobody twice: who dies often is taken for guilty
 
     async def kill_worker(self) -> Kill | None:
         """A worker in the middle of jobs, its children with it."""
-        victim = await self._held_worker()
+        victim = await self._stop_busy_worker()
         return None if victim is None else self._kill(victim)
 
     async def kill_child(self) -> Kill | None:
         """A child in the middle of its job, if there is one soon."""
-        victim = await self._held_child()
+        victim = await self._stop_busy_child()
         return None if victim is None else self._kill(victim)
 
-    def _kill(self, victim: Victim) -> Kill:
-        scene, pid = self._scene, victim.process.pid
-        scene.ledger.note(Event.KILLING, victim=pid)
-        self._hit |= victim.jobs
+    def _kill(self, victim: StoppedProcess) -> Kill:
+        scene, pid = self._target, victim.process.pid
+        scene.ledger.write(LedgerLineKind.KILLING, victim=pid)
+        self._interrupted |= victim.jobs
         kill = Kill(victim.jobs, scene.clock.monotonic())
         victim.process.kill()
-        scene.ledger.note(Event.KILLED, victim=pid)
+        scene.ledger.write(LedgerLineKind.KILLED, victim=pid)
         tasks = Counter(scene.tasks[job] for job in victim.jobs)
         named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
-        scene.tell(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
+        scene.print_line(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
         return kill
 
     # --- who it will be
 
-    async def _held_worker(self) -> Victim | None:
+    async def _stop_busy_worker(self) -> StoppedProcess | None:
         for turn in range(TURNS_MAX):
-            wanted = OPEN_WANTED if turn < PATIENT_TURNS else 1
-            for worker in await self._scene.at_work():
+            wanted = OPEN_ATTEMPTS_WANTED if turn < PREFERRED_TURNS else 1
+            for worker in await self._target.registered_workers():
                 worker.stop()
                 family = [worker.pid, *(child.pid for child in self._children(worker))]
                 jobs = self._open_jobs(family)
-                if len(jobs) >= wanted and not jobs & self._hit:
-                    return Victim("worker", worker, jobs)
-                worker.go_on()
-            await self._scene.clock.sleep(LOOK_SECONDS)
-            self._scene.check_workers()
+                if len(jobs) >= wanted and not jobs & self._interrupted:
+                    return StoppedProcess("worker", worker, jobs)
+                worker.resume()
+            await self._target.clock.sleep(POLL_SECONDS)
+            self._target.check_workers()
         return None
 
-    async def _held_child(self) -> Victim | None:
-        for _ in range(PATIENT_TURNS):
-            for worker in await self._scene.at_work():
+    async def _stop_busy_child(self) -> StoppedProcess | None:
+        for _ in range(PREFERRED_TURNS):
+            for worker in await self._target.registered_workers():
                 for child in self._children(worker):
                     child.stop()
                     jobs = self._open_jobs([child.pid])
-                    if jobs and not jobs & self._hit:
-                        return Victim("child", child, jobs)
-                    child.go_on()
-            await self._scene.clock.sleep(LOOK_SECONDS)
-            self._scene.check_workers()
+                    if jobs and not jobs & self._interrupted:
+                        return StoppedProcess("child", child, jobs)
+                    child.resume()
+            await self._target.clock.sleep(POLL_SECONDS)
+            self._target.check_workers()
         return None
 
-    def _children(self, worker: Kin) -> list[Kin]:
+    def _children(self, worker: Descendant) -> list[Descendant]:
         """Its child processes, as far as they have had a job."""
-        wrote = (int(path.stem) for path in self._scene.ledger_folder.glob("*.jsonl"))
-        found = (kin_of(pid, [worker.pid]) for pid in wrote)
+        wrote = (int(path.stem) for path in self._target.ledger_folder.glob("*.jsonl"))
+        found = (find_descendant(pid, [worker.pid]) for pid in wrote)
         return [child for child in found if child is not None]
 
     def _open_jobs(self, pids: Sequence[int]) -> set[str]:
-        tasks, folder = self._scene.tasks, self._scene.ledger_folder
+        tasks, folder = self._target.tasks, self._target.ledger_folder
         jobs = {job for pid in pids for job in open_jobs(folder / f"{pid}.jsonl")}
-        return {job for job in jobs if job in tasks and tasks[job] not in SPARED}
+        return {
+            job for job in jobs if job in tasks and tasks[job] not in NEVER_INTERRUPTED
+        }
 
     # --- and after
 
-    async def see_again(self, kill: Kill) -> None:
+    async def wait_for_rerun(self, kill: Kill) -> None:
         """Wait until the jobs that a kill has interrupted run elsewhere."""
-        scene = self._scene
+        scene = self._target
         while True:
             again = {
                 entry.job
                 for path in scene.ledger_folder.glob("*.jsonl")
-                for entry in read_file(path)
-                if entry.ev == Event.STARTED and entry.mono_ns / 1e9 > kill.at
+                for entry in read_ledger_file(path)
+                if entry.ev == LedgerLineKind.STARTED and entry.mono_ns / 1e9 > kill.at
             }
             took = scene.clock.monotonic() - kill.at
             if kill.jobs <= again:
-                scene.tell(
+                scene.print_line(
                     f"all {len(kill.jobs)} run again, {took:.1f} s after the kill"
                 )
                 return
-            if took > AGAIN_SECONDS_MAX:
+            if took > RERUN_SECONDS_MAX:
                 return  # the verdict will name them
-            await scene.clock.sleep(LOOK_SECONDS)
+            await scene.clock.sleep(POLL_SECONDS)
 
 
 def open_jobs(path: Path) -> set[str]:
     """The jobs whose attempts a process has begun and not ended, by its own file."""
     jobs: set[str] = set()
-    for entry in read_file(path) if path.exists() else ():
-        if entry.ev == Event.STARTED:
+    for entry in read_ledger_file(path) if path.exists() else ():
+        if entry.ev == LedgerLineKind.STARTED:
             jobs.add(entry.job)
-        elif entry.ev in (Event.EFFECT, Event.FAILED, Event.CRASHING):
+        elif entry.ev in (
+            LedgerLineKind.EFFECT,
+            LedgerLineKind.FAILED,
+            LedgerLineKind.CRASHING,
+        ):
             jobs.discard(entry.job)
     return jobs

@@ -16,7 +16,7 @@ import msgspec
 LINE_BYTES_MAX = 4096  # a short append is never torn
 
 
-class Event:
+class LedgerLineKind:
     """What a line may say."""
 
     ENQUEUED = "enq.ok"  # the store has answered for this job
@@ -33,7 +33,7 @@ class Event:
     KILLED = "nemesis.end"
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class LedgerLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line."""
 
     n: int  # the number of the line in its file
@@ -59,7 +59,7 @@ class Ledger:
         self._parent = 0
         self._lines = 0
 
-    def note(self, event: str, **fields: Any) -> None:
+    def write(self, kind: str, **fields: Any) -> None:
         """Write a line, whole, before anything else happens."""
         pid = os.getpid()
         if pid != self._pid:  # the first line, or the first in a forked child
@@ -69,11 +69,11 @@ class Ledger:
             self._descriptor = os.open(path, flags, 0o600)
         self._lines += 1
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        entry = Entry(
+        entry = LedgerLine(
             n=self._lines,
             pid=pid,
             mono_ns=now,
-            ev=event,
+            ev=kind,
             parent=self._parent,
             **fields,
         )
@@ -86,13 +86,15 @@ class Ledger:
         self._descriptor, self._pid = -1, 0
 
 
-def read_ledger(folder: Path) -> list[Entry]:
+def read_ledger(folder: Path) -> list[LedgerLine]:
     """Every line of every process, in the order of time."""
-    entries = [entry for path in folder.glob("*.jsonl") for entry in read_file(path)]
+    entries = [
+        entry for path in folder.glob("*.jsonl") for entry in read_ledger_file(path)
+    ]
     return sorted(entries, key=lambda entry: entry.mono_ns)
 
 
-def read_file(path: Path) -> Iterable[Entry]:
+def read_ledger_file(path: Path) -> Iterable[LedgerLine]:
     """The whole lines of one process; the last may still be on its way."""
     lines = path.read_bytes().split(b"\n")[:-1]
-    return [msgspec.json.decode(line, type=Entry) for line in lines]
+    return [msgspec.json.decode(line, type=LedgerLine) for line in lines]

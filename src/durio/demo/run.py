@@ -12,12 +12,12 @@ from typing import Any
 
 from durio.client.handle import Job
 from durio.demo import shop
-from durio.demo.faults import Mishaps
-from durio.demo.record import Entry, Event, Ledger, read_ledger
-from durio.demo.verdict import Verdict, judge
+from durio.demo.faults import FaultInjector
+from durio.demo.record import Ledger, LedgerLine, LedgerLineKind, read_ledger
+from durio.demo.verdict import DemoVerdict, judge
 from durio.host.clock import HostClock
-from durio.host.kin import Kin, kin_of, leashed
-from durio.host.processes import Child, Children, this_program
+from durio.host.descendants import Descendant, dies_with_parent, find_descendant
+from durio.host.processes import Subprocess, Subprocesses, durio_command
 from durio.model.errors import OperatingError, QueueFull
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE
@@ -31,13 +31,13 @@ CHAOS_KILLS_MIN = 2  # on a slow machine the shop stays open for them
 LATE_SHARE = 3.0  # of the whole time: then it closes whatever has happened
 BURST = 100  # parcels at once, for a queue that takes far fewer
 GRACE_SECONDS = 2.0  # of the workers
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 READY_SECONDS_MAX = 30.0
-SETTLE_SECONDS_MAX = 90.0
+FINAL_SECONDS_MAX = 90.0
 PAGE = 200
-LETTER = "write_letter"
+LETTER_TASK = "write_letter"
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class WorkerEnded(OperatingError):
@@ -47,61 +47,61 @@ class WorkerEnded(OperatingError):
 
 
 @dataclass(slots=True)
-class Stage:
+class Demo:
     """One run of the demo."""
 
     folder: Path
     url: str
     seconds: float
     workers: int
-    tell: Tell
+    print_line: PrintLine
     is_chaotic: bool = False
     kills: int = 0
     clock: HostClock = field(default_factory=HostClock)
-    children: Children = field(default_factory=Children)
+    children: Subprocesses = field(default_factory=Subprocesses)
     tasks: dict[str, str] = field(default_factory=dict[str, str])  # by job id
-    began: float = 0.0
-    began_at: float = 0.0
+    started: float = 0.0
+    started_at: float = 0.0
     ledger: Ledger = field(init=False)
     ledger_folder: Path = field(init=False)  # every process keeps its file there
-    supervisor: Child = field(init=False)
+    supervisor: Subprocess = field(init=False)
 
     def __post_init__(self) -> None:
         self.ledger_folder = self.folder / "ledger"
         self.ledger_folder.mkdir()
         self.ledger = Ledger(self.ledger_folder)
 
-    async def play(self) -> Verdict:
+    async def run(self) -> DemoVerdict:
         """Open the shop, sell, kill, wait until all is settled, judge."""
         shop.app.url = self.url
         shop.app.emit.subscribers.clear()  # here the story is told, not logged
-        self.began_at = self.clock.now()
+        self.started_at = self.clock.now()
         async with shop.app:
             with self.children:
                 try:
                     await self.open_shop()
-                    await self.work()
-                    await self.settle()
+                    await self.run_shop()
+                    await self.wait_until_final()
                 finally:
                     self.close_shop()
             self.ledger.close()
-            return judge(self.entries(), await self.stored())
+            return judge(self.ledger_lines(), await self.stored_states())
 
     # --- the workers
 
-    def start_workers(self) -> Child:
+    def start_workers(self) -> Subprocess:
         """Real workers under a supervisor, as anybody would start them."""
         command = [
-            *this_program(),
+            *durio_command(),
             "worker",
-            shop.TARGET,
+            shop.APP_PATH,
             "--processes",
             str(self.workers),
             "--grace",
             f"{GRACE_SECONDS:g}",
         ]
         return self.children.start(
-            leashed(command),
+            dies_with_parent(command),
             log=self.folder / "workers.log",
             environ={
                 "DURIO_URL": self.url,
@@ -114,27 +114,29 @@ class Stage:
         """Start the workers and wait until each has registered."""
         self.supervisor = self.start_workers()
         deadline = self.clock.monotonic() + READY_SECONDS_MAX
-        while len(workers := await self.at_work()) < self.workers:
+        while len(workers := await self.registered_workers()) < self.workers:
             self.check_workers()
             if self.clock.monotonic() > deadline:
                 raise WorkerEnded(
                     f"a worker was not ready after {READY_SECONDS_MAX:g} s:\n"
                     f"{self.supervisor.tail()}"
                 )
-            await self.clock.sleep(LOOK_SECONDS)
-        self.began = self.clock.monotonic()
+            await self.clock.sleep(POLL_SECONDS)
+        self.started = self.clock.monotonic()
         names = ", ".join(str(worker.pid) for worker in workers)
-        self.tell(f"the shop opens with {self.workers} workers: {names}")
+        self.print_line(f"the shop opens with {self.workers} workers: {names}")
 
     def close_shop(self) -> None:
         """Everybody goes home; who still runs a job gives it back within the grace."""
         self.children.end(GRACE_SECONDS * 3)
 
-    async def at_work(self) -> list[Kin]:
+    async def registered_workers(self) -> list[Descendant]:
         """The worker processes that are registered, the eldest first."""
         rows = await (await shop.app.store()).workers(shop.NAMESPACE)
         rows.sort(key=lambda row: row.id)
-        found = (kin_of(row.info["pid"], [self.supervisor.pid]) for row in rows)
+        found = (
+            find_descendant(row.info["pid"], [self.supervisor.pid]) for row in rows
+        )
         return [worker for worker in found if worker is not None]
 
     def check_workers(self) -> None:
@@ -147,26 +149,28 @@ class Stage:
 
     # --- what happens
 
-    async def work(self) -> None:
+    async def run_shop(self) -> None:
         """Sell and have a mishap, side by side."""
         parts: list[Coroutine[Any, Any, None]] = [
             self.sell(),
-            self.change_minds(),
+            self.cancel_jobs(),
             self.send_parcels(),
-            self.go_wrong(),
+            self.inject_faults(),
         ]
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(part)
 
-    def left(self, share: float) -> float:
+    def seconds_until(self, share: float) -> float:
         """Seconds until this share of the whole time has passed."""
-        return self.began + self.seconds * share - self.clock.monotonic()
+        return self.started + self.seconds * share - self.clock.monotonic()
 
     def is_selling(self) -> bool:
         """For its share of the time, and until chaos has struck often enough."""
         is_spared = self.is_chaotic and self.kills < CHAOS_KILLS_MIN
-        return self.left(SELLING_SHARE) > 0 or (is_spared and self.left(LATE_SHARE) > 0)
+        return self.seconds_until(SELLING_SHARE) > 0 or (
+            is_spared and self.seconds_until(LATE_SHARE) > 0
+        )
 
     async def sell(self) -> None:
         """One order after another, and one that nobody can deliver."""
@@ -175,37 +179,39 @@ class Stage:
             order += 1
             await self.take_order(order)
             if order == 1:
-                self.note(await shop.print_label.enqueue(order), "print_label")
-                self.note(await shop.open_bad_image.enqueue(order), "open_bad_image")
+                self.add_job(await shop.print_label.enqueue(order), "print_label")
+                self.add_job(await shop.open_bad_image.enqueue(order), "open_bad_image")
             self.check_workers()
             await self.clock.sleep(ORDER_SECONDS)
-        self.tell(f"the shop closes after {order} orders, {len(self.tasks)} jobs")
+        self.print_line(f"the shop closes after {order} orders, {len(self.tasks)} jobs")
 
     async def take_order(self, order: int) -> None:
         """The jobs of one order; the customer of every tenth clicks twice."""
-        self.note(await shop.send_mail.enqueue(order), "send_mail")
-        charge = shop.charge_card.options(key=f"{self.began_at}-{order}")
-        self.note(await charge.enqueue(order), "charge_card")
+        self.add_job(await shop.send_mail.enqueue(order), "send_mail")
+        charge = shop.charge_card.options(key=f"{self.started_at}-{order}")
+        self.add_job(await charge.enqueue(order), "charge_card")
         if order % 10 == 3:  # noqa: PLR2004 - any tenth
-            self.note(await charge.enqueue(order), "charge_card")
+            self.add_job(await charge.enqueue(order), "charge_card")
         if order % 4 == 2:  # noqa: PLR2004 - every fourth
-            self.note(await shop.resize_image.enqueue(order), "resize_image")
+            self.add_job(await shop.resize_image.enqueue(order), "resize_image")
         if order % 4 == 1:
             later = shop.remind.options(delay=1)
-            self.note(await later.enqueue(order), "remind")
+            self.add_job(await later.enqueue(order), "remind")
 
-    async def change_minds(self) -> None:
+    async def cancel_jobs(self) -> None:
         """Cancel a job that waits and one that runs."""
         waiting = await shop.remind.options(delay="1h").enqueue(0)
-        self.note(waiting, "remind")
+        self.add_job(waiting, "remind")
         await self.cancel(waiting)
         running = await shop.write_letter.enqueue(0)
-        self.note(running, LETTER)
-        while not any(step.job == running.id for step in self.entries(Event.STARTED)):
+        self.add_job(running, LETTER_TASK)
+        while not any(
+            step.job == running.id for step in self.ledger_lines(LedgerLineKind.STARTED)
+        ):
             self.check_workers()
-            await self.clock.sleep(LOOK_SECONDS)
+            await self.clock.sleep(POLL_SECONDS)
         await self.cancel(running)
-        self.tell("two jobs cancelled: one that waited, one that ran")
+        self.print_line("two jobs cancelled: one that waited, one that ran")
 
     async def send_parcels(self) -> None:
         """More parcels at once than the queue takes: some are refused, none is lost."""
@@ -213,9 +219,9 @@ class Stage:
 
         async def send(order: int) -> None:
             try:
-                self.note(await shop.pack_parcel.enqueue(order), "pack_parcel")
+                self.add_job(await shop.pack_parcel.enqueue(order), "pack_parcel")
             except QueueFull as full:
-                self.ledger.note(Event.REFUSED, task="pack_parcel")
+                self.ledger.write(LedgerLineKind.REFUSED, task="pack_parcel")
                 refused.append(full)
 
         async with asyncio.TaskGroup() as group:
@@ -224,46 +230,46 @@ class Stage:
         if refused:
             told = f"QueueFull for {len(refused)} of {BURST} parcels: "
             first = refused[0]
-            self.tell(
+            self.print_line(
                 f"{told}{first.depth} wait, the bound is {first.limit}, "
                 f"try again in {first.retry_after:.1f} s"
             )
 
-    def note(self, job: Job[Any], task: str) -> None:
+    def add_job(self, job: Job[Any], task: str) -> None:
         """An enqueue was answered: from here the job must not be lost."""
-        event = Event.ENQUEUED if job.created else Event.REPEATED
-        self.ledger.note(event, job=job.id, task=task)
+        event = LedgerLineKind.ENQUEUED if job.created else LedgerLineKind.REPEATED
+        self.ledger.write(event, job=job.id, task=task)
         if job.created:
             self.tasks[job.id] = task
 
     async def cancel(self, job: Job[Any]) -> None:
         """Cancel, and note that it was accepted."""
         await job.cancel()
-        self.ledger.note(Event.CANCELLED, job=job.id, task=self.tasks[job.id])
+        self.ledger.write(LedgerLineKind.CANCELLED, job=job.id, task=self.tasks[job.id])
 
     # --- what goes wrong
 
-    async def go_wrong(self) -> None:
+    async def inject_faults(self) -> None:
         """One kill in the middle of jobs; with chaos one after another."""
-        mishaps, turn = Mishaps(self), 0
+        mishaps, turn = FaultInjector(self), 0
         share = CHAOS_SHARE if self.is_chaotic else KILL_SHARE
-        await self.clock.sleep(max(0.0, self.left(share)))
+        await self.clock.sleep(max(0.0, self.seconds_until(share)))
         async with asyncio.TaskGroup() as group:
             while turn == 0 or (self.is_chaotic and self.is_selling()):
                 strike = mishaps.kill_child if turn % 2 else mishaps.kill_worker
                 if kill := await strike():
                     self.kills += 1
-                    group.create_task(mishaps.see_again(kill))
+                    group.create_task(mishaps.wait_for_rerun(kill))
                 turn += 1
                 await self.clock.sleep(CHAOS_SECONDS if self.is_chaotic else 0.0)
 
     # --- the end
 
-    async def settle(self) -> None:
+    async def wait_until_final(self) -> None:
         """Until every job is final, a bounded time."""
         store = await shop.app.store()
         waiting = [id_bytes(job) for job in self.tasks]
-        deadline = self.clock.monotonic() + SETTLE_SECONDS_MAX
+        deadline = self.clock.monotonic() + FINAL_SECONDS_MAX
         while waiting and self.clock.monotonic() < deadline:
             states = await store.states(waiting[:PAGE])
             unfinished = [
@@ -274,9 +280,9 @@ class Stage:
             waiting = unfinished + waiting[PAGE:]
             if unfinished:
                 self.check_workers()
-                await self.clock.sleep(LOOK_SECONDS)
+                await self.clock.sleep(POLL_SECONDS)
 
-    async def stored(self) -> dict[str, str]:
+    async def stored_states(self) -> dict[str, str]:
         """Where the store says that each job of this run stands."""
         store = await shop.app.store()
         states: dict[str, str] = {}
@@ -284,14 +290,14 @@ class Stage:
         while True:
             query = Query(namespace=shop.NAMESPACE)
             page = await store.find(query, limit=PAGE, cursor=cursor)
-            for record in page.records:
-                if record.created_at >= self.began_at:
+            for record in page.jobs:
+                if record.created_at >= self.started_at:
                     states[id_text(record.id)] = STATE_BY_CODE[record.state].value
             cursor = page.cursor
-            if cursor is None or page.records[-1].created_at < self.began_at:
+            if cursor is None or page.jobs[-1].created_at < self.started_at:
                 return states
 
-    def entries(self, event: str | None = None) -> list[Entry]:
+    def ledger_lines(self, kind: str | None = None) -> list[LedgerLine]:
         """What the ledger holds so far."""
         entries = read_ledger(self.ledger_folder)
-        return [entry for entry in entries if event is None or entry.ev == event]
+        return [entry for entry in entries if kind is None or entry.ev == kind]

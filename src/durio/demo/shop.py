@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from durio import App, Context, Retry
-from durio.demo.record import Event, Ledger
+from durio.demo.record import Ledger, LedgerLineKind
 from durio.host.clock import HostClock
 from durio.host.processes import pause
 from durio.worker.middleware import CallNext, HookEvent
 
 LEDGER_VARIABLE = "DURIO_DEMO_LEDGER"
-TARGET = "durio.demo.shop:app"
+APP_PATH = "durio.demo.shop:app"
 NAMESPACE = "demo"
 
-IMAGE_STEPS = 8
-STEP_SECONDS = 0.1
+IMAGE_PARTS = 8
+PART_SECONDS = 0.1
 MAIL_SECONDS = 0.15
 BANK_SECONDS = 0.1
 BANK_FAILS_EVERY = 4  # orders
@@ -31,8 +31,8 @@ PARCELS_MAX = 20  # waiting to be packed
 PARCELS_AT_ONCE = 2  # in one worker
 PARCELS_WAIT_SECONDS = 0.3  # for room, then QueueFull
 
-QUICKLY = Retry(4, base=0.2, factor=2, max_delay=1)
-ONCE_OR_TWICE = Retry(2, delays=(0.2, 0.4), jitter=False)
+QUICK_RETRY = Retry(4, base=0.2, factor=2, max_delay=1)
+SHORT_RETRY = Retry(2, delays=(0.2, 0.4), jitter=False)
 
 clock = HostClock()
 
@@ -44,31 +44,31 @@ def own_ledger() -> Ledger | None:
     return None if folder is None else Ledger(Path(folder))
 
 
-def note(event: str, **fields: Any) -> None:
+def write_line(kind: str, **fields: Any) -> None:
     """Write a line to the ledger."""
     ledger = own_ledger()
     if ledger is not None:
-        ledger.note(event, **fields)
+        ledger.write(kind, **fields)
 
 
-async def witness(ctx: Context[Any], call_next: CallNext) -> Any:
+async def ledger_middleware(ctx: Context[Any], call_next: CallNext) -> Any:
     """Middleware: an attempt begins, and fails or has had its effect."""
     facts: dict[str, Any] = {
         "job": ctx.job_id,
-        "task": short(ctx.task),
+        "task": short_name(ctx.task),
         "attempt": ctx.attempt,
     }
-    note(Event.STARTED, **facts)
+    write_line(LedgerLineKind.STARTED, **facts)
     try:
         value = await call_next()
     except (Exception, asyncio.CancelledError):
-        note(Event.FAILED, **facts)
+        write_line(LedgerLineKind.FAILED, **facts)
         raise
-    note(Event.EFFECT, **facts)
+    write_line(LedgerLineKind.EFFECT, **facts)
     return value
 
 
-app = App(name=NAMESPACE, middleware=[witness])
+app = App(name=NAMESPACE, middleware=[ledger_middleware])
 app.queue(
     "parcels",
     maxsize=PARCELS_MAX,
@@ -77,7 +77,7 @@ app.queue(
 )
 
 
-def short(task: str) -> str:
+def short_name(task: str) -> str:
     """A task's name without its App."""
     return task.partition(".")[2]
 
@@ -85,12 +85,12 @@ def short(task: str) -> str:
 # --- what the store has accepted
 
 
-def accepted(event: HookEvent, state: str) -> None:
+def write_finished(event: HookEvent, state: str) -> None:
     """The store took an end of this job."""
-    note(
-        Event.FINISHED,
+    write_line(
+        LedgerLineKind.FINISHED,
         job=event.job_id,
-        task=short(event.task),
+        task=short_name(event.task),
         state=state,
         attempt=event.attempt,
         reason=event.reason,
@@ -98,30 +98,30 @@ def accepted(event: HookEvent, state: str) -> None:
 
 
 @app.hooks.after
-def see_done(event: HookEvent) -> None:
+def on_done(event: HookEvent) -> None:
     """A job is done."""
-    accepted(event, "done")
+    write_finished(event, "done")
 
 
 @app.hooks.dead
-def see_dead(event: HookEvent) -> None:
+def on_dead(event: HookEvent) -> None:
     """A job is dead."""
-    accepted(event, "dead")
+    write_finished(event, "dead")
 
 
 @app.hooks.cancelled
-def see_cancelled(event: HookEvent) -> None:
+def on_cancelled(event: HookEvent) -> None:
     """A job is cancelled."""
-    accepted(event, "cancelled")
+    write_finished(event, "cancelled")
 
 
 @app.hooks.retry
-def see_retry(event: HookEvent) -> None:
+def on_retry(event: HookEvent) -> None:
     """A failed attempt will be made again."""
-    note(
-        Event.RETRIED,
+    write_line(
+        LedgerLineKind.RETRIED,
         job=event.job_id,
-        task=short(event.task),
+        task=short_name(event.task),
         attempt=event.attempt,
     )
 
@@ -144,7 +144,7 @@ async def send_mail(order: int) -> str:
     return f"order {order} confirmed"
 
 
-@app.task(retry=QUICKLY)
+@app.task(retry=QUICK_RETRY)
 async def charge_card(ctx: Context[Any], order: int) -> str:
     """Take the money; the bank is away for the first try of every fourth order."""
     await clock.sleep(BANK_SECONDS)
@@ -153,20 +153,20 @@ async def charge_card(ctx: Context[Any], order: int) -> str:
     return f"order {order} paid"
 
 
-@app.task(retry=QUICKLY, process=True)
+@app.task(retry=QUICK_RETRY, process=True)
 def resize_image(ctx: Context[Any], order: int) -> str:
     """Make a small picture: a plain function in a child process, with progress."""
-    for step in range(IMAGE_STEPS):
-        pause(STEP_SECONDS)
-        ctx.progress_sync(step + 1, IMAGE_STEPS, message="resizing")
+    for step in range(IMAGE_PARTS):
+        pause(PART_SECONDS)
+        ctx.progress_sync(step + 1, IMAGE_PARTS, message="resizing")
     return f"order-{order}.webp"
 
 
-@app.task(retry=QUICKLY, process=True)
+@app.task(retry=QUICK_RETRY, process=True)
 def open_bad_image(ctx: Context[Any], order: int) -> str:
     """Open a picture that no library survives: its process dies, every time."""
-    facts = {"job": ctx.job_id, "task": short(ctx.task), "attempt": ctx.attempt}
-    note(Event.CRASHING, **facts)
+    facts = {"job": ctx.job_id, "task": short_name(ctx.task), "attempt": ctx.attempt}
+    write_line(LedgerLineKind.CRASHING, **facts)
     os.abort()
     return f"order-{order}.png"
 
@@ -178,7 +178,7 @@ async def pack_parcel(order: int) -> str:
     return f"order {order} packed"
 
 
-@app.task(retry=ONCE_OR_TWICE)
+@app.task(retry=SHORT_RETRY)
 async def print_label(order: int) -> str:
     """Print where the parcel goes: for one order nobody knows, however often."""
     raise NoAddress(f"order {order} has no address")

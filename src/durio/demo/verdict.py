@@ -15,16 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from durio.demo.record import Entry, Event
+from durio.demo.record import LedgerLine, LedgerLineKind
 from durio.model.outcome import Reason
 
 FINAL = frozenset({"done", "dead", "cancelled"})
-OWN_ENDS = frozenset({Event.FAILED, Event.CRASHING})  # of an attempt that failed
-STEPS = OWN_ENDS | {Event.STARTED, Event.EFFECT}
+FAILED_KINDS = frozenset(
+    {LedgerLineKind.FAILED, LedgerLineKind.CRASHING}
+)  # of an attempt that failed
+ATTEMPT_KINDS = FAILED_KINDS | {LedgerLineKind.STARTED, LedgerLineKind.EFFECT}
 
 
 @dataclass(slots=True)
-class Row:
+class TaskCounts:
     """One task's line in the table."""
 
     enqueued: int = 0
@@ -36,10 +38,10 @@ class Row:
 
 
 @dataclass(slots=True)
-class Verdict:
+class DemoVerdict:
     """What became of all jobs; `problems` is empty when every promise was kept."""
 
-    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    rows: dict[str, TaskCounts] = field(default_factory=dict[str, TaskCounts])
     jobs: int = 0  # acknowledged, without those that were cancelled on request
     done: int = 0
     dead: int = 0
@@ -61,7 +63,7 @@ class Verdict:
             f"{self.lost} lost, {self.doubled} doubled"
         )
 
-    def blame(self, what: str, jobs: Iterable[str]) -> int:
+    def add_problem(self, what: str, jobs: Iterable[str]) -> int:
         """Note a broken promise, if there is one; how often."""
         named = sorted(jobs)
         if named:
@@ -69,26 +71,30 @@ class Verdict:
         return len(named)
 
 
-class Evidence:
+class LedgerIndex:
     """The ledger, sorted by job."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        by_event: dict[str, list[Entry]] = defaultdict(list)
-        self.steps: dict[str, list[Entry]] = defaultdict(list)
-        for entry in entries:
+    def __init__(self, lines: Sequence[LedgerLine]) -> None:
+        by_event: dict[str, list[LedgerLine]] = defaultdict(list)
+        self.attempt_lines: dict[str, list[LedgerLine]] = defaultdict(list)
+        for entry in lines:
             by_event[entry.ev].append(entry)
-            if entry.ev in STEPS:
-                self.steps[entry.job].append(entry)
-        self.tasks = {entry.job: entry.task for entry in by_event[Event.ENQUEUED]}
-        self.repeated = {entry.job for entry in by_event[Event.REPEATED]}
-        self.asked = {entry.job for entry in by_event[Event.CANCELLED]}
-        self.victims = {entry.victim for entry in by_event[Event.KILLED]}
-        self.announced = {entry.victim for entry in by_event[Event.KILLING]}
-        self.retried = Counter(entry.task for entry in by_event[Event.RETRIED])
-        self.refused = len(by_event[Event.REFUSED])
+            if entry.ev in ATTEMPT_KINDS:
+                self.attempt_lines[entry.job].append(entry)
+        self.tasks = {
+            entry.job: entry.task for entry in by_event[LedgerLineKind.ENQUEUED]
+        }
+        self.repeated = {entry.job for entry in by_event[LedgerLineKind.REPEATED]}
+        self.cancel_requested = {
+            entry.job for entry in by_event[LedgerLineKind.CANCELLED]
+        }
+        self.killed = {entry.victim for entry in by_event[LedgerLineKind.KILLED]}
+        self.kills_begun = {entry.victim for entry in by_event[LedgerLineKind.KILLING]}
+        self.retried = Counter(entry.task for entry in by_event[LedgerLineKind.RETRIED])
+        self.refused = len(by_event[LedgerLineKind.REFUSED])
         self.poisoned: set[str] = set()
         self.ends: dict[str, list[str]] = defaultdict(list)
-        for entry in by_event[Event.FINISHED]:
+        for entry in by_event[LedgerLineKind.FINISHED]:
             self.ends[entry.job].append(entry.state)
             if entry.reason == Reason.WORKER_LOST:
                 self.poisoned.add(entry.job)
@@ -97,59 +103,61 @@ class Evidence:
         """Which end the ledger knows of; empty: none."""
         if self.ends[job]:
             return self.ends[job][-1]
-        last = self.steps[job][-1] if self.steps[job] else None
-        if last and last.ev == Event.EFFECT and self.was_killed(last):
+        last = self.attempt_lines[job][-1] if self.attempt_lines[job] else None
+        if last and last.ev == LedgerLineKind.EFFECT and self.was_killed(last):
             return (
                 "done"  # the effect is there; who should have seen the end was killed
             )
-        return "cancelled" if job in self.asked else ""
+        return "cancelled" if job in self.cancel_requested else ""
 
     def has_crashed(self, job: str) -> bool:
         """Whether any attempt took its process with it."""
-        return any(step.ev == Event.CRASHING for step in self.steps[job])
+        return any(
+            step.ev == LedgerLineKind.CRASHING for step in self.attempt_lines[job]
+        )
 
     def has_effect(self, job: str) -> bool:
         """Whether any attempt did what the task is for."""
-        return any(step.ev == Event.EFFECT for step in self.steps[job])
+        return any(step.ev == LedgerLineKind.EFFECT for step in self.attempt_lines[job])
 
-    def was_killed(self, step: Entry) -> bool:
+    def was_killed(self, line: LedgerLine) -> bool:
         """Whether the process that made it was killed, or died with its worker."""
-        return step.pid in self.announced or step.parent in self.announced
+        return line.pid in self.kills_begun or line.parent in self.kills_begun
 
     def was_rerun(self, job: str) -> bool:
         """Whether an attempt died with a killed worker and another was made."""
         return any(
-            self.was_killed(before) and before.ev not in OWN_ENDS
+            self.was_killed(before) and before.ev not in FAILED_KINDS
             for before, _ in self.restarts(job)
         )
 
     def is_unexplained(self, job: str) -> bool:
         """Whether an attempt began though the one before neither failed nor died."""
         return any(
-            not self.was_killed(before) and before.ev not in OWN_ENDS
+            not self.was_killed(before) and before.ev not in FAILED_KINDS
             for before, _ in self.restarts(job)
         )
 
-    def restarts(self, job: str) -> Iterable[tuple[Entry, Entry]]:
+    def restarts(self, job: str) -> Iterable[tuple[LedgerLine, LedgerLine]]:
         """Each start but the first, with what was last seen of the job before it."""
-        steps = self.steps[job]
+        steps = self.attempt_lines[job]
         for before, step in pairwise(steps):
-            if step.ev == Event.STARTED:
+            if step.ev == LedgerLineKind.STARTED:
                 yield before, step
 
 
-def judge(entries: Sequence[Entry], stored: Mapping[str, str]) -> Verdict:
+def judge(lines: Sequence[LedgerLine], stored: Mapping[str, str]) -> DemoVerdict:
     """Hold the ledger against the states that the store gives, by job id."""
-    seen = Evidence(entries)
-    verdict = Verdict(
-        kills=len(seen.victims),
+    seen = LedgerIndex(lines)
+    verdict = DemoVerdict(
+        kills=len(seen.killed),
         repeated=len(seen.repeated),
         refused=seen.refused,
         poisoned=len(seen.poisoned),
     )
-    find_faults(verdict, seen, stored)
+    find_problems(verdict, seen, stored)
     for job, task in seen.tasks.items():
-        row = verdict.rows.setdefault(task, Row())
+        row = verdict.rows.setdefault(task, TaskCounts())
         row.enqueued += 1
         end = seen.end_of(job)
         row.done += end == "done"
@@ -166,32 +174,40 @@ def judge(entries: Sequence[Entry], stored: Mapping[str, str]) -> Verdict:
     return verdict
 
 
-def find_faults(verdict: Verdict, seen: Evidence, stored: Mapping[str, str]) -> None:
+def find_problems(
+    verdict: DemoVerdict, index: LedgerIndex, stored: Mapping[str, str]
+) -> None:
     """Every promise that was not kept."""
-    jobs = seen.tasks
-    ended = {job: seen.end_of(job) for job in jobs}
+    jobs = index.tasks
+    ended = {job: index.end_of(job) for job in jobs}
     lost = {job for job in jobs if stored.get(job) not in FINAL}
-    lost |= {j for j in jobs if stored.get(j) == "done" and not seen.has_effect(j)}
-    verdict.lost = verdict.blame("lost", lost)
-    doubled = {job for job, ends in seen.ends.items() if len(ends) > 1}
-    verdict.doubled = verdict.blame("doubled", doubled)
-    verdict.blame("stored but never acknowledged", set(stored) - set(jobs))
-    verdict.blame("seen but never acknowledged", set(seen.steps) - set(jobs))
-    verdict.blame("repeated but never acknowledged", seen.repeated - set(jobs))
+    lost |= {j for j in jobs if stored.get(j) == "done" and not index.has_effect(j)}
+    verdict.lost = verdict.add_problem("lost", lost)
+    doubled = {job for job, ends in index.ends.items() if len(ends) > 1}
+    verdict.doubled = verdict.add_problem("doubled", doubled)
+    verdict.add_problem("stored but never acknowledged", set(stored) - set(jobs))
+    verdict.add_problem(
+        "seen but never acknowledged", set(index.attempt_lines) - set(jobs)
+    )
+    verdict.add_problem("repeated but never acknowledged", index.repeated - set(jobs))
     others = {j for j in jobs if j not in lost and ended[j] and ended[j] != stored[j]}
-    verdict.blame("ended otherwise than the store says", others)
+    verdict.add_problem("ended otherwise than the store says", others)
     unseen = {j for j in jobs if j not in lost and not ended[j]}
-    verdict.blame("ended though nobody saw it", unseen)
-    verdict.blame("ran again for no reason", filter(seen.is_unexplained, jobs))
+    verdict.add_problem("ended though nobody saw it", unseen)
+    verdict.add_problem("ran again for no reason", filter(index.is_unexplained, jobs))
     cancelled = {job for job, end in ended.items() if end == "cancelled"}
-    verdict.blame("cancelled though nobody asked", cancelled - seen.asked)
-    verdict.blame("not cancelled though asked", seen.asked - cancelled)
-    crashed = {job for job in jobs if seen.has_crashed(job)}
-    verdict.blame("convicted though innocent", seen.poisoned - crashed)
-    verdict.blame("crashed and not convicted", crashed - seen.poisoned)
+    verdict.add_problem(
+        "cancelled though nobody asked", cancelled - index.cancel_requested
+    )
+    verdict.add_problem(
+        "not cancelled though asked", index.cancel_requested - cancelled
+    )
+    crashed = {job for job in jobs if index.has_crashed(job)}
+    verdict.add_problem("convicted though innocent", index.poisoned - crashed)
+    verdict.add_problem("crashed and not convicted", crashed - index.poisoned)
 
 
-def enough_happened(verdict: Verdict) -> list[str]:
+def not_exercised(verdict: DemoVerdict) -> list[str]:
     """What a run must have seen to prove anything; the missing parts."""
     retried = sum(row.retried for row in verdict.rows.values())
     wanted = {

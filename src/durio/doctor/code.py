@@ -4,8 +4,8 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from durio.app.tasks import place_of
-from durio.doctor.source import Called, calls_of
+from durio.app.tasks import function_location
+from durio.doctor.source import SourceCall, calls_of
 from durio.model.finding import Finding, fine, warning
 from durio.ports.handler import Handler
 
@@ -32,7 +32,7 @@ PICKLES = (
     "marshal.",
 )
 # How many positional arguments it takes before one of them is a time zone.
-NAIVE = {
+NAIVE_TIME_CALLS = {
     "datetime.datetime.utcnow": 99,
     "datetime.datetime.utcfromtimestamp": 99,
     "datetime.datetime.today": 99,
@@ -43,7 +43,7 @@ NAIVE = {
 Handlers = Sequence[Handler]
 
 
-def every_check(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]]:
+def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]]:
     """Every check of code, by name."""
     found = {
         "code.backoff": backoff,
@@ -58,84 +58,92 @@ def every_check(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]
 def backoff(handlers: Handlers) -> Iterator[Finding]:
     """A failing task that is tried again at once, and again."""
     bad = [h.task for h in handlers if h.retry.has_no_backoff]
-    told = f"retried without a pause: {named(bad)}"
+    told = f"retried without a pause: {first_names(bad)}"
     fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
-    yield one("code.backoff", bad, told, fix, "every retry waits")
+    yield task_finding("code.backoff", bad, told, fix, "every retry waits")
 
 
 def time_limits(handlers: Handlers) -> Iterator[Finding]:
     """A task that may hang for ever."""
     bad = [h.task for h in handlers if h.limits.hard_seconds is None]
-    told = f"without a time limit (timeout=None): {named(bad)}"
+    told = f"without a time limit (timeout=None): {first_names(bad)}"
     fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
-    yield one("code.time_limits", bad, told, fix, "every task has a hard limit")
+    yield task_finding(
+        "code.time_limits", bad, told, fix, "every task has a hard limit"
+    )
 
 
 def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
     """An async task that holds up every other job of its worker."""
     bad = [
-        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
         if h.is_async and not h.is_process
         for call in calls_of(h.function)
         if not call.is_awaited and is_one_of(call.name, BLOCKING)
     ]
     fix = "Use an async library, or a plain `def` task: those run in threads."
-    told = f"blocks the event loop: {named(bad)}"
-    yield one("code.blocking_calls", bad, told, fix, "none seen in async tasks")
+    told = f"blocks the event loop: {first_names(bad)}"
+    yield task_finding(
+        "code.blocking_calls", bad, told, fix, "none seen in async tasks"
+    )
 
 
 def pickles(handlers: Handlers) -> Iterator[Finding]:
     """Loading a pickle runs whatever is in it."""
     bad = [
-        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
         for call in calls_of(h.function)
         if is_one_of(call.name, PICKLES)
     ]
     fix = "Use JSON: arguments and results travel as JSON anyway."
-    yield one("code.pickle", bad, named(bad), fix, "none seen in tasks")
+    yield task_finding("code.pickle", bad, first_names(bad), fix, "none seen in tasks")
 
 
 def naive_times(handlers: Handlers) -> Iterator[Finding]:
     """A time without a zone means another moment on another machine."""
     bad = [
-        f"{h.task} calls {call.name} ({line_of(h, call)})"
+        f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
         for call in calls_of(h.function)
         if is_naive(call)
     ]
     fix = "Use datetime.now(UTC)."
-    yield one("code.naive_times", bad, named(bad), fix, "none seen in tasks")
+    yield task_finding(
+        "code.naive_times", bad, first_names(bad), fix, "none seen in tasks"
+    )
 
 
-def is_naive(call: Called) -> bool:
+def is_naive(call: SourceCall) -> bool:
     """Whether it makes a time without a zone."""
-    wanted = NAIVE.get(call.name)
+    wanted = NAIVE_TIME_CALLS.get(call.name)
     if wanted is None or call.keywords & {"tz", "**"}:
         return False
     return call.arguments < wanted
 
 
-def is_one_of(name: str, known: Sequence[str]) -> bool:
+def is_one_of(name: str, listed: Sequence[str]) -> bool:
     """Whether a resolved name is listed, or stands below a listed one."""
     return any(
-        name.startswith(each) if each.endswith(".") else name == each for each in known
+        name.startswith(each) if each.endswith(".") else name == each for each in listed
     )
 
 
-def line_of(handler: Handler, call: Called) -> str:
+def call_location(handler: Handler, call: SourceCall) -> str:
     """Where a call stands."""
-    path = place_of(inspect.unwrap(handler.function)).rpartition(":")[0]
+    path = function_location(inspect.unwrap(handler.function)).rpartition(":")[0]
     return f"{path.rpartition(os.sep)[2]}:{call.line}"
 
 
-def named(bad: Sequence[str]) -> str:
+def first_names(bad: Sequence[str]) -> str:
     """The first few, and how many more."""
     more = len(bad) - NAMED_MAX
     return "; ".join(bad[:NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def one(name: str, bad: Sequence[str], told: str, fix: str, well: str) -> Finding:
+def task_finding(
+    name: str, bad: Sequence[str], problem: str, fix: str, ok_text: str
+) -> Finding:
     """One finding for all tasks."""
-    return warning(name, told, fix) if bad else fine(name, well)
+    return warning(name, problem, fix) if bad else fine(name, ok_text)

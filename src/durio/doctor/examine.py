@@ -5,15 +5,15 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from durio.app.app import App
 from durio.app.connect import checks_of, masked
 from durio.doctor import code, machine, queues, settings, workers
-from durio.doctor.snapshot import Look, look, namespaces
+from durio.doctor.snapshot import StoreSnapshot, namespaces, take_snapshot
 from durio.model.errors import DurioError
-from durio.model.failure import spoken_error
+from durio.model.failure import error_text
 from durio.model.finding import Finding, error
 
 Check = Callable[[], Iterable[Finding]]
 StoreCheck = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
 # The store's content is looked at only where none of these says that it cannot be.
-GATES = (
+PRECONDITIONS = (
     "store.place",
     "store.rights",
     "store.schema",
@@ -28,21 +28,22 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     `has_code`: the App comes from user code, so its tasks are known. `is_named`: only
     this App's jobs are meant, not those of every App in the store.
     """
-    found = list(run(machine_checks(app)))
-    found += run(settings_checks(app))
-    stored = await ask(store_checks(app))
+    found = list(run_checks(machine_checks(app)))
+    found += run_checks(settings_checks(app))
+    stored = await run_store_checks(store_checks(app))
     found += stored
     if has_code:
-        found += run(code.every_check(list(app.registry.handlers.values())))
+        found += run_checks(code.code_checks(list(app.registry.handlers.values())))
     is_closed = any(
-        finding.name in GATES and finding.severity == "error" for finding in stored
+        finding.name in PRECONDITIONS and finding.severity == "error"
+        for finding in stored
     )
     is_older = any(
         finding.name == "store.schema" and finding.severity != "ok"
         for finding in stored
     )
     if not is_closed and not is_older:
-        found += await content(app, has_code=has_code, is_named=is_named)
+        found += await examine_content(app, has_code=has_code, is_named=is_named)
     return found
 
 
@@ -56,16 +57,16 @@ async def examine_and_close(
         await app.close()
 
 
-def run(checks: Mapping[str, Check]) -> Iterator[Finding]:
+def run_checks(checks: Mapping[str, Check]) -> Iterator[Finding]:
     """What each check says; its own failure too."""
     for name, check in checks.items():
         try:
             yield from check()
         except Exception as trouble:
-            yield failed(name, trouble)
+            yield failed_check(name, trouble)
 
 
-async def ask(checks: Mapping[str, StoreCheck]) -> list[Finding]:
+async def run_store_checks(checks: Mapping[str, StoreCheck]) -> list[Finding]:
     """The same for checks of a store, some of which wait for a server."""
     found: list[Finding] = []
     for name, check in checks.items():
@@ -76,17 +77,15 @@ async def ask(checks: Mapping[str, StoreCheck]) -> list[Finding]:
             else:
                 found += told
         except Exception as trouble:
-            found.append(failed(name, trouble))
+            found.append(failed_check(name, trouble))
     return found
 
 
-def failed(name: str, trouble: BaseException) -> Finding:
+def failed_check(name: str, trouble: BaseException) -> Finding:
     """A check that could not be made."""
     if isinstance(trouble, DurioError):
         return error(name, trouble.what, trouble.cure or "See the error.")
-    told = (
-        f"this check failed itself: {type(trouble).__name__}: {spoken_error(trouble)}"
-    )
+    told = f"this check failed itself: {type(trouble).__name__}: {error_text(trouble)}"
     return error(name, told, "Please report it, with this line.")
 
 
@@ -117,7 +116,7 @@ def store_checks(app: App) -> dict[str, StoreCheck]:
         return {"store.url": lambda: [told]}
 
 
-async def content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
+async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     """What is in the store: queues, jobs and workers."""
     registered = frozenset(app.registry.handlers) if has_code else None
     found: list[Finding] = []
@@ -126,26 +125,28 @@ async def content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
         named = [app.name] if is_named else await namespaces(store)
         for namespace in named:
             known = registered if namespace == app.name else None
-            seen = await look(store, app.clock, namespace, known)
-            found += told_of(run(content_checks(seen)), namespace, len(named))
+            seen = await take_snapshot(store, app.clock, namespace, known)
+            found += with_namespace(
+                run_checks(content_checks(seen)), namespace, len(named)
+            )
     except Exception as trouble:
-        found.append(failed("store.content", trouble))
+        found.append(failed_check("store.content", trouble))
     return found
 
 
-def content_checks(seen: Look) -> dict[str, Check]:
+def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
     """Queues and workers, judged by one look."""
     return {
-        name: lambda check=check: check(seen)
+        name: lambda check=check: check(snapshot)
         for name, check in {**queues.CHECKS, **workers.CHECKS}.items()
     }
 
 
-def told_of(
-    findings: Iterable[Finding], namespace: str, namespaces_seen: int
+def with_namespace(
+    findings: Iterable[Finding], namespace: str, namespace_count: int
 ) -> list[Finding]:
     """Where several Apps share a store, each finding says whose it is."""
-    if namespaces_seen == 1:
+    if namespace_count == 1:
         return list(findings)
     return [
         finding._replace(evidence=f"{namespace}: {finding.evidence}")

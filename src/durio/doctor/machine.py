@@ -21,9 +21,9 @@ def python() -> Iterator[Finding]:
     yield fine("machine.python", f"{found}, {platform.system()}")
 
 
-def clock(time: Clock) -> Iterator[Finding]:
+def clock(wall_clock: Clock) -> Iterator[Finding]:
     """A wall clock that was never set: delays and retention rest on it."""
-    now = time.now()
+    now = wall_clock.now()
     if now < EARLIEST:
         told = f"the wall clock says {now:.0f} s since 1970, before this release"
         yield error("machine.clock", told, "Set the clock, and keep it by NTP.")

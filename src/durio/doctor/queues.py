@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from durio.doctor.snapshot import Look
-from durio.model.duration import spoken
+from durio.doctor.snapshot import StoreSnapshot
 from durio.model.finding import Finding, error, fine, warning
-from durio.model.job import BLOCKED, READY, SCHEDULED, Record
+from durio.model.job import BLOCKED, READY, SCHEDULED, StoredJob
 from durio.model.names import queue_of
+from durio.model.quantities import format_duration
 
 OLD_SECONDS = 300.0
 DEEP_JOBS = 10_000  # waiting in a queue without a bound of its own
@@ -18,45 +18,50 @@ DEAD_MAX = 10  # within that time
 FUTURE_SECONDS = 5.0
 
 
-def unknown_tasks(look: Look) -> Iterator[Finding]:
+def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Jobs that wait for a task which nobody has."""
     name = "queues.unknown_tasks"
-    if look.registered is None and not look.published:
+    if snapshot.registered is None and not snapshot.published:
         yield fine(name, "no worker told its tasks yet; --app names the code")
         return
-    known = look.published if look.registered is None else look.registered
-    strange = {task: n for task, n in look.waiting.items() if task not in known}
-    nobody = {task: n for task, n in strange.items() if task not in look.published}
+    known = snapshot.published if snapshot.registered is None else snapshot.registered
+    strange = {
+        task: n for task, n in snapshot.waiting_tasks.items() if task not in known
+    }
+    nobody = {task: n for task, n in strange.items() if task not in snapshot.published}
     if nobody:
         fix = "Deploy the code that has it, or retry by the new name; cancel the rest."
-        yield error(name, f"no code and no worker has {counted(nobody)}", fix)
+        yield error(name, f"no code and no worker has {task_counts_text(nobody)}", fix)
     elsewhere = {task: n for task, n in strange.items() if task not in nobody}
     if elsewhere:
         fix = "Fine during a deploy. After one: a worker that has it must be running."
-        told = f"not in this code, only told by a worker: {counted(elsewhere)}"
+        told = f"not in this code, only told by a worker: {task_counts_text(elsewhere)}"
         yield warning(name, told, fix)
     if not strange:
         yield fine(name, "every waiting task is known")
 
 
-def counted(tasks: dict[str, int]) -> str:
+def task_counts_text(jobs_by_task: dict[str, int]) -> str:
     """Tasks and how many jobs of each."""
-    return ", ".join(f"{task} ({n} jobs wait)" for task, n in sorted(tasks.items()))
+    return ", ".join(
+        f"{task} ({n} jobs wait)" for task, n in sorted(jobs_by_task.items())
+    )
 
 
-def unserved(look: Look) -> Iterator[Finding]:
+def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Jobs in queues that no live worker claims from."""
     name = "queues.unserved"
     waiting = [
-        (lane, look.jobs(lane, READY, SCHEDULED, BLOCKED)) for lane in look.counts
+        (lane, snapshot.jobs(lane, READY, SCHEDULED, BLOCKED))
+        for lane in snapshot.counts
     ]
-    bad = [(lane, n) for lane, n in waiting if n and not look.is_served(lane)]
+    bad = [(lane, n) for lane, n in waiting if n and not snapshot.is_served(lane)]
     if not bad:
         yield fine(name, "every queue with jobs has a worker")
         return
     told = ", ".join(f"{queue_of(lane)} ({n} jobs wait)" for lane, n in sorted(bad))
-    is_due = any(look.jobs(lane, READY) for lane, _ in bad)
-    if look.alive:
+    is_due = any(snapshot.jobs(lane, READY) for lane, _ in bad)
+    if snapshot.live_workers:
         fix = "Start a worker with -q for it, or move the jobs: durio queues move."
     else:
         fix = "No worker is alive: start one with durio worker MODULE:APP."
@@ -64,12 +69,12 @@ def unserved(look: Look) -> Iterator[Finding]:
     yield made(name, f"no worker serves {told}", fix)
 
 
-def held_back(look: Look) -> Iterator[Finding]:
+def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Queues that a person stopped, and forgot."""
     name = "queues.held_back"
     found = False
-    for lane in look.lanes:
-        jobs = look.jobs(lane.name, READY, SCHEDULED, BLOCKED)
+    for lane in snapshot.lanes:
+        jobs = snapshot.jobs(lane.name, READY, SCHEDULED, BLOCKED)
         queue = queue_of(lane.name)
         if lane.paused and jobs:
             found = True
@@ -83,14 +88,14 @@ def held_back(look: Look) -> Iterator[Finding]:
         yield fine(name, "none is paused with jobs, none is closed")
 
 
-def unbounded(look: Look) -> Iterator[Finding]:
+def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """A queue that may grow until the disk is full."""
     name = "queues.unbounded"
     deep = {
         queue_of(lane.name): jobs
-        for lane in look.lanes
+        for lane in snapshot.lanes
         if lane.maxsize is None
-        and (jobs := look.jobs(lane.name, READY, SCHEDULED, BLOCKED)) > DEEP_JOBS
+        and (jobs := snapshot.jobs(lane.name, READY, SCHEDULED, BLOCKED)) > DEEP_JOBS
     }
     if deep:
         told = ", ".join(f"{queue} ({jobs:,} jobs)" for queue, jobs in deep.items())
@@ -100,20 +105,20 @@ def unbounded(look: Look) -> Iterator[Finding]:
         yield fine(name, "no deep queue without a bound")
 
 
-def oldest(look: Look) -> Iterator[Finding]:
+def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Work that is due and does not come to its turn."""
     name = "queues.oldest"
-    paused = {lane.name for lane in look.lanes if lane.paused}
+    paused = {lane.name for lane in snapshot.lanes if lane.paused}
     ages = {
-        lane: look.now - since
-        for lane, since in look.oldest.items()
+        lane: snapshot.now - since
+        for lane, since in snapshot.oldest_ready_at.items()
         if lane not in paused
     }
     if not ages:
         yield fine(name, "nothing is due and waiting")
         return
     lane = max(ages, key=lambda each: ages[each])
-    told = f"ready for {spoken(ages[lane])} in {queue_of(lane)}"
+    told = f"ready for {format_duration(ages[lane])} in {queue_of(lane)}"
     if ages[lane] > OLD_SECONDS:
         fix = "More slots or workers, or look at one: durio workers show ID."
         yield warning(name, told, fix)
@@ -121,11 +126,13 @@ def oldest(look: Look) -> Iterator[Finding]:
         yield fine(name, told)
 
 
-def dead_letters(look: Look) -> Iterator[Finding]:
+def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Failures that come faster than anybody looks at them."""
     name = "queues.dead_letters"
-    fresh = [r for r in look.dead if look.now - (r.finished_at or 0) < FRESH_SECONDS]
-    told = f"{len(fresh)} in the last {spoken(FRESH_SECONDS)}"
+    fresh = [
+        r for r in snapshot.dead if snapshot.now - (r.finished_at or 0) < FRESH_SECONDS
+    ]
+    told = f"{len(fresh)} in the last {format_duration(FRESH_SECONDS)}"
     if len(fresh) >= DEAD_MAX:
         fix = "durio dead ls; mend the cause, then: durio dead retry"
         yield warning(name, f"{told}, mostly {most_common(fresh)}", fix)
@@ -133,27 +140,27 @@ def dead_letters(look: Look) -> Iterator[Finding]:
         yield fine(name, told)
 
 
-def most_common(dead: Sequence[Record]) -> str:
+def most_common(dead: Sequence[StoredJob]) -> str:
     """The task and the error that most of them died of."""
     kinds = Counter((record.task, last_error(record)) for record in dead)
     (task, kind), jobs = kinds.most_common(1)[0]
     return f"{task} with {kind} ({jobs})"
 
 
-def last_error(record: Record) -> str:
+def last_error(job: StoredJob) -> str:
     """The type of the last error, as far as a row can be read."""
     try:
-        errors = msgspec.json.decode(record.errors or b"[]")
+        errors = msgspec.json.decode(job.errors or b"[]")
         return str(errors[-1]["type"])
     except (msgspec.DecodeError, LookupError, TypeError):
-        return record.reason or "no error"
+        return job.reason or "no error"
 
 
-def future(look: Look) -> Iterator[Finding]:
+def future_jobs(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Jobs from tomorrow: a clock stepped back, or two machines disagree."""
-    ahead = max((r.created_at - look.now for r in look.newest), default=0.0)
+    ahead = max((r.created_at - snapshot.now for r in snapshot.newest), default=0.0)
     if ahead > FUTURE_SECONDS:
-        told = f"a job was made {spoken(ahead)} in the future"
+        told = f"a job was made {format_duration(ahead)} in the future"
         fix = "A clock was wrong, then or now: keep it by NTP. Delays rest on it."
         yield warning("queues.clock", told, fix)
     else:
@@ -167,5 +174,5 @@ CHECKS = {
     "queues.unbounded": unbounded,
     "queues.oldest": oldest,
     "queues.dead_letters": dead_letters,
-    "queues.clock": future,
+    "queues.clock": future_jobs,
 }

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from durio.model.duration import spoken
 from durio.model.finding import Finding, error, fine, warning
+from durio.model.quantities import format_duration
 from durio.model.settings import Settings
 
 LEASE_SECONDS_LOW = 10.0
@@ -14,8 +14,8 @@ def heartbeat(settings: Settings) -> Iterator[Finding]:
     """A moment's trouble must not cost a worker its jobs."""
     worker = settings.worker
     told = (
-        f"lease {spoken(worker.lease_seconds)}, "
-        f"heartbeat every {spoken(worker.heartbeat_seconds)}"
+        f"lease {format_duration(worker.lease_seconds)}, "
+        f"heartbeat every {format_duration(worker.heartbeat_seconds)}"
     )
     name = "settings.heartbeat"
     if worker.lease_seconds < LEASE_SECONDS_LOW:
@@ -28,9 +28,7 @@ def heartbeat(settings: Settings) -> Iterator[Finding]:
 def dead_letters(settings: Settings) -> Iterator[Finding]:
     """Failures that nobody can look at any more."""
     kept = settings.retention
-    told = (
-        f"kept for {spoken(kept.dead_seconds)}, at least the newest {kept.dead_count}"
-    )
+    told = f"kept for {format_duration(kept.dead_seconds)}, at least the newest {kept.dead_count}"
     name = "settings.dead_letters"
     fix = "Set retention.dead_seconds to days, retention.dead_count to hundreds."
     if not kept.dead_seconds and not kept.dead_count:

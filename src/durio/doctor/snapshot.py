@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from durio.model.job import DEAD, Record
+from durio.model.job import DEAD, StoredJob
 from durio.model.names import namespace_of, queue_of
 from durio.model.queues import serves
 from durio.ports.browse import LaneRow, Query, WorkerRow
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 
-NEWEST = 50
-DEAD_LOOKED_AT = 200
-TASKS_LOOKED_AT = 10_000
+NEWEST_LIMIT = 50
+DEAD_LIMIT = 200
+TASKS_LIMIT = 10_000
 NAMESPACES_MAX = 50
 
 
-class Look(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """What one App has in the store at one moment."""
 
     namespace: str
@@ -26,19 +26,19 @@ class Look(NamedTuple):
     counts: Mapping[str, Mapping[int, int]]  # lane -> state -> jobs
     workers: Sequence[WorkerRow]
     published: frozenset[str]  # tasks that a worker ever told of
-    oldest: Mapping[str, float]  # lane -> ready since
-    waiting: Mapping[str, int]  # task -> jobs, of the oldest that wait
-    newest: Sequence[Record]
-    dead: Sequence[Record]
+    oldest_ready_at: Mapping[str, float]  # lane -> ready since
+    waiting_tasks: Mapping[str, int]  # task -> jobs, of the oldest that wait
+    newest: Sequence[StoredJob]
+    dead: Sequence[StoredJob]
 
     @property
-    def alive(self) -> list[WorkerRow]:
+    def live_workers(self) -> list[WorkerRow]:
         """Workers that hold their lease."""
         return [row for row in self.workers if row.lease_seconds_left > 0]
 
     def is_served(self, lane: str) -> bool:
         """Whether a live worker claims from it."""
-        return any(serves(r.info["queues"], queue_of(lane)) for r in self.alive)
+        return any(serves(r.info["queues"], queue_of(lane)) for r in self.live_workers)
 
     def jobs(self, lane: str, *states: int) -> int:
         """Jobs of a lane in these states."""
@@ -46,15 +46,15 @@ class Look(NamedTuple):
         return sum(counted.get(state, 0) for state in states)
 
 
-async def look(
+async def take_snapshot(
     store: Store, clock: Clock, namespace: str, registered: frozenset[str] | None
-) -> Look:
+) -> StoreSnapshot:
     """Ask the store; every answer is bounded."""
-    newest = await store.find(Query(namespace), limit=NEWEST, cursor=None)
+    newest = await store.find(Query(namespace), limit=NEWEST_LIMIT, cursor=None)
     dead = await store.find(
-        Query(namespace, states=(DEAD,)), limit=DEAD_LOOKED_AT, cursor=None
+        Query(namespace, states=(DEAD,)), limit=DEAD_LIMIT, cursor=None
     )
-    return Look(
+    return StoreSnapshot(
         namespace=namespace,
         now=clock.now(),
         registered=registered,
@@ -62,16 +62,16 @@ async def look(
         counts=await store.counts(namespace),
         workers=await store.workers(namespace),
         published=frozenset(await store.tasks(namespace) or {}),
-        oldest=await store.oldest(namespace),
-        waiting=await store.waiting_tasks(namespace, limit=TASKS_LOOKED_AT),
-        newest=newest.records,
-        dead=dead.records,
+        oldest_ready_at=await store.oldest(namespace),
+        waiting_tasks=await store.waiting_tasks(namespace, limit=TASKS_LIMIT),
+        newest=newest.jobs,
+        dead=dead.jobs,
     )
 
 
 async def namespaces(store: Store) -> list[str]:
     """The Apps that show in a store: by their workers and their newest jobs."""
     found = {row.info["namespace"] for row in await store.workers(None)}
-    page = await store.find(Query(), limit=DEAD_LOOKED_AT, cursor=None)
-    found |= {namespace_of(record.lane) for record in page.records}
+    page = await store.find(Query(), limit=DEAD_LIMIT, cursor=None)
+    found |= {namespace_of(record.lane) for record in page.jobs}
     return sorted(found)[:NAMESPACES_MAX]

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 
-class Called(NamedTuple):
+class SourceCall(NamedTuple):
     """A call in a function's own body."""
 
     name: str  # resolved: time.sleep, whatever it was imported as
@@ -21,7 +21,7 @@ class Called(NamedTuple):
     is_awaited: bool
 
 
-def calls_of(function: Callable[..., Any]) -> list[Called]:
+def calls_of(function: Callable[..., Any]) -> list[SourceCall]:
     """Every call of a function's own body; none when its source is out of reach."""
     plain = inspect.unwrap(function)
     try:
@@ -32,9 +32,9 @@ def calls_of(function: Callable[..., Any]) -> list[Called]:
     if not tree.body:
         return []
     known: dict[str, Any] = dict(getattr(plain, "__globals__", {}))
-    known |= imported(tree)
+    known |= local_imports(tree)
     found = [
-        called(call, known, first, is_awaited=is_awaited)
+        source_call(call, known, first, is_awaited=is_awaited)
         for call, is_awaited in own_calls(tree.body[0])
     ]
     return sorted(found, key=lambda call: call.line)
@@ -57,7 +57,7 @@ def own_calls(root: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
         body += ast.iter_child_nodes(node)
 
 
-def imported(tree: ast.AST) -> dict[str, Any]:
+def local_imports(tree: ast.AST) -> dict[str, Any]:
     """What is imported inside the function, by the names it has there."""
     names: dict[str, Any] = {}
     for node in ast.walk(tree):
@@ -72,11 +72,11 @@ def imported(tree: ast.AST) -> dict[str, Any]:
     return names
 
 
-def called(
+def source_call(
     call: ast.Call, known: Mapping[str, Any], first: int, *, is_awaited: bool
-) -> Called:
+) -> SourceCall:
     """One call, its name resolved."""
-    return Called(
+    return SourceCall(
         name=resolved(call.func, known),
         arguments=len(call.args),
         keywords=frozenset(word.arg or "**" for word in call.keywords),

@@ -2,22 +2,24 @@
 
 from collections.abc import Iterator
 
-from durio.doctor.snapshot import Look
+from durio.doctor.snapshot import StoreSnapshot
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.version import __version__
 
 
-def leases(look: Look) -> Iterator[Finding]:
+def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Workers that died or hang, and whose jobs nobody has taken back."""
     name = "workers.leases"
-    over = [row for row in look.workers if row.lease_seconds_left <= 0]
+    over = [row for row in snapshot.workers if row.lease_seconds_left <= 0]
     if not over:
-        yield fine(name, f"{len(look.alive)} alive, none with a lease that is over")
+        yield fine(
+            name, f"{len(snapshot.live_workers)} alive, none with a lease that is over"
+        )
         return
     told = ", ".join(
-        f"{row.info['name']} ({row.lease_told()}, {row.running} jobs)" for row in over
+        f"{row.info['name']} ({row.lease_text()}, {row.running} jobs)" for row in over
     )
-    if look.alive:
+    if snapshot.live_workers:
         fix = "Its jobs are taken back within seconds. If it stays: see its log."
         yield warning(name, told, fix)
     else:
@@ -25,10 +27,10 @@ def leases(look: Look) -> Iterator[Finding]:
         yield error(name, f"{told}; and no other worker is alive", fix)
 
 
-def versions(look: Look) -> Iterator[Finding]:
+def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Two releases on one store: fine for a deploy, not for a week."""
     name = "workers.versions"
-    found = sorted({str(row.info["version"]) for row in look.alive})
+    found = sorted({str(row.info["version"]) for row in snapshot.live_workers})
     if len(found) > 1:
         fix = "Finish the deploy: restart the workers of the older release."
         yield warning(name, f"several releases at work: {', '.join(found)}", fix)
@@ -39,12 +41,12 @@ def versions(look: Look) -> Iterator[Finding]:
         yield fine(name, f"all at work run {__version__}" if found else "none at work")
 
 
-def promises(look: Look) -> Iterator[Finding]:
+def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """One that does not wait for the disk weakens what the others promise."""
     name = "workers.synchronous"
     found = sorted(
         (str(row.info["name"]), str(row.info["synchronous"]))
-        for row in look.alive
+        for row in snapshot.live_workers
         if "synchronous" in row.info
     )
     kinds = {kind for _, kind in found}
@@ -62,5 +64,5 @@ def promises(look: Look) -> Iterator[Finding]:
 CHECKS = {
     "workers.leases": leases,
     "workers.versions": versions,
-    "workers.synchronous": promises,
+    "workers.synchronous": durability,
 }

@@ -1,6 +1,10 @@
-"""One child process as its worker sees it: where it is in its life, and its job."""
+"""Asks child processes where their code is at the moment.
+
+One child process as its worker sees it: where it is in its life, and its job.
+"""
 
 import asyncio
+from collections.abc import Collection
 from enum import Enum
 from typing import Any, Protocol, final
 
@@ -9,25 +13,65 @@ import msgspec
 from durio.host.child_log import replay
 from durio.host.child_process import ChildProcess
 from durio.host.child_wire import (
-    Broken,
+    ChildRun,
     Finished,
+    ForwardedRecord,
     Interrupt,
     Leaving,
-    Logged,
-    Looked,
-    Noted,
+    LoadFailed,
+    ProgressUpdate,
     Ready,
-    Run,
     Setup,
+    StackReply,
+    StackRequest,
+    ToChild,
     Warn,
     from_child,
 )
 from durio.host.processes import cpu_seconds_of, rss_bytes_of
 from durio.model.job import Claim
-from durio.ports.executor import Sender
+from durio.ports.executor import ChildAttemptCallbacks
 
 
-class State(Enum):
+class StackPipe(Protocol):
+    """The way to a child."""
+
+    def send(self, message: ToChild) -> None:
+        """Send a word."""
+        ...
+
+
+class StackSource(Protocol):
+    """A child that can be asked."""
+
+    stack_reply: asyncio.Future[str] | None
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        ...
+
+    @property
+    def process(self) -> StackPipe:
+        """The way there."""
+        ...
+
+
+async def stacks_of(
+    children: Collection[StackSource], timeout_seconds: float
+) -> dict[int, str]:
+    """What each answers, by pid; one that says nothing in time is missing."""
+    loop = asyncio.get_running_loop()
+    answers: dict[int, asyncio.Future[str]] = {}
+    for child in children:
+        child.stack_reply = answers[child.pid] = loop.create_future()
+        child.process.send(StackRequest())
+    if answers:
+        await asyncio.wait(answers.values(), timeout=timeout_seconds)
+    return {pid: answer.result() for pid, answer in answers.items() if answer.done()}
+
+
+class ChildState(Enum):
     """Where a child is in its life."""
 
     STARTING = 0
@@ -37,13 +81,13 @@ class State(Enum):
     LEAVING = 4
 
 
-AT_WORK = (State.IDLE, State.BUSY)
+AT_WORK = (ChildState.IDLE, ChildState.BUSY)
 
 
-class Pool(Protocol):
+class ChildOwner(Protocol):
     """Who hears about a child, and keeps the jobs in line."""
 
-    def withdraw(self, errand: "ChildErrand") -> bool:
+    def withdraw(self, job: "ProcessJob") -> bool:
         """Out of the line; False: it is not there."""
         ...
 
@@ -51,7 +95,7 @@ class Pool(Protocol):
         """It does not stop by itself: end it, and start another."""
         ...
 
-    def ready(self, child: "Child", word: Ready) -> None:
+    def ready(self, child: "Child", message: Ready) -> None:
         """One has loaded the App."""
         ...
 
@@ -59,79 +103,83 @@ class Pool(Protocol):
         """One could not load the App, or it did not leave in order."""
         ...
 
-    def rested(self, child: "Child") -> None:
+    def became_idle(self, child: "Child") -> None:
         """One is idle again."""
         ...
 
-    def leaves(self, child: "Child", unbegun: "ChildErrand | None") -> None:
+    def stopped_taking_jobs(self, child: "Child", unbegun: "ProcessJob | None") -> None:
         """One takes no more jobs, and never began this one."""
         ...
 
-    def see_off(self, child: "Child") -> None:
+    def kill_later(self, child: "Child") -> None:
         """One that leaves has nothing more to do."""
         ...
 
-    def gone(
-        self, child: "Child", how: str, stack: str, errand: "ChildErrand | None"
+    def exited(
+        self, child: "Child", how: str, stack: str, job: "ProcessJob | None"
     ) -> None:
         """One has ended."""
         ...
 
 
 @final
-class ChildErrand:
+class ProcessJob:
     """A job in a child's hands, or in line for one."""
 
-    def __init__(self, nursery: Pool, claim: Claim, sender: Sender) -> None:
-        self._nursery = nursery
+    def __init__(
+        self, pool: ChildOwner, claim: Claim, callbacks: ChildAttemptCallbacks
+    ) -> None:
+        self._pool = pool
         self.claim = claim
-        self.sender = sender
+        self.callbacks = callbacks
         self.child: Child | None = None
 
     def withdraw(self) -> bool:
         """Take it out of the line; False: a child has it."""
-        return self.child is None and self._nursery.withdraw(self)
+        return self.child is None and self._pool.withdraw(self)
 
     def warn(self) -> None:
         """The soft time limit, inside the task."""
         if self.child is not None:
-            self.child.process.say(Warn())
+            self.child.process.send(Warn())
 
     def interrupt(self, why: str) -> None:
         """Cancel it inside the child, for this reason."""
         if self.child is not None:
-            self.child.process.say(Interrupt(why))
+            self.child.process.send(Interrupt(why))
 
     def kill(self) -> None:
         """End its child and all that this started; the sender hears nothing more."""
         child = self.child
-        if child is not None and child.errand is self:
-            child.errand = None
-            self._nursery.kill(child, self.claim)
+        if child is not None and child.job is self:
+            child.job = None
+            self._pool.kill(child, self.claim)
 
 
 @final
 class Child:
     """One child process and what it is doing."""
 
-    def __init__(self, nursery: Pool, setup: Setup) -> None:
-        self._nursery = nursery
-        self.state = State.STARTING
-        self.errand: ChildErrand | None = None
-        self.jobs = 0
-        self.is_proven = False  # it has finished a job, or lasted
+    def __init__(self, pool: ChildOwner, setup: Setup) -> None:
+        self._pool = pool
+        self.state = ChildState.STARTING
+        self.job: ProcessJob | None = None
+        self.jobs_given = 0
+        self.is_healthy = False  # it has finished a job, or lasted
         self.rss_bytes = 0
         self.cpu_seconds = 0.0
-        self.looked: asyncio.Future[str] | None = None
-        self.process = ChildProcess(setup.worker, hear=self._hear, ended=self._ended)
-        self.process.say(setup)
+        self.stack_reply: asyncio.Future[str] | None = None
+        self.process = ChildProcess(
+            setup.worker, on_message=self._on_message, on_exit=self._on_exit
+        )
+        self.process.send(setup)
 
     @property
     def pid(self) -> int:
         """Its process."""
         return self.process.pid
 
-    def _hear(self, body: bytes) -> None:
+    def _on_message(self, body: bytes) -> None:
         try:
             word = from_child.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
@@ -141,56 +189,56 @@ class Child:
         if isinstance(word, Finished):
             self._finish(word)
         elif isinstance(word, Ready):
-            self._nursery.ready(self, word)
+            self._pool.ready(self, word)
         elif isinstance(word, Leaving):
             self._leave(word)
-        elif isinstance(word, Broken):
-            self._nursery.failed(self, word.what, word.traceback)
+        elif isinstance(word, LoadFailed):
+            self._pool.failed(self, word.what, word.traceback)
         else:
-            self._pass_on(word)
+            self._forward(word)
 
-    def _pass_on(self, word: Noted | Logged | Looked) -> None:
-        sender: Any = None if self.errand is None else self.errand.sender
-        if isinstance(word, Logged):
-            replay(word, sender)
-        elif isinstance(word, Noted):
+    def _forward(self, message: ProgressUpdate | ForwardedRecord | StackReply) -> None:
+        sender: Any = None if self.job is None else self.job.callbacks
+        if isinstance(message, ForwardedRecord):
+            replay(message, sender)
+        elif isinstance(message, ProgressUpdate):
             if sender is not None:
-                sender.noted(word.told)
-        elif self.looked is not None and not self.looked.done():
-            self.looked.set_result(word.stack)
+                sender.noted(message.progress)
+        elif self.stack_reply is not None and not self.stack_reply.done():
+            self.stack_reply.set_result(message.stack)
 
-    def give(self, errand: ChildErrand) -> None:
+    def assign(self, job: ProcessJob) -> None:
         """A job for an idle child."""
-        self.state, self.errand, errand.child = State.BUSY, errand, self
-        self.jobs += 1
-        self.process.say(Run(errand.claim))
-        errand.sender.begun()
+        self.state, self.job, job.child = ChildState.BUSY, job, self
+        self.jobs_given += 1
+        self.process.send(ChildRun(job.claim))
+        job.callbacks.begun()
 
-    def _finish(self, word: Finished) -> None:
-        self.rss_bytes, self.cpu_seconds = word.rss_bytes, word.cpu_seconds
-        errand, self.errand = self.errand, None
-        if self.state is State.BUSY:
-            self.state = State.IDLE
-            self._nursery.rested(self)
+    def _finish(self, message: Finished) -> None:
+        self.rss_bytes, self.cpu_seconds = message.rss_bytes, message.cpu_seconds
+        errand, self.job = self.job, None
+        if self.state is ChildState.BUSY:
+            self.state = ChildState.IDLE
+            self._pool.became_idle(self)
         else:
-            self._nursery.see_off(self)
+            self._pool.kill_later(self)
         if errand is not None:
-            errand.sender.finished(word.outcome, word.event)
+            errand.callbacks.finished(message.outcome, message.event)
 
-    def _leave(self, word: Leaving) -> None:
+    def _leave(self, message: Leaving) -> None:
         """A job that it did not begin is another's; the one it has may still end."""
         unbegun = None
-        if self.jobs > word.jobs and self.errand is not None:
-            unbegun, self.errand = self.errand, None
+        if self.jobs_given > message.jobs and self.job is not None:
+            unbegun, self.job = self.job, None
             unbegun.child = None
-        self._nursery.leaves(self, unbegun)
+        self._pool.stopped_taking_jobs(self, unbegun)
 
-    def _ended(self, how: str, stack: str) -> None:
-        errand, self.errand = self.errand, None
-        self._nursery.gone(self, how, stack, errand)
+    def _on_exit(self, how: str, stack: str) -> None:
+        errand, self.job = self.job, None
+        self._pool.exited(self, how, stack, errand)
         if errand is not None:
             told = f"child process {self.pid} died: {how}"
-            errand.sender.crashed(told, stack, is_first=self.jobs == 1)
+            errand.callbacks.crashed(told, stack, is_first=self.jobs_given == 1)
 
     def vitals(self) -> tuple[float, int]:
         """CPU seconds and resident memory now, or as it last said."""

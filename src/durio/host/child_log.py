@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from durio.host.child_wire import Logged
+from durio.host.child_wire import ForwardedRecord
 from durio.model.failure import MESSAGE_CHARS_MAX, TRACEBACK_CHARS_MAX, storable
 from durio.model.settings import LogSettings
-from durio.telemetry.log import PLAIN_RECORD, JobFields, StreamLog, in_job
+from durio.telemetry.log import STANDARD_FIELDS, JobFields, StreamLog, in_job
 
-NOT_EXTRA = PLAIN_RECORD | {"job_id", "task", "queue", "attempt"}
-OURS = frozenset({"event", "fields"})
+NOT_EXTRA = STANDARD_FIELDS | {"job_id", "task", "queue", "attempt"}
+EMISSION_FIELDS = frozenset({"event", "fields"})
 EXTRA_CHARS_MAX = 1_000
 NAME_CHARS_MAX = 1_000
 PLAIN_TYPES = int | float | bool | None
@@ -30,9 +30,9 @@ formatter = logging.Formatter()
 class Forwarder(logging.Handler):
     """The only handler of a child."""
 
-    def __init__(self, say: Callable[[Logged], None]) -> None:
+    def __init__(self, send: Callable[[ForwardedRecord], None]) -> None:
         super().__init__()
-        self._say = say
+        self._send = send
 
     # The line has a lock of its own, and a thread that is interrupted may keep this one.
 
@@ -45,31 +45,31 @@ class Forwarder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record on its way."""
         try:
-            self._say(logged_of(record))
+            self._send(forwarded_record(record))
         except Exception:  # whatever it is made of: a log call fails no task
             self.handleError(record)
 
 
-def logged_of(record: logging.LogRecord) -> Logged:
+def forwarded_record(record: logging.LogRecord) -> ForwardedRecord:
     """A record as plain data, whatever a user put into it."""
     text = "<no message: its arguments cannot be formatted>"
     with suppress(Exception):  # they are the user's, and may raise anything
         text = record.getMessage()
     # Types too: records may be made by hand, of anything.
     file, line, function = record.pathname, record.lineno, record.funcName
-    return Logged(
-        name=_named(record.name),
+    return ForwardedRecord(
+        name=_bounded_name(record.name),
         level=int(record.levelno or 0),
         text=storable(text, MESSAGE_CHARS_MAX),
         created=float(record.created),
-        place=(_named(file), int(line or 0), _named(function)),
+        location=(_bounded_name(file), int(line or 0), _bounded_name(function)),
         error=storable(_error_of(record), TRACEBACK_CHARS_MAX),
         extra=_extra_of(record),
         in_job=in_job.get() is not None,
     )
 
 
-def _named(name: object) -> str:
+def _bounded_name(name: object) -> str:
     return storable(str(name or ""), NAME_CHARS_MAX)
 
 
@@ -84,21 +84,23 @@ def _extra_of(record: logging.LogRecord) -> bytes:
     """What `extra=` gave it, as far as it can be told."""
     told: dict[str, msgspec.Raw] = {}
     for name, value in record.__dict__.items():
-        if name in OURS or name not in NOT_EXTRA:
+        if name in EMISSION_FIELDS or name not in NOT_EXTRA:
             with suppress(Exception):  # a repr may raise anything too
-                told[_named(name)] = _raw(name, value)
+                told[_bounded_name(name)] = _raw(name, value)
     return msgspec.json.encode(told)
 
 
 def _raw(name: str, value: Any) -> msgspec.Raw:
     # Our own emissions are plain data already.
-    if name not in OURS and not isinstance(value, PLAIN_TYPES):
+    if name not in EMISSION_FIELDS and not isinstance(value, PLAIN_TYPES):
         text = value if isinstance(value, str) else repr(value)
         value = storable(text, EXTRA_CHARS_MAX)
     return msgspec.Raw(msgspec.json.encode(value, enc_hook=repr))
 
 
-def forward_all(say: Callable[[Logged], None], level: int, log: LogSettings) -> None:
+def forward_all(
+    send: Callable[[ForwardedRecord], None], level: int, log: LogSettings
+) -> None:
     """Let every logger of this process hand its records to `say`, and to nobody else."""
     root = logging.getLogger()
     written = StreamLog(log, sys.stderr)
@@ -115,7 +117,7 @@ def forward_all(say: Callable[[Logged], None], level: int, log: LogSettings) -> 
         if isinstance(logger, logging.Logger):
             logger.handlers.clear()
             logger.propagate = True
-    root.handlers[:] = [Forwarder(say)]
+    root.handlers[:] = [Forwarder(send)]
     root.setLevel(level)
 
 
@@ -124,16 +126,16 @@ def wanted_level() -> int:
     return logging.getLogger().getEffectiveLevel()
 
 
-def replay(logged: Logged, fields: JobFields | None) -> None:
+def replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
     """A child's record once more, here; it also counts as one of its job."""
     # Filters and handlers are the user's: what they raise must not stop other words.
     with suppress(Exception):
         _replay(logged, fields)
 
 
-def _replay(logged: Logged, fields: JobFields | None) -> None:
+def _replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
     logger = logging.getLogger(logged.name)
-    file, line, function = logged.place
+    file, line, function = logged.location
     # Whoever makes records gives those of a job its fields.
     token = in_job.set(fields if logged.in_job else None)
     try:

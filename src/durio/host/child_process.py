@@ -19,23 +19,23 @@ from contextlib import ExitStack, suppress
 from typing import IO, Any, final
 
 from durio.host.child_wire import (
-    LINE_LOST_CODE,
+    CONNECTION_LOST_CODE,
     READ_BYTES,
     Frames,
     ToChild,
-    frame,
+    encode_frame,
 )
 from durio.model.errors import InvariantBroken
 
 CRASH_BYTES_MAX = 16_000
 EOF_SECONDS = 1.0  # a stranger may hold the line open after the child's end
 MODULE = "durio.app.child"
-LINE_LOST = (
+CONNECTION_LOST = (
     "its line to the worker is closed; perhaps a task closed file descriptors that are "
     "not its own, or ran another program in place of this one"
 )
 NO_FRAME = "perhaps a task wrote to a file descriptor that is not its own"
-OUR_FRAMES = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+PACKAGE_FOLDER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 
 
 @final
@@ -46,54 +46,57 @@ class ChildProcess:
         self,
         title: str,
         *,
-        hear: Callable[[bytes], None],
-        ended: Callable[[str, str], None],
+        on_message: Callable[[bytes], None],
+        on_exit: Callable[[str, str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._hear = hear
-        self._ended = ended
+        self._on_message = on_message
+        self._on_exit = on_exit
         self._lock = threading.Lock()
         self._is_reaped = False
         self._frames = Frames()
         self._unsent = bytearray()
         self._is_writing = False
         self._has_eof = False
-        self._how: tuple[str, str] | None = None
+        self._exit_report: tuple[str, str] | None = None
         self.pid = 0
         self.was_killed = False
-        self._why = ""  # it was killed, if it is not the worker's end
+        self._kill_reason = ""  # it was killed, if it is not the worker's end
         with ExitStack() as undo:  # where there is no room for all of it, nothing stays
-            self._line, theirs = socket.socketpair()
-            undo.callback(self._line.close)
+            self._socket, theirs = socket.socketpair()
+            undo.callback(self._socket.close)
             undo.callback(theirs.close)
-            self._line.setblocking(False)
+            self._socket.setblocking(False)
             life, self._life = os.pipe()
             undo.callback(os.close, life)
             undo.callback(os.close, self._life)
             self._crash = crash_file()
             undo.callback(self._crash.close)
-            self._loop.add_reader(self._line, self._read)
-            undo.callback(self._loop.remove_reader, self._line)
+            self._loop.add_reader(self._socket, self._read)
+            undo.callback(self._loop.remove_reader, self._socket)
             ALIVE.add(self)
             undo.callback(ALIVE.discard, self)
             fds = (theirs.fileno(), life, self._crash.fileno())
             threading.Thread(
-                target=self._keep, args=(title, fds), name="durio-child", daemon=True
+                target=self._run_process,
+                args=(title, fds),
+                name="durio-child",
+                daemon=True,
             ).start()
             undo.pop_all()  # from now on the keeper's thread closes them
         theirs.detach()
 
     # --- talking
 
-    def say(self, word: ToChild) -> None:
+    def send(self, message: ToChild) -> None:
         """Send a word; what does not fit now goes when the child reads."""
-        self._unsent += frame(word)
+        self._unsent += encode_frame(message)
         self._write()
 
     def _write(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: self._line.send(self._unsent)]
+                del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
         except OSError:  # it has died: its end is told by its keeper
@@ -101,13 +104,13 @@ class ChildProcess:
         if bool(self._unsent) is not self._is_writing:
             self._is_writing = not self._is_writing
             if self._is_writing:
-                self._loop.add_writer(self._line, self._write)
+                self._loop.add_writer(self._socket, self._write)
             else:
-                self._loop.remove_writer(self._line)
+                self._loop.remove_writer(self._socket)
 
     def _read(self) -> None:
         try:
-            data = self._line.recv(READ_BYTES)
+            data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -116,56 +119,56 @@ class ChildProcess:
             words = self._frames.feed(data)
         except InvariantBroken as error:
             self.kill(f"{error.what}; {NO_FRAME}")
-            self._hang_up()
+            self._close_socket()
             return
         for word in words:
-            self._hear(word)
+            self._on_message(word)
         if not data:
-            self._hang_up()
+            self._close_socket()
             # One that closed the line and lives on can tell us nothing any more.
-            self._loop.call_later(EOF_SECONDS, self.kill, LINE_LOST)
+            self._loop.call_later(EOF_SECONDS, self.kill, CONNECTION_LOST)
 
-    def _hang_up(self) -> None:
+    def _close_socket(self) -> None:
         """Nothing more can come; the end is told once how it ended is known."""
         if self._has_eof:
             return
         self._has_eof = True
-        self._loop.remove_reader(self._line)
-        self._loop.remove_writer(self._line)
-        self._line.close()
-        if self._how is not None:
-            self._ended(*self._how)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        if self._exit_report is not None:
+            self._on_exit(*self._exit_report)
 
     # --- ending
 
     def kill(self, why: str = "") -> None:
         """SIGKILL for it and everything it started."""
         self.was_killed = True
-        self._why = self._why or why
+        self._kill_reason = self._kill_reason or why
         with self._lock:
             if self.pid and not self._is_reaped:
                 kill_group(self.pid)
 
-    def forget(self) -> None:
+    def close_in_fork(self) -> None:
         """In a forked process: its end of the lines is not ours."""
         with suppress(OSError):
             os.close(self._life)
-        self._line.close()
+        self._socket.close()
 
     # --- in the keeper's thread
 
-    def _keep(self, title: str, fds: tuple[int, int, int]) -> None:
+    def _run_process(self, title: str, fds: tuple[int, int, int]) -> None:
         line, life, _ = fds
         numbers = [str(fd) for fd in fds]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, *flags(), "-m", MODULE, *numbers, title],
+                [sys.executable, *interpreter_flags(), "-m", MODULE, *numbers, title],
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
                 process_group=0,
             )
         except OSError as error:
-            self._tell(f"not started: {error}")
+            self._report_exit(f"not started: {error}")
             return
         finally:
             os.close(line)
@@ -181,27 +184,27 @@ class ChildProcess:
             kill_group(process.pid)
             code = process.wait()
             self._is_reaped = True
-        self._tell(spoken_end(code, self._why))
+        self._report_exit(describe_exit(code, self._kill_reason))
 
-    def _tell(self, how: str) -> None:
+    def _report_exit(self, how: str) -> None:
         stack = ""
         with suppress(OSError, ValueError):
             self._crash.seek(0)
             told = self._crash.read(CRASH_BYTES_MAX).decode("utf-8", "replace")
-            stack = crashed_stack(told)
+            stack = crash_stack(told)
         self._crash.close()
         os.close(self._life)
         ALIVE.discard(self)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._told, how, stack)
+            self._loop.call_soon_threadsafe(self._on_exit_reported, how, stack)
 
-    def _told(self, how: str, stack: str) -> None:
-        self._how = how, stack
+    def _on_exit_reported(self, how: str, stack: str) -> None:
+        self._exit_report = how, stack
         if self._has_eof:
-            self._ended(how, stack)
+            self._on_exit(how, stack)
         else:
             # Its last words come first, and they end with the line.
-            self._loop.call_later(EOF_SECONDS, self._hang_up)
+            self._loop.call_later(EOF_SECONDS, self._close_socket)
 
 
 def kill_group(pid: int) -> None:
@@ -211,10 +214,10 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def spoken_end(code: int, why: str = "") -> str:
+def describe_exit(code: int, why: str = "") -> str:
     """How a process ended, in words; `why`: its worker killed it."""
-    if code == LINE_LOST_CODE:
-        return f"exit code {code}: {LINE_LOST}"
+    if code == CONNECTION_LOST_CODE:
+        return f"exit code {code}: {CONNECTION_LOST}"
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -228,13 +231,13 @@ def spoken_end(code: int, why: str = "") -> str:
     return f"killed by {name}"
 
 
-def crashed_stack(told: str) -> str:
+def crash_stack(text: str) -> str:
     """What a crash wrote, as far as it is the user's: one thread, without our frames."""
-    first, *threads = told.strip().split("\n\n")
+    first, *threads = text.strip().split("\n\n")
     guilty = [thread for thread in threads if thread.startswith("Current thread")]
     lines = "\n".join([first, *guilty]).splitlines()
     # The innermost comes first: below our first frame everything is ours.
-    ours = [n for n, line in enumerate(lines) if f'File "{OUR_FRAMES}' in line]
+    ours = [n for n, line in enumerate(lines) if f'File "{PACKAGE_FOLDER}' in line]
     return "\n".join(lines[: ours[0]] if ours else lines)
 
 
@@ -247,7 +250,7 @@ def crash_file() -> IO[Any]:
     return tempfile.TemporaryFile(buffering=0)
 
 
-def flags() -> list[str]:
+def interpreter_flags() -> list[str]:
     """What this interpreter was told, for another one; never the current directory."""
     told = ["-P"]
     told += ["-O"] * sys.flags.optimize
@@ -263,10 +266,10 @@ def flags() -> list[str]:
 ALIVE: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
 
 
-def _forget_all() -> None:
+def _close_all_in_fork() -> None:
     for child in list(ALIVE):
-        child.forget()
+        child.close_in_fork()
     ALIVE.clear()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_close_all_in_fork)

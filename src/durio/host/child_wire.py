@@ -15,12 +15,12 @@ from durio.telemetry.emit import JobEvent
 LENGTH_BYTES = 4
 FRAME_BYTES_MAX = 1 << 30  # what a store's row can hold
 READ_BYTES = 1 << 16
-LINE_LOST_CODE = 76  # a child that can tell its worker nothing ends with this
+CONNECTION_LOST_CODE = 76  # a child that can tell its worker nothing ends with this
 
 # --- to a child
 
 
-class Found(msgspec.Struct, array_like=True, frozen=True):
+class TaskOrigin(msgspec.Struct, array_like=True, frozen=True):
     """Where one task is written."""
 
     task: str
@@ -28,11 +28,11 @@ class Found(msgspec.Struct, array_like=True, frozen=True):
     name: str  # within the module
 
 
-class Origin(msgspec.Struct, array_like=True, frozen=True):
+class AppOrigin(msgspec.Struct, array_like=True, frozen=True):
     """How a new process finds the App that this one has."""
 
     app: str | None  # module:attribute, as on a command line
-    tasks: list[Found]  # those with process=True
+    tasks: list[TaskOrigin]  # those with process=True
     path: list[str]  # sys.path
     main_module: str | None  # `python -m shop.main`
     main_file: str | None  # `python shop.py`
@@ -41,7 +41,7 @@ class Origin(msgspec.Struct, array_like=True, frozen=True):
 class Setup(msgspec.Struct, array_like=True, tag="setup", frozen=True):
     """The first word: who you are."""
 
-    origin: Origin
+    origin: AppOrigin
     url: str
     folder: str  # where its relative path begins
     settings: Settings
@@ -49,7 +49,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup", frozen=True):
     log_level: int
 
 
-class Run(msgspec.Struct, array_like=True, tag="run", frozen=True):
+class ChildRun(msgspec.Struct, array_like=True, tag="run", frozen=True):
     """Make an attempt at this job."""
 
     claim: Claim
@@ -65,7 +65,7 @@ class Interrupt(msgspec.Struct, array_like=True, tag="interrupt", frozen=True):
     why: str
 
 
-class Look(msgspec.Struct, array_like=True, tag="look", frozen=True):
+class StackRequest(msgspec.Struct, array_like=True, tag="look", frozen=True):
     """Say where your code is."""
 
 
@@ -82,7 +82,7 @@ class Ready(msgspec.Struct, array_like=True, tag="ready", frozen=True):
     tasks: list[str]
 
 
-class Broken(msgspec.Struct, array_like=True, tag="broken", frozen=True):
+class LoadFailed(msgspec.Struct, array_like=True, tag="broken", frozen=True):
     """It cannot be loaded: the user's own error."""
 
     what: str
@@ -95,26 +95,26 @@ class Leaving(msgspec.Struct, array_like=True, tag="leaving", frozen=True):
     jobs: int
 
 
-class Noted(msgspec.Struct, array_like=True, tag="noted", frozen=True):
+class ProgressUpdate(msgspec.Struct, array_like=True, tag="noted", frozen=True):
     """Progress of the job at hand."""
 
-    told: bytes
+    progress: bytes
 
 
-class Logged(msgspec.Struct, array_like=True, tag="logged", frozen=True):
+class ForwardedRecord(msgspec.Struct, array_like=True, tag="logged", frozen=True):
     """A log record."""
 
     name: str
     level: int
     text: str
     created: float
-    place: tuple[str, int, str]  # file, line, function
+    location: tuple[str, int, str]  # file, line, function
     error: str  # its traceback, formatted
     extra: bytes  # as JSON: its numbers have no bounds, and its keys are text
     in_job: bool
 
 
-class Looked(msgspec.Struct, array_like=True, tag="looked", frozen=True):
+class StackReply(msgspec.Struct, array_like=True, tag="looked", frozen=True):
     """The live stacks of its threads."""
 
     stack: str
@@ -129,17 +129,25 @@ class Finished(msgspec.Struct, array_like=True, tag="finished", frozen=True):
     cpu_seconds: float
 
 
-ToChild = Setup | Run | Warn | Interrupt | Look | End
-FromChild = Ready | Broken | Leaving | Noted | Logged | Looked | Finished
+ToChild = Setup | ChildRun | Warn | Interrupt | StackRequest | End
+FromChild = (
+    Ready
+    | LoadFailed
+    | Leaving
+    | ProgressUpdate
+    | ForwardedRecord
+    | StackReply
+    | Finished
+)
 
 encoder = msgspec.msgpack.Encoder(enc_hook=repr)
 to_child = msgspec.msgpack.Decoder(ToChild)
 from_child = msgspec.msgpack.Decoder(FromChild)
 
 
-def frame(word: ToChild | FromChild) -> bytes:
+def encode_frame(message: ToChild | FromChild) -> bytes:
     """One word, ready to be sent."""
-    body = encoder.encode(word)
+    body = encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
         raise InvariantBroken(f"a word of {len(body)} bytes to or from a child process")
     return len(body).to_bytes(LENGTH_BYTES) + body

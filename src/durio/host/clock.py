@@ -17,7 +17,7 @@ BOOT_ID_CHARS_MAX = 64
 COUNTER_BITS = 12  # what an id has room for beside its milliseconds
 
 
-class Chance:
+class ProcessRandom:
     """Random numbers and ids of this process.
 
     There is one per process, so that ids grow whichever clock makes them. Milliseconds
@@ -27,15 +27,15 @@ class Chance:
 
     def __init__(self) -> None:
         self.stamp = 0
-        self.renew()
+        self.reseed()
 
-    def renew(self) -> None:
+    def reseed(self) -> None:
         """Start anew in a forked child: its parent would draw the same numbers."""
         # The parent's lock may have been held by a thread that the child does not have.
         self.lock = threading.Lock()
         # Ids must differ between processes; nobody needs to be kept from guessing them.
         generator = random.Random(os.urandom(32))  # noqa: S311
-        self.share = generator.random
+        self.random = generator.random
         self.bits = generator.getrandbits
 
     def new_id(self) -> bytes:
@@ -49,8 +49,8 @@ class Chance:
         return uuid7(stamp >> COUNTER_BITS, stamp, self.bits(62))
 
 
-CHANCE = Chance()
-os.register_at_fork(after_in_child=CHANCE.renew)
+PROCESS_RANDOM = ProcessRandom()
+os.register_at_fork(after_in_child=PROCESS_RANDOM.reseed)
 
 
 @final
@@ -76,11 +76,11 @@ class HostClock:
 
     def random(self) -> float:
         """An even share from 0 to below 1, for jitter."""
-        return CHANCE.share()
+        return PROCESS_RANDOM.random()
 
     def new_id(self) -> bytes:
         """A new job id: grows within a process, unique everywhere."""
-        return CHANCE.new_id()
+        return PROCESS_RANDOM.new_id()
 
 
 @cache

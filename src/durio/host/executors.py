@@ -40,14 +40,14 @@ from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
 from durio.model.errors import OperatingError, UsageError
-from durio.ports.executor import Ended
+from durio.ports.executor import ThreadResult
 
 WAITING: Final = 0
 RUNNING: Final = 1
 OVER: Final = 2
 RAISING_TURNS: Final = 3  # one would do
-AGAIN_SECONDS: Final = 0.001
-TAKES_LOCKS: Final = frozenset(
+INTERRUPT_RETRY_SECONDS: Final = 0.001
+LOCKING_FUNCTIONS: Final = frozenset(
     {
         *("acquire", "release", "handle", "_acquireLock", "_releaseLock"),
         *("isEnabledFor", "getLogger", "_clear_cache"),
@@ -59,7 +59,7 @@ send_error.argtypes = (ctypes.c_ulong, ctypes.py_object)
 send_error.restype = ctypes.c_int
 
 
-class Threads(NamedTuple):
+class ThreadCounts(NamedTuple):
     """What an executor's threads are doing."""
 
     counted: int  # threads that count against `threads_max`
@@ -81,35 +81,37 @@ class ThreadExecutor:
         self.waiting_max = waiting_max
         self.lock = threading.Lock()
         self.idle: list[SimpleQueue[ThreadCall | None]] = []
-        self.line: deque[ThreadCall] = deque()
+        self.waiting: deque[ThreadCall] = deque()
         self.counted = 0
         self.abandoned = 0
         self.started = 0
         self.closed = False
-        self.mailbox: Mailbox | None = None
+        self.mailbox: CompletionQueue | None = None
 
     def start(self, function: Callable[[], Any]) -> "ThreadCall":
         """Run it in a thread, in a copy of the caller's context."""
         loop = asyncio.get_running_loop()
         mailbox = self.mailbox
         if mailbox is None or mailbox.loop is not loop:
-            mailbox = self.mailbox = Mailbox(loop)
+            mailbox = self.mailbox = CompletionQueue(loop)
         call = ThreadCall(self, mailbox, function)
         with self.lock:
             self.admit(call)
         return call
 
-    def statistics(self) -> Threads:
+    def statistics(self) -> ThreadCounts:
         """What the threads are doing right now."""
         with self.lock:
-            return Threads(self.counted, len(self.idle), len(self.line), self.abandoned)
+            return ThreadCounts(
+                self.counted, len(self.idle), len(self.waiting), self.abandoned
+            )
 
     def close(self) -> None:
         """Let idle threads go; those that hang are left to the process's end."""
         with self.lock:
             self.closed = True
             idle, self.idle = self.idle, []
-            line = list(self.line)
+            line = list(self.waiting)
             self.counted -= len(idle)
         for inbox in idle:
             inbox.put(None)
@@ -125,20 +127,20 @@ class ThreadExecutor:
         if self.idle:
             call.held = True
             self.idle.pop().put(call)
-        elif not self.hire(call):
-            self.queue_up(call)
+        elif not self.start_thread(call):
+            self.add_waiting(call)
 
-    def queue_up(self, call: "ThreadCall") -> None:
+    def add_waiting(self, call: "ThreadCall") -> None:
         """Let a call wait for the next thread that is released."""
-        if self.counted == 0 or len(self.line) >= self.waiting_max:
+        if self.counted == 0 or len(self.waiting) >= self.waiting_max:
             raise OperatingError(
                 f"no thread for this call: {self.counted} threads are busy, "
-                f"{len(self.line)} calls wait",
+                f"{len(self.waiting)} calls wait",
                 cure="Raise the machine's limit on threads, or lower the concurrency.",
             )
-        self.line.append(call)
+        self.waiting.append(call)
 
-    def hire(self, call: "ThreadCall") -> bool:
+    def start_thread(self, call: "ThreadCall") -> bool:
         """Start a thread with this call in its hands; False: there can be no more."""
         if self.counted >= self.threads_max:
             return False
@@ -161,11 +163,11 @@ class ThreadExecutor:
 
     # --- asked by calls and by threads
 
-    def forget(self, call: "ThreadCall") -> None:
+    def remove_waiting(self, call: "ThreadCall") -> None:
         """Take a call that will not run out of the line."""
         with self.lock:
-            if call in self.line:
-                self.line.remove(call)
+            if call in self.waiting:
+                self.waiting.remove(call)
 
     def abandon(self, call: "ThreadCall") -> None:
         """Stop counting the thread of this call; the next in line may get another."""
@@ -175,8 +177,8 @@ class ThreadExecutor:
             call.is_abandoned = True
             self.counted -= 1
             self.abandoned += 1
-            if self.line and not self.closed and self.hire(self.line[0]):
-                self.line.popleft()
+            if self.waiting and not self.closed and self.start_thread(self.waiting[0]):
+                self.waiting.popleft()
 
     def release(
         self, call: "ThreadCall", inbox: "SimpleQueue[ThreadCall | None]"
@@ -190,8 +192,8 @@ class ThreadExecutor:
             if self.closed or self.counted > self.threads_max:
                 self.counted -= 1
                 inbox.put(None)
-            elif self.line:
-                call = self.line.popleft()
+            elif self.waiting:
+                call = self.waiting.popleft()
                 call.held = True
                 inbox.put(call)
             elif call.is_abandoned:
@@ -238,14 +240,14 @@ class ThreadCall:
     def __init__(
         self,
         executor: ThreadExecutor,
-        mailbox: "Mailbox",
+        mailbox: "CompletionQueue",
         function: Callable[[], Any],
     ) -> None:
         self.executor = executor
         self.mailbox = mailbox
         self.function: Callable[[], Any] | None = function
         self.context = contextvars.copy_context()
-        self.future: asyncio.Future[Ended] = mailbox.loop.create_future()
+        self.future: asyncio.Future[ThreadResult] = mailbox.loop.create_future()
         self.lock = threading.Lock()
         self.state = WAITING
         self.thread_id = 0
@@ -263,15 +265,17 @@ class ThreadCall:
         A function that blocks inside C (a sleep, a read) sees it when that returns.
         """
         with self.lock:
-            if self.state == RUNNING and takes_lock_of_logging(self.thread_id):
-                self.mailbox.loop.call_later(AGAIN_SECONDS, self.interrupt, error)
+            if self.state == RUNNING and may_hold_logging_lock(self.thread_id):
+                self.mailbox.loop.call_later(
+                    INTERRUPT_RETRY_SECONDS, self.interrupt, error
+                )
                 return True
             if self.state == RUNNING:
                 self.was_sent = True
                 return send_error(self.thread_id, error) == 1
             is_refused = self.refuse(error)
         if is_refused:
-            self.executor.forget(self)
+            self.executor.remove_waiting(self)
             self.mailbox.put(self)
         return is_refused
 
@@ -281,7 +285,7 @@ class ThreadCall:
         with self.lock:
             is_refused = self.refuse(asyncio.CancelledError)
         if is_refused:
-            self.executor.forget(self)
+            self.executor.remove_waiting(self)
             self.mailbox.put(self)
 
     def refuse(self, error: type[BaseException]) -> bool:
@@ -335,22 +339,22 @@ class ThreadCall:
     def deliver(self) -> None:
         """Hand over how it ended, and let go of everything else."""
         if self.error is not None:
-            leave_out_our_frames(self.error)
+            strip_own_frames(self.error)
         if not self.future.done():
-            self.future.set_result(Ended(self.value, self.error))
+            self.future.set_result(ThreadResult(self.value, self.error))
         self.function = self.value = self.error = None
 
 
-def takes_lock_of_logging(thread_id: int) -> bool:
+def may_hold_logging_lock(thread_id: int) -> bool:
     """Whether an error raised in this thread now could leave such a lock taken."""
     frame = sys._current_frames().get(thread_id)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return False
     code = frame.f_code
-    return code.co_name in TAKES_LOCKS and code.co_filename == logging.__file__
+    return code.co_name in LOCKING_FUNCTIONS and code.co_filename == logging.__file__
 
 
-def leave_out_our_frames(error: BaseException) -> None:
+def strip_own_frames(error: BaseException) -> None:
     """Let a traceback begin with the task's function, and hold nothing of ours.
 
     Frames refer to the frames that called them. Ours (`body`, called by `run`) refer to
@@ -370,29 +374,29 @@ def leave_out_our_frames(error: BaseException) -> None:
 
 
 @final
-class Mailbox:
+class CompletionQueue:
     """Ended calls on their way to one loop, with at most one wakeup ahead of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.calls: deque[ThreadCall] = deque()
-        self.is_rung = False
+        self.has_wakeup = False
 
     def put(self, call: ThreadCall) -> None:
         """Send one, from any thread."""
         self.calls.append(call)
         # Looked at after the append, lowered before the calls are taken: a call whose
         # sender sees a wakeup on its way will be found by it.
-        if self.is_rung:
+        if self.has_wakeup:
             return
-        self.is_rung = True
+        self.has_wakeup = True
         try:
-            self.loop.call_soon_threadsafe(self.empty)
+            self.loop.call_soon_threadsafe(self.deliver_all)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self.calls.clear()
 
-    def empty(self) -> None:
+    def deliver_all(self) -> None:
         """Deliver what has gathered."""
-        self.is_rung = False
+        self.has_wakeup = False
         while self.calls:
             self.calls.popleft().deliver()

@@ -17,9 +17,9 @@ from typing import final
 
 import msgspec
 
-from durio.host.notify import NOTIFY_VARIABLES
 from durio.host.signals import on_child_end
-from durio.ports.fleet import Note, Tell
+from durio.host.systemd_notify import NOTIFY_VARIABLES
+from durio.ports.fleet import ProcessMessage, SendProcessMessage
 
 READ_BYTES = 65536
 UNREAD_BYTES_MAX = 1024 * 1024  # of a line without an end
@@ -28,13 +28,13 @@ LOOK = b"look"
 
 
 @final
-class Line:
+class MessagePipe:
     """One end of the socket between a supervisor and a worker process."""
 
-    def __init__(self, end: socket.socket) -> None:
-        end.setblocking(False)
-        end.set_inheritable(False)
-        self._end = end
+    def __init__(self, end_socket: socket.socket) -> None:
+        end_socket.setblocking(False)
+        end_socket.set_inheritable(False)
+        self._socket = end_socket
         self._lock = threading.Lock()  # heartbeats are told from a thread
         self._unsent = b""
         self._unread = b""
@@ -42,7 +42,7 @@ class Line:
 
     def fileno(self) -> int:
         """For a selector."""
-        return self._end.fileno()
+        return self._socket.fileno()
 
     def send(self, line: bytes) -> None:
         """Send a line; never waits. Nobody reads: it is not sent."""
@@ -51,14 +51,14 @@ class Line:
                 self._unsent += line + b"\n"
             # Gone, or not reading just now: whoever is alive tells again.
             with suppress(OSError):
-                self._unsent = self._unsent[self._end.send(self._unsent) :]
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     def read(self) -> list[bytes]:
         """Every line that has come in by now; `is_open` says whether more may come."""
         lines: list[bytes] = []
         while self.is_open:
             try:
-                got = self._end.recv(READ_BYTES)
+                got = self._socket.recv(READ_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -70,7 +70,7 @@ class Line:
 
     def close(self) -> None:
         """Let the other end know."""
-        self._end.close()
+        self._socket.close()
 
 
 @final
@@ -80,14 +80,14 @@ class StartedWorker:
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
-        line: Line,
-        hear: Tell,
-        ended: Callable[[int], None],
+        pipe: MessagePipe,
+        on_message: SendProcessMessage,
+        on_exit: Callable[[int], None],
     ) -> None:
         self._process = process
-        self._line = line
-        self._hear = hear
-        self._ended = ended
+        self._pipe = pipe
+        self._on_message = on_message
+        self._on_exit = on_exit
         self.pid = process.pid
 
     def signal(self, name: str) -> None:
@@ -100,30 +100,30 @@ class StartedWorker:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
-    def look(self) -> None:
+    def look_for_deaths(self) -> None:
         """Tell it to look for deaths on this host now."""
-        self._line.send(LOOK)
+        self._pipe.send(LOOK)
 
     def fileno(self) -> int:
         """For a selector."""
-        return self._line.fileno()
+        return self._pipe.fileno()
 
     def read(self) -> bool:
         """Hear what it told; False: its end of the line is closed."""
-        for line in self._line.read():
+        for line in self._pipe.read():
             with suppress(msgspec.MsgspecError):  # whatever it is, it is none of ours
-                self._hear(msgspec.json.decode(line, type=Note))
-        return self._line.is_open
+                self._on_message(msgspec.json.decode(line, type=ProcessMessage))
+        return self._pipe.is_open
 
     def close(self) -> None:
         """After its end: hear the rest, then say how it ended."""
         self.read()
-        self.hang_up()
-        self._ended(self._process.returncode)
+        self.close_pipe()
+        self._on_exit(self._process.returncode)
 
-    def hang_up(self) -> None:
+    def close_pipe(self) -> None:
         """It sees that nobody is here any more."""
-        self._line.close()
+        self._pipe.close()
 
     @property
     def is_running(self) -> bool:
@@ -151,7 +151,9 @@ class ProcessFleet:
         self._loop = asyncio.get_running_loop()
         self._undo = on_child_end(self.reap)
 
-    def start(self, hear: Tell, ended: Callable[[int], None]) -> StartedWorker:
+    def start(
+        self, on_message: SendProcessMessage, on_exit: Callable[[int], None]
+    ) -> StartedWorker:
         """Start one; the number of its end of the line follows the command."""
         ours, theirs = socket.socketpair()
         environ = {k: v for k, v in os.environ.items() if k not in self._without}
@@ -168,7 +170,7 @@ class ProcessFleet:
         except OSError:
             ours.close()
             raise
-        worker = StartedWorker(process, Line(ours), hear, ended)
+        worker = StartedWorker(process, MessagePipe(ours), on_message, on_exit)
         self._running.append(worker)
         self._loop.add_reader(worker.fileno(), self._read, worker)
         return worker
@@ -189,33 +191,35 @@ class ProcessFleet:
         self._undo()
         for worker in self._running:
             self._loop.remove_reader(worker.fileno())
-            worker.hang_up()
+            worker.close_pipe()
 
 
 @final
-class SupervisorLine:
+class SupervisorPipe:
     """A worker's line to the supervisor that started it."""
 
     def __init__(self, number: int) -> None:
-        self._line = Line(socket.socket(fileno=number))
+        self._pipe = MessagePipe(socket.socket(fileno=number))
 
-    def tell(self, note: Note) -> None:
+    def send_message(self, message: ProcessMessage) -> None:
         """Tell the supervisor; from any thread."""
-        self._line.send(msgspec.json.encode(note))
+        self._pipe.send(msgspec.json.encode(message))
 
-    def listen(self, look: Callable[[], None], gone: Callable[[], None]) -> None:
+    def listen(
+        self, on_look: Callable[[], None], on_closed: Callable[[], None]
+    ) -> None:
         """On the running loop: somebody died, and the supervisor is gone."""
         loop = asyncio.get_running_loop()
 
         def read() -> None:
-            if LOOK in self._line.read():
-                look()
-            if not self._line.is_open:
-                loop.remove_reader(self._line.fileno())
-                gone()
+            if LOOK in self._pipe.read():
+                on_look()
+            if not self._pipe.is_open:
+                loop.remove_reader(self._pipe.fileno())
+                on_closed()
 
-        loop.add_reader(self._line.fileno(), read)
+        loop.add_reader(self._pipe.fileno(), read)
 
     def close(self) -> None:
         """Hang up."""
-        self._line.close()
+        self._pipe.close()

@@ -20,13 +20,13 @@ from typing import Self, final
 
 from durio.host.signals import flush_streams
 
-LOOK_SECONDS = 0.01
+ABORT_SECONDS = 0.01
 END_SECONDS = 5.0
 TAIL_CHARS = 2_000
 
 
 @final
-class Child:
+class Subprocess:
     """One process that we started."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -59,7 +59,7 @@ class Child:
             # Looking only: the exit code is left for whoever waits for it.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let it run again: SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
@@ -77,15 +77,15 @@ class Child:
 
 
 @final
-class Children:
+class Subprocesses:
     """Starts processes; leaving the block ends those that still run."""
 
     def __init__(self) -> None:
-        self.started: list[Child] = []
+        self.started: list[Subprocess] = []
 
     def start(
         self, command: Sequence[str], *, log: Path, environ: Mapping[str, str]
-    ) -> Child:
+    ) -> Subprocess:
         """Start a command; what it prints goes to the end of `log`."""
         with log.open("ab") as stream:
             process = subprocess.Popen(  # noqa: S603 - our own programs
@@ -96,7 +96,7 @@ class Children:
                 env={**os.environ, **environ},
                 process_group=0,
             )
-        child = Child(process, log)
+        child = Subprocess(process, log)
         self.started.append(child)
         return child
 
@@ -104,7 +104,7 @@ class Children:
         """Ask all to end, wait so long, kill the rest."""
         running = [child for child in self.started if child.is_running]
         for child in running:
-            child.go_on()  # one that was held still would not hear anything
+            child.resume()  # one that was held still would not hear anything
             child.terminate()
         deadline = time.monotonic() + seconds
         for child in running:
@@ -121,15 +121,15 @@ class Children:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.end(END_SECONDS if kind is None else LOOK_SECONDS)
+        self.end(END_SECONDS if kind is None else ABORT_SECONDS)
 
 
-def this_program() -> list[str]:
+def durio_command() -> list[str]:
     """How to start the command line of this very installation."""
     return [sys.executable, "-m", "durio"]
 
 
-def become(command: Sequence[str]) -> None:
+def exec_program(command: Sequence[str]) -> None:
     """Run another program in place of this one, under the same id. Never returns."""
     flush_streams()
     os.execv(command[0], list(command))  # noqa: S606 - our own program

@@ -22,8 +22,8 @@ STACK_FRAMES_MAX = 40
 STACK_CHARS_MAX = 8_000
 FLUSH_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-HEARD_MAX = 16  # two would do
-ALARM_BYTES = 4096
+RECEIVED_MAX = 16  # two would do
+WAKER_READ_BYTES = 4096
 EXIT_TERMINATED = 143
 
 
@@ -51,59 +51,59 @@ class Signals:
         self.callback = callback
         self.wanted = wanted
         self.count = 0
-        self.heard: list[tuple[str, float]] = []
+        self.received: list[tuple[str, float]] = []
         self.is_last = is_last
         self.exit_code = EXIT_TERMINATED
         self.loop: asyncio.AbstractEventLoop | None = None
         self.previous: dict[signal.Signals, Any] = {}
-        self.alarm: Alarm | None = None
+        self.waker: LoopWaker | None = None
 
     def install(self) -> bool:
         """Take the signals over, on the running loop; False: not the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self.loop = asyncio.get_running_loop()
-        self.alarm = Alarm(self.loop)
+        self.waker = LoopWaker(self.loop)
         for each in self.wanted:
             before = signal.getsignal(each)
             if each is not signal.SIGHUP or before is not signal.SIG_IGN:
                 self.previous[each] = before
-                signal.signal(each, self.note)
+                signal.signal(each, self.on_signal)
         return True
 
     def uninstall(self) -> None:
         """Give the signals back to whoever had them, or stay deaf until the end."""
-        if self.loop is None or self.alarm is None:
+        if self.loop is None or self.waker is None:
             return
         self.loop = None
-        self.alarm.close()
-        is_ending = self.is_last and bool(self.heard)
+        self.waker.close()
+        is_ending = self.is_last and bool(self.received)
         for each, handler in self.previous.items():
             if is_ending:
-                signal.signal(each, self.end_late)
+                signal.signal(each, self.exit_now)
             elif handler is not None:  # None: set by C code; Python cannot restore it
                 signal.signal(each, handler)
         if is_ending:
             # The very last moments of an interpreter would be fatal again.
-            atexit.register(ignore, tuple(self.previous))
+            atexit.register(ignore_signals, tuple(self.previous))
         self.previous.clear()
 
-    def note(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         """In the main thread, between two instructions of whatever runs there."""
         del frame
         each = signal.Signals(number)
-        if len(self.heard) < HEARD_MAX:
+        if len(self.received) < RECEIVED_MAX:
             now = time.clock_gettime(time.CLOCK_MONOTONIC)
-            self.heard.append((each.name, now))
+            self.received.append((each.name, now))
         if self.loop is not None:
-            self.loop.call_soon_threadsafe(self.receive, each)
+            self.loop.call_soon_threadsafe(self.run_callback, each)
 
-    def receive(self, each: signal.Signals) -> None:
+    def run_callback(self, each: signal.Signals) -> None:
         """Pass one on."""
         self.count += 1
         self.callback(each.name, self.count)
 
-    def end_late(self, number: int, frame: FrameType | None) -> None:
+    def exit_now(self, number: int, frame: FrameType | None) -> None:
         """Everything is done, and somebody cannot wait."""
         del number, frame
         end_process(self.exit_code)
@@ -122,7 +122,7 @@ class Signals:
 
 
 @final
-class Alarm:
+class LoopWaker:
     """Wakes a loop for signals that come in the moment before it goes to sleep.
 
     Such a one would be handled only when the loop wakes up for something else. A loop that
@@ -131,27 +131,27 @@ class Alarm:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.ear, self.mouth = socket.socketpair()
-        self.ear.setblocking(False)
-        self.mouth.setblocking(False)
-        number = self.mouth.fileno()
+        self.receiver, self.sender = socket.socketpair()
+        self.receiver.setblocking(False)
+        self.sender.setblocking(False)
+        number = self.sender.fileno()
         self.before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
         if self.before != -1:
             signal.set_wakeup_fd(self.before, warn_on_full_buffer=False)
-        loop.add_reader(self.ear, self.hear)
+        loop.add_reader(self.receiver, self.drain)
 
-    def hear(self) -> None:
+    def drain(self) -> None:
         """Being awake is all that is wanted."""
         with suppress(OSError):
-            self.ear.recv(ALARM_BYTES)
+            self.receiver.recv(WAKER_READ_BYTES)
 
     def close(self) -> None:
         """Give the place back."""
         if self.before == -1:
             signal.set_wakeup_fd(-1)
-        self.loop.remove_reader(self.ear)
-        self.ear.close()
-        self.mouth.close()
+        self.loop.remove_reader(self.receiver)
+        self.receiver.close()
+        self.sender.close()
 
 
 def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
@@ -179,7 +179,7 @@ def interruptible() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def ignore(wanted: tuple[signal.Signals, ...]) -> None:
+def ignore_signals(wanted: tuple[signal.Signals, ...]) -> None:
     """Hear nothing any more."""
     for each in wanted:
         signal.signal(each, signal.SIG_IGN)
@@ -205,7 +205,7 @@ def host_name() -> str:
     return platform.node()[:HOST_NAME_CHARS_MAX] or "localhost"
 
 
-def dump_stacks(thread_id: int) -> str:
+def thread_stack(thread_id: int) -> str:
     """The live Python stack of one thread, innermost last, bounded from outside."""
     # The only way to see another thread's frames, whatever its name says.
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -216,13 +216,13 @@ def dump_stacks(thread_id: int) -> str:
     return "".join(traceback.format_list(stack))[-STACK_CHARS_MAX:]
 
 
-def every_stack() -> list[ThreadStack]:
+def all_stacks() -> list[ThreadStack]:
     """The live Python stacks of all threads, the main thread's first."""
     known = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     main = threading.main_thread().ident
     return [
-        ThreadStack(each, known.get(each, "thread"), dump_stacks(each))
+        ThreadStack(each, known.get(each, "thread"), thread_stack(each))
         for each in sorted(frames, key=lambda each: (each != main, each))
     ]
 

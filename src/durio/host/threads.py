@@ -29,10 +29,10 @@ class LoopThread:
     def __init__(self, name: str = "durio-loop") -> None:
         self.name = name
         self.is_stopped = False
-        self.forget()
+        self.reset()
         ALIVE.add(self)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Have no thread: at first, and in a forked child, where it does not exist."""
         self.lock = threading.Lock()
         self.thread: threading.Thread | None = None
@@ -44,17 +44,17 @@ class LoopThread:
         """Start the thread unless it runs; also after a stop."""
         with self.lock:
             self.is_stopped = False
-            self.ensure()
+            self.ensure_running()
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run a coroutine there; its result, its error or its cancel come back."""
         with self.lock:
             if self.is_stopped:
                 coro.close()
-                raise self.stopped()
-            loop = self.ensure()
+                raise self.stopped_error()
+            loop = self.ensure_running()
             # Under the lock: everything submitted is in the loop before its end is.
-            future = asyncio.run_coroutine_threadsafe(self.tame(coro), loop)
+            future = asyncio.run_coroutine_threadsafe(self.without_exit(coro), loop)
             self.futures.add(future)  # a loop holds its tasks only weakly
         future.add_done_callback(self.futures.discard)
         return future
@@ -63,8 +63,8 @@ class LoopThread:
         """Call a function there, soon."""
         with self.lock:
             if self.is_stopped:
-                raise self.stopped()
-            self.ensure().call_soon_threadsafe(function, *args)
+                raise self.stopped_error()
+            self.ensure_running().call_soon_threadsafe(function, *args)
 
     def stop(self, join_seconds: float = JOIN_SECONDS) -> bool:
         """Cancel what runs there and close the loop; False: it did not end in time."""
@@ -82,7 +82,7 @@ class LoopThread:
 
     # --- with the lock held
 
-    def ensure(self) -> asyncio.AbstractEventLoop:
+    def ensure_running(self) -> asyncio.AbstractEventLoop:
         """The loop, with a thread that runs it."""
         if self.loop is not None and self.thread is not None and self.thread.is_alive():
             return self.loop
@@ -95,13 +95,13 @@ class LoopThread:
         self.thread.start()
         return self.loop
 
-    def stopped(self) -> OperatingError:
+    def stopped_error(self) -> OperatingError:
         """What callers hear after the end."""
         return OperatingError(
             f"the thread {self.name!r} was stopped", cure="Call start() first."
         )
 
-    async def tame(self, coro: Coroutine[Any, Any, T]) -> T:
+    async def without_exit(self, coro: Coroutine[Any, Any, T]) -> T:
         """Keep a coroutine from ending the loop: these two would."""
         try:
             return await coro
@@ -133,15 +133,15 @@ ALIVE: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 INHERITED: list[asyncio.AbstractEventLoop] = []
 
 
-def forget_threads() -> None:
+def reset_threads() -> None:
     """In a forked child: only the thread that forked exists."""
     for each in list(ALIVE):
         if each.loop is not None:
             INHERITED.append(each.loop)
-        each.forget()
+        each.reset()
 
 
-os.register_at_fork(after_in_child=forget_threads)
+os.register_at_fork(after_in_child=reset_threads)
 
 
 @final

@@ -10,7 +10,7 @@ from the turn that could.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from durio.maintenance.loop import keep_going
+from durio.maintenance.loop import run_forever
 from durio.ports.clock import Clock
 from durio.ports.lease import Lease
 from durio.telemetry.emit import Emit
@@ -31,14 +31,14 @@ class Leader:
 
     async def run(self) -> None:
         """Take or renew the lease until cancelled."""
-        await keep_going("leader", self.turn, self.clock, self.emit)
+        await run_forever("leader", self.turn, self.clock, self.emit)
 
     async def turn(self) -> float:
         """Ask once; a third of the lease is left for the next time."""
-        self.leads_until = await self._asked() if self.is_fresh() else 0.0
+        self.leads_until = await self._try_lead() if self.is_fresh() else 0.0
         return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
 
-    async def _asked(self) -> float:
+    async def _try_lead(self) -> float:
         began = self.clock.monotonic()
         token = await self.store.lead(self.name, self.worker_id(), self.lease_seconds)
         return 0.0 if token is None else began + self.lease_seconds
@@ -48,7 +48,7 @@ class Leader:
         """Whether it is our turn, by our own count from before the last answer."""
         return self.clock.monotonic() < self.leads_until
 
-    def only(
+    def while_leading(
         self, turn: Callable[[], Awaitable[float]], idle_seconds: float
     ) -> Callable[[], Awaitable[float]]:
         """That turn, taken only while leading."""

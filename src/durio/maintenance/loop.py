@@ -8,7 +8,7 @@ from durio.telemetry.emit import Emit
 PAUSE_SECONDS = 1.0
 
 
-async def keep_going(
+async def run_forever(
     name: str, turn: Callable[[], Awaitable[float]], clock: Clock, emit: Emit
 ) -> None:
     """Take turns until cancelled; a turn answers how long to sleep after it."""

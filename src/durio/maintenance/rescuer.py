@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from durio.model.outcome import Left
+from durio.model.outcome import RescuedJob
 from durio.ports.upkeep import Rescued, Upkeep
 from durio.telemetry.emit import Emit
 
 ORPHAN_EVERY = 6  # turns
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -23,34 +23,34 @@ class Rescuer:
 
     store: Upkeep
     emit: Emit
-    tell: Callable[[Sequence[Left]], None]
+    notify: Callable[[Sequence[RescuedJob]], None]
     namespace: str  # a job that dies by loss needs the hooks of its own App
-    may_judge: Callable[[], bool]  # whether an ended lease means a death
+    may_rescue: Callable[[], bool]  # whether an ended lease means a death
     interval_seconds: float = 5.0
-    here_seconds: float = 2.0
+    this_host_seconds: float = 2.0
     batch_max: int = 500
     turns: int = 0
 
     async def turn(self) -> float:
         """The leader's turn: ended leases, and now and then orphans."""
-        if not self.may_judge():
-            return min(self.interval_seconds, AGAIN_SECONDS)
-        await self._all(
+        if not self.may_rescue():
+            return min(self.interval_seconds, RETRY_SECONDS)
+        await self._rescue_all(
             lambda: self.store.rescue(self.batch_max, namespace=self.namespace)
         )
         self.turns += 1
         if self.turns % ORPHAN_EVERY == 0:
-            await self._all(lambda: self.store.rescue_orphans(self.batch_max))
+            await self._rescue_all(lambda: self.store.rescue_orphans(self.batch_max))
         return self.interval_seconds
 
-    async def turn_here(self) -> float:
+    async def turn_this_host(self) -> float:
         """Everybody's turn: deaths on this host."""
-        await self._all(
+        await self._rescue_all(
             lambda: self.store.rescue_here(self.batch_max, namespace=self.namespace)
         )
-        return self.here_seconds
+        return self.this_host_seconds
 
-    async def _all(self, rescue: Callable[[], Awaitable[Rescued]]) -> None:
+    async def _rescue_all(self, rescue: Callable[[], Awaitable[Rescued]]) -> None:
         """Batches until there is no more; two leaders share the work by themselves."""
         jobs: Counter[int] = Counter()
         while True:
@@ -60,6 +60,6 @@ class Rescuer:
             for worker in rescued.workers:
                 self.emit("worker.rescued", worker=worker, jobs=jobs[worker])
             if rescued.left:
-                self.tell(rescued.left)
+                self.notify(rescued.left)
             if not rescued.more:
                 return

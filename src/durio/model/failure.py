@@ -54,7 +54,7 @@ def failure_of(
     """Describe `error`; frames of files under `hidden` are ours and left out."""
     return Failure(
         type=storable(type(error).__qualname__, 200),
-        message=spoken_error(error),
+        message=error_text(error),
         traceback=_traceback_text(error, hidden),
         attempt=attempt,
         at=at,
@@ -65,7 +65,7 @@ def failure_of(
     )
 
 
-def spoken_error(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """str(error), whatever it takes."""
     try:
         return storable(str(error), MESSAGE_CHARS_MAX)

@@ -41,7 +41,7 @@ def id_bytes(text: str) -> bytes:
     return bytes.fromhex(text.replace("-", ""))
 
 
-def ids_in_words(ids: Sequence[bytes]) -> str:
+def format_ids(ids: Sequence[bytes]) -> str:
     """The first few by name, the others by number."""
     named = ", ".join(id_text(job_id) for job_id in ids[:IDS_NAMED_MAX])
     more = len(ids) - IDS_NAMED_MAX

@@ -137,7 +137,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
-class Record(NamedTuple):
+class StoredJob(NamedTuple):
     """A stored job, whole, as browsing reads it."""
 
     id: bytes
@@ -166,7 +166,7 @@ class Record(NamedTuple):
     key: bytes | None
 
 
-def moment(seconds: float | None) -> datetime | None:
+def utc_datetime(seconds: float | None) -> datetime | None:
     """Stored seconds as an aware datetime."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

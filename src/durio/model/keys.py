@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from durio.model.duration import Duration, seconds
 from durio.model.job import KeyClaim, State
+from durio.model.quantities import Duration, seconds
 
 WAITING, ACTIVE, WINDOW, REPLACE = range(4)
 WINDOW_DEFAULT_SECONDS = 86400.0
@@ -53,16 +53,16 @@ def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClai
         mode=policy.mode,
         ttl_seconds=policy.ttl_seconds,
         delay_seconds=policy.delay_seconds,
-        digest=digest_of(payload),
+        digest=payload_digest(payload),
     )
 
 
-def digest_of(payload: bytes) -> bytes:
+def payload_digest(payload: bytes) -> bytes:
     """By which same arguments are known."""
     return hashlib.blake2b(payload, digest_size=16).digest()
 
 
-class Holder(NamedTuple):
+class KeyHolder(NamedTuple):
     """Who holds a key now: a job's state, None when its record is gone."""
 
     state: State | None
@@ -70,7 +70,7 @@ class Holder(NamedTuple):
     same_args: bool
 
 
-class Answer(Enum):
+class KeyAnswer(Enum):
     """What an enqueue with a key does."""
 
     NEW = "new"  # insert, take the key
@@ -79,24 +79,24 @@ class Answer(Enum):
     CONFLICT = "conflict"  # other arguments under the same window
 
 
-WAITS = frozenset({State.SCHEDULED, State.BLOCKED, State.READY})
+WAITING_STATES = frozenset({State.SCHEDULED, State.BLOCKED, State.READY})
 
 
-def answer(mode: int, holder: Holder | None) -> Answer:
+def key_answer(mode: int, holder: KeyHolder | None) -> KeyAnswer:
     """Every cell of the table. A successor of a running holder is NEW: it takes the key."""
     if holder is None or holder.state is None:
-        return Answer.NEW
+        return KeyAnswer.NEW
     if mode == WINDOW:
         return _window(holder)
-    if holder.state in WAITS:
-        return Answer.REWRITE if mode == REPLACE else Answer.EXISTING
+    if holder.state in WAITING_STATES:
+        return KeyAnswer.REWRITE if mode == REPLACE else KeyAnswer.EXISTING
     if holder.state is State.RUNNING and mode == ACTIVE:
-        return Answer.EXISTING
-    return Answer.NEW
+        return KeyAnswer.EXISTING
+    return KeyAnswer.NEW
 
 
-def _window(holder: Holder) -> Answer:
+def _window(holder: KeyHolder) -> KeyAnswer:
     final = holder.state is None or holder.state.is_final
     if holder.state is State.CANCELLED or (final and not holder.in_window):
-        return Answer.NEW
-    return Answer.EXISTING if holder.same_args else Answer.CONFLICT
+        return KeyAnswer.NEW
+    return KeyAnswer.EXISTING if holder.same_args else KeyAnswer.CONFLICT

@@ -23,7 +23,7 @@ class MigrationStatus(NamedTuple):
     changed: list[str]  # applied with another text than this code has
 
 
-def steps_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
+def migrations_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
     """The migrations in these files, by name and text, in order."""
     found: list[Migration] = []
     for file, text in texts:
@@ -33,17 +33,17 @@ def steps_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
     return tuple(sorted(found))
 
 
-def compared(
-    steps: Sequence[Migration], rows: Iterable[Sequence[Any]]
+def compare_migrations(
+    migrations: Sequence[Migration], rows: Iterable[Sequence[Any]]
 ) -> MigrationStatus:
     """What this code has, beside what is recorded: number, name and checksum."""
     recorded: dict[int, tuple[str, str]] = {
         number: (name, checksum) for number, name, checksum in rows
     }
-    ours = {step.number: step for step in steps}
+    ours = {step.number: step for step in migrations}
     return MigrationStatus(
         applied=[name for number, (name, _) in recorded.items() if number in ours],
-        waiting=[step.name for step in steps if step.number not in recorded],
+        waiting=[step.name for step in migrations if step.number not in recorded],
         newer=[name for number, (name, _) in recorded.items() if number not in ours],
         changed=[
             name

@@ -7,12 +7,12 @@ from typing import Any, Final, cast
 import msgspec
 
 from durio.model.codec import encode, encoder
-from durio.model.duration import Duration, seconds
 from durio.model.errors import InvalidOption
 from durio.model.job import PRIORITY_MAX
 from durio.model.keys import KeyPolicy
 from durio.model.names import check_key, check_name, did_you_mean
 from durio.model.outcome import Keep
+from durio.model.quantities import Duration, seconds
 from durio.model.retry import Retry, as_retry
 from durio.model.timeout import TimeLimits, Timeout, time_limits
 from durio.model.tx import Joinable, check_tx
@@ -187,7 +187,7 @@ def check_priority(priority: Any) -> None:
         )
 
 
-def check_moment(at: Any) -> None:
+def check_at(at: Any) -> None:
     """An aware datetime."""
     if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
         raise InvalidOption(
@@ -264,7 +264,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "retry": _check_retry,
     "timeout": time_limits,
     "delay": _checker(seconds, "delay"),
-    "at": check_moment,
+    "at": check_at,
     "key": _check_key,
     "unique": check_unique,
     "meta": check_meta,

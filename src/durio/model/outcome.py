@@ -6,7 +6,7 @@ from typing import NamedTuple
 from durio.model.job import CANCELLED, DEAD, DONE
 
 
-class Kind(IntEnum):
+class OutcomeKind(IntEnum):
     """What happened; the numbers are those of the stores' statements."""
 
     DONE = 0
@@ -21,8 +21,15 @@ class Kind(IntEnum):
 
 
 # What ends an attempt, as opposed to notes about a running one.
-ENDS = frozenset(
-    {Kind.DONE, Kind.RETRY, Kind.SNOOZE, Kind.RELEASE, Kind.DEAD, Kind.CANCEL}
+ENDING_KINDS = frozenset(
+    {
+        OutcomeKind.DONE,
+        OutcomeKind.RETRY,
+        OutcomeKind.SNOOZE,
+        OutcomeKind.RELEASE,
+        OutcomeKind.DEAD,
+        OutcomeKind.CANCEL,
+    }
 )
 
 
@@ -62,18 +69,18 @@ class Outcome(NamedTuple):
     reason: str | None = None  # dead
     progress: bytes | None = None  # progress; done, in the task's own transaction
     parks: bool = False  # release: this worker does not know the task
-    guilty: bool = False  # lost: it is known to have killed its own process
+    killed_process: bool = False  # lost: it is known to have killed its own process
 
 
 def with_progress(end: Outcome) -> list[Outcome]:
     """An end in the task's own transaction, after the progress that was told in it."""
     if end.progress is None:
         return [end]
-    note = Outcome(end.id, end.claim_no, Kind.PROGRESS, progress=end.progress)
+    note = Outcome(end.id, end.claim_no, OutcomeKind.PROGRESS, progress=end.progress)
     return [note, end]
 
 
-class Left(NamedTuple):
+class RescuedJob(NamedTuple):
     """A job that left `running` other than by its own worker's word."""
 
     id: bytes
@@ -85,14 +92,14 @@ class Left(NamedTuple):
     worker: int
 
 
-def is_end_by(outcome: Outcome, state: int, reason: str | None) -> bool:
+def is_ended_by(outcome: Outcome, state: int, reason: str | None) -> bool:
     """Whether a job that ended so, under this claim, ended by this very word.
 
     A loss is a rescuer's word, or that of a worker whose child died.
     """
-    if outcome.kind == Kind.DONE:
+    if outcome.kind == OutcomeKind.DONE:
         return state == DONE
-    if outcome.kind == Kind.RELEASE:
+    if outcome.kind == OutcomeKind.RELEASE:
         return state == CANCELLED  # the only end that a release can come to
     is_lost = state == DEAD and reason == Reason.WORKER_LOST
-    return is_lost is outcome.guilty
+    return is_lost is outcome.killed_process

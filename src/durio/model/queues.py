@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from durio.model.duration import Duration, seconds
 from durio.model.errors import InvalidName, InvalidOption
 from durio.model.names import check_name, did_you_mean
 from durio.model.options import UNSET, Retention, check_retention
+from durio.model.quantities import Duration, seconds
 from durio.model.settings import JOBS_MAX
 
 DEFAULT_QUEUE = "default"
@@ -120,28 +120,28 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-class Told(NamedTuple):
+class QueueArgument(NamedTuple):
     """One thing that a worker is told about a queue, or about all that match."""
 
     pattern: str
     number: int | None = None
 
 
-def told(text: str, what: str, least: int, most: int) -> Told:
+def parse_queue_argument(text: str, what: str, least: int, most: int) -> QueueArgument:
     """`high`, or `high=4`; `what` is the flag or parameter, for errors."""
     pattern, equals, number = str(text).partition("=")
     check_pattern(pattern if isinstance(text, str) else text)
     if not equals:
-        return Told(pattern)
+        return QueueArgument(pattern)
     try:
         value: Any = int(number)
     except ValueError:
         value = number
     check_number(f"{what} {text}: the number", value, least, most)
-    return Told(pattern, value)
+    return QueueArgument(pattern, value)
 
 
-def refuse_repeated(what: str, given: Sequence[Told]) -> None:
+def refuse_repeated(what: str, given: Sequence[QueueArgument]) -> None:
     """Said twice, it is not clear which one counts."""
     seen: set[str] = set()
     for pattern, _ in given:
@@ -152,7 +152,7 @@ def refuse_repeated(what: str, given: Sequence[Told]) -> None:
         seen.add(pattern)
 
 
-class Rule(NamedTuple):
+class QueueRule(NamedTuple):
     """How a worker treats one queue."""
 
     weight: int = 1
@@ -163,9 +163,11 @@ class Rule(NamedTuple):
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues a worker serves, and how."""
 
-    queues: tuple[Told, ...] | None = None  # with slots; None: every queue of the App
-    weights: tuple[Told, ...] = ()
-    prefetches: tuple[Told, ...] = ()
+    queues: tuple[QueueArgument, ...] | None = (
+        None  # with slots; None: every queue of the App
+    )
+    weights: tuple[QueueArgument, ...] = ()
+    prefetches: tuple[QueueArgument, ...] = ()
     declared: Mapping[str, Queue] = {}
     is_strict: bool = False
 
@@ -188,17 +190,17 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this queue is one of them."""
         return serves(self.patterns, queue)
 
-    def rule_of(self, queue: str) -> Rule:
+    def rule_of(self, queue: str) -> QueueRule:
         """Weight, slots and prefetch of one queue."""
         declared = self.declared.get(queue, UNDECLARED)
-        return Rule(
-            _said(self.weights, queue, declared.weight) or 1,
-            _said(self.queues or (), queue, declared.slots),
-            _said(self.prefetches, queue, declared.prefetch),
+        return QueueRule(
+            _number_for(self.weights, queue, declared.weight) or 1,
+            _number_for(self.queues or (), queue, declared.slots),
+            _number_for(self.prefetches, queue, declared.prefetch),
         )
 
     @property
-    def rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, QueueRule]:
         """Of every queue, and every glob, that somebody says anything about."""
         told = (*(self.queues or ()), *self.weights, *self.prefetches)
         served = filter(self.serves, self.declared)
@@ -223,7 +225,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return not self.is_open and sum(slots) <= concurrency
 
     @property
-    def told_of(self) -> list[str]:
+    def as_arguments(self) -> list[str]:
         """What it serves, in the words of the command line."""
         told = self.queues or ()
         return [p if n is None else f"{p}={n}" for p, n in told]
@@ -240,7 +242,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
             "strict": self.is_strict,
         }
 
-    def place_of(self, queue: str) -> tuple[int, int, str]:
+    def position_of(self, queue: str) -> tuple[int, int, str]:
         """Where it stands in the written order: as told, as declared, by name."""
         patterns = self.patterns or ()
         fits = [place for place, p in enumerate(patterns) if matches(p, queue)]
@@ -276,7 +278,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
                 )
         for what, given in (("weight", self.weights), ("prefetch", self.prefetches)):
             for pattern, _ in given:
-                self._check_meant(what, pattern, everybody)
+                self._check_served(what, pattern, everybody)
         if self.is_strict and self.queues is None and not self.declared:
             raise InvalidOption(
                 "strict needs an order of queues",
@@ -284,7 +286,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
                 "declare them in that order with app.queue.",
             )
 
-    def _check_meant(self, what: str, pattern: str, everybody: set[str]) -> None:
+    def _check_served(self, what: str, pattern: str, everybody: set[str]) -> None:
         served = everybody if self.queues is None else {*self.names}
         if is_glob(pattern) or pattern in served:
             return
@@ -297,7 +299,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _said(given: Sequence[Told], queue: str, declared: Any) -> Any:
+def _number_for(given: Sequence[QueueArgument], queue: str, declared: Any) -> Any:
     """The number for this queue: by its name, by the first glob, as declared, none."""
     by_name = [t.number for t in given if t.pattern == queue]
     by_glob = [t.number for t in given if matches(t.pattern, queue)]
@@ -307,7 +309,7 @@ def _said(given: Sequence[Told], queue: str, declared: Any) -> Any:
     return None if declared is UNSET else declared
 
 
-def serving(
+def parse_serving(
     queues: Sequence[str] | None = None,
     *,
     weights: Sequence[str] = (),
@@ -318,10 +320,16 @@ def serving(
     """Read what a worker is told: `high=4`, weights `high=6`, prefetches `mail=4`."""
     slots = None
     if queues is not None:
-        slots = tuple(told(text, "queue", 1, JOBS_MAX) for text in queues)
+        slots = tuple(
+            parse_queue_argument(text, "queue", 1, JOBS_MAX) for text in queues
+        )
         refuse_repeated("queue", slots)
-    shares = tuple(told(text, "weight", 1, WEIGHT_MAX) for text in weights)
-    ahead = tuple(told(text, "prefetch", 0, JOBS_MAX) for text in prefetches)
+    shares = tuple(
+        parse_queue_argument(text, "weight", 1, WEIGHT_MAX) for text in weights
+    )
+    ahead = tuple(
+        parse_queue_argument(text, "prefetch", 0, JOBS_MAX) for text in prefetches
+    )
     for what, given in (("weight", shares), ("prefetch", ahead)):
         refuse_repeated(what, given)
         for pattern, number in given:

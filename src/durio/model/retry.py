@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from durio.model.duration import Duration, seconds
 from durio.model.errors import (
     Cancel,
     Control,
@@ -13,7 +12,8 @@ from durio.model.errors import (
     Permanent,
     RetryAfter,
 )
-from durio.model.outcome import Kind, Reason
+from durio.model.outcome import OutcomeKind, Reason
+from durio.model.quantities import Duration, seconds
 
 RETRIES_MAX = 10_000
 SNOOZES_MAX = 10_000
@@ -121,7 +121,7 @@ def as_retry(value: Retry | int) -> Retry:
 class Decision(NamedTuple):
     """What becomes of a failed attempt."""
 
-    kind: Kind
+    kind: OutcomeKind
     delay_seconds: float = 0.0
     reason: str | None = None
 
@@ -133,14 +133,14 @@ def classify(
     if isinstance(error, Control):
         return _controlled(error, policy, retried=retried, snoozed=snoozed)
     if isinstance(error, policy.never):
-        return Decision(Kind.DEAD, reason=Reason.PERMANENT)
+        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
     if policy.on and not isinstance(error, policy.on):
-        return Decision(Kind.DEAD, reason=Reason.PERMANENT)
+        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
     if not policy.on and is_validation_error(error):
-        return Decision(Kind.DEAD, reason=Reason.PERMANENT)
+        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
     if retried >= policy.retries:
-        return Decision(Kind.DEAD, reason=Reason.EXHAUSTED)
-    return Decision(Kind.RETRY, policy.delay_seconds(retried + 1, share))
+        return Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
+    return Decision(OutcomeKind.RETRY, policy.delay_seconds(retried + 1, share))
 
 
 def is_validation_error(error: BaseException) -> bool:
@@ -151,20 +151,20 @@ def is_validation_error(error: BaseException) -> bool:
 def _controlled(
     error: Control, policy: Retry, *, retried: int, snoozed: int
 ) -> Decision:
-    exhausted = Decision(Kind.DEAD, reason=Reason.EXHAUSTED)
+    exhausted = Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
     match error:
         case Snooze():
-            again = Decision(Kind.SNOOZE, error.delay_seconds)
+            again = Decision(OutcomeKind.SNOOZE, error.delay_seconds)
             return exhausted if snoozed >= SNOOZES_MAX else again
         case RetryAfter():
-            again = Decision(Kind.RETRY, error.delay_seconds)
+            again = Decision(OutcomeKind.RETRY, error.delay_seconds)
             return exhausted if retried >= policy.retries else again
         case Cancel():
-            return Decision(Kind.CANCEL)
+            return Decision(OutcomeKind.CANCEL)
         case DeadLetter():
-            return Decision(Kind.DEAD, reason=Reason.REQUESTED)
+            return Decision(OutcomeKind.DEAD, reason=Reason.REQUESTED)
         case Permanent() | _:
-            return Decision(Kind.DEAD, reason=Reason.PERMANENT)
+            return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
 
 
 def _refused(what: str, value: object, wanted: str) -> InvalidOption:

@@ -140,7 +140,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
             chosen = dict(cast("Mapping[str, Any]", fields))
             _refuse_unknown(f"{group}.", kind, chosen)
     try:
-        return msgspec.convert(_spelt(tree), Settings, strict=False)
+        return msgspec.convert(_with_upper_level(tree), Settings, strict=False)
     except msgspec.ValidationError as error:
         why, _, path = str(error).partition(" - at `$.")
         name = path.rstrip("`")
@@ -155,7 +155,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
         ) from None
 
 
-def _spelt(tree: dict[str, Any]) -> dict[str, Any]:
+def _with_upper_level(tree: dict[str, Any]) -> dict[str, Any]:
     """The log's level in whatever case, as on the command line."""
     level = tree["log"].get("level") if _is_group(tree.get("log")) else None
     if not isinstance(level, str):

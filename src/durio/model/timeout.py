@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from durio.model.duration import Duration, seconds
 from durio.model.errors import InvalidOption
+from durio.model.quantities import Duration, seconds
 
 Timeout = Duration | tuple[Duration, Duration] | None
 SOFT_SHARE = 0.9

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from durio.model.errors import WrongState
 from durio.model.job import State
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 
 LOST_MAX = 3  # losses in a row that make a job dead
 
@@ -26,7 +26,7 @@ LEGAL: dict[State, frozenset[State]] = {
 }
 
 
-class Way(NamedTuple):
+class Transition(NamedTuple):
     """Where a job goes, and what it is charged on the way."""
 
     state: State
@@ -42,33 +42,37 @@ def is_legal(old: State, new: State) -> bool:
 
 
 def way_out(
-    kind: Kind,
+    kind: OutcomeKind,
     *,
     lost: int,
     delayed: bool,
     cancel_asked: bool = False,
     alone: bool = False,
-    guilty: bool = False,
-) -> Way:
+    killed_process: bool = False,
+) -> Transition:
     """The gate: where a running job goes when its attempt ends in `kind`.
 
     A cancel that was asked beats everything but done. A loss convicts only a job that
     ran alone or was named guilty; below that it charges, above it lets go uncharged.
     """
-    if kind is Kind.DONE:
-        return Way(State.DONE, lost=lost)
-    if cancel_asked or kind is Kind.CANCEL:
-        return Way(State.CANCELLED, lost=lost)
-    if kind is Kind.LOST and lost >= LOST_MAX - 1:
+    if kind is OutcomeKind.DONE:
+        return Transition(State.DONE, lost=lost)
+    if cancel_asked or kind is OutcomeKind.CANCEL:
+        return Transition(State.CANCELLED, lost=lost)
+    if kind is OutcomeKind.LOST and lost >= LOST_MAX - 1:
         # Convicted, or let go uncharged.
-        kind = Kind.DEAD if alone or guilty else Kind.RELEASE
-    if kind is Kind.DEAD:
-        return Way(State.DEAD, lost=lost)
+        kind = OutcomeKind.DEAD if alone or killed_process else OutcomeKind.RELEASE
+    if kind is OutcomeKind.DEAD:
+        return Transition(State.DEAD, lost=lost)
     back = State.SCHEDULED if delayed else State.READY
-    charged = int(kind is Kind.LOST)
-    if charged or kind is Kind.RELEASE:
-        return Way(back, losses=charged, lost=lost + charged)
-    return Way(back, retried=int(kind is Kind.RETRY), snoozed=int(kind is Kind.SNOOZE))
+    charged = int(kind is OutcomeKind.LOST)
+    if charged or kind is OutcomeKind.RELEASE:
+        return Transition(back, losses=charged, lost=lost + charged)
+    return Transition(
+        back,
+        retried=int(kind is OutcomeKind.RETRY),
+        snoozed=int(kind is OutcomeKind.SNOOZE),
+    )
 
 
 def check_retry(state: State, job_id: str) -> None:

@@ -71,7 +71,7 @@ KINDS = {
 }
 
 # What people give instead, and what they meant.
-NEARLY = {
+COMMON_MISTAKES = {
     "asyncpg.pool.Pool": "a connection: async with pool.acquire() as connection",
     "asyncpg.transaction.Transaction": "the connection that it was begun on",
     "psycopg.Cursor": "cursor.connection",
@@ -102,7 +102,9 @@ def tx_kind(tx: object) -> TxKind:
     for name in names:
         if name in KINDS:
             return KINDS[name]
-    meant = next((NEARLY[name] for name in names if name in NEARLY), None)
+    meant = next(
+        (COMMON_MISTAKES[name] for name in names if name in COMMON_MISTAKES), None
+    )
     known = ", ".join(kind.value for kind in TxKind)
     raise InvalidOption(
         f"tx cannot be a {names[0]}",

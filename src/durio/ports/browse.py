@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-from durio.model.duration import spoken
-from durio.model.job import STATE_BY_CODE, Record
+from durio.model.job import STATE_BY_CODE, StoredJob
+from durio.model.quantities import format_duration
 from durio.ports.lease import Vitals
 
 
@@ -42,7 +42,7 @@ class Query(NamedTuple):
 class Page(NamedTuple):
     """Some records, newest first, and where to go on."""
 
-    records: list[Record]
+    jobs: list[StoredJob]
     cursor: str | None
 
 
@@ -57,12 +57,12 @@ class WorkerRow(NamedTuple):
     running: int
     vitals: Vitals | None = None  # None: not told yet
 
-    def lease_told(self) -> str:
+    def lease_text(self) -> str:
         """How the lease stands, for people."""
         left = self.lease_seconds_left
         if left > 0:
-            return f"good for {spoken(left)}"
-        return f"over for {spoken(-left)}" if left < 0 else "over"
+            return f"good for {format_duration(left)}"
+        return f"over for {format_duration(-left)}" if left < 0 else "over"
 
 
 class LaneRow(NamedTuple):
@@ -72,11 +72,11 @@ class LaneRow(NamedTuple):
     paused: bool
     closed: bool = False
     maxsize: int | None = None  # what holds now; None: only the soft bound
-    by_hand: bool = False  # the bound was set by a person
+    is_manual: bool = False  # the bound was set by a person
     is_over: bool = False  # seen beyond the soft bound
 
 
-class Audited(NamedTuple):
+class AuditLine(NamedTuple):
     """What somebody did."""
 
     at: float
@@ -86,7 +86,7 @@ class Audited(NamedTuple):
     jobs: int
 
 
-class Tally(NamedTuple):
+class DeathCount(NamedTuple):
     """How many jobs ever died of an error: only grows, whatever becomes of them."""
 
     lane: str
@@ -98,7 +98,7 @@ class Tally(NamedTuple):
 class Browse(Protocol):
     """Read-only questions."""
 
-    async def get(self, ids: Sequence[bytes]) -> list[Record]:
+    async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
         """The stored records of these ids; unknown ones are missing."""
         ...
 
@@ -153,11 +153,11 @@ class Browse(Protocol):
         """
         ...
 
-    async def tallies(self, namespace: str | None) -> list[Tally]:
+    async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error; None: of every App."""
         ...
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
+    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
         """What people did, the newest first."""
         ...
 

@@ -7,7 +7,7 @@ many jobs. `by` says who; code that acts on its own jobs leaves it out and is no
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from durio.model.job import Record
+from durio.model.job import StoredJob
 from durio.ports.browse import Query
 
 Verb = Literal["cancel", "retry", "discard"]
@@ -29,7 +29,7 @@ class Counted(NamedTuple):
     mark: str  # jobs that come to fit the query later are beyond it
 
 
-class Stepped(NamedTuple):
+class BulkStep(NamedTuple):
     """One step of an act on many jobs."""
 
     jobs: int  # changed by this step
@@ -62,7 +62,7 @@ class QueueChange(NamedTuple):
         return told
 
 
-class Control(Protocol):
+class OperatorControl(Protocol):
     """Acting on jobs, queues and workers."""
 
     async def act(
@@ -93,7 +93,7 @@ class Control(Protocol):
 
     async def act_on(
         self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
-    ) -> Stepped:
+    ) -> BulkStep:
         """The verb for at most `limit` jobs that fit and are not beyond the mark.
 
         Called until there are no more. A step that nothing is left for writes nothing.
@@ -104,7 +104,7 @@ class Control(Protocol):
         """
         ...
 
-    async def restore(self, records: Sequence[Record], *, by: str) -> int:
+    async def restore(self, jobs: Sequence[StoredJob], *, by: str) -> int:
         """Dead letters from elsewhere; ids that are stored stay as they are.
 
         Whatever state a record says, it is restored as dead, and without a key. How many.
@@ -115,7 +115,7 @@ class Control(Protocol):
         """Pause, resume, close, open or bound a queue; whoever serves it is told."""
         ...
 
-    async def move(self, lane: str, to: str, limit: int, *, by: str) -> Stepped:
+    async def move(self, lane: str, to: str, limit: int, *, by: str) -> BulkStep:
         """Waiting jobs go to another queue with priority, due time and fence.
 
         Order is kept. A bound of the other queue is not asked: nothing is lost.
@@ -126,7 +126,7 @@ class Control(Protocol):
         """Ask a worker to do something; the order's number, None: no such worker."""
         ...
 
-    async def answer_to(self, order: int) -> str | None:
+    async def answer_to(self, command: int) -> str | None:
         """What the worker answered; None: nothing yet; "": nobody ever will.
 
         The worker is gone, or the order is older than an hour.

@@ -24,7 +24,9 @@ class Rejected(NamedTuple):
 
     id: bytes
     claim_no: int
-    landed: bool  # an earlier call with the same outcome was: its reply got lost
+    already_stored: (
+        bool  # an earlier call with the same outcome was: its reply got lost
+    )
 
 
 class Exchanged(NamedTuple):

@@ -19,7 +19,7 @@ class SoftTimeLimit(asyncio.CancelledError):
     __module__ = "durio"
 
 
-class Ended(NamedTuple):
+class ThreadResult(NamedTuple):
     """How a function in a thread ended; `value` means something without an `error`."""
 
     value: Any
@@ -34,7 +34,7 @@ class ThreadStack(NamedTuple):
     stack: str
 
 
-class Call(Protocol):
+class ThreadCallHandle(Protocol):
     """A function running in a thread."""
 
     @property
@@ -43,7 +43,7 @@ class Call(Protocol):
         ...
 
     @property
-    def future(self) -> "asyncio.Future[Ended]":
+    def future(self) -> "asyncio.Future[ThreadResult]":
         """How it ended, on the loop that started it.
 
         An error is part of the result: a future that raised SystemExit or
@@ -63,7 +63,7 @@ class Call(Protocol):
 class Executor(Protocol):
     """Threads for sync tasks."""
 
-    def start(self, function: Callable[[], Any]) -> Call:
+    def start(self, function: Callable[[], Any]) -> ThreadCallHandle:
         """Run it in a thread, in a copy of the caller's context."""
         ...
 
@@ -72,7 +72,7 @@ class Executor(Protocol):
         ...
 
 
-class Sender(Protocol):
+class ChildAttemptCallbacks(Protocol):
     """Who sent a job to a child process, and hears about it on the worker's loop.
 
     Log records of the child carry its job: a sender has the fields of `JobFields`.
@@ -86,7 +86,7 @@ class Sender(Protocol):
         """The child never began it: it is in line again, and no time counts."""
         ...
 
-    def noted(self, told: bytes) -> None:
+    def progressed(self, progress: bytes) -> None:
         """Progress."""
         ...
 
@@ -102,7 +102,7 @@ class Sender(Protocol):
         ...
 
 
-class Errand(Protocol):
+class ChildAttemptHandle(Protocol):
     """A job on its way through a child process."""
 
     def withdraw(self) -> bool:
@@ -130,7 +130,7 @@ class ChildVitals(NamedTuple):
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-class Nursery(Protocol):
+class ChildPool(Protocol):
     """Child processes that can be killed, for tasks with `process=True`."""
 
     async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
@@ -141,7 +141,9 @@ class Nursery(Protocol):
         """
         ...
 
-    def send(self, claim: Claim, sender: Sender) -> Errand:
+    def send(
+        self, claim: Claim, callbacks: ChildAttemptCallbacks
+    ) -> ChildAttemptHandle:
         """Give it to a child, or put it in line for one."""
         ...
 
@@ -158,7 +160,7 @@ class Nursery(Protocol):
         ...
 
 
-class Aside(Protocol):
+class SideLoop(Protocol):
     """A place beside the worker's loop, where heartbeat and watchdog run.
 
     On a real machine a thread with a loop of its own, so that a blocked event loop

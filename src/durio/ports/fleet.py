@@ -9,17 +9,17 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Word = Literal["ready", "beat", "draining", "ordered", "failed"]
+ProcessMessageKind = Literal["ready", "beat", "draining", "ordered", "failed"]
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProcessMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that a worker process tells whoever started it.
 
     ready: it has a lease and claims; beat: it lives; draining: it claims no more;
     ordered: somebody asked it, through the store, to drain; failed: why it ends.
     """
 
-    word: Word
+    word: ProcessMessageKind
     running: int = 0
     grace_seconds: float = 0.0  # ready: what running jobs get; draining: what is left
     lease_seconds: float = 0.0  # ready: silent for so long, it has lost its jobs
@@ -29,7 +29,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: dict[str, str] | None = None  # failed: what, code, cure, traceback
 
 
-Tell = Callable[[Note], None]
+SendProcessMessage = Callable[[ProcessMessage], None]
 
 
 class WorkerProcess(Protocol):
@@ -48,7 +48,7 @@ class WorkerProcess(Protocol):
         """End it without a word, and what it started."""
         ...
 
-    def look(self) -> None:
+    def look_for_deaths(self) -> None:
         """Tell it to look for deaths on this host now."""
         ...
 
@@ -56,7 +56,9 @@ class WorkerProcess(Protocol):
 class Fleet(Protocol):
     """Starts worker processes."""
 
-    def start(self, hear: Tell, ended: Callable[[int], None]) -> WorkerProcess:
+    def start(
+        self, on_message: SendProcessMessage, on_exit: Callable[[int], None]
+    ) -> WorkerProcess:
         """Start one: what it tells is heard, then, once, how it ended.
 
         A signal is a negative number. Neither is called before this returns. Raises
@@ -65,7 +67,7 @@ class Fleet(Protocol):
         ...
 
 
-class Announce(Protocol):
+class ServiceNotifier(Protocol):
     """Whoever started the supervisor itself, and wants to know how it is."""
 
     @property

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from durio.model.argument_codec import ArgumentCodec
 from durio.model.outcome import Keep
 from durio.model.retry import Retry
-from durio.model.signature import Signature
 from durio.model.timeout import TimeLimits
 
 
@@ -25,7 +25,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     task: str
     function: Callable[..., Any]
-    signature: Signature
+    codec: ArgumentCodec
     takes_context: bool
     is_async: bool
     is_process: bool = False  # runs in a child process that can be killed

@@ -32,7 +32,7 @@ class Vitals(NamedTuple):
     children: int
 
 
-class Order(NamedTuple):
+class Command(NamedTuple):
     """Something a worker is asked to do, through the store."""
 
     id: int
@@ -44,7 +44,7 @@ class Renewed(NamedTuple):
 
     alive: bool  # False: rescued; register anew, drop everything
     cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) asked to cancel
-    orders: Sequence[Order] = ()  # not answered yet
+    commands: Sequence[Command] = ()  # not answered yet
     paused: frozenset[str] = frozenset()  # lanes of its namespace that give nothing
 
 
@@ -61,7 +61,7 @@ class Lease(Protocol):
         """Extend the lease. Never inserts: a rescued worker stays dead."""
         ...
 
-    async def answer(self, worker: int, order: int, body: str) -> None:
+    async def answer(self, worker: int, command: int, body: str) -> None:
         """The worker's answer to an order; a repeat changes nothing."""
         ...
 

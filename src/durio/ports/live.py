@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 
-class Listener(Protocol):
+class Subscriber(Protocol):
     """An open ear."""
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
@@ -31,6 +31,6 @@ class Live(Protocol):
         """Give these to everybody who listens; never waits, never raises."""
         ...
 
-    def listen(self) -> AbstractAsyncContextManager[Listener]:
+    def listen(self) -> AbstractAsyncContextManager[Subscriber]:
         """Hear what all processes on this store tell from now on."""
         ...

@@ -9,40 +9,40 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 # draining: takes no new workers; frozen: nothing in it can change; moved: for good.
-Stage = Literal["draining", "frozen", "moved"]
+ExportStage = Literal["draining", "frozen", "moved"]
 # arriving: its queues are shut; open: its jobs run; leaving: the move is being taken back.
 # shut: found only where an earlier version took back an open move and was interrupted.
-ArrivalStage = Literal["arriving", "open", "shut", "leaving"]
+ImportStage = Literal["arriving", "open", "shut", "leaving"]
 
 Counts = Mapping[str, Mapping[int, int]]  # namespace -> state -> jobs
-Key = tuple[bytes, bytes, int, bytes, float | None]  # key, id, mode, digest, until
+KeyRow = tuple[bytes, bytes, int, bytes, float | None]  # key, id, mode, digest, until
 
 
-class Mark(NamedTuple):
+class MoveMark(NamedTuple):
     """What a store says of the move that its jobs are on."""
 
     id: str
     to: str  # the other store's URL, without its password
-    stage: Stage
+    stage: ExportStage
 
 
-class Arriving(NamedTuple):
+class ImportProgress(NamedTuple):
     """How far a move is, in the store where its jobs arrive."""
 
-    stage: ArrivalStage
+    stage: ImportStage
     seq: int  # jobs up to here have arrived
     key: bytes  # and keys up to here
     deaths: int  # added to the number of every death
 
 
-class Crew(NamedTuple):
+class ActiveWorkers(NamedTuple):
     """Who keeps a store from being frozen."""
 
     workers: int
     running: int
 
 
-class Parcel(NamedTuple):
+class JobRow(NamedTuple):
     """A job that does not run, whole, as a store keeps it."""
 
     seq: int
@@ -76,7 +76,7 @@ class Parcel(NamedTuple):
     died_no: int | None
 
 
-class Seal(NamedTuple):
+class JobDigest(NamedTuple):
     """What must be the same of a job on both sides."""
 
     id: bytes
@@ -91,7 +91,7 @@ class Seal(NamedTuple):
     result: bytes | None
 
 
-class QueueRow(NamedTuple):
+class QueueSettingsRow(NamedTuple):
     """A queue as it was left."""
 
     lane: str
@@ -99,13 +99,13 @@ class QueueRow(NamedTuple):
     closed: bool
     maxsize: int | None
     is_default: bool
-    hand_maxsize: int | None
+    manual_maxsize: int | None
 
 
-class Papers(NamedTuple):
+class StoreMetadata(NamedTuple):
     """Everything beside jobs and keys, of which there is little."""
 
-    queues: Sequence[QueueRow]
+    queues: Sequence[QueueSettingsRow]
     docs: Sequence[tuple[str, str, str]]  # kind, name, body
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
     deaths: int  # the number of the last one
@@ -113,7 +113,7 @@ class Papers(NamedTuple):
     audit: Sequence[tuple[float, str, str, str, str, int]]
 
 
-class Departure(Protocol):
+class ExportJobs(Protocol):
     """The store that jobs leave."""
 
     @property
@@ -121,7 +121,7 @@ class Departure(Protocol):
         """Where it is, for people."""
         ...
 
-    async def mark(self) -> Mark | None:
+    async def mark(self) -> MoveMark | None:
         """The move that its jobs are on, if there is one."""
         ...
 
@@ -129,18 +129,18 @@ class Departure(Protocol):
         """All jobs, by namespace and state."""
         ...
 
-    async def crew(self) -> Crew:
+    async def active_workers(self) -> ActiveWorkers:
         """Workers, and jobs that run."""
         ...
 
-    async def drain(self, mark: Mark, *, by: str) -> Mark:
+    async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
         """Take no new workers, and ask those that there are to end; jobs still come in.
 
         Answers the mark that holds: that of an older move stays.
         """
         ...
 
-    async def freeze(self, move: str) -> Crew | None:
+    async def freeze(self, move: str) -> ActiveWorkers | None:
         """Let nothing change any more, unless a worker or a running job is left.
 
         None: it is frozen. Whoever writes from here on gets StoreMoved, and has written
@@ -148,31 +148,31 @@ class Departure(Protocol):
         """
         ...
 
-    async def jobs(self, move: str, after: int, limit: int) -> list[Parcel]:
+    async def jobs(self, move: str, after: int, limit: int) -> list[JobRow]:
         """The next jobs by arrival, as long as this move goes on."""
         ...
 
-    async def keys(self, move: str, after: bytes, limit: int) -> list[Key]:
+    async def keys(self, move: str, after: bytes, limit: int) -> list[KeyRow]:
         """The next keys, in their order."""
         ...
 
-    async def papers(self) -> Papers:
+    async def metadata(self) -> StoreMetadata:
         """Queues, documents, tallies and the audit."""
         ...
 
-    async def settle(self, move: str, stage: Stage) -> None:
+    async def set_stage(self, move: str, stage: ExportStage) -> None:
         """Note how far the move is."""
         ...
 
-    async def thaw(self, move: str, *, by: str) -> None:
+    async def unfreeze(self, move: str, *, by: str) -> None:
         """The move is off: everything goes on as before."""
         ...
 
 
-class Arrival(Protocol):
+class ImportJobs(Protocol):
     """The store where they arrive."""
 
-    async def progress(self, move: str) -> Arriving | None:
+    async def progress(self, move: str) -> ImportProgress | None:
         """How far this move is; None: nothing of it is here."""
         ...
 
@@ -180,26 +180,28 @@ class Arrival(Protocol):
         """The jobs of these namespaces, by state."""
         ...
 
-    async def begin(self, move: str, origin: str, papers: Papers) -> None:
+    async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
         """Make the queues, shut, so that nothing runs or comes in until all is here.
 
         Again, when more is known: queues that came meanwhile are shut as well.
         """
         ...
 
-    async def take_jobs(self, move: str, after: int, parcels: Sequence[Parcel]) -> None:
+    async def take_jobs(
+        self, move: str, after: int, job_rows: Sequence[JobRow]
+    ) -> None:
         """Store these, and that they came, together; again changes nothing."""
         ...
 
-    async def take_keys(self, move: str, after: bytes, keys: Sequence[Key]) -> None:
+    async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
         """The same for keys."""
         ...
 
-    async def seals(self, ids: Sequence[bytes]) -> list[Seal]:
+    async def digests(self, ids: Sequence[bytes]) -> list[JobDigest]:
         """What is here of these jobs: one for each place that holds one."""
         ...
 
-    async def held(self, keys: Sequence[bytes]) -> list[Key]:
+    async def held_keys(self, keys: Sequence[bytes]) -> list[KeyRow]:
         """Who holds these keys here."""
         ...
 
@@ -207,11 +209,11 @@ class Arrival(Protocol):
         """The time that ends retention here."""
         ...
 
-    async def open(self, move: str, papers: Papers) -> None:
+    async def open(self, move: str, metadata: StoreMetadata) -> None:
         """All is here: the queues as they were, and tallies and audit with them."""
         ...
 
-    async def leave(self, move: str, origin: str) -> bool:
+    async def abort(self, move: str, origin: str) -> bool:
         """Take nothing of this move from here on; refused once it is open.
 
         False: nothing of it has ever come. That it was taken back stays on record.
@@ -222,10 +224,10 @@ class Arrival(Protocol):
         """Take these jobs away again."""
         ...
 
-    async def release(self, move: str, keys: Sequence[Key]) -> None:
+    async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
         """Take these keys away, where the same jobs hold them."""
         ...
 
-    async def forget(self, move: str, papers: Papers) -> None:
+    async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
         """Open the queues as they were."""
         ...

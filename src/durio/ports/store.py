@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from durio.ports.browse import Browse
-from durio.ports.control import Control
+from durio.ports.control import OperatorControl
 from durio.ports.enqueue import Enqueue
 from durio.ports.exchange import Exchange
 from durio.ports.finish import Finish
@@ -17,7 +17,7 @@ from durio.ports.upkeep import Upkeep
 class Wake(NamedTuple):
     """Why a wait ended."""
 
-    rung: bool  # False: the time was over
+    woken: bool  # False: the time was over
     lanes: frozenset[str]  # lanes with new work, as far as the ring said
     control: bool  # somebody acted on our jobs: renew now
 
@@ -35,7 +35,7 @@ class Store(
     Finish,
     Lease,
     Upkeep,
-    Control,
+    OperatorControl,
     Browse,
     Live,
     Transactions,

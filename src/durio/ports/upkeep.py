@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from durio.model.outcome import Left
+from durio.model.outcome import RescuedJob
 
 
 class Promoted(NamedTuple):
@@ -16,7 +16,7 @@ class Rescued(NamedTuple):
     """Workers found dead, and where their jobs went."""
 
     workers: list[int]
-    left: list[Left]
+    left: list[RescuedJob]
     more: bool = False
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from durio.telemetry.names import MEANINGS, Meaning
+from durio.telemetry.names import MEANINGS, EmissionMeaning
 
 
 class JobEvent(NamedTuple):
@@ -45,10 +45,12 @@ class Emit(Protocol):
         ...
 
 
-class Subscriber(Protocol):
+class EmissionSubscriber(Protocol):
     """Somebody who listens."""
 
-    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+    def on_event(
+        self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
+    ) -> None:
         """One thing happened."""
         ...
 
@@ -56,7 +58,7 @@ class Subscriber(Protocol):
         """Things happened to jobs."""
         ...
 
-    def wants(self, meaning: Meaning) -> bool:
+    def wants(self, meaning: EmissionMeaning) -> bool:
         """Whether this level is listened to."""
         ...
 
@@ -64,7 +66,7 @@ class Subscriber(Protocol):
 class Emitter:
     """Gives every emission to every subscriber."""
 
-    def __init__(self, *subscribers: Subscriber) -> None:
+    def __init__(self, *subscribers: EmissionSubscriber) -> None:
         self.subscribers = list(subscribers)
 
     def __call__(self, name: str, **fields: Any) -> None:

@@ -21,7 +21,7 @@ from durio.model.ids import id_text
 from durio.model.names import queue_of
 from durio.model.settings import LogSettings
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.names import JOB_DONE, MEANINGS, Meaning
+from durio.telemetry.names import JOB_DONE, MEANINGS, EmissionMeaning
 
 Logger = logging.Logger
 JOB_NAMES = [name for name in MEANINGS if name.startswith("job.")]
@@ -73,10 +73,10 @@ def log_lines(records: deque[logging.LogRecord]) -> list[str]:
     """The last log lines of an attempt, for a failure's record."""
     # Copied in one piece: another thread may be logging, and a message that is formatted
     # here may log by itself.
-    return [_line(record) for record in list(records)]
+    return [_log_line(record) for record in list(records)]
 
 
-def _line(record: logging.LogRecord) -> str:
+def _log_line(record: logging.LogRecord) -> str:
     text = "<no message: its arguments cannot be formatted>"
     with suppress(Exception):  # they are the user's, and may raise anything
         text = record.getMessage()
@@ -163,11 +163,13 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 class LogWriter:
     """Subscribes to emissions and turns them into log lines."""
 
-    def wants(self, meaning: Meaning) -> bool:
+    def wants(self, meaning: EmissionMeaning) -> bool:
         """Whether this level is on."""
         return logger.isEnabledFor(meaning.level)
 
-    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+    def on_event(
+        self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
+    ) -> None:
         """One record."""
         if logger.isEnabledFor(meaning.level):
             stack = fields.get("stack", "")
@@ -192,9 +194,9 @@ class LogWriter:
             return
         if handler is None:
             for event in seen:
-                _record(event)
+                _log_job_event(event)
         else:
-            stamp = stamped(datetime.now(UTC))
+            stamp = format_time(datetime.now(UTC))
             write = _json_line if handler.is_json else _human_line
             handler.write_lines([write(event, stamp) for event in seen])
 
@@ -210,7 +212,7 @@ def _own_handler() -> StreamLog | None:
     return None
 
 
-def _record(event: JobEvent) -> None:
+def _log_job_event(event: JobEvent) -> None:
     fields = job_fields(event)
     told = " ".join(f"{k}={on_one_line(v)}" for k, v in fields.items())
     level = MEANINGS[event.name].level
@@ -275,13 +277,13 @@ class HumanLines(logging.Formatter):
         told: dict[str, Any] = record.__dict__
         if "job_id" in told:
             text += JOB_FIELDS.format_map(told)
-        line = f"{stamped(_moment(record))} {record.levelname:<7} {text}"
+        line = f"{format_time(_record_time(record))} {record.levelname:<7} {text}"
         if (trace := _traceback(self, record)) is not None:
             line += "\n" + _indented(trace)
         return line
 
 
-PLAIN_RECORD = frozenset(logging.makeLogRecord({}).__dict__) | {
+STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
     *("message", "asctime", "taskName", "event", "fields")
 }
 
@@ -293,7 +295,7 @@ class JsonLines(logging.Formatter):
         """One line."""
         event = getattr(record, "event", None)
         out: dict[str, Any] = {
-            "ts": stamped(_moment(record)),
+            "ts": format_time(_record_time(record)),
             "level": record.levelname,
             "logger": record.name,
         }
@@ -301,7 +303,7 @@ class JsonLines(logging.Formatter):
             out = {**out, "event": event, **getattr(record, "fields", {})}
         else:
             out["message"] = record.getMessage()
-        out |= {k: v for k, v in record.__dict__.items() if k not in PLAIN_RECORD}
+        out |= {k: v for k, v in record.__dict__.items() if k not in STANDARD_FIELDS}
         if (trace := _traceback(self, record)) is not None:
             out["traceback"] = trace
         return msgspec.json.encode(out, enc_hook=repr).decode()
@@ -314,11 +316,11 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str |
     return record.exc_text or None
 
 
-def _moment(record: logging.LogRecord) -> datetime:
+def _record_time(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
 
 
-def stamped(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A time as logs write it: UTC, to the millisecond."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 

@@ -41,7 +41,7 @@ class Stuck(RuntimeError):
 
 
 @dataclass(slots=True)
-class Nap:
+class RealSleep:
     """A sleep in real time."""
 
     seconds: float  # that are left
@@ -56,7 +56,7 @@ class JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self.seconds = STARTED_SECONDS
         self.holders = 0
-        self.naps: list[Nap] = []
+        self.real_sleeps: list[RealSleep] = []
         self.report: Callable[[], str] = str
 
     def select(
@@ -67,7 +67,7 @@ class JumpingSelector(selectors.DefaultSelector):
         if events or timeout == 0:
             return events
         if self.holders:
-            return self.wait_really()
+            return self.wait_in_real_time()
         if timeout is None:
             raise Stuck(
                 "simulated deadlock: nothing runnable and no timer left "
@@ -76,18 +76,20 @@ class JumpingSelector(selectors.DefaultSelector):
         self.seconds += timeout
         return []
 
-    def wait_really(self) -> list[tuple[selectors.SelectorKey, int]]:
+    def wait_in_real_time(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for a real thread, with time standing still."""
-        span_seconds = min([HELD_SECONDS_MAX, *(nap.seconds for nap in self.naps)])
+        span_seconds = min(
+            [HELD_SECONDS_MAX, *(nap.seconds for nap in self.real_sleeps)]
+        )
         events = super().select(span_seconds)
         if events:
             return events
-        if not self.naps:
+        if not self.real_sleeps:
             raise Stuck(
                 f"the loop is held, and no thread answered for {HELD_SECONDS_MAX:g} "
                 "real seconds (timers do not run while it is held)\n" + self.report()
             )
-        for nap in self.naps:
+        for nap in self.real_sleeps:
             nap.seconds -= span_seconds
             if nap.seconds <= 0:
                 wake(nap.woken)
@@ -132,14 +134,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             HOLDING.reset(holding)
             self.release()
 
-    async def nap(self, seconds: float) -> None:
+    async def sleep_in_real_time(self, seconds: float) -> None:
         """Sleep in real time, while the loop is held."""
-        nap = Nap(seconds, self.create_future())
-        self.jumping.naps.append(nap)
+        nap = RealSleep(seconds, self.create_future())
+        self.jumping.real_sleeps.append(nap)
         try:
             await nap.woken
         finally:
-            self.jumping.naps.remove(nap)
+            self.jumping.real_sleeps.remove(nap)
 
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -211,7 +213,7 @@ class VirtualClock:
     async def sleep(self, seconds: float) -> None:
         """Let others run for so long."""
         if seconds > 0 and HOLDING.get() and self.loop.jumping.holders:
-            return await self.loop.nap(seconds)
+            return await self.loop.sleep_in_real_time(seconds)
         woken: asyncio.Future[None] = self.loop.create_future()
         timer = self.loop.call_later(max(seconds, 0.0), wake, woken)
         try:

@@ -24,12 +24,12 @@ from durio.model.errors import (
 )
 from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
-from durio.model.outcome import Keep, Kind, Outcome, Reason
+from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason
 from durio.model.retry import Decision, classify
 from durio.model.settings import Settings
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
-from durio.ports.executor import Executor, Nursery, SoftTimeLimit
+from durio.ports.executor import ChildPool, Executor, SoftTimeLimit
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.log import in_job, structlog_binder
 from durio.telemetry.names import (
@@ -42,26 +42,26 @@ from durio.telemetry.names import (
     JOB_RETRIED,
     JOB_SNOOZED,
 )
-from durio.worker.inflight import NO_RESULT, Attempt, Driven, Why
+from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
 from durio.worker.middleware import Middleware, wrapped
 from durio.worker.transaction import Begin
 
 OUR_FRAMES = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs an import
 
-NOTHING = b"null"  # None, as a result
+NO_VALUE = b"null"  # None, as a result
 
 NAME_BY_KIND = {
-    Kind.DONE: JOB_DONE,
-    Kind.RETRY: JOB_RETRIED,
-    Kind.SNOOZE: JOB_SNOOZED,
-    Kind.RELEASE: JOB_RELEASED,
-    Kind.DEAD: JOB_DEAD,
-    Kind.CANCEL: JOB_CANCELLED,
-    Kind.LOST: JOB_RESCUED,
+    OutcomeKind.DONE: JOB_DONE,
+    OutcomeKind.RETRY: JOB_RETRIED,
+    OutcomeKind.SNOOZE: JOB_SNOOZED,
+    OutcomeKind.RELEASE: JOB_RELEASED,
+    OutcomeKind.DEAD: JOB_DEAD,
+    OutcomeKind.CANCEL: JOB_CANCELLED,
+    OutcomeKind.LOST: JOB_RESCUED,
 }
 
 
-class Bench:
+class AttemptRunner:
     """What all attempts of a worker share, and how an attempt is made."""
 
     def __init__(
@@ -83,11 +83,13 @@ class Bench:
         self.worker_name = worker_name
         self.report = report
         self.deps: Any = None
-        self.nursery: Nursery | None = None
-        self.host_task: asyncio.Task[Any] | None = None  # the worker's own
+        self.child_pool: ChildPool | None = None
+        self.worker_task: asyncio.Task[Any] | None = None  # the worker's own
         self.begin: Begin | None = None  # None: no store is in reach of its tasks
-        self.torn_down = ""  # in a child: what to tell when its loop is ended
-        self.is_first = False  # in a child: nobody was there before this attempt
+        self.loop_ended_message = ""  # in a child: what to tell when its loop is ended
+        self.is_first_in_child = (
+            False  # in a child: nobody was there before this attempt
+        )
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
 
@@ -103,10 +105,10 @@ class Bench:
                 attempt=attempt.number,
             )
         handler = attempt.handler
-        if attempt.why is not None:  # interrupted before its first step
+        if attempt.interrupt_reason is not None:  # interrupted before its first step
             return self._failed(attempt, asyncio.CancelledError())
         try:
-            args, kwargs = handler.signature.decode(attempt.claim.payload)
+            args, kwargs = handler.codec.decode(attempt.claim.payload)
         except BaseException as error:  # ours, or a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
@@ -115,10 +117,12 @@ class Bench:
                     coro = handler.function(attempt.context(), *args, **kwargs)
                 else:
                     coro = handler.function(*args, **kwargs)
-                value = await Driven(coro, attempt)
+                value = await SoftLimitDriver(coro, attempt)
             else:
-                value = await Driven(self._wrapped(attempt, args, kwargs), attempt)
-            result = handler.signature.encode_result(value)
+                value = await SoftLimitDriver(
+                    self._wrapped(attempt, args, kwargs), attempt
+                )
+            result = handler.codec.encode_result(value)
         except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
@@ -148,9 +152,9 @@ class Bench:
 
     def _done(self, attempt: Attempt, result: bytes) -> tuple[Outcome, JobEvent | None]:
         if attempt.recorded is not None:
-            if result in (NOTHING, attempt.recorded.result):
+            if result in (NO_VALUE, attempt.recorded.result):
                 return attempt.recorded, None
-            return self._faltered(attempt, unheard_result(attempt.task))
+            return self._faltered(attempt, late_result_error(attempt.task))
         try:
             return self._outcome(attempt, result), None
         except PayloadTooLarge as error:
@@ -163,7 +167,7 @@ class Bench:
                 f"{self.settings.payload.result_bytes_max}",
                 cure="Store it and return its id, or raise payload.result_bytes_max.",
             )
-        claim, cold = attempt.claim, attempt.cold
+        claim, cold = attempt.claim, attempt.overrides
         seconds = attempt.handler.result_seconds
         if cold is not None and cold.result_seconds is not None:
             seconds = cold.result_seconds
@@ -171,12 +175,12 @@ class Bench:
 
     # --- ends in the task's own transaction
 
-    def concluded(self, attempt: Attempt) -> Outcome:
+    def final_outcome(self, attempt: Attempt) -> Outcome:
         """Its end, with the result that it was given: before the transaction commits.
 
         What cannot be stored, or is missing, will not come with another try.
         """
-        signature, value = attempt.handler.signature, attempt.given
+        signature, value = attempt.handler.codec, attempt.given_result
         try:
             if value is NO_RESULT:
                 signature.check_no_result()
@@ -190,8 +194,8 @@ class Bench:
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
         """It is done, whatever came after its commit; that is only told."""
-        outcome = attempt.recorded or self._outcome(attempt, NOTHING)
-        if attempt.why is not None:
+        outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
+        if attempt.interrupt_reason is not None:
             return outcome, None  # we stopped it
         failure = failure_of(error, hidden=OUR_FRAMES)
         event = self._event(attempt, outcome)._replace(
@@ -209,22 +213,31 @@ class Bench:
         if attempt.recorded is not None:
             return self._faltered(attempt, error)
         claim = attempt.claim
-        if isinstance(error, asyncio.CancelledError) and self._is_torn_down():
-            if self.torn_down and attempt.why is None:
-                return self.lost(attempt, self.torn_down, "", guilty=self.is_first)
-            attempt.why = attempt.why or Why.STOP
+        if isinstance(error, asyncio.CancelledError) and self._is_loop_ending():
+            if self.loop_ended_message and attempt.interrupt_reason is None:
+                return self.lost(
+                    attempt,
+                    self.loop_ended_message,
+                    "",
+                    is_cause=self.is_first_in_child,
+                )
+            attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
         if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
-            attempt.why = attempt.why or Why.STOP
+            attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
             self.loop.call_soon(_raise, error)  # it was meant for the whole program
-        if attempt.why is not None and not isinstance(error, Control):
+        if attempt.interrupt_reason is not None and not isinstance(error, Control):
             # We stopped it: whatever it raised on the way out, it is not charged.
-            kind = Kind.CANCEL if attempt.why is Why.CANCEL else Kind.RELEASE
+            kind = (
+                OutcomeKind.CANCEL
+                if attempt.interrupt_reason is InterruptReason.CANCEL
+                else OutcomeKind.RELEASE
+            )
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
             return outcome, self._event(attempt, outcome)
         if isinstance(error, NotSerializable):
             return self._dead(attempt, error, Reason.PERMANENT)
         decision = classify(
-            _spoken(error),
+            _control_error(error),
             attempt.retry,
             retried=claim.retried,
             snoozed=claim.snoozed,
@@ -232,9 +245,9 @@ class Bench:
         )
         return self._decided(attempt, error, decision)
 
-    def _is_torn_down(self) -> bool:
+    def _is_loop_ending(self) -> bool:
         """Whether the whole loop is being ended: it cancels the worker with the rest."""
-        return self.host_task is not None and self.host_task.cancelling() > 0
+        return self.worker_task is not None and self.worker_task.cancelling() > 0
 
     def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
         """The hard limit: the attempt is over, whatever its code still does."""
@@ -250,7 +263,7 @@ class Bench:
         return self._failed(attempt, asyncio.CancelledError())
 
     def lost(
-        self, attempt: Attempt, how: str, stack: str, *, guilty: bool
+        self, attempt: Attempt, how: str, stack: str, *, is_cause: bool
     ) -> tuple[Outcome, JobEvent | None]:
         """Its process ended under it: it is charged for that.
 
@@ -270,18 +283,18 @@ class Bench:
         outcome = Outcome(
             claim.id,
             claim.claim_no,
-            Kind.LOST,
+            OutcomeKind.LOST,
             error=encode_failure(failure),
-            guilty=guilty,
+            killed_process=is_cause,
         )
         event = self._event(attempt, outcome)._replace(
             error_type=failure.type, error=failure.message, traceback=stack
         )
-        if guilty and claim.lost >= LOST_MAX - 1:
+        if is_cause and claim.lost >= LOST_MAX - 1:
             event = event._replace(name=JOB_DEAD, reason=Reason.WORKER_LOST)
         return outcome, event
 
-    def unsaid(
+    def unsendable(
         self, attempt: Attempt, outcome: Outcome, error: Exception
     ) -> tuple[Outcome, JobEvent | None]:
         """Its end cannot be sent to the worker: a failure, which keeps its own error."""
@@ -291,7 +304,7 @@ class Bench:
     def _dead(
         self, attempt: Attempt, error: BaseException, reason: str
     ) -> tuple[Outcome, JobEvent | None]:
-        return self._decided(attempt, error, Decision(Kind.DEAD, 0.0, reason))
+        return self._decided(attempt, error, Decision(OutcomeKind.DEAD, 0.0, reason))
 
     def _decided(
         self, attempt: Attempt, error: BaseException, decision: Decision
@@ -308,12 +321,12 @@ class Bench:
             logs=attempt.log_lines(),
             hidden=OUR_FRAMES,
         )
-        keeps_error = kind in (Kind.RETRY, Kind.DEAD)
+        keeps_error = kind in (OutcomeKind.RETRY, OutcomeKind.DEAD)
         outcome = Outcome(
             claim.id,
             claim.claim_no,
             kind,
-            keep=attempt.keep if kind is Kind.CANCEL else None,
+            keep=attempt.keep if kind is OutcomeKind.CANCEL else None,
             delay_seconds=decision.delay_seconds,
             error=encode_failure(failure) if keeps_error else None,
             reason=decision.reason,
@@ -329,7 +342,7 @@ class Bench:
 
     def _event(self, attempt: Attempt, outcome: Outcome) -> JobEvent:
         return JobEvent(
-            name=NAME_BY_KIND[Kind(outcome.kind)],
+            name=NAME_BY_KIND[OutcomeKind(outcome.kind)],
             id=attempt.claim.id,
             task=attempt.task,
             lane=attempt.claim.lane,
@@ -338,11 +351,11 @@ class Bench:
             worker=self.worker_name,
             reason=outcome.reason or "",
             delay_seconds=outcome.delay_seconds,
-            meta=None if attempt.cold is None else attempt.cold.meta,
+            meta=None if attempt.overrides is None else attempt.overrides.meta,
         )
 
 
-def unheard_result(task: str) -> DurioError:
+def late_result_error(task: str) -> DurioError:
     """A value that came after the job was recorded as done without it."""
     return InvalidArguments(
         f"{task} returned a value after ctx.transaction() had recorded another, or none",
@@ -360,13 +373,13 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def _spoken(error: BaseException) -> BaseException:
+def _control_error(error: BaseException) -> BaseException:
     """The task's own word, also when a TaskGroup wrapped it."""
-    return _own_word(error) or error
+    return _find_control_error(error) or error
 
 
-def _own_word(error: BaseException) -> BaseException | None:
+def _find_control_error(error: BaseException) -> BaseException | None:
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return next(filter(None, map(_own_word, inner)), None)
+        return next(filter(None, map(_find_control_error, inner)), None)
     return error if isinstance(error, Control | SoftTimeLimit) else None

@@ -31,23 +31,23 @@ from durio.ports.clock import Clock
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
-from durio.worker.finish import Outbox
 from durio.worker.lanes import Lanes
-from durio.worker.plan import Me
-from durio.worker.register import GONE
+from durio.worker.outcome_buffer import OutcomeBuffer
+from durio.worker.register import PERMANENT_ERRORS
 from durio.worker.slots import Slots
+from durio.worker.worker_config import WorkerIdentity
 
 FLUSH_SECONDS = 0.005
 FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
-LAST_TRIES = 8
-DEAF_SECONDS = 60.0  # or two leases: a bad line is no reason to give up
-DEAF_SHARE = 4  # of that time, the most that may lie between two tries
-NOTHING = Exchanged([], [], [], more=False, next_due_seconds=None)
+FINAL_TRIES = 8
+CLAIM_FAILURE_SECONDS = 60.0  # or two leases: a bad line is no reason to give up
+CLAIM_FAILURE_SHARE = 4  # of that time, the most that may lie between two tries
+EMPTY_EXCHANGE = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
-class Claims:
+class ClaimLoop:
     """Moves outcomes to the store and claims to the slots."""
 
     def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
@@ -56,32 +56,32 @@ class Claims:
         store: Store,
         clock: Clock,
         emit: Emit,
-        me: Me,
+        identity: WorkerIdentity,
         namespace: str,
         lanes: Lanes,
         known: Sequence[str],
         is_burst: bool,
         settings: WorkerSettings,
-        broken: Callable[[DurioError], None],
+        on_broken: Callable[[DurioError], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit
-        self._me = me
+        self._identity = identity
         self._namespace = namespace
         self._lanes = lanes
         self._paused_meanwhile: frozenset[str] = frozenset()
         self._known = known
         self._is_burst = is_burst
         self._settings = settings
-        self._broken = broken
+        self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._go = asyncio.Event()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._in_flight = False
-        self._has_rung = True  # look once at the start
+        self._is_woken = True  # look once at the start
         self._resync = False
         self._failures = 0
         self._failing_since = 0.0  # monotonic, of the first of them
@@ -89,10 +89,10 @@ class Claims:
         self._is_ending = False
         self._gone: StoreError | None = None  # the store, for good
 
-    def join(self, slots: Slots, outbox: Outbox) -> None:
+    def join(self, slots: Slots, outcomes: OutcomeBuffer) -> None:
         """The slots and the outbox that this loop serves."""
         self._slots = slots
-        self._outbox = outbox
+        self._outcomes = outcomes
 
     # --- being told
 
@@ -105,26 +105,26 @@ class Claims:
         elif self._flush_timer is None:
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
 
-    def note_progress(self) -> None:
+    def schedule_progress(self) -> None:
         """A note of progress waits."""
         if self._progress_timer is None and not self._in_flight:
             self._progress_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
 
-    def woken(self, wake: Wake) -> None:
+    def on_wakeup(self, wake: Wake) -> None:
         """A ring, or the safety poll."""
-        self._lanes.hear(wake.lanes)
-        self._ring()
+        self._lanes.wake(wake.lanes)
+        self._wake()
 
-    def _ring(self) -> None:
-        self._has_rung = True
-        if self._slots.want or len(self._outbox):
+    def _wake(self) -> None:
+        self._is_woken = True
+        if self._slots.want or len(self._outcomes):
             self._go.set()
 
     def pause(self, lanes: frozenset[str]) -> None:
         """These lanes are paused: what has not started goes back."""
         if self._in_flight:  # its answer may be from before
             self._paused_meanwhile = lanes
-        self._slots.hold_back(lanes)
+        self._slots.release_lanes(lanes)
 
     def end(self) -> None:
         """Flush what is left, then stop."""
@@ -134,7 +134,7 @@ class Claims:
     def forget(self) -> None:
         """The lease is lost: what was claimed under it is not ours."""
         self._resync = False
-        self._has_rung = True
+        self._is_woken = True
         self._go.set()
 
     def give_up(self, error: StoreError) -> None:
@@ -150,10 +150,12 @@ class Claims:
         while True:
             answer = await self._exchange()
             if answer is None:
-                if self._is_ending and (not self._me.id or self._failures > LAST_TRIES):
+                if self._is_ending and (
+                    not self._identity.id or self._failures > FINAL_TRIES
+                ):
                     return
                 continue
-            if self._is_ending and not len(self._outbox):
+            if self._is_ending and not len(self._outcomes):
                 return
             if await self._is_burst_over(answer):
                 return
@@ -162,17 +164,17 @@ class Claims:
     async def _exchange(self) -> Exchanged | None:
         if self._gone is not None:
             raise self._gone
-        me = self._me.id
+        me = self._identity.id
         if not me:  # fenced, and not registered anew yet
             await self._clock.sleep(BACKOFF_FIRST)
             return None
-        outcomes = self._outbox.take()
+        outcomes = self._outcomes.take()
         want, began = self._slots.want, self._loop.time()
         lanes = self._lanes.ask(want)
-        self._has_rung = False
+        self._is_woken = False
         self._stop_timers()
         if not outcomes and not lanes and not self._resync:
-            return NOTHING  # to say or to ask: an idle worker writes nothing
+            return EMPTY_EXCHANGE  # to say or to ask: an idle worker writes nothing
         self._in_flight = True
         try:
             answer = await self._store.exchange(
@@ -188,74 +190,76 @@ class Claims:
             await self._failed(error, me)
             return None
         except asyncio.CancelledError:
-            self._outbox.keep()  # it may have happened: a repeat does no harm
+            self._outcomes.keep()  # it may have happened: a repeat does no harm
             self._resync = True
             raise
         finally:
             self._in_flight = False
         self._failures = 0
-        if me != self._me.id:
+        if me != self._identity.id:
             return None  # fenced meanwhile: this answer belongs to a worker that was
         self._slots.round_trip(self._loop.time() - began)
-        return self._take_in(answer, want)
+        return self._apply_answer(answer, want)
 
-    def _take_in(self, answer: Exchanged, want: int) -> Exchanged:
+    def _apply_answer(self, answer: Exchanged, want: int) -> Exchanged:
         claims, more = answer.claims, answer.more
         if not self._resync:
-            more = self._lanes.settle(answer, want)
+            more = self._lanes.apply_answer(answer, want)
         else:
             self._resync = False
-            claims = [claim for claim in claims if not self._outbox.holds(claim.id)]
-        if self._slots.awaits_mark and self._outbox.has_sent_mark:
-            self._slots.settle_alone({refused.id for refused in answer.rejected})
-        self._outbox.settle(answer)
+            claims = [claim for claim in claims if not self._outcomes.holds(claim.id)]
+        if self._slots.awaits_mark and self._outcomes.has_sent_mark:
+            self._slots.apply_mark_answer({refused.id for refused in answer.rejected})
+        self._outcomes.apply_answer(answer)
         if claims:
             self._slots.add(self._lanes.mixed(claims))
         if self._paused_meanwhile:
-            self._slots.hold_back(self._paused_meanwhile)
+            self._slots.release_lanes(self._paused_meanwhile)
             self._paused_meanwhile = frozenset()
         return answer if more == answer.more else answer._replace(more=more)
 
     async def _failed(self, error: StoreError, me: int) -> None:
-        if isinstance(error, GONE):
+        if isinstance(error, PERMANENT_ERRORS):
             raise error  # this store will never come back: end, and say why
-        if me == self._me.id:
-            self._outbox.keep()
+        if me == self._identity.id:
+            self._outcomes.keep()
             self._resync = True
         if not self._failures:
             self._failing_since = self._failed_at = self._clock.monotonic()
-        self._note_failure()
+        self._count_failure()
         self._failures += 1
         self._emit(
             "store.failed", call="exchange", tries=self._failures, error=str(error)
         )
-        if self._is_deaf(error):
-            self._broken(self._deafness(error))
+        if self._cannot_claim(error):
+            self._on_broken(self._cannot_claim_error(error))
         pause = min(BACKOFF_FIRST * 2 ** min(self._failures, 20), BACKOFF_LAST)
         await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
 
-    def _note_failure(self) -> None:
+    def _count_failure(self) -> None:
         """A loop that was blocked tried nothing meanwhile: that does not count."""
         now = self._clock.monotonic()
-        held_up = now - self._failed_at - self._deaf_seconds / DEAF_SHARE
+        held_up = (
+            now - self._failed_at - self._claim_failure_seconds / CLAIM_FAILURE_SHARE
+        )
         self._failing_since += max(held_up, 0.0)
         self._failed_at = now
 
     @property
-    def _deaf_seconds(self) -> float:
-        return max(DEAF_SECONDS, 2 * self._settings.lease_seconds)
+    def _claim_failure_seconds(self) -> float:
+        return max(CLAIM_FAILURE_SECONDS, 2 * self._settings.lease_seconds)
 
-    def _is_deaf(self, error: StoreError) -> bool:
+    def _cannot_claim(self, error: StoreError) -> bool:
         """Whether we can renew and not claim: nobody would ever take our jobs from us."""
         now = self._clock.monotonic()
         # All this time the lease was renewed without a gap.
-        since = max(self._failing_since, self._me.resumed_at)
+        since = max(self._failing_since, self._identity.resumed_at)
         # On a full disk a small write may still find room: what ended here is kept.
-        if now - since < self._deaf_seconds or isinstance(error, StoreFull):
+        if now - since < self._claim_failure_seconds or isinstance(error, StoreFull):
             return False
-        return self._me.is_fresh(now, self._settings.heartbeat_seconds)
+        return self._identity.is_fresh(now, self._settings.heartbeat_seconds)
 
-    def _deafness(self, error: StoreError) -> OperatingError:
+    def _cannot_claim_error(self, error: StoreError) -> OperatingError:
         seconds = self._clock.monotonic() - self._failing_since
         return OperatingError(
             f"no claim has worked for {seconds:.0f} s, though the lease is renewed: "
@@ -267,24 +271,24 @@ class Claims:
         """Until there is a reason for the next turn."""
         slots = self._slots
         if answer.more and slots.want:
-            self._has_rung = True
+            self._is_woken = True
         if self._is_due():
             await asyncio.sleep(0)  # noqa: TID251 - a turn for the jobs, no time passes
             return
         self._go.clear()
-        if len(self._outbox):
+        if len(self._outcomes):
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
-        elif self._outbox.has_progress:
-            self.note_progress()
+        elif self._outcomes.has_progress:
+            self.schedule_progress()
         if answer.next_due_seconds is not None:
             self._due_timer = self._loop.call_later(
-                max(answer.next_due_seconds, 0.0), self._ring
+                max(answer.next_due_seconds, 0.0), self._wake
             )
         await self._go.wait()
 
     def _is_due(self) -> bool:
-        slots, waiting = self._slots, len(self._outbox)
-        if self._is_ending or (self._has_rung and slots.want):
+        slots, waiting = self._slots, len(self._outcomes)
+        if self._is_ending or (self._is_woken and slots.want):
             return True
         if not waiting:
             return False
@@ -326,7 +330,7 @@ class Claims:
 
     async def _is_burst_over(self, answer: Exchanged) -> bool:
         """Nothing is ready or running in these lanes, here or elsewhere."""
-        if not self._is_burst or answer.claims or answer.more or len(self._outbox):
+        if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
             return False  # `more`: not every lane has been asked yet
         if not self._slots.is_idle or self._slots.awaits_mark:
             return False

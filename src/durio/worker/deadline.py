@@ -34,7 +34,9 @@ class Deadlines:
         self._next = NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._alive_at = NEVER  # nobody asks yet
-        self.blamed: Attempt | None = None  # seen to block the loop, from beside it
+        self.blocking_attempt: Attempt | None = (
+            None  # seen to block the loop, from beside it
+        )
 
     def watch(self, attempt: Attempt) -> None:
         """From now on this attempt's limits count."""
@@ -49,22 +51,22 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._next = at
-        self._timer = self._loop.call_at(at, self._look)
+        self._timer = self._loop.call_at(at, self._check)
 
-    def answer(self) -> None:
+    def on_loop_alive(self) -> None:
         """The loop runs."""
         now = self._loop.time()
         stalled, self._alive_at = now - self._alive_at, now
         if stalled > self._stall_seconds:
             for attempt in self._running.values():
-                if attempt is not self.blamed:
-                    excuse(attempt, stalled, is_bounded=self.blamed is None)
-        self.blamed = None
+                if attempt is not self.blocking_attempt:
+                    excuse(attempt, stalled, is_bounded=self.blocking_attempt is None)
+        self.blocking_attempt = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Warn or end what is due, then sleep until the next limit."""
         if self._alive_at < NEVER:
-            self.answer()  # on some loops timers come first
+            self.on_loop_alive()  # on some loops timers come first
         now = self._loop.time()
         self._next, self._timer = NEVER, None
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from durio.model.failure import failure_of
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import OUR_FRAMES
-from durio.worker.plan import DepsFactory
+from durio.worker.worker_config import DepsFactory
 
 
 class Dependencies:

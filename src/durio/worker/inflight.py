@@ -20,7 +20,7 @@ from durio.model.outcome import Keep, Outcome
 from durio.model.retry import Retry
 from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
-from durio.ports.executor import Call, SoftTimeLimit
+from durio.ports.executor import SoftTimeLimit, ThreadCallHandle
 from durio.ports.handler import Handler
 from durio.telemetry.log import log_lines, new_records
 from durio.worker.context import Context
@@ -29,7 +29,7 @@ from durio.worker.transaction import Begin, TaskTransaction
 NO_RESULT = object()
 
 
-class Surroundings(Protocol):
+class AttemptEnvironment(Protocol):
     """What an attempt finds around it."""
 
     clock: Clock
@@ -39,12 +39,12 @@ class Surroundings(Protocol):
     report: "Callable[[Attempt, bytes], None]"
     begin: Begin | None
 
-    def concluded(self, attempt: "Attempt") -> Outcome:
+    def final_outcome(self, attempt: "Attempt") -> Outcome:
         """Its end, with the result that it was given."""
         ...
 
 
-class Why(Enum):
+class InterruptReason(Enum):
     """Why an attempt is interrupted from outside."""
 
     CANCEL = "cancel"  # somebody asked: ends as cancelled
@@ -58,37 +58,37 @@ class Attempt:
     __slots__ = (
         "_context",
         "_records",
+        "asyncio_task",
         "call",
         "claim",
-        "cold",
-        "desk",
         "ended",
         "excused_seconds",
-        "given",
+        "given_result",
         "handler",
         "has_begun",
+        "interrupt_reason",
+        "is_commit_unknown",
         "is_over",
-        "is_unsure",
         "limit_at",
+        "overrides",
         "progress",
         "recorded",
+        "runner",
         "soft_hits",
         "started",
-        "task_of_loop",
         "transaction",
-        "why",
     )
 
     def __init__(
-        self, claim: Claim, handler: Handler, started: float, desk: Surroundings
+        self, claim: Claim, handler: Handler, started: float, runner: AttemptEnvironment
     ) -> None:
         self.claim = claim
         self.handler = handler
         self.started = started
         self.ended = started
-        self.desk = desk
+        self.runner = runner
         # Options of its own are rare: decoded once, here.
-        self.cold: RowOptions | None = (
+        self.overrides: RowOptions | None = (
             None if claim.opts is None else row_options(claim.opts)
         )
         self.limit_at = float("inf")
@@ -98,13 +98,13 @@ class Attempt:
         # See transaction.py: open now; committed, and so its end; perhaps committed.
         self.transaction: TaskTransaction | None = None
         self.recorded: Outcome | None = None
-        self.is_unsure = False
-        self.given: Any = NO_RESULT
+        self.is_commit_unknown = False
+        self.given_result: Any = NO_RESULT
         self.soft_hits = 0
-        self.why: Why | None = None
-        self.call: Call | None = None
+        self.interrupt_reason: InterruptReason | None = None
+        self.call: ThreadCallHandle | None = None
         self.progress: bytes | None = None
-        self.task_of_loop: asyncio.Task[None] | None = None
+        self.asyncio_task: asyncio.Task[None] | None = None
         self._context: Context[Any] | None = None
         self._records: deque[Any] | None = None
 
@@ -146,27 +146,27 @@ class Attempt:
     @property
     def retry(self) -> Retry:
         """The task's policy, with the job's overrides."""
-        if self.cold is None or self.cold.retry is None:
+        if self.overrides is None or self.overrides.retry is None:
             return self.handler.retry
-        return self.handler.retry.overridden(self.cold.retry)
+        return self.handler.retry.overridden(self.overrides.retry)
 
     @property
     def limits(self) -> TimeLimits:
         """The task's time limits, or the job's own."""
         limits = self.handler.limits
-        return limits if self.cold is None else self.cold.limits(limits)
+        return limits if self.overrides is None else self.overrides.limits(limits)
 
     @property
     def keep(self) -> Keep | None:
         """Retention of the job once it is done or cancelled."""
-        if self.cold is not None and self.cold.keep is not None:
-            return Keep(*self.cold.keep)
-        return self.handler.keep or self.desk.keeps.get(self.claim.lane)
+        if self.overrides is not None and self.overrides.keep is not None:
+            return Keep(*self.overrides.keep)
+        return self.handler.keep or self.runner.keeps.get(self.claim.lane)
 
     def context(self) -> Context[Any]:
         """The Context of this attempt, made when somebody asks for it."""
         if self._context is None:
-            cold, desk = self.cold, self.desk
+            cold, desk = self.overrides, self.runner
             hard, passed = self.limits.hard_seconds, desk.loop.time() - self.started
             self._context = Context(
                 job_id=self.claim.id,
@@ -180,46 +180,46 @@ class Attempt:
                 report=partial(desk.report, self),
                 loop=desk.loop,
                 transact=partial(TaskTransaction, self),
-                give_result=self._give,
+                give_result=self._set_result,
             )
         return self._context
 
-    def _give(self, value: object) -> None:
-        self.given = value
+    def _set_result(self, value: object) -> None:
+        self.given_result = value
 
     # --- its own transaction
 
-    def bench(self) -> Surroundings:
+    def environment(self) -> AttemptEnvironment:
         """What is around it."""
-        return self.desk
+        return self.runner
 
     def done(self) -> Outcome:
         """How it ends now, with the result that it was given."""
-        return self.desk.concluded(self)
+        return self.runner.final_outcome(self)
 
     # --- being stopped from outside
 
-    def interrupt(self, why: Why) -> None:
+    def interrupt(self, reason: InterruptReason) -> None:
         """Cancel the attempt for this reason; the first reason stays."""
         if self.is_over:
             return
-        self.why = self.why or why
+        self.interrupt_reason = self.interrupt_reason or reason
         if self._context is not None:
             self._context.cancelled = True
         if self.call is not None:
             # A thread: asked to cancel it has the token; otherwise it is interrupted.
-            if why is not Why.CANCEL:
+            if reason is not InterruptReason.CANCEL:
                 self.call.interrupt(asyncio.CancelledError)
-        elif self.has_begun and self.task_of_loop is not None:
-            self.task_of_loop.cancel()
+        elif self.has_begun and self.asyncio_task is not None:
+            self.asyncio_task.cancel()
 
     def warn(self) -> None:
         """The soft limit: SoftTimeLimit inside the task."""
         if self.call is not None:
             self.call.interrupt(SoftTimeLimit)
-        elif self.task_of_loop is not None:
+        elif self.asyncio_task is not None:
             self.soft_hits += 1
-            self.task_of_loop.cancel()
+            self.asyncio_task.cancel()
 
     def abandon(self) -> None:
         """Nobody waits for it any more: its thread no longer counts."""
@@ -228,17 +228,17 @@ class Attempt:
         if self.transaction is not None:
             self.transaction.abandon()
 
-    def meet(self, thrown: BaseException) -> BaseException:
+    def translate_cancel(self, thrown: BaseException) -> BaseException:
         """What to throw into the task in place of what the loop threw."""
         if self.soft_hits and isinstance(thrown, asyncio.CancelledError):
             self.soft_hits -= 1
-            if self.task_of_loop is not None:
-                self.task_of_loop.uncancel()
+            if self.asyncio_task is not None:
+                self.asyncio_task.uncancel()
             return SoftTimeLimit("the soft time limit is over: clean up")
         return thrown
 
 
-class Driven:
+class SoftLimitDriver:
     """Drives a coroutine so that a cancel can become SoftTimeLimit on its way in."""
 
     __slots__ = ("attempt", "coro")
@@ -261,4 +261,4 @@ class Driven:
                 coro.close()
                 raise
             except BaseException as thrown:
-                error = self.attempt.meet(thrown)
+                error = self.attempt.translate_cancel(thrown)

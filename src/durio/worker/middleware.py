@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from durio.model.failure import spoken_error
+from durio.model.failure import error_text
 from durio.model.ids import id_text
 from durio.model.names import queue_of
 from durio.telemetry.emit import Emit, JobEvent
@@ -111,9 +111,9 @@ class HookRunner:
         self._hooks = hooks
         self._emit = emit
         self._waiting: deque[tuple[Hook, HookEvent]] = deque()
-        self._some = asyncio.Event()
+        self._has_work = asyncio.Event()
 
-    def tell(self, events: Sequence[JobEvent]) -> None:
+    def notify(self, events: Sequence[JobEvent]) -> None:
         """Queue the hooks of these events; a full queue is said, not grown."""
         if not self._hooks.by_kind:
             return
@@ -124,9 +124,9 @@ class HookRunner:
                     self._emit("hook.failed", error="too many hooks waiting: dropped")
                     return
                 self._waiting.append((hook, _hook_event(event)))
-        self._some.set()
+        self._has_work.set()
 
-    def moved(self) -> "HookRunner":
+    def for_other_loop(self) -> "HookRunner":
         """A runner for another loop, with everything that waits here."""
         other = HookRunner(self._hooks, self._emit)
         while self._waiting:
@@ -136,8 +136,8 @@ class HookRunner:
     async def run(self) -> None:
         """Run hooks until cancelled."""
         while True:
-            await self._some.wait()
-            self._some.clear()
+            await self._has_work.wait()
+            self._has_work.clear()
             await self.drain()
 
     async def drain(self) -> None:
@@ -156,7 +156,7 @@ class HookRunner:
                     "hook.failed",
                     hook=getattr(hook, "__qualname__", type(hook).__qualname__),
                     job_id=event.job_id,
-                    error=f"{type(error).__name__}: {spoken_error(error)}",
+                    error=f"{type(error).__name__}: {error_text(error)}",
                 )
 
 

@@ -22,27 +22,32 @@ from durio.ports.clock import Clock
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
-from durio.worker.plan import Me, Plan
+from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
-GONE = (StoreMoved, StoreReplaced)  # to ask again would be to ask for ever
-DEAF_SECONDS = 60.0  # or two leases
+PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # to ask again would be to ask for ever
+REFUSED_SECONDS = 60.0  # or two leases
 
 
 class Registration:
     """Makes a worker somebody: `me` is who it is from then on."""
 
     def __init__(
-        self, store: Store, clock: Clock, emit: Emit, plan: Plan, me: Me
+        self,
+        store: Store,
+        clock: Clock,
+        emit: Emit,
+        config: WorkerConfig,
+        identity: WorkerIdentity,
     ) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit
-        self._plan = plan
-        self._me = me
+        self._config = config
+        self._identity = identity
         self._again: asyncio.Task[None] | None = None
 
-    async def unless(self, stop: asyncio.Event) -> bool:
+    async def register_unless(self, stop: asyncio.Event) -> bool:
         """Register; False: a stop came first, which need not wait for a stuck store."""
         loop = asyncio.get_running_loop()
         register = loop.create_task(self._register())
@@ -55,11 +60,14 @@ class Registration:
         register.result()
         return True
 
-    def again(
-        self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
+    def register_again(
+        self,
+        old: int,
+        on_registered: Callable[[], None],
+        on_gone: Callable[[StoreError], None],
     ) -> None:
         """A new name in place of one that was lost; `gone`: there will never be one."""
-        anew = self._anew(old, then, gone)
+        anew = self._register_again(old, on_registered, on_gone)
         self._again = asyncio.get_running_loop().create_task(anew)
 
     def end(self) -> None:
@@ -68,7 +76,7 @@ class Registration:
             self._again.cancel()
 
     async def _register(self) -> None:
-        plan, began = self._plan, self._clock.monotonic()
+        plan, began = self._config, self._clock.monotonic()
         info = WorkerInfo(
             namespace=plan.namespace,
             name=plan.name,
@@ -81,11 +89,14 @@ class Registration:
             **plan.serving.shown(),
         )
         lease_seconds = plan.settings.worker.lease_seconds
-        self._me.id = await self._store.register(info, lease_seconds)
-        self._me.renewed_at = self._me.resumed_at = began
+        self._identity.id = await self._store.register(info, lease_seconds)
+        self._identity.renewed_at = self._identity.resumed_at = began
 
-    async def _anew(
-        self, old: int, then: Callable[[], None], gone: Callable[[StoreError], None]
+    async def _register_again(
+        self,
+        old: int,
+        on_registered: Callable[[], None],
+        on_gone: Callable[[StoreError], None],
     ) -> None:
         pause, refused_since = PAUSE_FIRST, None
         while True:
@@ -94,8 +105,8 @@ class Registration:
                 await self._store.leave(old)
                 await self._register()
                 break
-            except GONE as error:
-                gone(error)
+            except PERMANENT_ERRORS as error:
+                on_gone(error)
                 return
             except StoreError as error:
                 self._emit("store.failed", call="register", error=str(error))
@@ -104,16 +115,16 @@ class Registration:
                     refused_since = None
                 elif refused_since is None:
                     refused_since = now
-                elif now - refused_since > self._deaf_seconds:
-                    gone(refusal(error, now - refused_since))
+                elif now - refused_since > self._refused_seconds:
+                    on_gone(lease_refused_error(error, now - refused_since))
                     return
                 await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
                 pause = min(pause * 2, PAUSE_LAST)
-        then()
+        on_registered()
 
     @property
-    def _deaf_seconds(self) -> float:
-        return max(DEAF_SECONDS, 2 * self._plan.settings.worker.lease_seconds)
+    def _refused_seconds(self) -> float:
+        return max(REFUSED_SECONDS, 2 * self._config.settings.worker.lease_seconds)
 
     async def _is_refused(self, error: StoreError) -> bool:
         """Whether the store is well, and it is us whom it does not take.
@@ -123,13 +134,13 @@ class Registration:
         if error.unknown or isinstance(error, StoreFull | StoreReadOnly):
             return False
         try:
-            await self._store.workers(self._plan.namespace)
+            await self._store.workers(self._config.namespace)
         except StoreError:
             return False
         return True
 
 
-def refusal(error: StoreError, seconds: float) -> StoreError:
+def lease_refused_error(error: StoreError, seconds: float) -> StoreError:
     """What ends a worker that cannot have a lease."""
     return StoreUnavailable(
         f"no lease was to be had for {seconds:.0f} s, though the store answers: "

@@ -14,30 +14,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from durio.model.errors import DurioError
 from durio.model.job import Claim
-from durio.model.outcome import Kind, Outcome, Reason
+from durio.model.outcome import Outcome, OutcomeKind, Reason
 from durio.model.transitions import LOST_MAX
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import JOB_ABANDONED, JOB_RELEASED, JOB_STARTED
-from durio.worker.attempt import Bench
-from durio.worker.buffer import Buffer, Sort
+from durio.worker.attempt import AttemptRunner
+from durio.worker.child_attempt import ChildAttempt, withdraw_waiting
 from durio.worker.deadline import Deadlines
-from durio.worker.errand import ChildAttempt, withdraw_waiting
-from durio.worker.finish import Ended, Outbox, event_of
-from durio.worker.inflight import Attempt, Why
-from durio.worker.quotas import Quotas
-from durio.worker.unrunnable import buried, parked
-from durio.worker.versions import Versions
+from durio.worker.inflight import Attempt, InterruptReason
+from durio.worker.lanes import ClaimBuffer, Quotas, Sort
+from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
+from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
 
 # A job that must run alone may hold its neighbours up for so long, and so rarely.
-LONELY_WAIT_SECONDS = 10.0
-LONELY_PAUSE_SECONDS = 60.0
+ALONE_WAIT_SECONDS = 10.0
+ALONE_PAUSE_SECONDS = 60.0
 SKIP_SECONDS = 60.0
 ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is told about
 RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
 # Below this ratio of round trip to job length, holding jobs ahead gains nothing.
 SLOW_JOB_RATIO = 0.01
-HOARD_SECONDS = 1.0  # nothing has ended for so long: hold nothing ahead
+PREFETCH_STALL_SECONDS = 1.0  # nothing has ended for so long: hold nothing ahead
 
 
 class Slots:
@@ -46,37 +44,37 @@ class Slots:
     def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
         self,
         *,
-        bench: Bench,
+        runner: AttemptRunner,
         handlers: Mapping[str, Handler],
-        outbox: Outbox,
+        outcomes: OutcomeBuffer,
         emit: Emit,
         nudge: Callable[[], None],
-        tell_hooks: Callable[[list[JobEvent]], None],
+        notify_hooks: Callable[[list[JobEvent]], None],
         has_before: bool,
-        overwhelmed: Callable[[int], None],
-        versions: Versions,
+        on_too_many_abandoned: Callable[[int], None],
+        versions: TaskVersions,
         quotas: Quotas | None = None,
         sort: Sort | None = None,
     ) -> None:
-        settings = bench.settings.worker
-        self._bench = bench
+        settings = runner.settings.worker
+        self._runner = runner
         self._handlers = handlers
-        self._outbox = outbox
+        self._outcomes = outcomes
         self._emit = emit
         self._nudge = nudge
-        self._tell_hooks = tell_hooks
-        self._overwhelmed = overwhelmed
+        self._notify_hooks = notify_hooks
+        self._on_too_many_abandoned = on_too_many_abandoned
         self._versions = versions
         self._quotas = quotas  # None: no queue has slots or prefetch of its own
         self._has_before = has_before
-        self._tells_started = False  # see `add`
+        self._reports_started = False  # see `add`
         self._loop = asyncio.get_running_loop()
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
         self.ended = 0  # attempts
-        self.buffer = Buffer(quotas, sort)
-        self._lonely: deque[tuple[float, Claim]] = deque()
+        self.buffer = ClaimBuffer(quotas, sort)
+        self._to_run_alone: deque[tuple[float, Claim]] = deque()
         self._alone: Claim | None = None  # its mark is on the way, or it runs
         self._abandoned: set[asyncio.Task[None]] = set()
         self._hanging: set[asyncio.Task[None]] = set()  # longer than it takes to tidy
@@ -85,16 +83,16 @@ class Slots:
         self._ended_at = float("-inf")  # the last end of an attempt
         self.target = 0  # how many to hold ahead, see `round_trip`
         self._skips_until = 0.0
-        self.deadlines = Deadlines(self.running, self._give_up, settings.block_seconds)
+        self.deadlines = Deadlines(self.running, self._time_out, settings.block_seconds)
 
     # --- how many more
 
     @property
     def want(self) -> int:
         """How many claims the next exchange should ask for."""
-        if self._is_closed or self._lonely or self._alone is not None:
+        if self._is_closed or self._to_run_alone or self._alone is not None:
             return 0
-        if len(self._abandoned) >= self._bench.settings.worker.abandoned_max:
+        if len(self._abandoned) >= self._runner.settings.worker.abandoned_max:
             return 0
         free = self.concurrency - len(self.running)
         if self._quotas is not None:
@@ -104,7 +102,7 @@ class Slots:
     @property
     def is_idle(self) -> bool:
         """Nothing runs and nothing waits to run."""
-        return not self.running and not self.buffer and not self._lonely
+        return not self.running and not self.buffer and not self._to_run_alone
 
     def round_trip(self, seconds: float) -> None:
         """How long the last exchange took; so much is held ahead from now on.
@@ -125,8 +123,10 @@ class Slots:
     def add(self, claims: Iterable[Claim]) -> None:
         """Claims from an exchange; those already in our hands are known (a resync)."""
         # Asked once for all of them: somebody may have begun to listen.
-        self._tells_started = self._has_before or self._emit.wants(JOB_STARTED)
-        held = {claim.id for claim in self.buffer} | {c.id for _, c in self._lonely}
+        self._reports_started = self._has_before or self._emit.wants(JOB_STARTED)
+        held = {claim.id for claim in self.buffer} | {
+            c.id for _, c in self._to_run_alone
+        }
         if self._alone is not None:
             held.add(self._alone.id)
         new: list[Claim] = []
@@ -134,19 +134,19 @@ class Slots:
             if claim.id in self.running or claim.id in held:
                 continue
             if self._is_closed:
-                self.give_back(claim)
+                self.release(claim)
             elif claim.lost >= LOST_MAX - 1 and not self._has_own_process(claim):
-                self._lonely.append((self._loop.time(), claim))
+                self._to_run_alone.append((self._loop.time(), claim))
             else:
                 new.append(claim)
         self.buffer.add(new)
-        if self._lonely:
+        if self._to_run_alone:
             self._isolate()
         self.fill()
 
     def fill(self) -> None:
         """Start what waits, as far as there are slots."""
-        if self._lonely or self._alone is not None:
+        if self._to_run_alone or self._alone is not None:
             return
         running, buffer = self.running, self.buffer
         if self._quotas is None:
@@ -166,11 +166,11 @@ class Slots:
             return
         try:
             if handler.is_process:
-                attempt = ChildAttempt(claim, handler, self._bench, self)
+                attempt = ChildAttempt(claim, handler, self._runner, self)
             else:
-                attempt = Attempt(claim, handler, self._loop.time(), self._bench)
+                attempt = Attempt(claim, handler, self._loop.time(), self._runner)
         except DurioError as error:
-            self._bury(claim, error, Reason.BAD_PAYLOAD)
+            self._mark_dead(claim, error, Reason.BAD_PAYLOAD)
             return
         self.running[claim.id] = attempt
         if self._quotas is not None:
@@ -179,42 +179,44 @@ class Slots:
             attempt.send()
             return
         self.deadlines.watch(attempt)
-        attempt.task_of_loop = asyncio.Task(self._run(attempt), loop=self._loop)
-        if self._tells_started:
-            self._tell_started(attempt)
+        attempt.asyncio_task = asyncio.Task(self._run(attempt), loop=self._loop)
+        if self._reports_started:
+            self._report_started(attempt)
 
     # --- attempts in child processes
 
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
         """A child has it: its time counts from now on."""
         self.deadlines.watch(attempt)
-        if self._tells_started and is_first:
-            self._tell_started(attempt)
+        if self._reports_started and is_first:
+            self._report_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:
         """Whether a crash would be its own, and nobody else's."""
         handler = self._handlers.get(claim.task)
         return handler is not None and handler.is_process
 
-    def _tell_started(self, attempt: Attempt) -> None:
+    def _report_started(self, attempt: Attempt) -> None:
         event = event_of(attempt, JOB_STARTED)
         self._emit.jobs([event])
-        self._tell_hooks([event])
+        self._notify_hooks([event])
 
     async def _run(self, attempt: Attempt) -> None:
-        outcome, event = await self._bench.make(attempt)
+        outcome, event = await self._runner.make(attempt)
         if attempt.is_over:
             return  # abandoned or fenced meanwhile: its word no longer counts
-        settle = self._settle if event is None else self.over
+        settle = self._record_end if event is None else self.end_attempt
         settle(attempt, outcome, event)
 
-    def over(self, attempt: Attempt, outcome: Outcome, event: JobEvent | None) -> None:
+    def end_attempt(
+        self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
+    ) -> None:
         """It has ended; arguments that did not fit wait for what the store knows."""
-        judge = self._versions.judge
-        if event is None or not judge(attempt, outcome, event, self._settle):
-            self._settle(attempt, outcome, event)
+        judge = self._versions.defer_bad_payload
+        if event is None or not judge(attempt, outcome, event, self._record_end):
+            self._record_end(attempt, outcome, event)
 
-    def _settle(
+    def _record_end(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
     ) -> None:
         attempt.is_over = True
@@ -227,10 +229,10 @@ class Slots:
         del self.running[claim.id]
         if self._quotas is not None:
             self._quotas.ends(claim)
-        self._outbox.add(Ended(outcome, attempt, event))
+        self._outcomes.add(UnsentOutcome(outcome, attempt, event))
         if self._alone is not None and self._alone.id == claim.id:
             self._alone = None
-        if self._lonely:
+        if self._to_run_alone:
             self._isolate()
         elif self.buffer:
             self.fill()
@@ -249,32 +251,32 @@ class Slots:
 
     def _park(self, claim: Claim) -> None:
         self._skips_until = self._loop.time() + SKIP_SECONDS
-        day = self._bench.settings.worker.unknown_task_seconds
-        self._outbox.add(parked(claim, self._bench.clock.now(), day))
+        day = self._runner.settings.worker.unknown_task_seconds
+        self._outcomes.add(parked_or_dead(claim, self._runner.clock.now(), day))
         self._nudge()
 
-    def _bury(self, claim: Claim, error: DurioError, reason: str) -> None:
-        self._outbox.add(buried(claim, error, reason, self._bench.clock.now()))
+    def _mark_dead(self, claim: Claim, error: DurioError, reason: str) -> None:
+        self._outcomes.add(dead_outcome(claim, error, reason, self._runner.clock.now()))
         self._nudge()
 
     # --- jobs that run alone
 
     def _isolate(self) -> None:
         """Hold everything else back; when nothing runs, ask for the mark."""
-        self._empty_buffer()
-        since, claim = self._lonely[0]
+        self._release_buffer()
+        since, claim = self._to_run_alone[0]
         if self.running or self._alone is not None:
-            if self._loop.time() - since > LONELY_WAIT_SECONDS and self._alone is None:
-                self._lonely.popleft()
-                self.give_back(claim, LONELY_PAUSE_SECONDS)
+            if self._loop.time() - since > ALONE_WAIT_SECONDS and self._alone is None:
+                self._to_run_alone.popleft()
+                self.release(claim, ALONE_PAUSE_SECONDS)
             return
-        self._lonely.popleft()
+        self._to_run_alone.popleft()
         self._alone = claim
-        mark = Outcome(claim.id, claim.claim_no, Kind.ALONE)
-        self._outbox.add(Ended(mark, None, None))
+        mark = Outcome(claim.id, claim.claim_no, OutcomeKind.ALONE)
+        self._outcomes.add(UnsentOutcome(mark, None, None))
         self._nudge()
 
-    def settle_alone(self, refused: Iterable[bytes]) -> None:
+    def apply_mark_answer(self, refused: Iterable[bytes]) -> None:
         """The store has answered: start the job whose mark is written."""
         claim = self._alone
         if claim is None or claim.id in self.running:
@@ -294,43 +296,43 @@ class Slots:
 
     def check_waiting(self) -> None:
         """Let go of what waits too long behind slow jobs; called now and then."""
-        if self._lonely:
+        if self._to_run_alone:
             self._isolate()
         elif self.buffer and self._is_stuck():
             self.target = 0
-            self._empty_buffer()
+            self._release_buffer()
 
     def _is_stuck(self) -> bool:
-        return self._loop.time() - self._ended_at > HOARD_SECONDS
+        return self._loop.time() - self._ended_at > PREFETCH_STALL_SECONDS
 
     # --- ending early
 
-    def _give_up(self, attempt: Attempt) -> None:
+    def _time_out(self, attempt: Attempt) -> None:
         """The hard limit: record it, cancel, abandon."""
-        outcome, event = self._bench.timed_out(attempt)
+        outcome, event = self._runner.timed_out(attempt)
         self._abandon(attempt)
-        self.over(attempt, outcome, event)
-        task = attempt.task_of_loop
+        self.end_attempt(attempt, outcome, event)
+        task = attempt.asyncio_task
         if task is not None and attempt.call is None:  # a thread's task waits on
             task.cancel()
 
     def _abandon(self, attempt: Attempt) -> None:
         """Nobody waits for it any more; it is counted until it really ends."""
-        task = attempt.task_of_loop
+        task = attempt.asyncio_task
         if task is not None:
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
-            self._loop.call_later(ABANDON_SECONDS, self._hangs_on, task, attempt)
+            self._loop.call_later(ABANDON_SECONDS, self._report_hanging, task, attempt)
         attempt.abandon()
 
-    def _hangs_on(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
+    def _report_hanging(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
         """It had its time to clean up: code that ignores its end is told, and counts."""
         if task.done():
             return
         self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
         self._hanging = {t for t in self._hanging if not t.done()} | {task}
-        if len(self._hanging) >= self._bench.settings.worker.abandoned_max:
-            self._overwhelmed(len(self._hanging))
+        if len(self._hanging) >= self._runner.settings.worker.abandoned_max:
+            self._on_too_many_abandoned(len(self._hanging))
 
     @property
     def hangs(self) -> bool:
@@ -341,60 +343,62 @@ class Slots:
         """Somebody asked to cancel this running job."""
         attempt = self.running.get(job_id)
         if attempt is not None and attempt.claim.claim_no == claim_no:
-            attempt.interrupt(Why.CANCEL)
+            attempt.interrupt(InterruptReason.CANCEL)
 
-    def give_back(self, claim: Claim, delay_seconds: float = 0.0) -> None:
+    def release(self, claim: Claim, delay_seconds: float = 0.0) -> None:
         """A claim that never started goes back, uncharged."""
         outcome = Outcome(
-            claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay_seconds
+            claim.id, claim.claim_no, OutcomeKind.RELEASE, delay_seconds=delay_seconds
         )
-        self._outbox.add(Ended(outcome, None, None))
+        self._outcomes.add(UnsentOutcome(outcome, None, None))
         self._nudge()
 
-    def _empty_buffer(self, lanes: Collection[str] | None = None) -> None:
+    def _release_buffer(self, lanes: Collection[str] | None = None) -> None:
         for claim in self.buffer.take_all(lanes):
-            self.give_back(claim)
+            self.release(claim)
 
-    def hold_back(self, lanes: Collection[str]) -> None:
+    def release_lanes(self, lanes: Collection[str]) -> None:
         """These lanes are paused: what waits for a slot goes back."""
-        self._empty_buffer(lanes)
-        for waiting in [w for w in self._lonely if w[1].lane in lanes]:
-            self._lonely.remove(waiting)
-            self.give_back(waiting[1])
+        self._release_buffer(lanes)
+        for waiting in [w for w in self._to_run_alone if w[1].lane in lanes]:
+            self._to_run_alone.remove(waiting)
+            self.release(waiting[1])
         withdraw_waiting(a for a in self.running.values() if a.claim.lane in lanes)
 
     def close(self) -> None:
         """Start nothing more; what was not started goes back."""
         self._is_closed = True
-        self._empty_buffer()
-        while self._lonely:
-            self.give_back(self._lonely.popleft()[1])
+        self._release_buffer()
+        while self._to_run_alone:
+            self.release(self._to_run_alone.popleft()[1])
         if self._alone is not None and self._alone.id not in self.running:
-            self.give_back(self._alone)
+            self.release(self._alone)
             self._alone = None
         withdraw_waiting(self.running.values())
 
-    def interrupt_all(self, why: Why) -> None:
+    def interrupt_all(self, reason: InterruptReason) -> None:
         """Cancel everything that runs."""
         for attempt in list(self.running.values()):
-            attempt.interrupt(why)
+            attempt.interrupt(reason)
 
     def release_all(self) -> None:
         """What still hangs on after a cancel is given back and abandoned."""
         for attempt in list(self.running.values()):
-            outcome = Outcome(attempt.claim.id, attempt.claim.claim_no, Kind.RELEASE)
+            outcome = Outcome(
+                attempt.claim.id, attempt.claim.claim_no, OutcomeKind.RELEASE
+            )
             self._abandon(attempt)
-            self.over(attempt, outcome, event_of(attempt, JOB_RELEASED))
+            self.end_attempt(attempt, outcome, event_of(attempt, JOB_RELEASED))
 
-    def lose_all(self) -> None:
+    def drop_all(self) -> None:
         """The lease is lost: cancel what runs, forget everything, write nothing."""
         for attempt in list(self.running.values()):
-            attempt.interrupt(Why.FENCED)
+            attempt.interrupt(InterruptReason.FENCED)
             attempt.is_over = True
             self._abandon(attempt)
         self.running.clear()
         self.buffer.take_all()
-        self._lonely.clear()
+        self._to_run_alone.clear()
         if self._quotas is not None:
             self._quotas.clear()
         self._alone = None

@@ -8,7 +8,7 @@ import traceback
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from durio.worker.inflight import Attempt, Driven
+from durio.worker.inflight import Attempt, SoftLimitDriver
 
 FRAMES_MAX = 40
 CHARS_MAX = 8_000
@@ -22,7 +22,7 @@ LINKS = (
 
 def attempt_stack(attempt: Attempt) -> str:
     """Where the code of an attempt is, on the event loop; nothing: it is elsewhere."""
-    task = attempt.task_of_loop
+    task = attempt.asyncio_task
     if task is None:
         return ""
     frames = awaited_frames(task.get_coro())
@@ -35,27 +35,27 @@ def awaited_frames(root: Any) -> list[tuple[FrameType, int]]:
     frames: list[tuple[FrameType, int]] = []
     seen: Any = root
     while seen is not None:
-        driven = driven_by(seen)
+        driven = driven_coroutine(seen)
         if driven is not None:
             frames.clear()
             seen = driven
             continue
-        frame, seen = step(seen)
+        frame, seen = frame_and_awaited(seen)
         if frame is not None:
             frames.append((frame, frame.f_lineno))
     return frames
 
 
-def driven_by(seen: Any) -> Any:
+def driven_coroutine(awaitable: Any) -> Any:
     """The task's own coroutine, where a link is our driver of it."""
-    frame = seen.gi_frame if isinstance(seen, GeneratorType) else None
+    frame = awaitable.gi_frame if isinstance(awaitable, GeneratorType) else None
     driver = None if frame is None else frame.f_locals.get("self")
-    return driver.coro if isinstance(driver, Driven) else None
+    return driver.coro if isinstance(driver, SoftLimitDriver) else None
 
 
-def step(seen: Any) -> tuple[FrameType | None, Any]:
+def frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
     """A link's own frame, and what it awaits."""
     for kind, frame, below in LINKS:
-        if issubclass(type(seen), kind):
-            return getattr(seen, frame), getattr(seen, below)
+        if issubclass(type(awaitable), kind):
+            return getattr(awaitable, frame), getattr(awaitable, below)
     return None, None  # a future: nobody's code waits below

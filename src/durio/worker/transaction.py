@@ -23,7 +23,7 @@ T = TypeVar("T")
 Begin = Callable[[bool], Coroutine[Any, Any, OwnTransaction]]
 
 
-class Bench(Protocol):
+class TransactionEnvironment(Protocol):
     """What is around an attempt, as far as its transaction is concerned."""
 
     loop: asyncio.AbstractEventLoop
@@ -31,16 +31,16 @@ class Bench(Protocol):
     report: Callable[..., None]
 
 
-class Ongoing(Protocol):
+class RunningAttempt(Protocol):
     """The attempt that a transaction is to end."""
 
     is_over: bool
     transaction: "TaskTransaction | None"  # while it is open
     recorded: Outcome | None  # once it is committed
-    is_unsure: bool  # nobody knows whether it was
+    is_commit_unknown: bool  # nobody knows whether it was
     progress: bytes | None  # what it told last
 
-    def bench(self) -> Bench:
+    def environment(self) -> TransactionEnvironment:
         """What is around it."""
         ...
 
@@ -54,9 +54,9 @@ class TaskTransaction:
 
     __module__ = "durio"
 
-    def __init__(self, attempt: Ongoing) -> None:
+    def __init__(self, attempt: RunningAttempt) -> None:
         self._attempt = attempt
-        self._own: OwnTransaction | None = None
+        self._transaction: OwnTransaction | None = None
         self._rolling_back: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Any:
@@ -86,14 +86,14 @@ class TaskTransaction:
         begin = self._checked_begin()
         attempt.transaction = self  # before the wait: there is one at a time
         try:
-            self._own = await begin(is_sync)
+            self._transaction = await begin(is_sync)
         except BaseException:
-            self._over()
+            self._close()
             raise
-        return self._own.connection
+        return self._transaction.connection
 
     def _checked_begin(self) -> Begin:
-        begin = self._attempt.bench().begin
+        begin = self._attempt.environment().begin
         if begin is None:
             raise UsageError(
                 "a task with process=True runs beside its worker, and has no "
@@ -113,7 +113,7 @@ class TaskTransaction:
         return begin
 
     async def _leave(self, error: BaseException | None) -> None:
-        own, self._own = self._own, None
+        own, self._transaction = self._transaction, None
         attempt = self._attempt
         try:
             if error is not None:
@@ -126,27 +126,29 @@ class TaskTransaction:
             outcome = attempt.done()
             await self._commit(own, outcome)
         finally:
-            self._over()
+            self._close()
             if own is not None and attempt.recorded is None:
                 await own.roll_back()
 
-    def _over(self) -> None:
+    def _close(self) -> None:
         """Progress was held back for its end; without one the attempt tells it itself."""
         attempt = self._attempt
         attempt.transaction = None
         if attempt.recorded is None and attempt.progress is not None:
-            attempt.bench().report(attempt, attempt.progress)
+            attempt.environment().report(attempt, attempt.progress)
 
     def abandon(self) -> None:
         """The attempt is given up: nobody shall wait for what its code still does."""
-        own, self._own = self._own, None
+        own, self._transaction = self._transaction, None
         if own is not None:
-            self._rolling_back = self._attempt.bench().loop.create_task(own.roll_back())
+            self._rolling_back = self._attempt.environment().loop.create_task(
+                own.roll_back()
+            )
 
     async def _commit(self, own: OwnTransaction, outcome: Outcome) -> None:
         """Commit to the end, also when the attempt is cancelled meanwhile."""
         attempt = self._attempt
-        committing = attempt.bench().loop.create_task(own.commit(outcome))
+        committing = attempt.environment().loop.create_task(own.commit(outcome))
         cancelled: asyncio.CancelledError | None = None
         while not committing.done():
             try:
@@ -156,7 +158,7 @@ class TaskTransaction:
         try:
             committing.result()
         except StoreError as error:
-            attempt.is_unsure = error.unknown
+            attempt.is_commit_unknown = error.unknown
             raise
         attempt.recorded = outcome
         if cancelled is not None:
@@ -164,7 +166,7 @@ class TaskTransaction:
 
     def _wait_for(self, coro: Coroutine[Any, Any, T]) -> T:
         """From the thread of a sync task: the worker's loop does it."""
-        loop = self._attempt.bench().loop
+        loop = self._attempt.environment().loop
         here: asyncio.AbstractEventLoop | None = None
         with suppress(RuntimeError):  # a thread has none
             here = asyncio.get_running_loop()
@@ -177,7 +179,7 @@ class TaskTransaction:
         )
 
 
-def refuse_beside() -> None:
+def refuse_outside_transaction() -> None:
     """An enqueue inside the block that is not in its transaction.
 
     It would be stored whatever becomes of the block; on SQLite it would wait for the

@@ -1,17 +1,35 @@
-"""Claims that cannot become attempts: parked for others, or dead without a try."""
+"""Claims that cannot become attempts: parked for others, or dead without a try.
 
-from durio.model.errors import DurioError, UnknownTask
+Arguments that do not fit the code here may fit the code of another worker.
+
+A payload that fails validation is dead at once. But while old and new code stand side by
+side, in a rolling deploy or after a way back, a task may have another signature elsewhere.
+Workers publish theirs; when one of the last weeks differs from ours, the job is put aside
+like one of an unknown task, for a worker that can read it. The same when it was a child
+process that could not read it, but we can: a child loads the code anew, and that may have
+changed on disk since this worker began.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from durio.model.argument_codec import parameters_digest
+from durio.model.errors import DurioError, StoreError, UnknownTask
 from durio.model.failure import encode_failure, failure_of
 from durio.model.job import Claim, attempt_number
-from durio.model.outcome import Kind, Outcome, Reason
+from durio.model.outcome import Outcome, OutcomeKind, Reason
+from durio.ports.clock import Clock
+from durio.ports.store import Store
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import JOB_DEAD, JOB_PARKED
-from durio.worker.finish import Ended
+from durio.worker.inflight import Attempt
+from durio.worker.outcome_buffer import UnsentOutcome
 
 PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 
 
-def parked(claim: Claim, now: float, unknown_seconds: float) -> Ended:
+def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOutcome:
     """Put aside, uncharged, for a worker that knows its task; dead after a day."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     if age >= unknown_seconds:
@@ -19,32 +37,34 @@ def parked(claim: Claim, now: float, unknown_seconds: float) -> Ended:
             f"no worker knew a task {claim.task!r} for {age / 3600:.1f} h",
             cure="Deploy the code that has it, then retry the job.",
         )
-        return buried(claim, error, Reason.UNKNOWN_TASK, now)
-    return put_aside(claim, now)
+        return dead_outcome(claim, error, Reason.UNKNOWN_TASK, now)
+    return parked_outcome(claim, now)
 
 
-def put_aside(claim: Claim, now: float) -> Ended:
+def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
     """Given back, uncharged, for longer the longer nobody could run it."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
     outcome = Outcome(
-        claim.id, claim.claim_no, Kind.RELEASE, delay_seconds=delay, parks=True
+        claim.id, claim.claim_no, OutcomeKind.RELEASE, delay_seconds=delay, parks=True
     )
     number = attempt_number(claim.retried, claim.losses)
     event = JobEvent(
         JOB_PARKED, claim.id, claim.task, claim.lane, number, delay_seconds=delay
     )
-    return Ended(outcome, None, event)
+    return UnsentOutcome(outcome, None, event)
 
 
-def buried(claim: Claim, error: DurioError, reason: str, now: float) -> Ended:
+def dead_outcome(
+    claim: Claim, error: DurioError, reason: str, now: float
+) -> UnsentOutcome:
     """Dead without an attempt: nobody could ever run it as it is stored."""
     number = attempt_number(claim.retried, claim.losses)
     failure = failure_of(error, attempt=number, at=now)
     outcome = Outcome(
         claim.id,
         claim.claim_no,
-        Kind.DEAD,
+        OutcomeKind.DEAD,
         error=encode_failure(failure),
         reason=reason,
     )
@@ -58,4 +78,82 @@ def buried(claim: Claim, error: DurioError, reason: str, now: float) -> Ended:
         error_type=failure.type,
         error=failure.message,
     )
-    return Ended(outcome, None, event)
+    return UnsentOutcome(outcome, None, event)
+
+
+EndAttempt = Callable[[Attempt, Outcome, JobEvent | None], None]
+
+
+class TaskVersions:
+    """Knows which code of a task is ours, and asks which others there are."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Mapping[str, Mapping[str, Any]],
+        unknown_seconds: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._unknown_seconds = unknown_seconds
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def defer_bad_payload(
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        event: JobEvent,
+        end_attempt: EndAttempt,
+    ) -> bool:
+        """Whether the end of this attempt waits for what the store knows."""
+        if outcome.reason != Reason.BAD_PAYLOAD or self._is_too_old(attempt):
+            return False
+        asking = asyncio.get_running_loop().create_task(
+            self._ask(attempt, outcome, event, end_attempt)
+        )
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        return True
+
+    def _is_too_old(self, attempt: Attempt) -> bool:
+        since = attempt.claim.parked_at
+        return since is not None and (
+            self._clock.now() - since >= self._unknown_seconds
+        )
+
+    async def _ask(
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        event: JobEvent,
+        end_attempt: EndAttempt,
+    ) -> None:
+        if is_decodable_here(attempt) or await self._has_others(attempt.task):
+            aside = parked_outcome(attempt.claim, self._clock.now())
+            told = aside.event and aside.event._replace(
+                error_type=event.error_type, error=event.error
+            )
+            outcome, event = aside.outcome, told or event
+        if not attempt.is_over:
+            end_attempt(attempt, outcome, event)
+
+    async def _has_others(self, task: str) -> bool:
+        ours = parameters_digest(self._tasks.get(task, {}).get("parameters"))
+        try:
+            marks = await self._store.signatures(task)
+        except StoreError:
+            return True  # nobody can tell: put aside, not buried
+        return any(mark != ours for mark in marks)
+
+
+def is_decodable_here(attempt: Attempt) -> bool:
+    """Whether our code can read what a child process could not: it has other code."""
+    if not attempt.handler.is_process:
+        return False
+    try:
+        attempt.handler.codec.decode(attempt.claim.payload)
+    except Exception:  # ours, or a type's own validator
+        return False
+    return True

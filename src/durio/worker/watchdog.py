@@ -18,29 +18,31 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.clock import Clock
 from durio.ports.executor import ThreadStack
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.log import in_job
 from durio.worker.deadline import NEVER, Deadlines, excuse
-from durio.worker.finish import Outbox
-from durio.worker.inflight import Attempt, Why
+from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.middleware import HookRunner
+from durio.worker.outcome_buffer import OutcomeBuffer
 
-Told = tuple[Outcome, JobEvent | None]  # an end, and what to say of it when accepted
+AttemptEnd = tuple[
+    Outcome, JobEvent | None
+]  # an end, and what to say of it when accepted
 
 LOOKS_PER_BLOCK = 4
-LAST_WORD_SECONDS = 5.0
-NOBODY_SECONDS = 60.0  # no attempt runs: a hook, or a library's callback, blocks
+FINAL_WRITE_SECONDS = 5.0
+NO_ATTEMPT_SECONDS = 60.0  # no attempt runs: a hook, or a library's callback, blocks
 ABANDONED_BLOCKS = 10  # times as long as is worth a word
-NOT_AN_END = (Kind.PROGRESS, Kind.ALONE)
+NOT_AN_END = (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 
-def exit_by(signal: str | None) -> int:
+def exit_code_for_signal(signal: str | None) -> int:
     """The exit code after a signal that cut jobs short."""
     return EXIT_INTERRUPTED if signal == "SIGINT" else EXIT_TERMINATED
 
@@ -90,10 +92,10 @@ class Watchdog:
         emit: Emit,
         machine: Machine,
         running: Mapping[bytes, Attempt],
-        outbox: Outbox,
+        outcomes: OutcomeBuffer,
         worker_id: Callable[[], int],
-        time_out: Callable[[Attempt], Told],
-        stopped: Callable[[Attempt], Told],
+        time_out: Callable[[Attempt], AttemptEnd],
+        stopped: Callable[[Attempt], AttemptEnd],
         hooks: HookRunner,
         deadlines: Deadlines,
         block_seconds: float,
@@ -104,7 +106,7 @@ class Watchdog:
         self._emit = emit
         self._machine = machine
         self._running = running
-        self._outbox = outbox
+        self._outcomes = outcomes
         self._worker_id = worker_id
         self._time_out = time_out
         self._stopped = stopped
@@ -114,7 +116,7 @@ class Watchdog:
         self._grace_seconds = grace_seconds
         self._watched = asyncio.get_running_loop()
         self._answered_at = clock.monotonic()
-        self._has_told = False
+        self._has_reported = False
         self._has_ended = False
         self._silent_before = 0.0  # at the last look at this block
 
@@ -127,25 +129,25 @@ class Watchdog:
             await self._clock.sleep(self._block_seconds / LOOKS_PER_BLOCK)
             silent = self._clock.monotonic() - self._answered_at
             if self._answered_at >= asked_at:
-                self._has_told = self._has_ended = False
+                self._has_reported = self._has_ended = False
             elif silent >= self._block_seconds:
                 await self._blocked(silent)
 
     def _answer(self) -> None:
         self._answered_at = self._clock.monotonic()
-        self._deadlines.answer()
+        self._deadlines.on_loop_alive()
 
     async def _blocked(self, seconds: float) -> None:
-        before, guilty = self._deadlines.blamed, self._guilty()
-        self._deadlines.blamed = guilty
-        if guilty is not before and guilty is not None and self._has_told:
+        before, guilty = self._deadlines.blocking_attempt, self._blocking_attempt()
+        self._deadlines.blocking_attempt = guilty
+        if guilty is not before and guilty is not None and self._has_reported:
             # One block follows another before anybody could answer: what came before
             # was not its doing.
             excuse(guilty, self._silent_before, is_bounded=False)
         self._silent_before = seconds
         is_running = guilty is not None and self._running.get(guilty.claim.id) is guilty
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_reported:
+            self._has_reported = True
             self._emit(
                 "loop.blocked",
                 seconds=round(seconds, 1),
@@ -156,7 +158,7 @@ class Watchdog:
             return
         if guilty is not None and is_running and self._is_past_hard(guilty):
             await self._end(guilty)
-        elif self._is_stop_due() or self._is_haunted(guilty, seconds):
+        elif self._is_stop_due() or self._is_blocked_by_abandoned(guilty, seconds):
             await self._end(None)
         elif guilty is None and seconds > self._longest_limit():
             # Nobody knows who it is, so it must not look as if nobody were: as after
@@ -164,20 +166,20 @@ class Watchdog:
             self._has_ended = True
             self._machine.end(EXIT_BLOCKED)
 
-    def _guilty(self) -> Attempt | None:
+    def _blocking_attempt(self) -> Attempt | None:
         """The attempt whose code holds the loop, also in a task that it started."""
         current = asyncio.current_task(self._watched)
         return None if current is None else _attempt_of(current)
 
-    def _is_haunted(self, guilty: Attempt | None, seconds: float) -> bool:
+    def _is_blocked_by_abandoned(self, attempt: Attempt | None, seconds: float) -> bool:
         """Whether the code of an abandoned attempt holds the loop, and does not let go."""
-        is_over = guilty is not None and guilty.is_over
+        is_over = attempt is not None and attempt.is_over
         return is_over and seconds > ABANDONED_BLOCKS * self._block_seconds
 
     def _longest_limit(self) -> float:
         """Whoever it is has had its time by then."""
         limits = [a.limits.hard_seconds for a in list(self._running.values())]
-        return max((limit or NEVER for limit in limits), default=NOBODY_SECONDS)
+        return max((limit or NEVER for limit in limits), default=NO_ATTEMPT_SECONDS)
 
     def _is_stop_due(self) -> bool:
         """Whether a stop was asked for that the loop cannot hear, and must be now."""
@@ -191,7 +193,7 @@ class Watchdog:
         stops = self._machine.stops()
         if not stops:
             return EXIT_BLOCKED
-        return exit_by(stops[0][0])
+        return exit_code_for_signal(stops[0][0])
 
     def _is_past_hard(self, attempt: Attempt) -> bool:
         limits = attempt.limits
@@ -201,31 +203,37 @@ class Watchdog:
         passed = self._watched.time() - attempt.started - attempt.excused_seconds
         return passed - limits.hard_seconds > self._block_seconds
 
-    async def _end(self, guilty: Attempt | None) -> None:
+    async def _end(self, blocking: Attempt | None) -> None:
         """Say the last word, give the others back, and end: once, if we may not."""
         self._has_ended = True
         try:
-            await self._say_last(guilty)
+            await self._write_last_outcomes(blocking)
         finally:  # whatever went wrong with the last word: nobody else ends this process
             self._machine.end(self._exit_code())
 
-    async def _say_last(self, guilty: Attempt | None) -> None:
-        told: list[Told] = []
+    async def _write_last_outcomes(self, blocking: Attempt | None) -> None:
+        told: list[AttemptEnd] = []
         # What a task has recorded in its own transaction is done, whatever follows.
         running = [a for a in list(self._running.values()) if a.recorded is None]
-        if guilty is not None:
-            if guilty.recorded is None:
-                told.append(self._time_out(guilty))
-            guilty.why = Why.FENCED  # that was its end: nothing more counts
-        others = [a for a in running if a is not guilty]
+        if blocking is not None:
+            if blocking.recorded is None:
+                told.append(self._time_out(blocking))
+            blocking.interrupt_reason = (
+                InterruptReason.FENCED
+            )  # that was its end: nothing more counts
+        others = [a for a in running if a is not blocking]
         for other in others:
-            other.why = other.why or Why.STOP
+            other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
         told += [self._stopped(other) for other in others]
         # What had ended before waits for a loop that may never turn again.
-        ended = self._outbox.drop()
-        told += [(e.outcome, e.told) for e in ended if e.outcome.kind not in NOT_AN_END]
+        ended = self._outcomes.drop()
+        told += [
+            (e.outcome, e.accepted_event)
+            for e in ended
+            if e.outcome.kind not in NOT_AN_END
+        ]
         try:
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(FINAL_WRITE_SECONDS):
                 worker = self._worker_id()
                 answers = await self._store.finish(worker, [o for o, _ in told])
                 # What was claimed and not started goes back with the lease.
@@ -233,21 +241,21 @@ class Watchdog:
         except (StoreError, TimeoutError) as error:
             self._emit("store.failed", call="finish", error=str(error) or "no answer")
             for each in ended:  # for a loop that turns again
-                self._outbox.add(each)
+                self._outcomes.add(each)
         else:
-            refused = {answer.id for answer in answers if not answer.landed}
-            await self._tell([e for o, e in told if e and o.id not in refused])
+            refused = {answer.id for answer in answers if not answer.already_stored}
+            await self._notify([e for o, e in told if e and o.id not in refused])
 
-    async def _tell(self, events: Sequence[JobEvent]) -> None:
+    async def _notify(self, events: Sequence[JobEvent]) -> None:
         """To the log, and to hooks: their loop is blocked, and they may block too."""
-        runner = self._hooks.moved()
+        runner = self._hooks.for_other_loop()
 
         async def tell() -> None:
             self._emit.jobs(events)
-            runner.tell(events)
+            runner.notify(events)
             await runner.drain()
 
-        if not await self._machine.run_elsewhere(tell, LAST_WORD_SECONDS):
+        if not await self._machine.run_elsewhere(tell, FINAL_WRITE_SECONDS):
             self._emit("hook.failed", error="hooks were still running at the end")
 
 

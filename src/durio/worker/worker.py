@@ -17,39 +17,37 @@ from contextlib import (
 from typing import Any
 
 from durio.model.errors import DurioError, OperatingError, StoreError
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.clock import Clock
-from durio.ports.executor import Aside, Executor, Nursery
+from durio.ports.executor import ChildPool, Executor, SideLoop
 from durio.ports.store import Store, Wake
 from durio.ports.transactions import OwnTransaction
 from durio.telemetry.emit import Emit
-from durio.worker.attempt import Bench
-from durio.worker.beside import Keeper
-from durio.worker.claim import Claims
+from durio.worker.attempt import AttemptRunner
+from durio.worker.child_attempt import needs_child_pool, open_child_pool
+from durio.worker.claim import ClaimLoop
 from durio.worker.deps import Dependencies
-from durio.worker.errand import cared_for, wants_children
-from durio.worker.finish import Outbox
-from durio.worker.heartbeat import Heartbeat
-from durio.worker.inflight import Attempt, Why
-from durio.worker.lanes import Lanes
+from durio.worker.heartbeat import Heartbeat, VitalsReporter
+from durio.worker.inflight import Attempt, InterruptReason
+from durio.worker.lanes import Lanes, quotas_for
 from durio.worker.middleware import DRAIN_SECONDS, HookRunner
-from durio.worker.orders import Orders
-from durio.worker.plan import Me, Plan
-from durio.worker.pulse import Pulse
-from durio.worker.quotas import quotas_for
+from durio.worker.outcome_buffer import OutcomeBuffer
 from durio.worker.register import Registration
+from durio.worker.side_loop import FailStop
 from durio.worker.slots import Slots
-from durio.worker.versions import Versions
-from durio.worker.wakeup import Wakeup
+from durio.worker.unrunnable import TaskVersions
+from durio.worker.wakeup import WakeupLoop
 from durio.worker.watchdog import Machine, Watchdog
+from durio.worker.worker_commands import CommandResponder
+from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
 CANCEL_SECONDS = 2.0  # for cancelled attempts to clean up
 FLUSH_SECONDS = 10.0  # for the last outcomes to reach the store
 DRAIN_LOOK_SECONDS = 0.02
-LOOKS_PER_NOTE = 25
+LOOKS_PER_MESSAGE = 25
 LEAVE_SECONDS = 5.0
 
-Loops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
+MaintenanceLoops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
 
 
 class Worker:
@@ -57,37 +55,37 @@ class Worker:
 
     def __init__(  # noqa: PLR0913 - the ports of a worker, handed over by the app
         self,
-        plan: Plan,
+        config: WorkerConfig,
         *,
         store: Store,
         clock: Clock,
         emit: Emit,
         executor: Executor,
-        aside: Aside,
+        side_loop: SideLoop,
         machine: Machine,
-        loops: Loops,
-        nursery: Nursery | None = None,
+        loops: MaintenanceLoops,
+        child_pool: ChildPool | None = None,
     ) -> None:
-        self.plan = plan
+        self.config = config
         self.store = store
         self.clock = clock
         self.emit = emit
         self._executor = executor
-        self._aside = aside
+        self._side_loop = side_loop
         self._machine = machine
         self._loops = loops
-        self._nursery = nursery
-        self.me = Me()
+        self._child_pool = child_pool
+        self.identity = WorkerIdentity()
         self.was_cut_short = False
         self.broken: DurioError | None = None  # why it cannot go on in this process
         self.deps_error: Exception | None = None  # the user's, at the start
         self.started = asyncio.Event()  # it has a lease
-        self.looks = asyncio.Event()  # somebody may have died on this host
+        self.check_deaths = asyncio.Event()  # somebody may have died on this host
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._refreshing: asyncio.Task[None] | None = None
-        self._registration = Registration(store, clock, emit, plan, self.me)
+        self._registration = Registration(store, clock, emit, config, self.identity)
 
     # --- from outside
 
@@ -102,61 +100,65 @@ class Worker:
             self._stop_now.set()
         self._stop.set()
 
-    def drain_by_order(self) -> None:
+    def drain_by_command(self) -> None:
         """Drain because somebody asked through the store; nobody comes after us."""
-        self._pulse.ordered()
+        self._vitals.drain_commanded()
         if not self._stop.is_set():
             self.stop()
 
     async def run(self) -> None:
         """Work until `stop`, or, in a burst, until nothing is left."""
         self._build()
-        self._bench.host_task = asyncio.current_task()
-        self._bench.begin = self._begin
+        self._runner.worker_task = asyncio.current_task()
+        self._runner.begin = self._begin
         async with self._deps(), self._children():
-            if not await self._registration.unless(self._stop):
+            if not await self._registration.register_unless(self._stop):
                 return
-            self._start_aside()
+            self._start_side_loop()
             self.started.set()
             self.emit(
                 "worker.started",
-                worker=self.me.id,
-                process=self.plan.name,
-                queues=",".join(self.plan.serving.told_of or ("*",)),
+                worker=self.identity.id,
+                process=self.config.name,
+                queues=",".join(self.config.serving.as_arguments or ("*",)),
                 concurrency=self._slots.concurrency,
             )
-            self._pulse.ready(len(self.plan.handlers))
+            self._vitals.ready(len(self.config.handlers))
             try:
                 await self._work()
             except BaseException:  # the loop ends around us, or a part of us is broken
-                await self._cut_off()
+                await self._abort()
                 raise
             finally:
-                await self._aside.stop()
+                await self._side_loop.stop()
                 self._executor.close()
                 self._slots.deadlines.close()
-        self.emit("worker.stopped", worker=self.me.id, cut_short=self.was_cut_short)
+        self.emit(
+            "worker.stopped", worker=self.identity.id, cut_short=self.was_cut_short
+        )
 
     def _build(self) -> None:
-        plan, settings = self.plan, self.plan.settings
+        plan, settings = self.config, self.config.settings
         self.hooks = HookRunner(plan.hooks, self.emit)
         has_hooks = bool(plan.hooks.by_kind)
         quotas = quotas_for(plan.serving, settings.worker.concurrency)
         lanes = Lanes(plan.namespace, plan.serving, quotas, self.clock.random)
-        self._claims = Claims(
+        self._claims = ClaimLoop(
             store=self.store,
             clock=self.clock,
             emit=self.emit,
-            me=self.me,
+            identity=self.identity,
             namespace=plan.namespace,
             lanes=lanes,
             known=sorted(plan.handlers),
             is_burst=plan.is_burst,
             settings=settings.worker,
-            broken=self._break,
+            on_broken=self._break,
         )
-        self._outbox = Outbox(self.emit, self.hooks.tell, has_hooks=has_hooks)
-        self._bench = Bench(
+        self._outcomes = OutcomeBuffer(
+            self.emit, self.hooks.notify, has_hooks=has_hooks
+        )
+        self._runner = AttemptRunner(
             clock=self.clock,
             executor=self._executor,
             settings=settings,
@@ -166,88 +168,92 @@ class Worker:
             report=self._report,
         )
         day = settings.worker.unknown_task_seconds
-        versions = Versions(self.store, self.clock, plan.tasks, day)
+        versions = TaskVersions(self.store, self.clock, plan.tasks, day)
         self._slots = Slots(
-            bench=self._bench,
+            runner=self._runner,
             handlers=plan.handlers,
-            outbox=self._outbox,
+            outcomes=self._outcomes,
             emit=self.emit,
             nudge=self._claims.nudge,
-            tell_hooks=self.hooks.tell,
+            notify_hooks=self.hooks.notify,
             has_before="before" in plan.hooks.by_kind,
-            overwhelmed=self._overwhelm,
+            on_too_many_abandoned=self._too_many_abandoned,
             versions=versions,
             quotas=quotas,
             sort=lanes.sort if plan.serving.is_strict else None,
         )
-        self._claims.join(self._slots, self._outbox)
-        self._pulse = Pulse(settings.worker, self._machine, self._slots, plan.tell)
-        parts = (self._aside, self._machine, self._slots, self._pulse.measure)
-        orders = Orders(self, *parts, self._nursery)
+        self._claims.join(self._slots, self._outcomes)
+        self._vitals = VitalsReporter(
+            settings.worker, self._machine, self._slots, plan.send_message
+        )
+        parts = (self._side_loop, self._machine, self._slots, self._vitals.measure)
+        orders = CommandResponder(self, *parts, self._child_pool)
         self._heartbeat = Heartbeat(
             store=self.store,
             clock=self.clock,
             emit=self.emit,
-            me=self.me,
+            identity=self.identity,
             lease_seconds=settings.worker.lease_seconds,
             interval_seconds=settings.worker.heartbeat_seconds,
-            on_cancels=self._hear_cancels,
-            on_lost=self._hear_loss,
-            on_paused=self._hear_pause,
-            on_orders=orders.hear,
-            measure=self._pulse.measure,
+            on_cancels=self._on_cancels,
+            on_lost=self._on_lost,
+            on_paused=self._on_paused,
+            on_commands=orders.receive,
+            measure=self._vitals.measure,
         )
 
     @asynccontextmanager
     async def _deps(self) -> AsyncGenerator[None, None]:
-        if self.plan.deps is None:
+        if self.config.deps is None:
             yield
             return
-        deps = Dependencies(self.plan.deps, self.emit)
+        deps = Dependencies(self.config.deps, self.emit)
         async with AsyncExitStack() as stack:
             try:
-                self._bench.deps = await stack.enter_async_context(deps)
+                self._runner.deps = await stack.enter_async_context(deps)
             except Exception as error:
                 self.deps_error = error
                 raise
             yield
 
     def _children(self) -> AbstractAsyncContextManager[None]:
-        self._bench.nursery = self._nursery
-        if self._nursery is not None:
-            self._pulse.children = self._nursery.vitals
-        ahead = wants_children(self.plan.handlers, self.plan.serving.serves)
-        return cared_for(
-            self._nursery, ahead=ahead, broken=self._break, stop=self._stop
+        self._runner.child_pool = self._child_pool
+        if self._child_pool is not None:
+            self._vitals.children = self._child_pool.vitals
+        ahead = needs_child_pool(self.config.handlers, self.config.serving.serves)
+        return open_child_pool(
+            self._child_pool, ahead=ahead, broken=self._break, stop=self._stop
         )
 
-    def _start_aside(self) -> None:
-        grace = self.plan.settings.worker.grace_seconds
-        keeper = Keeper(self.clock, self._machine, self._break, grace)
+    def _start_side_loop(self) -> None:
+        grace = self.config.settings.worker.grace_seconds
+        keeper = FailStop(self.clock, self._machine, self._break, grace)
         heart = self._heartbeat
-        self._aside.start(keeper.keeps("heartbeat", heart.run, heart.give_up))
+        self._side_loop.start(keeper.guard("heartbeat", heart.run, heart.give_up))
         watchdog = Watchdog(
             store=self.store,
             clock=self.clock,
             emit=self.emit,
             machine=self._machine,
             running=self._slots.running,
-            outbox=self._outbox,
-            worker_id=lambda: self.me.id,
-            time_out=self._bench.timed_out,
-            stopped=self._bench.stopped,
+            outcomes=self._outcomes,
+            worker_id=lambda: self.identity.id,
+            time_out=self._runner.timed_out,
+            stopped=self._runner.stopped,
             hooks=self.hooks,
             deadlines=self._slots.deadlines,
-            block_seconds=self.plan.settings.worker.block_seconds,
+            block_seconds=self.config.settings.worker.block_seconds,
             grace_seconds=grace,
         )
-        self._aside.start(keeper.keeps("watchdog", watchdog.run))
+        self._side_loop.start(keeper.guard("watchdog", watchdog.run))
 
     # --- the work
 
     async def _work(self) -> None:
-        poll = self.plan.settings.worker.poll_seconds
-        wakeup = Wakeup(self.store, self.clock, self.me, poll, self._woken)
+        poll = self.config.settings.worker.poll_seconds
+        wakeup = WakeupLoop(
+            self.store, self.clock, self.identity, poll, self._on_wakeup
+        )
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(loop)
@@ -270,29 +276,29 @@ class Worker:
 
     async def _drain(self, claims: "asyncio.Task[None]") -> None:
         """Let running jobs end, then cancel, then give back: all within the grace."""
-        grace = self.plan.settings.worker.grace_seconds
+        grace = self.config.settings.worker.grace_seconds
         self._registration.end()
         self.emit(
-            "worker.stopping", worker=self.me.id, running=len(self._slots.running)
+            "worker.stopping", worker=self.identity.id, running=len(self._slots.running)
         )
         self._slots.close()
         await self._until_idle(grace)
         if self._slots.running:
             self.was_cut_short = True
-            self._slots.interrupt_all(Why.STOP)
+            self._slots.interrupt_all(InterruptReason.STOP)
             await self._until_idle(CANCEL_SECONDS)
             self._slots.release_all()
         self._claims.end()
         await asyncio.wait((claims,), timeout=FLUSH_SECONDS)
         # What the store never took will be run again, whatever came of it here.
-        self.was_cut_short |= bool(len(self._outbox) or self._outbox.sent)
+        self.was_cut_short |= bool(len(self._outcomes) or self._outcomes.sent)
         claims.cancel()
 
-    async def _cut_off(self) -> None:
+    async def _abort(self) -> None:
         """End without a grace: in a program that lives on nothing may go on or stay."""
         self.was_cut_short = True
         self._slots.close()
-        self._slots.interrupt_all(Why.STOP)
+        self._slots.interrupt_all(InterruptReason.STOP)
         await self._until_idle(CANCEL_SECONDS)
         self._slots.release_all()
         self._claims.end()
@@ -306,8 +312,8 @@ class Worker:
         while self._slots.running and self._loop.time() < deadline:
             if self._stop_now.is_set() and not self.was_cut_short:
                 return
-            if looks % LOOKS_PER_NOTE == 0:
-                self._pulse.draining(deadline - self._loop.time())
+            if looks % LOOKS_PER_MESSAGE == 0:
+                self._vitals.draining(deadline - self._loop.time())
             looks += 1
             await self.clock.sleep(DRAIN_LOOK_SECONDS)
 
@@ -323,12 +329,12 @@ class Worker:
             # Bounded: a writer that is held up must not hold up a stop. Without our
             # word the lease ends by itself, and on this host our death is seen.
             async with asyncio.timeout(LEAVE_SECONDS):
-                await self.store.leave(self.me.id)
+                await self.store.leave(self.identity.id)
         except (StoreError, TimeoutError) as error:
             told = str(error) or "no answer in time"
             self.emit("store.failed", call="leave", error=told)
 
-    def _overwhelm(self, count: int) -> None:
+    def _too_many_abandoned(self, count: int) -> None:
         """Too much abandoned code hangs on here."""
         self._break(
             OperatingError(
@@ -341,7 +347,7 @@ class Worker:
         """It cannot go on here: end, give everything back, let a new process begin."""
         if self.broken is None:
             self.broken = error
-            self.emit("worker.broken", worker=self.me.id, error=error.what)
+            self.emit("worker.broken", worker=self.identity.id, error=error.what)
             self.stop()
 
     # --- what comes in from the sides
@@ -350,27 +356,28 @@ class Worker:
         if attempt.is_over:
             return
         claim, attempt.progress = attempt.claim, told
-        self._outbox.note(
-            Outcome(claim.id, claim.claim_no, Kind.PROGRESS, progress=told), attempt
+        self._outcomes.add_progress(
+            Outcome(claim.id, claim.claim_no, OutcomeKind.PROGRESS, progress=told),
+            attempt,
         )
         if attempt.transaction is None:
-            self._claims.note_progress()
+            self._claims.schedule_progress()
 
     def _begin(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001
         """A task wants a transaction of its own."""
-        return self.store.begin(self.me.id, is_sync=is_sync)
+        return self.store.begin(self.identity.id, is_sync=is_sync)
 
-    def _woken(self, wake: Wake) -> None:
+    def _on_wakeup(self, wake: Wake) -> None:
         if wake.control and self._refreshing is None:
             # Somebody acted on our jobs: ask now, not at the next heartbeat.
             self._refreshing = self._loop.create_task(self._heartbeat.renew())
             self._refreshing.add_done_callback(self._refreshed)
-        self._claims.woken(wake)
+        self._claims.on_wakeup(wake)
 
     def _refreshed(self, _task: "asyncio.Task[None]") -> None:
         self._refreshing = None
 
-    def _hear_cancels(self, cancels: list[tuple[bytes, int]]) -> None:
+    def _on_cancels(self, cancels: list[tuple[bytes, int]]) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._cancel, cancels)
 
@@ -378,21 +385,21 @@ class Worker:
         for job_id, claim_no in cancels:
             self._slots.cancel(job_id, claim_no)
 
-    def _hear_pause(self, lanes: frozenset[str]) -> None:
+    def _on_paused(self, lanes: frozenset[str]) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._claims.pause, lanes)
 
-    def _hear_loss(self, worker: int) -> None:
+    def _on_lost(self, worker: int) -> None:
         """From the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._lost, worker)
 
     def _lost(self, worker: int) -> None:
         """Fenced: nothing of ours may be written any more; start anew."""
-        if worker != self.me.id or not worker:
+        if worker != self.identity.id or not worker:
             return
         self.emit("worker.fenced", worker=worker, running=len(self._slots.running))
-        self._slots.lose_all()
-        self._outbox.drop()
-        self.me.id = 0
+        self._slots.drop_all()
+        self._outcomes.drop()
+        self.identity.id = 0
         claims = self._claims
-        self._registration.again(worker, claims.forget, claims.give_up)
+        self._registration.register_again(worker, claims.forget, claims.give_up)

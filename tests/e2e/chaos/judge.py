@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from tests.figures import SevenWords
+from tests.figures import JobTotals
 
 HELD, BROKEN, UNKNOWN = 0, 1, 2
 WORDS = {HELD: "held", BROKEN: "broken", UNKNOWN: "unknown"}
@@ -48,7 +48,7 @@ class Row:
         return self.state in {"done", "dead", "cancelled"}
 
     @property
-    def is_convicted(self) -> bool:
+    def is_dead_by_crash(self) -> bool:
         return (self.state, self.reason) == ("dead", "worker_lost")
 
 
@@ -79,7 +79,7 @@ class Wanted:
 
 
 @dataclass
-class Verdict(SevenWords):
+class Verdict(JobTotals):
     """The seven words, the re-runs, and every broken promise."""
 
     explained: int = 0
@@ -166,10 +166,12 @@ class Evidence:
     def expects(self, row: Row) -> bool:
         """Whether this end is one that the workload expects, given what happened."""
         if row.task == POISON:
-            return row.is_convicted
-        return row.state == "done" or (row.is_convicted and self.looked_guilty(row.id))
+            return row.is_dead_by_crash
+        return row.state == "done" or (
+            row.is_dead_by_crash and self.looked_responsible(row.id)
+        )
 
-    def looked_guilty(self, job: str) -> bool:
+    def looked_responsible(self, job: str) -> bool:
         """Whether an innocent job lost three workers in a row, and the last one alone."""
         starts = self.starts[job][-LOST_MAX:]
         kills = [self.kill_of(line) for line in starts]

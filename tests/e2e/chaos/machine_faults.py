@@ -131,7 +131,7 @@ def catch_up(field: Field) -> None:
 # --- bells, locks, readers, retention
 
 
-def remove_bells(field: Field) -> None:
+def remove_wakeups(field: Field) -> None:
     """Nobody can be rung: everybody has to poll, and nobody is deaf."""
     with field.disturbed("bell-removed"):
         for bell in Path(f"{field.path}-durio").glob("*.bell"):
@@ -187,7 +187,7 @@ MACHINE_FAULTS = [
         lay=lay_clock,
         heal=catch_up,
     ),
-    Fault("bell-removed", "doorbells are deleted: no re-run", remove_bells),
+    Fault("bell-removed", "doorbells are deleted: no re-run", remove_wakeups),
     Fault(
         "writer-lock-held",
         "another program holds the writers' lock: no re-run",

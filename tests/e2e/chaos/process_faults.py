@@ -189,12 +189,12 @@ def poison(how: str) -> Callable[[Field], None]:
 
     def strike(field: Field) -> None:
         field.ask("poison", how)
-        until(lambda: is_convicted(field), 60, "the poison is convicted")
+        until(lambda: is_dead_by_crash(field), 60, "the poison is convicted")
 
     return strike
 
 
-def is_convicted(field: Field) -> bool:
+def is_dead_by_crash(field: Field) -> bool:
     """There must be somebody to take it: its workers die one after the other."""
     field.mend()
     sql = "select count(*) from job where task = ? and state < ?"

@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 
 from durio.errors import DurioError
-from durio.stores.sqlite.scribe import Scribe
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.write_session import SqliteTransaction, WriteSession
 from tests.e2e.chaos.fate import Fate
 from tests.e2e.chaos.jobs import app
 from tests.e2e.ledger import VARIABLE, note
@@ -38,14 +37,14 @@ async def main(index: int, per_second: float) -> None:
 
 def doom(point: str, times: int) -> None:
     """Before or after the commit: the caller never gets its answer."""
-    fate, commit = Fate(point, times), Scribe.commit
+    fate, commit = Fate(point, times), WriteSession.commit
 
-    def commit_or_die(scribe: Scribe, tx: Transaction) -> None:
+    def commit_or_die(scribe: WriteSession, tx: SqliteTransaction) -> None:
         fate.meet("uncommitted")
         commit(scribe, tx)
         fate.meet("committed")
 
-    Scribe.commit = commit_or_die
+    WriteSession.commit = commit_or_die
 
 
 async def ask(numbers: "itertools.count[int]", pause: float) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.ports.store import Store
 from durio.telemetry.log import configure
 from tests.e2e.chaos.fate import Fate

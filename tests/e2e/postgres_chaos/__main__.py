@@ -12,7 +12,7 @@ from tests.command import careful, positive, writable
 from tests.e2e.chaos.__main__ import Parser
 from tests.e2e.chaos.judge import HELD
 from tests.e2e.chaos.report import write
-from tests.e2e.postgres_chaos.play import Plan, play, strikes
+from tests.e2e.postgres_chaos.play import ChaosConfig, play, strikes
 from tests.e2e.postgres_chaos.report import as_json, as_page, in_short
 from tests.progress import meter
 
@@ -70,7 +70,7 @@ def main(args: list[str]) -> int:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    plan = Plan(
+    plan = ChaosConfig(
         strikes(
             restarts=chosen.restarts,
             kills=chosen.kills,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from durio.stores.postgres import survey
+from durio.stores.postgres import schema_status
 from tests.e2e.chaos.field import Field, until
 from tests.e2e.postgres_chaos.tail import Tail
 from tests.e2e.proxy import HOST, FaultProxy
@@ -52,7 +52,7 @@ class PostgresField(Field):
 
     def begin(self) -> None:
         """A schema, all processes, and the first jobs."""
-        survey.migrate(self.server.url())
+        schema_status.migrate(self.server.url())
         self.url = self.url_of(self.at_workers)
         self.gather()
         self.mend_producers()

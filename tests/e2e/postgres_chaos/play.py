@@ -24,7 +24,7 @@ Tell = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChaosConfig:
     """How much of everything."""
 
     strikes: Mapping[str, int]
@@ -46,7 +46,7 @@ class Played:
     """What a run has shown."""
 
     seed: int
-    plan: Plan
+    plan: ChaosConfig
     seconds: float
     verdict: Verdict
     struck: Counter[str]
@@ -58,7 +58,7 @@ def no_news(_done: int, _name: str) -> None:
     """Nobody watches."""
 
 
-def play(plan: Plan, seed: int, folder: Path, tell: Tell = no_news) -> Played:
+def play(plan: ChaosConfig, seed: int, folder: Path, tell: Tell = no_news) -> Played:
     """Play it in this folder; processes and server are gone when it returns."""
     began = time.monotonic()
     rng = random.Random(seed)  # noqa: S311 - replayed
@@ -88,7 +88,9 @@ def play(plan: Plan, seed: int, folder: Path, tell: Tell = no_news) -> Played:
     return played
 
 
-def fight(ground: PostgresField, plan: Plan, struck: Counter[str], tell: Tell) -> None:
+def fight(
+    ground: PostgresField, plan: ChaosConfig, struck: Counter[str], tell: Tell
+) -> None:
     """All strikes, then jobs until there are enough, then everything to its end."""
     order = plan.order(ground.rng)
     for done, name in enumerate(order):
@@ -110,7 +112,7 @@ def fight(ground: PostgresField, plan: Plan, struck: Counter[str], tell: Tell) -
     ground.finish()
 
 
-def wanted(plan: Plan) -> Wanted:
+def wanted(plan: ChaosConfig) -> Wanted:
     return Wanted(
         acknowledged_min=plan.jobs,
         faults_min=sum(plan.strikes.values()),

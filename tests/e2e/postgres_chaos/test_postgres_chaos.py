@@ -8,12 +8,12 @@ from tests.conftest import Require
 from tests.e2e.chaos.field import dump_of, ledger_of
 from tests.e2e.chaos.judge import BROKEN, HELD, judge
 from tests.e2e.postgres_chaos.__main__ import main
-from tests.e2e.postgres_chaos.play import Plan, complaints, play, strikes, wanted
+from tests.e2e.postgres_chaos.play import ChaosConfig, complaints, play, strikes, wanted
 from tests.e2e.postgres_chaos.report import as_json, as_page, in_short
 from tests.e2e.workers import seeded
 from tests.servers.postgres import NEWEST, programs
 
-SHORT = Plan(
+SHORT = ChaosConfig(
     strikes(restarts=3, kills=1, cuts=10, commits=4, others=1),
     jobs=300,
     workers=3,

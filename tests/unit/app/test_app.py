@@ -13,7 +13,7 @@ import pytest
 from durio import App, Priority, Settings, State
 from durio.app.connect import DEFAULT_URL
 from durio.host.threads import LoopThread
-from tests.unit.app.lab import MEMORY, drained, records, virtual, working
+from tests.unit.app.app_harness import MEMORY, drained, records, virtual, working
 
 
 async def echo(value: int = 0) -> int:

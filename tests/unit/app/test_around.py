@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from durio import App, Cancel, Context, DeadLetter, Permanent, Retry, State
-from tests.unit.app.lab import drained, finished, in_state, virtual, working
+from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 from tests.unit.app.test_ends import Listener
 
 CallNext = Callable[[], Awaitable[Any]]

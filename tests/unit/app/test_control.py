@@ -7,7 +7,7 @@ import pytest
 from durio import App, Context, JobCancelled, Progress, Retry, State
 from durio.errors import WrongState
 from durio.keys import while_active
-from tests.unit.app.lab import (
+from tests.unit.app.app_harness import (
     drained,
     finished,
     in_state,

@@ -20,8 +20,8 @@ from durio.errors import (
 )
 from durio.testing.clock import VirtualClock, run_virtual
 from tests.faults.faulty_store import FaultyStore
-from tests.simulation.fake_machine import StillMachine, TaskAside
-from tests.unit.app.lab import (
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
+from tests.unit.app.app_harness import (
     MEMORY,
     in_state,
     reached,
@@ -29,12 +29,14 @@ from tests.unit.app.lab import (
     records,
     virtual,
 )
-from tests.unit.worker.test_errand import PretendedNursery
+from tests.unit.worker.test_child_attempt import FakeChildPool
 
 
 def embedded(app: App, **options: Any) -> EmbeddedWorker:
     """`app.worker(...)` in virtual time."""
-    return EmbeddedWorker(app, aside=TaskAside(), machine=StillMachine(), **options)
+    return EmbeddedWorker(
+        app, side_loop=TaskSideLoop(), machine=FakeMachine(), **options
+    )
 
 
 def add_sleep(app: App) -> Any:
@@ -286,10 +288,10 @@ async def test_a_worker_that_gave_up_says_so(
 @virtual
 async def test_children_that_never_start_are_the_error_of_the_block(app: App):
     """Told as what it is, not as another way to end."""
-    nursery = PretendedNursery()
+    nursery = FakeChildPool()
 
     async def serve() -> None:
-        async with embedded(app, nursery=nursery) as worker:
+        async with embedded(app, child_pool=nursery) as worker:
             assert nursery.broken is not None
             nursery.broken(ChildFailed("no child starts", cure="Correct it."))
             await app.clock.sleep(5)

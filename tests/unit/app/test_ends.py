@@ -22,8 +22,15 @@ from durio import (
 )
 from durio.client.handle import job_errors
 from durio.telemetry.emit import JobEvent
-from durio.telemetry.names import Meaning
-from tests.unit.app.lab import drained, finished, in_state, record_of, virtual, working
+from durio.telemetry.names import EmissionMeaning
+from tests.unit.app.app_harness import (
+    drained,
+    finished,
+    in_state,
+    record_of,
+    virtual,
+    working,
+)
 
 
 class BadAddress(Exception):
@@ -37,14 +44,16 @@ class Listener:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         app.emit.subscribers.append(self)
 
-    def on_event(self, name: str, meaning: Meaning, fields: dict[str, Any]) -> None:
+    def on_event(
+        self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
+    ) -> None:
         del meaning
         self.heard.append((name, fields))
 
     def on_jobs(self, events: list[JobEvent]) -> None:
         self.heard += [(event.name, event._asdict()) for event in events]
 
-    def wants(self, meaning: Meaning) -> bool:
+    def wants(self, meaning: EmissionMeaning) -> bool:
         return bool(meaning)
 
     def names(self) -> list[str]:
@@ -258,7 +267,7 @@ async def test_a_dead_job_tells_its_whole_story(app: App):
     first, second = job_errors(row)
     assert second == status.error
     assert (first.type, first.message, first.attempt) == ("ConnectionError", "try 1", 1)
-    assert (second.attempt, second.worker) == (2, worker.plan.name)
+    assert (second.attempt, second.worker) == (2, worker.config.name)
     assert second.at.timestamp() - first.at.timestamp() == pytest.approx(60)
     assert "OSError: socket closed" in first.traceback  # the chain
     assert "direct cause" in first.traceback

@@ -3,7 +3,7 @@
 from durio import App
 from durio.maintenance.leader import Leader
 from durio.ports.lease import WorkerInfo
-from tests.unit.app.lab import virtual
+from tests.unit.app.app_harness import virtual
 
 
 @virtual

@@ -7,7 +7,14 @@ import pytest
 
 from durio import App, Context, Retry, SoftTimeLimit, State
 from durio.client.handle import job_errors
-from tests.unit.app.lab import finished, in_state, real, record_of, virtual, working
+from tests.unit.app.app_harness import (
+    finished,
+    in_state,
+    real,
+    record_of,
+    virtual,
+    working,
+)
 
 
 def spin_until(go: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ import pytest
 from durio import App, Context, Job, Retry, State
 from durio.model.settings import LogSettings
 from durio.telemetry.log import configure
-from tests.unit.app.lab import drained, finished, real, virtual, working
+from tests.unit.app.app_harness import drained, finished, real, virtual, working
 
 
 @pytest.fixture

@@ -2,34 +2,34 @@
 
 import pytest
 
-from durio.app.alike import Verdict, compared, digested, seal_of
-from durio.app.move import check_ways
+from durio.app.move import check_stores
+from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
 from durio.errors import InvalidURL, UsageError
 from durio.model.job import DONE, READY, RUNNING, SCHEDULED
-from durio.ports.move import Parcel, Seal
+from durio.ports.move import JobDigest, JobRow
 
 NOW = 1000.0
 
 
-def parcel(**fields: object) -> Parcel:
-    empty = dict.fromkeys(Parcel._fields)
+def job_row(**fields: object) -> JobRow:
+    empty = dict.fromkeys(JobRow._fields)
     known = {"seq": 1, "id": bytes(16), "lane": "shop:mail", "rank": 4, "state": READY}
     known |= {"task": "shop.send", "payload": b"[[],{}]", "claim_no": 3}
-    return Parcel(**{**empty, **known, "created_at": 10.0, **fields})
+    return JobRow(**{**empty, **known, "created_at": 10.0, **fields})
 
 
-def judged(one: Parcel, *there: Seal) -> Verdict:
-    verdict = Verdict()
-    compared(verdict, one, there, NOW)
+def judged(one: JobRow, *there: JobDigest) -> Comparison:
+    verdict = Comparison()
+    compare_job(verdict, one, there, NOW)
     return verdict
 
 
 def test_the_same_is_the_same() -> None:
-    one = parcel()
-    verdict = Verdict()
-    other = compared(verdict, one, [seal_of(one)], NOW)
-    assert verdict.wrong == []
-    assert digested(other) == digested(seal_of(one))
+    one = job_row()
+    verdict = Comparison()
+    other = compare_job(verdict, one, [job_digest(one)], NOW)
+    assert verdict.differences == []
+    assert digest_bytes(other) == digest_bytes(job_digest(one))
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ def test_the_same_is_the_same() -> None:
     ],
 )
 def test_whatever_differs_is_told(change: dict[str, object]) -> None:
-    one = parcel()
-    verdict = judged(one, seal_of(one)._replace(**change))
-    assert len(verdict.wrong) == 1
-    assert "00000000-0000-0000-0000-000000000000" in verdict.wrong[0]
+    one = job_row()
+    verdict = judged(one, job_digest(one)._replace(**change))
+    assert len(verdict.differences) == 1
+    assert "00000000-0000-0000-0000-000000000000" in verdict.differences[0]
 
 
 def test_a_job_is_there_once() -> None:
-    one = parcel()
-    assert "0 times" in judged(one).wrong[0]
-    assert "2 times" in judged(one, seal_of(one), seal_of(one)).wrong[0]
+    one = job_row()
+    assert "0 times" in judged(one).differences[0]
+    assert "2 times" in judged(one, job_digest(one), job_digest(one)).differences[0]
 
 
 @pytest.mark.parametrize(("run_at", "wrong"), [(NOW - 1, 0), (NOW + 1, 1)])
 def test_a_due_job_may_have_become_ready(run_at: float, wrong: int) -> None:
-    one = parcel(state=SCHEDULED, run_at=run_at)
-    verdict = judged(one, seal_of(one)._replace(state=READY))
-    assert len(verdict.wrong) == wrong
+    one = job_row(state=SCHEDULED, run_at=run_at)
+    verdict = judged(one, job_digest(one)._replace(state=READY))
+    assert len(verdict.differences) == wrong
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_due_job_may_have_become_ready(run_at: float, wrong: int) -> None:
     ],
 )
 def test_only_what_is_over_may_be_gone(fields: dict[str, object], pruned: int) -> None:
-    verdict = judged(parcel(**fields))
-    assert (verdict.pruned, len(verdict.wrong)) == (pruned, 1 - pruned)
+    verdict = judged(job_row(**fields))
+    assert (verdict.pruned, len(verdict.differences)) == (pruned, 1 - pruned)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_only_what_is_over_may_be_gone(fields: dict[str, object], pruned: int) -
 )
 def test_other_ways_are_refused(source: str, target: str, named: str) -> None:
     with pytest.raises(UsageError, match="cannot be moved") as caught:
-        check_ways(source, target)
+        check_stores(source, target)
     assert named in caught.value.what
     assert "geheim" not in str(caught.value)
 
 
 def test_a_url_of_no_store_is_refused() -> None:
     with pytest.raises(InvalidURL):
-        check_ways("sqlite:///a.db", "mysql://h/d")
-    check_ways("sqlite:///a.db", "postgres://h/d")
+        check_stores("sqlite:///a.db", "mysql://h/d")
+    check_stores("sqlite:///a.db", "postgres://h/d")

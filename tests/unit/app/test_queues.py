@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from durio import App, Job, State
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.model.job import Claim
 from durio.model.names import lane
 from durio.model.settings import Settings
@@ -17,8 +17,8 @@ from durio.ports.control import QueueChange
 from durio.queues import TIERS, Queue
 from durio.worker.worker import Worker
 from tests.faults.faulty_store import FaultyStore
-from tests.simulation.fake_machine import StillMachine, TaskAside
-from tests.unit.app.lab import finished, in_state, reached, virtual, working
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
+from tests.unit.app.app_harness import finished, in_state, reached, virtual, working
 
 # The bound of a store in memory would refuse a thousand jobs per queue.
 ROOMY = {"queue": {"embedded_max": 0}}
@@ -27,7 +27,7 @@ QUEUES = ("high", "default", "low")
 ALL = dict.fromkeys(QUEUES, 1000)
 
 
-class Told:
+class StartRecorder:
     """A task that tells its queue when it starts, and ends when it may."""
 
     def __init__(self, app: App, *, seconds: float = 0.0, stop_after: int = 0) -> None:
@@ -103,14 +103,14 @@ async def slow_store(app: App, seconds: float = 0.005) -> FaultyStore:
     """A store whose exchanges take time: a worker holds jobs ahead."""
     faulty = FaultyStore(await app.store(), app.clock)
     app._stores[os.getpid()] = faulty
-    app._rooms.clear()
+    app._loop_states.clear()
     faulty.slow("exchange", seconds=seconds)
     return faulty
 
 
 async def drained(app: App, **options: Any) -> Worker:
     worker = await make_worker(
-        app, is_burst=True, aside=TaskAside(), machine=StillMachine(), **options
+        app, is_burst=True, side_loop=TaskSideLoop(), machine=FakeMachine(), **options
     )
     await worker.run()
     return worker
@@ -126,7 +126,7 @@ async def drained(app: App, **options: Any) -> Worker:
 async def test_full_queues_are_served_by_weight(
     app: App, concurrency: int, prefetch: int
 ) -> None:
-    told = Told(app, seconds=0.001, stop_after=1000)
+    told = StartRecorder(app, seconds=0.001, stop_after=1000)
     await slow_store(app)
     settings = change(app, concurrency=concurrency, prefetch=prefetch)
     await told.work(ALL, settings=settings, weights=SHARES)
@@ -140,7 +140,7 @@ async def test_full_queues_are_served_by_weight(
 @pytest.mark.proves("M50")
 @virtual(settings=ROOMY)
 async def test_weights_may_be_declared_with_the_queue(app: App) -> None:
-    told = Told(app, stop_after=500)
+    told = StartRecorder(app, stop_after=500)
     for queue, weight in (("high", 6), ("default", 3)):
         app.queue(queue, weight=weight)
     shares = await told.work(ALL, settings=change(app, concurrency=1))
@@ -150,7 +150,7 @@ async def test_weights_may_be_declared_with_the_queue(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_flags_beat_declared_weights(app: App) -> None:
-    told = Told(app, stop_after=300)
+    told = StartRecorder(app, stop_after=300)
     app.queue("high", weight=100)
     shares = await told.work(
         {"high": 1000, "low": 1000},
@@ -162,7 +162,7 @@ async def test_flags_beat_declared_weights(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_an_empty_queue_leaves_its_share_to_the_others(app: App) -> None:
-    told = Told(app, seconds=0.001, stop_after=1000)
+    told = StartRecorder(app, seconds=0.001, stop_after=1000)
     await slow_store(app)
     shares = await told.work({"default": 1000, "low": 1000}, weights=SHARES)
     assert shares["default"] == pytest.approx(750, abs=50)
@@ -171,7 +171,7 @@ async def test_an_empty_queue_leaves_its_share_to_the_others(app: App) -> None:
 @virtual(settings=ROOMY)
 async def test_idle_hours_are_not_saved_up(app: App) -> None:
     """A queue that was empty comes back to its share, not to what it missed."""
-    told = Told(app, seconds=0.001, stop_after=1000)
+    told = StartRecorder(app, seconds=0.001, stop_after=1000)
     await told.enqueue({"default": 2000, "low": 1000})
     settings = change(app, concurrency=1)
     async with working(app, settings=settings, weights=SHARES):
@@ -188,7 +188,7 @@ async def test_idle_hours_are_not_saved_up(app: App) -> None:
 @pytest.mark.proves("M50")
 @virtual(settings=ROOMY)
 async def test_the_lightest_queue_does_not_starve(app: App) -> None:
-    told = Told(app, stop_after=2000)
+    told = StartRecorder(app, stop_after=2000)
     settings = change(app, concurrency=1)
     await told.work({"high": 3000, "low": 3}, settings=settings, weights=["high=1000"])
     assert told.queues.count("low") >= 1
@@ -196,7 +196,7 @@ async def test_the_lightest_queue_does_not_starve(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_queues_of_one_weight_get_the_same(app: App) -> None:
-    told = Told(app, stop_after=900)
+    told = StartRecorder(app, stop_after=900)
     shares = await told.work(ALL, settings=change(app, concurrency=1))
     assert all(count == pytest.approx(300, abs=15) for count in shares.values())
 
@@ -204,7 +204,7 @@ async def test_queues_of_one_weight_get_the_same(app: App) -> None:
 @pytest.mark.proves("M50", "M56")
 @virtual(settings=ROOMY)
 async def test_shares_hold_with_prefetch_for_each_queue(app: App) -> None:
-    told = Told(app, seconds=0.01, stop_after=1000)
+    told = StartRecorder(app, seconds=0.01, stop_after=1000)
     await slow_store(app)
     ahead = ["high=3", "default=2", "low=1"]
     shares = await told.work(ALL, weights=SHARES, prefetches=ahead)
@@ -251,7 +251,7 @@ def starts_of(*, stop_after: int, seconds: float, **options: Any) -> Counter[str
 
     @virtual(settings=ROOMY)
     async def run(app: App) -> None:
-        told = Told(app, seconds=seconds, stop_after=stop_after)
+        told = StartRecorder(app, seconds=seconds, stop_after=stop_after)
         await slow_store(app)
         await told.work(dict.fromkeys(QUEUES, stop_after), **options)
         starts.extend(told.queues[:stop_after])
@@ -269,7 +269,7 @@ def test_the_preset_gives_each_queue_twice_the_share_of_the_next(
 
     @virtual(settings=ROOMY, queues=TIERS)
     async def run(app: App) -> None:
-        told = Told(app, seconds=seconds, stop_after=775)
+        told = StartRecorder(app, seconds=seconds, stop_after=775)
         await slow_store(app)
         await told.work(dict.fromkeys([queue.name for queue in TIERS], 450))
         shares.update(told.queues[:775])
@@ -292,7 +292,7 @@ def test_the_preset_gives_each_queue_twice_the_share_of_the_next(
 @virtual
 async def test_no_worker_asks_in_vain(app: App, options: dict[str, Any]) -> None:
     """A job now and then costs a few calls, whatever is said about queues."""
-    told = Told(app)
+    told = StartRecorder(app)
     faulty = await slow_store(app, 0.0)
     async with working(app, **options):
         await finished((await told.enqueue({"high": 1}))[0])
@@ -311,7 +311,7 @@ async def test_no_worker_asks_in_vain(app: App, options: dict[str, Any]) -> None
 @pytest.mark.parametrize("concurrency", [1, 10])
 @virtual(settings=ROOMY)
 async def test_strict_drains_in_order(app: App, concurrency: int) -> None:
-    told = Told(app, seconds=0.001)
+    told = StartRecorder(app, seconds=0.001)
     await slow_store(app)
     await told.enqueue({"low": 100, "default": 100, "high": 100})
     settings = change(app, concurrency=concurrency, strict=True)
@@ -322,7 +322,7 @@ async def test_strict_drains_in_order(app: App, concurrency: int) -> None:
 @pytest.mark.proves("M51")
 @virtual(settings={**ROOMY, "worker": {"strict": True, "concurrency": 1}})
 async def test_strict_takes_the_declared_order_and_new_jobs_go_first(app: App) -> None:
-    told = Told(app, seconds=0.01, stop_after=50)
+    told = StartRecorder(app, seconds=0.01, stop_after=50)
     await told.enqueue({"low": 100, "default": 20})
     async with working(app):
         await told.enough.wait()
@@ -337,7 +337,7 @@ async def test_strict_takes_the_declared_order_and_new_jobs_go_first(app: App) -
 
 @virtual(settings={**ROOMY, "worker": {"strict": True}})
 async def test_strict_reaches_every_queue_however_many(app: App) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     counts = {f"q{number:03}": 1 for number in range(150)}
     await told.enqueue(counts)
     await drained(app, queues=[*counts])
@@ -350,11 +350,11 @@ async def test_strict_reaches_every_queue_however_many(app: App) -> None:
 @pytest.mark.proves("M49")
 @virtual(settings=ROOMY)
 async def test_slots_of_each_queue(app: App) -> None:
-    told = Told(app, seconds=0.01, stop_after=200)
+    told = StartRecorder(app, seconds=0.01, stop_after=200)
     await slow_store(app)
     await told.work(ALL, queues=["high=4", "default=2", "low=1"])
     assert told.worker is not None
-    assert told.worker.plan.settings.worker.concurrency == 7
+    assert told.worker.config.settings.worker.concurrency == 7
     assert told.most == {"high": 4, "default": 2, "low": 1}
 
 
@@ -362,7 +362,7 @@ async def test_slots_of_each_queue(app: App) -> None:
 @virtual(settings=ROOMY)
 async def test_slots_inside_a_given_concurrency(app: App) -> None:
     """A queue without a number may use all."""
-    told = Told(app, seconds=0.01, stop_after=200)
+    told = StartRecorder(app, seconds=0.01, stop_after=200)
     await told.work(ALL, queues=["high=4", "low=1", "default"], concurrency=5)
     assert told.most["low"] == 1
     assert told.most["high"] <= 4
@@ -373,7 +373,7 @@ async def test_slots_inside_a_given_concurrency(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_a_queue_at_its_bound_does_not_hold_up_others(app: App) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     await slow_store(app)
     told.gate.clear()
     slow = await told.enqueue({"low": 50})
@@ -391,7 +391,7 @@ async def test_a_queue_at_its_bound_does_not_hold_up_others(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_slots_of_a_glob_are_for_each_queue_that_matches(app: App) -> None:
-    told = Told(app, seconds=0.01, stop_after=100)
+    told = StartRecorder(app, seconds=0.01, stop_after=100)
     await told.work(
         {"mail-a": 200, "mail-b": 200}, queues=["mail*=2", "high"], concurrency=6
     )
@@ -400,7 +400,7 @@ async def test_slots_of_a_glob_are_for_each_queue_that_matches(app: App) -> None
 
 @virtual(settings=ROOMY)
 async def test_declared_slots_are_caps(app: App) -> None:
-    told = Told(app, seconds=0.01, stop_after=100)
+    told = StartRecorder(app, seconds=0.01, stop_after=100)
     app.queue("high", slots=3)
     await told.work({"high": 200, "low": 200})
     assert told.most["high"] == 3
@@ -423,7 +423,7 @@ async def test_declared_slots_are_caps(app: App) -> None:
 )
 @virtual(settings=ROOMY)
 async def test_prefetch_of_one_queue(app: App, options: dict[str, Any]) -> None:
-    told = Told(app, seconds=0.01, stop_after=1500)
+    told = StartRecorder(app, seconds=0.01, stop_after=1500)
     await slow_store(app)
     app.queue("default", prefetch=0)
     await told.work(ALL, prefetches=["high=2"], **options)
@@ -435,7 +435,7 @@ async def test_prefetch_of_one_queue(app: App, options: dict[str, Any]) -> None:
 @virtual(settings=ROOMY)
 async def test_prefetch_works_beside_idle_queues(app: App) -> None:
     """Slots that stay free for others do not keep a queue from holding ahead."""
-    told = Told(app, seconds=0.005, stop_after=300)
+    told = StartRecorder(app, seconds=0.005, stop_after=300)
     await slow_store(app, 0.004)
     await told.work({"high": 400}, queues=["high=4", "default"], prefetches=["high=6"])
     assert 4 < told.ahead["high"] <= 6
@@ -444,7 +444,7 @@ async def test_prefetch_works_beside_idle_queues(app: App) -> None:
 
 @virtual(settings=ROOMY)
 async def test_two_queues_without_prefetch_use_every_slot(app: App) -> None:
-    told = Told(app, seconds=1.0, stop_after=60)
+    told = StartRecorder(app, seconds=1.0, stop_after=60)
     await slow_store(app)
     prefetches = ["high=0", "low=0"]
     await told.work({"low": 100}, prefetches=prefetches, weights=["high=6"])
@@ -456,7 +456,7 @@ async def test_two_queues_without_prefetch_use_every_slot(app: App) -> None:
 
 @virtual
 async def test_a_glob_serves_queues_that_come_later(app: App) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     async with working(app, queues=["mail*"]) as worker:
         await worker.started.wait()
         await app.clock.sleep(1.0)
@@ -471,7 +471,7 @@ async def test_a_glob_serves_queues_that_come_later(app: App) -> None:
 
 @virtual
 async def test_a_worker_serves_what_it_was_told_and_nothing_else(app: App) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     await told.enqueue({"mail-1": 2, "mail-22": 2, "high": 2, "low": 2})
     await drained(app, queues=["mail-?", "low"])
     assert Counter(told.queues) == {"mail-1": 2, "low": 2}
@@ -493,7 +493,7 @@ async def test_a_worker_serves_what_it_was_told_and_nothing_else(app: App) -> No
 @pytest.mark.parametrize("strict", [False, True])
 @virtual
 async def test_a_burst_ends(app: App, options: dict[str, Any], *, strict: bool) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     if strict and "weights" in options:
         options = {}
     jobs = await told.enqueue({"high": 20, "low": 20})
@@ -506,7 +506,7 @@ async def test_a_burst_ends(app: App, options: dict[str, Any], *, strict: bool) 
 async def test_a_paused_queue_does_not_keep_a_burst_alive(
     app: App, queues: list[str] | None
 ) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     jobs = await told.enqueue({"high": 2, "low": 2})
     paused = QueueChange(paused=True)
     await (await app.store()).change_queue(lane(app.name, "low"), paused, by="me")
@@ -520,7 +520,7 @@ async def test_a_paused_queue_does_not_keep_a_burst_alive(
 
 @virtual(settings=ROOMY)
 async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
-    told = Told(app, seconds=0.001, stop_after=100)
+    told = StartRecorder(app, seconds=0.001, stop_after=100)
     await slow_store(app)
     low, high = lane(app.name, "low"), lane(app.name, "high")
     jobs = await told.enqueue({"low": 500, "high": 500})
@@ -552,7 +552,7 @@ async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
 
 @virtual(settings={"worker": {"concurrency": 1}})
 async def test_a_pause_reaches_claims_that_are_on_their_way(app: App) -> None:
-    told = Told(app)
+    told = StartRecorder(app)
     told.gate.clear()
     faulty = await slow_store(app, 0.5)
     async with working(app) as told.worker:
@@ -586,13 +586,13 @@ async def test_five_queues_as_a_preset(app: App) -> None:
     assert list(declared) == ["critical", "high", "default", "low", "bulk"]
     assert [q.prefetch for q in declared.values()] == [1, 2, 4, 8, 8]
     assert [q.slots for q in declared.values()] == [8, 4, 4, 2, 2]
-    told = Told(app, seconds=0.001)
+    told = StartRecorder(app, seconds=0.001)
     job = await told.tell.enqueue("default")
     status = await job.status()
     assert (status.queue, status.priority) == ("default", 5)
     await told.enqueue(dict.fromkeys(declared, 30))
     worker = await drained(app, queues=[*declared])
-    assert worker.plan.settings.worker.concurrency == 20
+    assert worker.config.settings.worker.concurrency == 20
     assert told.most == {"critical": 8, "high": 4, "default": 4, "low": 2, "bulk": 2}
 
 
@@ -605,7 +605,7 @@ async def test_later_declarations_add_to_earlier_ones(app: App) -> None:
 
 @virtual
 async def test_a_worker_shows_how_it_serves(app: App) -> None:
-    Told(app)
+    StartRecorder(app)
     app.queue("low", prefetch=3)
     app.queue("bulk", slots=3)
     async with working(app, queues=["high=4", "low"], weights=["high=6"]) as worker:

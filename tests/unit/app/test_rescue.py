@@ -5,8 +5,8 @@ from durio.maintenance.rescuer import Rescuer
 from durio.model.names import lane
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.worker.plan import Me
-from tests.unit.app.lab import virtual
+from durio.worker.worker_config import WorkerIdentity
+from tests.unit.app.app_harness import virtual
 from tests.unit.app.test_ends import Listener
 
 
@@ -53,9 +53,9 @@ async def work() -> None:
 
 def test_who_could_not_renew_does_not_judge_others() -> None:
     """Nobody could write for a while: others need the time of one renewal, too."""
-    me = Me(1, renewed_at=100.0, resumed_at=10.0)
-    assert me.may_judge(105.0, 5.0)
-    assert not me.may_judge(111.0, 5.0), "its own lease was not renewed of late"
+    me = WorkerIdentity(1, renewed_at=100.0, resumed_at=10.0)
+    assert me.may_rescue(105.0, 5.0)
+    assert not me.may_rescue(111.0, 5.0), "its own lease was not renewed of late"
     me.renewed_at = me.resumed_at = 150.0
-    assert not me.may_judge(155.0, 5.0), "it has only just been able to"
-    assert me.may_judge(156.5, 5.0)
+    assert not me.may_rescue(155.0, 5.0), "it has only just been able to"
+    assert me.may_rescue(156.5, 5.0)

@@ -6,7 +6,7 @@ from durio import App, JobNotFound, State
 from durio.errors import ResultExpired
 from durio.maintenance.pruner import IDLE_SECONDS, Pruner
 from tests.faults.faulty_store import FaultyStore
-from tests.unit.app.lab import drained, finished, records, virtual, working
+from tests.unit.app.app_harness import drained, finished, records, virtual, working
 
 HOUR = 3600
 

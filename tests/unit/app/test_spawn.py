@@ -12,7 +12,7 @@ import pytest
 from durio import App, State
 from durio.errors import SpawnFull, UsageError
 from durio.testing.clock import VirtualClock, run_virtual
-from tests.unit.app.lab import MEMORY, finished, records, virtual, working
+from tests.unit.app.app_harness import MEMORY, finished, records, virtual, working
 
 
 @virtual

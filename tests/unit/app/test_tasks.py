@@ -7,7 +7,14 @@ import pytest
 from durio import App, Context, Priority, Retry, State
 from durio.errors import DuplicateTask
 from durio.model.timeout import TimeLimits
-from tests.unit.app.lab import MEMORY, finished, record_of, records, virtual, working
+from tests.unit.app.app_harness import (
+    MEMORY,
+    finished,
+    record_of,
+    records,
+    virtual,
+    working,
+)
 
 
 async def double(number: int) -> int:

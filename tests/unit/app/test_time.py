@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from durio import App, Context, JobDead, Retry, Snooze, State
-from tests.unit.app.lab import drained, finished, in_state, virtual, working
+from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
 ONE_SLOT = {"worker": {"concurrency": 1, "prefetch": 0}}
 

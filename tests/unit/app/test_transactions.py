@@ -13,14 +13,14 @@ from durio.errors import JobDead, StoreUnavailable, UsageError
 from durio.stores.sqlite import transactions
 from durio.stores.sqlite.transactions import SqliteOwnTransaction
 from durio.telemetry.emit import JobEvent
-from tests.unit.app.lab import finished, in_state, real
+from tests.unit.app.app_harness import finished, in_state, real
 
 SECONDS = 10
 MADE = "create table mine (n integer)"
 INSERT = "insert into mine values (?)"
 
 
-class Heard:
+class RecordedEvents:
     """What was told, by name."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Shop:
     def __init__(self, app: App, store: Any) -> None:
         self.app = app
         self.store = store
-        self.heard = Heard()
+        self.heard = RecordedEvents()
         app.emit.subscribers.append(self.heard)
 
     def task(self, function: Any = None, **options: Any) -> Any:
@@ -53,13 +53,13 @@ class Shop:
         return self.app.task(name=function.__name__, **options)(function)
 
     async def mine(self) -> list[int]:
-        rows = await self.store.desk.reader.read(
+        rows = await self.store.context.reader.read(
             lambda db: db.rows("select n from mine")
         )
         return [n for (n,) in rows]
 
     async def jobs(self) -> int:
-        return await self.store.desk.reader.read(
+        return await self.store.context.reader.read(
             lambda db: db.value("select count(*) from job")
         )
 
@@ -68,11 +68,11 @@ class Shop:
 async def opened(path: Path, driver: str = "apsw") -> AsyncIterator[Shop]:
     async with App(f"sqlite:///{path}?driver={driver}", name="shop") as app:
         store: Any = await app.store()
-        await store.desk.writer.write(lambda tx: tx.db.rows(MADE))
+        await store.context.writer.write(lambda tx: tx.db.rows(MADE))
         yield Shop(app, store)
 
 
-def told(body: Callable[[Shop], Any]) -> Callable[..., None]:
+def on_file(body: Callable[[Shop], Any]) -> Callable[..., None]:
     """A test on a real file, by the machine's clock."""
 
     @pytest.mark.parametrize("driver", ["apsw", "stdlib"])
@@ -88,7 +88,7 @@ def told(body: Callable[[Shop], Any]) -> Callable[..., None]:
     return run
 
 
-@told
+@on_file
 async def test_rows_result_and_end_come_together(shop: Shop) -> None:
     @shop.task
     async def pay(ctx: Context, n: int) -> int:
@@ -103,7 +103,7 @@ async def test_rows_result_and_end_come_together(shop: Shop) -> None:
     assert shop.heard.names() == ["job.done"]
 
 
-@told
+@on_file
 async def test_a_raise_inside_leaves_nothing(shop: Shop) -> None:
     @shop.task(retry=Retry(1, base=60))
     async def pay(ctx: Context) -> None:
@@ -119,7 +119,7 @@ async def test_a_raise_inside_leaves_nothing(shop: Shop) -> None:
     assert shop.heard.names() == ["job.retried"]
 
 
-@told
+@on_file
 async def test_a_raise_afterwards_changes_nothing(shop: Shop) -> None:
     after: list[str] = []
 
@@ -144,7 +144,7 @@ async def test_a_raise_afterwards_changes_nothing(shop: Shop) -> None:
     assert after == ["shop.pay"]
 
 
-@told
+@on_file
 async def test_a_promised_result_must_be_given_inside(shop: Shop) -> None:
     @shop.task
     async def pay(ctx: Context) -> int:
@@ -161,7 +161,7 @@ async def test_a_promised_result_must_be_given_inside(shop: Shop) -> None:
     assert await shop.mine() == []
 
 
-@told
+@on_file
 async def test_a_value_that_comes_too_late_is_told_about(shop: Shop) -> None:
     @shop.task
     async def pay(ctx: Context):
@@ -175,7 +175,7 @@ async def test_a_value_that_comes_too_late_is_told_about(shop: Shop) -> None:
     assert shop.heard.names() == ["job.done", "job.faltered"]
 
 
-@told
+@on_file
 async def test_a_result_that_cannot_be_stored_undoes_it(shop: Shop) -> None:
     @shop.task
     async def pay(ctx: Context) -> Any:
@@ -189,7 +189,7 @@ async def test_a_result_that_cannot_be_stored_undoes_it(shop: Shop) -> None:
     assert await shop.mine() == []
 
 
-@told
+@on_file
 async def test_one_block_per_attempt(shop: Shop) -> None:
     said: list[str] = []
 
@@ -213,7 +213,7 @@ async def test_one_block_per_attempt(shop: Shop) -> None:
     assert await shop.mine() == [1]
 
 
-@told
+@on_file
 async def test_an_enqueue_beside_it_is_refused(shop: Shop) -> None:
     @shop.task(retry=0)
     async def pay(ctx: Context) -> None:
@@ -229,7 +229,7 @@ async def test_an_enqueue_beside_it_is_refused(shop: Shop) -> None:
     assert (await shop.mine(), await shop.jobs()) == ([], 1)
 
 
-@told
+@on_file
 async def test_a_commit_by_hand_is_refused(shop: Shop) -> None:
     @shop.task(retry=0)
     async def pay(ctx: Context) -> None:
@@ -243,7 +243,7 @@ async def test_a_commit_by_hand_is_refused(shop: Shop) -> None:
     assert "ended by hand" in dead.value.error.message
 
 
-@told
+@on_file
 async def test_sync_tasks_write_with(shop: Shop) -> None:
     @shop.task
     def pay(ctx: Context, n: int) -> int:
@@ -262,7 +262,7 @@ async def test_sync_tasks_write_with(shop: Shop) -> None:
     assert (await shop.mine(), await shop.jobs()) == ([3], 2)
 
 
-@told
+@on_file
 async def test_with_alone_does_not_block_the_loop(shop: Shop) -> None:
     @shop.task(retry=0)
     async def pay(ctx: Context) -> None:
@@ -276,7 +276,7 @@ async def test_with_alone_does_not_block_the_loop(shop: Shop) -> None:
     assert "async with" in dead.value.error.message
 
 
-@told
+@on_file
 async def test_a_fenced_attempt_leaves_nothing(shop: Shop) -> None:
     @shop.task(retry=0)
     async def pay(ctx: Context) -> None:
@@ -291,7 +291,7 @@ async def test_a_fenced_attempt_leaves_nothing(shop: Shop) -> None:
     assert "LeaseLost" in [e.error_type for e in shop.heard.events]
 
 
-@told
+@on_file
 async def test_a_cancel_afterwards_is_too_late(shop: Shop) -> None:
     outside, seen = asyncio.Event(), asyncio.Event()
 
@@ -312,7 +312,7 @@ async def test_a_cancel_afterwards_is_too_late(shop: Shop) -> None:
     assert shop.heard.names() == ["job.done"]
 
 
-@told
+@on_file
 async def test_the_hard_limit_undoes_it(shop: Shop) -> None:
     @shop.task(retry=0, timeout=(0.1, 0.2))
     async def pay(ctx: Context) -> None:

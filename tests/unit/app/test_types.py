@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from durio import App
-from tests.unit.app.lab import drained, record_of, virtual
+from tests.unit.app.app_harness import drained, record_of, virtual
 
 
 @dataclass

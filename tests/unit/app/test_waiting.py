@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from durio import App, Context, Job, JobDead, Snooze, State
-from tests.unit.app.lab import drained, finished, real, virtual, working
+from tests.unit.app.app_harness import drained, finished, real, virtual, working
 
 pytestmark = pytest.mark.proves("M120")
 

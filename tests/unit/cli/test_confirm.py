@@ -6,18 +6,18 @@ from contextlib import suppress
 
 import pytest
 
-from durio.cli.confirm import Done, Step, in_steps
-from durio.ports.control import Stepped
+from durio.cli.prompts import BulkSummary, RunBatch, in_batches
+from durio.ports.control import BulkStep
 
 
-def worker_off(jobs: int) -> tuple[Step, list[int]]:
+def worker_off(jobs: int) -> tuple[RunBatch, list[int]]:
     """A step over so many jobs, and the sizes it was asked for."""
     asked: list[int] = []
 
-    async def step(limit: int) -> Stepped:
+    async def step(limit: int) -> BulkStep:
         done = min(limit, jobs - sum(asked))
         asked.append(done)
-        return Stepped(done, sum(asked) < jobs)
+        return BulkStep(done, sum(asked) < jobs)
 
     return step, asked
 
@@ -35,15 +35,15 @@ def test_steps_end_with_what_was_counted(
     there: int, counted: int, sizes: list[int]
 ) -> None:
     step, asked = worker_off(there)
-    assert asyncio.run(in_steps(step, counted, "retry")) == Done(sum(sizes))
+    assert asyncio.run(in_batches(step, counted, "retry")) == BulkSummary(sum(sizes))
     assert asked == sizes
 
 
 def test_no_more_are_held_than_were_not_done() -> None:
-    async def step(_limit: int) -> Stepped:
-        return Stepped(2, more=False, held=8)
+    async def step(_limit: int) -> BulkStep:
+        return BulkStep(2, more=False, held=8)
 
-    assert asyncio.run(in_steps(step, 5, "retry")) == Done(2, held=3)
+    assert asyncio.run(in_batches(step, 5, "retry")) == BulkSummary(2, held=3)
 
 
 @pytest.mark.parametrize(("jobs", "is_drawn"), [(1201, True), (500, False)])
@@ -56,7 +56,7 @@ def test_bar_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     step, _ = worker_off(jobs)
-    asyncio.run(in_steps(step, jobs, "retry"))
+    asyncio.run(in_batches(step, jobs, "retry"))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("retry" in captured.err and "100%" in captured.err) is is_drawn
@@ -66,14 +66,14 @@ def test_interrupt_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> N
     async def run() -> None:
         first = asyncio.Event()
 
-        async def step(limit: int) -> Stepped:
+        async def step(limit: int) -> BulkStep:
             if first.is_set():
                 await asyncio.Event().wait()
             first.set()
-            return Stepped(limit, more=True)
+            return BulkStep(limit, more=True)
 
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(in_steps(step, 1201, "retry"))
+            task = group.create_task(in_batches(step, 1201, "retry"))
             await first.wait()
             task.cancel()
 

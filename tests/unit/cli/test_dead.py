@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli import confirm, edit
+from durio.cli import dead_actions, prompts
 from durio.model.failure import Failure, encode_failure
 from durio.model.ids import id_text, uuid7
-from durio.model.job import DEAD, Record
+from durio.model.job import DEAD, StoredJob
 from tests.unit.cli.terminal import Terminal
 
 PLACE = ("--app", "shop")
@@ -27,7 +27,7 @@ counter = iter(range(10**6))
 
 def letter(
     task: str, queue: str, error: str, age: float, now: float, **changes: Any
-) -> Record:
+) -> StoredJob:
     """A dead letter as a store has it."""
     failure = Failure(
         type="Timeout" if "timeout" in error.lower() else "ValueError",
@@ -38,7 +38,7 @@ def letter(
         worker="host/1",
         logs=("a line",),
     )
-    record = Record(
+    record = StoredJob(
         id=uuid7(1_763_000_000_000 + next(counter), 0, 0),
         lane=f"shop:{queue}",
         rank=4,
@@ -95,8 +95,8 @@ def bury(shop: Terminal) -> Bury:
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sits at the terminal."""
-    for module in (confirm, edit):
-        monkeypatch.setattr(module, "is_asked_person", lambda: True)
+    for module in (prompts, dead_actions):
+        monkeypatch.setattr(module, "is_interactive", lambda: True)
 
 
 def listed(shop: Terminal, *options: str) -> list[str]:

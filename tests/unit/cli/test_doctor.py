@@ -65,7 +65,7 @@ def test_plain_lines_with_words(shop: Terminal) -> None:
 
 def test_signs_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "is_terminal", lambda: True)
-    line = doctor.line(warning("store.fsync", "slow \x1b[31m", "Buy."))
+    line = doctor.finding_line(warning("store.fsync", "slow \x1b[31m", "Buy."))
     assert "! warning" in line
     assert "\\x1b" in line
     assert output.is_terminal() is False

@@ -14,9 +14,9 @@ from durio.cli.main import (
     error_fields,
     error_text,
     exit_code_of,
-    leaf,
+    first_error,
     read_env_file,
-    tell,
+    report_error,
     wants_json,
 )
 from durio.errors import (
@@ -138,14 +138,14 @@ def test_whoever_has_ended_does_not_go_on_by_itself() -> None:
 
 def test_a_group_of_errors_is_told_by_its_first() -> None:
     inner = StoreFull("x")
-    assert leaf(ExceptionGroup("g", [ExceptionGroup("h", [inner])])) is inner
+    assert first_error(ExceptionGroup("g", [ExceptionGroup("h", [inner])])) is inner
 
 
 def test_error_with_bytes_that_are_no_text_can_be_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert tell(UsageError("bad \udcff"), as_json=False) == 2
-    assert tell(UsageError("bad \udcff"), as_json=True) == 2
+    assert report_error(UsageError("bad \udcff"), as_json=False) == 2
+    assert report_error(UsageError("bad \udcff"), as_json=True) == 2
     assert "bad \\udcff" in capsys.readouterr().err
 
 

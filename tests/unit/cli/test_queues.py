@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli import confirm
-from durio.cli.lines import is_at
+from durio.cli import prompts
+from durio.cli.queue_rows import is_served_by
 from durio.ports.browse import WorkerRow
 from tests.unit.cli.terminal import Terminal
 
@@ -48,7 +48,7 @@ def states(shop: Terminal) -> list[str]:
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sits at the terminal."""
-    monkeypatch.setattr(confirm, "is_asked_person", lambda: True)
+    monkeypatch.setattr(prompts, "is_interactive", lambda: True)
 
 
 # --- ls
@@ -92,7 +92,7 @@ def test_list_of_nothing_names_the_app(shop: Terminal) -> None:
 )
 def test_who_serves_a_queue(told: Any, left: float, *, is_served: bool) -> None:
     worker = WorkerRow(1, {"queues": told}, left, 0)
-    assert is_at("mail", worker) is is_served
+    assert is_served_by("mail", worker) is is_served
 
 
 # --- pause, resume, limit

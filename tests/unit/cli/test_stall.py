@@ -27,8 +27,8 @@ def locked(terminal: Terminal) -> Iterator[None]:
 def test_a_stopped_writer_is_named_and_not_waited_for(
     shop: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(stall, "TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(stall, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(stall, "REPORT_AFTER_SECONDS", 0.05)
     monkeypatch.setattr(stall, "GIVE_UP_SECONDS", 0.2)
     shop.ok("enqueue", "--app", "shop", "refuse")
     with locked(shop):
@@ -49,8 +49,8 @@ def test_a_stopped_writer_is_named_also_where_the_schema_is_older(
     shop: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the opening of the store already waits."""
-    monkeypatch.setattr(stall, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(stall, "TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(stall, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(stall, "REPORT_AFTER_SECONDS", 0.05)
     monkeypatch.setattr(stall, "GIVE_UP_SECONDS", 0.2)
     make_old_file(shop.folder / "jobs.db")
     Path("jobs.db-durio").mkdir(mode=0o700)

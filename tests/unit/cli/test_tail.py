@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli.tail import Filter, decoded, event_text, listen
-from tests.unit.app.lab import MEMORY, working
+from durio.cli.tail import TailFilter, decoded, event_text, show_live_events
+from tests.unit.app.app_harness import MEMORY, working
 from tests.unit.cli.terminal import Terminal
 
 PLACE = ("--app", "shop")
-EVERYTHING = Filter(namespace=None, queue=None, task=None, events=(), level=0)
+EVERYTHING = TailFilter(namespace=None, queue=None, task=None, events=(), level=0)
 DONE: dict[str, Any] = {
     "ts": "2026-11-15T06:00:00.000Z",
     "level": "INFO",
@@ -46,7 +46,7 @@ def test_what_is_wanted(changed: dict[str, Any], is_wanted: bool) -> None:  # no
         name: getattr(EVERYTHING, name)
         for name in ("namespace", "queue", "task", "events", "level")
     }
-    chosen = Filter(**{**fields, **changed})
+    chosen = TailFilter(**{**fields, **changed})
     assert chosen.wants(DONE) is is_wanted
     assert chosen.wants({"event": "live.missed", "events": 3})  # always
 
@@ -103,8 +103,10 @@ def test_events_of_jobs_and_workers(capsys: pytest.CaptureFixture[str]) -> None:
             async with asyncio.TaskGroup() as group:
                 async with working(app) as worker:
                     await worker.started.wait()
-                    shown = group.create_task(listen(app, EVERYTHING, 4, is_json=True))
-                    while not app.live.is_heard():
+                    shown = group.create_task(
+                        show_live_events(app, EVERYTHING, 4, is_json=True)
+                    )
+                    while not app.live.has_subscribers():
                         await app.clock.sleep(0.01)
                     await (await mail.enqueue()).result(timeout=30)
                 await shown
@@ -127,7 +129,7 @@ def test_nothing_is_built_while_nobody_listens(monkeypatch: pytest.MonkeyPatch) 
     async def main() -> None:
         async with App(MEMORY, name="shop") as app:
             monkeypatch.setattr(
-                app.live, "_tell", lambda _told: pytest.fail("nobody listens")
+                app.live, "_publish", lambda _told: pytest.fail("nobody listens")
             )
 
             @app.task(name="mail")

@@ -6,8 +6,7 @@ import importlib.util
 import pytest
 
 from durio import Settings
-from durio.cli.queue_flags import read_queue_flags
-from durio.cli.worker import changed_settings
+from durio.cli.worker import changed_settings, read_queue_flags
 from durio.host.processes import loop_factory
 from tests.unit.cli.terminal import Terminal
 

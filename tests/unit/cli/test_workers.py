@@ -7,9 +7,16 @@ import apsw
 import pytest
 
 from durio import App
-from durio.cli.asking import WorkerNotFound, answered, failed, find_workers
-from durio.cli.stacks import report_text, stack_text
-from durio.cli.workers import cells, worker_fields
+from durio.cli.workers import (
+    WorkerNotFound,
+    cells,
+    find_workers,
+    no_response_text,
+    parse_response,
+    report_text,
+    stack_text,
+    worker_fields,
+)
 from durio.ports.browse import WorkerRow
 from durio.ports.lease import Vitals, WorkerInfo
 from tests.unit.cli.terminal import Terminal
@@ -98,10 +105,10 @@ def test_a_worker_that_does_not_answer(shop: Terminal, verb: str) -> None:
     ],
 )
 def test_answers_that_are_none(told: str | None, why: str) -> None:
-    found = answered(row(), told, 3.0, {1: 7})
+    found = parse_response(row(), told, 3.0, {1: 7})
     assert found.answer is None
-    assert why in found.why
-    assert "pid 7 on here" in failed(found)
+    assert why in found.reason
+    assert "pid 7 on here" in no_response_text(found)
 
 
 def test_orders_are_audited(shop: Terminal) -> None:

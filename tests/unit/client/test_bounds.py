@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
-from durio.client.bounds import Bounds, Declared
+from durio.client.bounds import Bounds, BoundsDeclarer
 from durio.ports.store import Store
 
 A, B = "shop:a", "shop:b"
 SECONDS = 20
 
 
-class Told:
+class RecordingStore:
     """A store that answers each declaration when it is let."""
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class Told:
         await until_all_wait()
 
 
-def made() -> tuple[Told, Bounds, Declared]:
-    told, bounds = Told(), Bounds(0.0)
+def made() -> tuple[RecordingStore, Bounds, BoundsDeclarer]:
+    told, bounds = RecordingStore(), Bounds(0.0)
     bounds.maxsizes[A] = 3
-    return told, bounds, Declared(cast("Store", told), bounds)
+    return told, bounds, BoundsDeclarer(cast("Store", told), bounds)
 
 
-async def tried(declared: Declared, lane: str) -> bool:
+async def tried(declared: BoundsDeclarer, lane: str) -> bool:
     try:
         await declared.declare({lane})
     except ConnectionError:
@@ -53,7 +53,7 @@ async def tried(declared: Declared, lane: str) -> bool:
 
 @asynccontextmanager
 async def begun(
-    declared: Declared, *lanes: str
+    declared: BoundsDeclarer, *lanes: str
 ) -> AsyncGenerator[list["asyncio.Task[bool]"]]:
     """So many callers at once, who are through when this block is."""
     async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:

@@ -6,11 +6,11 @@ import os
 import pytest
 
 from durio import App, Job
-from durio.client.ask import TRIES_MAX
-from durio.client.combine import BATCH_MAX
+from durio.client.batching import BATCH_MAX
+from durio.client.reliable_write import TRIES_MAX
 from durio.errors import PayloadTooLarge, StoreFull, StoreUnavailable
 from tests.faults.faulty_store import FaultyStore
-from tests.unit.app.lab import drained, records, virtual
+from tests.unit.app.app_harness import drained, records, virtual
 
 
 async def echo(value: int = 0, *, to: str = "") -> str:

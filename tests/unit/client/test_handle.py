@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from durio import App, Job, JobStatus, State
-from durio.client.wait import ASKED_MAX
-from tests.unit.app.lab import drained, finished, in_state, virtual, working
+from durio.client.result_waiters import IDS_MAX
+from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
 
 @dataclass
@@ -98,7 +98,7 @@ def test_a_handle_works_in_another_process(tmp_path: Path):
 @virtual(settings={"queue": {"embedded_max": 0}})
 async def test_many_waiters_share_one_poller(app: App):
     task = app.task(echo)
-    jobs = await task.enqueue_many([(n,) for n in range(ASKED_MAX * 2 + 7)])
+    jobs = await task.enqueue_many([(n,) for n in range(IDS_MAX * 2 + 7)])
 
     async def wait(job: Job[int]) -> int:
         return await job.result(timeout=3600)
@@ -141,7 +141,7 @@ async def test_the_attempt_of_a_running_job_is_shown(app: App):
     async with working(app) as worker:
         job = await task.enqueue()
         status = await in_state(job, State.RUNNING)
-        assert (status.attempt, status.worker) == (1, str(worker.me.id))
+        assert (status.attempt, status.worker) == (1, str(worker.identity.id))
         assert status.started_at is not None
         status = await finished(job)
     assert (status.worker, status.reason, status.error) == (None, None, None)

@@ -11,7 +11,7 @@ from durio import App, Context, Job, JobDead, KeyConflict, Retry, State
 from durio.keys import debounce, replace, while_active, while_waiting, window
 from durio.model.codec import canonical
 from durio.model.options import NO_OPTIONS
-from tests.unit.app.lab import (
+from tests.unit.app.app_harness import (
     drained,
     finished,
     in_state,

@@ -10,7 +10,14 @@ import pytest
 from durio import App, State
 from durio.errors import InvalidArguments, UnknownTask
 from durio.model.options import NO_OPTIONS
-from tests.unit.app.lab import MEMORY, drained, record_of, records, virtual, working
+from tests.unit.app.app_harness import (
+    MEMORY,
+    drained,
+    record_of,
+    records,
+    virtual,
+    working,
+)
 from tests.unit.app.test_ends import Listener
 
 

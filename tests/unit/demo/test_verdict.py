@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from durio.demo.record import Entry, Event
-from durio.demo.verdict import Verdict, enough_happened, judge
+from durio.demo.record import LedgerLine, LedgerLineKind
+from durio.demo.verdict import DemoVerdict, judge, not_exercised
 
 WORKER, VICTIM, OTHER, CHILD = 11, 12, 13, 20
 
@@ -14,24 +14,24 @@ class Book:
     """A ledger in the making, and the store beside it."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerLine] = []
         self.stored: dict[str, str] = {}
 
     def add(self, event: str, job: str = "", pid: int = 1, **fields: object) -> None:
         number = len(self.entries) + 1
         self.entries.append(
-            Entry(n=number, pid=pid, mono_ns=number, ev=event, job=job, **fields)  # type: ignore[arg-type]
+            LedgerLine(n=number, pid=pid, mono_ns=number, ev=event, job=job, **fields)  # type: ignore[arg-type]
         )
 
     def attempt(self, job: str, pid: int, end: str) -> None:
-        self.add(Event.STARTED, job, pid)
+        self.add(LedgerLineKind.STARTED, job, pid)
         self.add(end, job, pid)
 
     def end(self, job: str, state: str, pid: int = WORKER, reason: str = "") -> None:
-        self.add(Event.FINISHED, job, pid, state=state, reason=reason)
+        self.add(LedgerLineKind.FINISHED, job, pid, state=state, reason=reason)
         self.stored[job] = state
 
-    def judged(self) -> Verdict:
+    def judged(self) -> DemoVerdict:
         return judge(self.entries, self.stored)
 
 
@@ -41,33 +41,33 @@ def book() -> Book:
     book = Book()
     jobs = ("plain", "flaky", "poison", "crash", "inner", "rerun", "unseen", "waiting")
     for job in jobs:
-        book.add(Event.ENQUEUED, job, task="any")
-    book.add(Event.REPEATED, "plain", task="any")
-    book.attempt("plain", WORKER, Event.EFFECT)
+        book.add(LedgerLineKind.ENQUEUED, job, task="any")
+    book.add(LedgerLineKind.REPEATED, "plain", task="any")
+    book.attempt("plain", WORKER, LedgerLineKind.EFFECT)
     book.end("plain", "done")
-    book.attempt("flaky", WORKER, Event.FAILED)
-    book.add(Event.RETRIED, "flaky", WORKER, task="any")
-    book.attempt("flaky", OTHER, Event.EFFECT)
+    book.attempt("flaky", WORKER, LedgerLineKind.FAILED)
+    book.add(LedgerLineKind.RETRIED, "flaky", WORKER, task="any")
+    book.attempt("flaky", OTHER, LedgerLineKind.EFFECT)
     book.end("flaky", "done", OTHER)
-    book.attempt("poison", WORKER, Event.FAILED)
+    book.attempt("poison", WORKER, LedgerLineKind.FAILED)
     book.end("poison", "dead")
     for pid in (CHILD, CHILD + 1, CHILD + 2):
-        book.attempt("crash", pid, Event.CRASHING)
+        book.attempt("crash", pid, LedgerLineKind.CRASHING)
     book.end("crash", "dead", reason="worker_lost")
-    book.add(Event.REFUSED, task="any")
+    book.add(LedgerLineKind.REFUSED, task="any")
     # In a child of the worker that was killed: it died with it.
-    book.add(Event.STARTED, "inner", CHILD + 3, parent=VICTIM)
-    book.add(Event.CANCELLED, "waiting", task="any")
+    book.add(LedgerLineKind.STARTED, "inner", CHILD + 3, parent=VICTIM)
+    book.add(LedgerLineKind.CANCELLED, "waiting", task="any")
     book.stored["waiting"] = "cancelled"
-    book.add(Event.STARTED, "rerun", VICTIM)
+    book.add(LedgerLineKind.STARTED, "rerun", VICTIM)
     # Accepted by the store, but its worker was killed before it could say so.
-    book.attempt("unseen", VICTIM, Event.EFFECT)
+    book.attempt("unseen", VICTIM, LedgerLineKind.EFFECT)
     book.stored["unseen"] = "done"
-    book.add(Event.KILLING, victim=VICTIM)
-    book.add(Event.KILLED, victim=VICTIM)
-    book.attempt("rerun", OTHER, Event.EFFECT)
+    book.add(LedgerLineKind.KILLING, victim=VICTIM)
+    book.add(LedgerLineKind.KILLED, victim=VICTIM)
+    book.attempt("rerun", OTHER, LedgerLineKind.EFFECT)
     book.end("rerun", "done", OTHER)
-    book.attempt("inner", CHILD + 4, Event.EFFECT)
+    book.attempt("inner", CHILD + 4, LedgerLineKind.EFFECT)
     book.end("inner", "done", OTHER)
     return book
 
@@ -75,7 +75,7 @@ def book() -> Book:
 def test_promises_kept(book: Book) -> None:
     verdict = book.judged()
     assert not verdict.problems
-    assert not enough_happened(verdict)
+    assert not not_exercised(verdict)
     assert verdict.line == "7 jobs: 5 done, 2 dead, 0 lost, 0 doubled"
     assert (verdict.cancelled, verdict.rerun, verdict.kills) == (1, 2, 1)
     assert (verdict.refused, verdict.poisoned) == (1, 1)
@@ -96,8 +96,8 @@ def finish_twice(book: Book) -> None:
 
 
 def finish_without_effect(book: Book) -> None:
-    book.add(Event.ENQUEUED, "hollow", task="any")
-    book.add(Event.STARTED, "hollow", WORKER)
+    book.add(LedgerLineKind.ENQUEUED, "hollow", task="any")
+    book.add(LedgerLineKind.STARTED, "hollow", WORKER)
     book.end("hollow", "done")
 
 
@@ -106,43 +106,43 @@ def store_unasked(book: Book) -> None:
 
 
 def run_unasked(book: Book) -> None:
-    book.add(Event.STARTED, "stranger", WORKER)
+    book.add(LedgerLineKind.STARTED, "stranger", WORKER)
 
 
 def run_again(book: Book) -> None:
-    book.attempt("plain", OTHER, Event.EFFECT)
+    book.attempt("plain", OTHER, LedgerLineKind.EFFECT)
 
 
 def disagree(book: Book) -> None:
     book.stored["poison"] = "done"
-    book.add(Event.EFFECT, "poison", WORKER)
+    book.add(LedgerLineKind.EFFECT, "poison", WORKER)
 
 
 def end_unseen(book: Book) -> None:
-    book.add(Event.ENQUEUED, "quiet", task="any")
-    book.attempt("quiet", WORKER, Event.EFFECT)
+    book.add(LedgerLineKind.ENQUEUED, "quiet", task="any")
+    book.attempt("quiet", WORKER, LedgerLineKind.EFFECT)
     book.stored["quiet"] = "done"
 
 
 def cancel_unasked(book: Book) -> None:
-    book.add(Event.ENQUEUED, "wanted", task="any")
+    book.add(LedgerLineKind.ENQUEUED, "wanted", task="any")
     book.end("wanted", "cancelled")
 
 
 def ignore_cancel(book: Book) -> None:
-    book.add(Event.CANCELLED, "plain", task="any")
+    book.add(LedgerLineKind.CANCELLED, "plain", task="any")
 
 
-def convict_the_innocent(book: Book) -> None:
-    book.add(Event.ENQUEUED, "victim", task="any")
-    book.add(Event.STARTED, "victim", CHILD + 5, parent=VICTIM)
+def kill_harmless_job(book: Book) -> None:
+    book.add(LedgerLineKind.ENQUEUED, "victim", task="any")
+    book.add(LedgerLineKind.STARTED, "victim", CHILD + 5, parent=VICTIM)
     book.end("victim", "dead", reason="worker_lost")
 
 
-def let_the_guilty_go(book: Book) -> None:
-    book.add(Event.ENQUEUED, "lucky", task="any")
-    book.attempt("lucky", CHILD + 6, Event.CRASHING)
-    book.attempt("lucky", CHILD + 7, Event.EFFECT)
+def spare_crashing_job(book: Book) -> None:
+    book.add(LedgerLineKind.ENQUEUED, "lucky", task="any")
+    book.attempt("lucky", CHILD + 6, LedgerLineKind.CRASHING)
+    book.attempt("lucky", CHILD + 7, LedgerLineKind.EFFECT)
     book.end("lucky", "done")
 
 
@@ -158,8 +158,8 @@ FAULTS: dict[Callable[[Book], None], str] = {
     end_unseen: "1 ended though nobody saw it: quiet",
     cancel_unasked: "1 cancelled though nobody asked: wanted",
     ignore_cancel: "1 not cancelled though asked: plain",
-    convict_the_innocent: "1 convicted though innocent: victim",
-    let_the_guilty_go: "1 crashed and not convicted: lucky",
+    kill_harmless_job: "1 convicted though innocent: victim",
+    spare_crashing_job: "1 crashed and not convicted: lucky",
 }
 
 
@@ -170,4 +170,4 @@ def test_every_fault_is_found(book: Book, plant: Callable[[Book], None]) -> None
 
 
 def test_a_quiet_run_proves_nothing() -> None:
-    assert len(enough_happened(Book().judged())) == 9
+    assert len(not_exercised(Book().judged())) == 9

@@ -17,25 +17,25 @@ import pytest
 
 from durio import App, Retry
 from durio.doctor import machine, queues
-from durio.doctor.examine import examine, run
+from durio.doctor.examine import examine, run_checks
 from durio.model.errors import StoreUnavailable
 from durio.model.finding import Finding, fine
 from durio.model.ids import uuid7
 from durio.model.options import NO_OPTIONS
-from durio.model.outcome import Kind, Outcome
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.ports.move import Mark, Stage
+from durio.ports.move import ExportStage, MoveMark
 from durio.ports.store import Store
-from durio.stores.sqlite import checks, place
-from durio.stores.sqlite.departure import departure_of
+from durio.stores.sqlite import checks, store_files
+from durio.stores.sqlite.export_jobs import export_jobs_from
 from durio.testing.clock import VirtualClock, run_virtual
 
 HERE = socket.gethostname()
 
 
-class Clinic:
+class DoctorHarness:
     """A store in a folder, and a doctor for it."""
 
     def __init__(self, folder: Path) -> None:
@@ -86,9 +86,9 @@ class Clinic:
 
 
 @pytest.fixture
-def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clinic:
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DoctorHarness:
     monkeypatch.chdir(tmp_path)
-    return Clinic(tmp_path)
+    return DoctorHarness(tmp_path)
 
 
 def bad(finding: Finding, severity: str, *words: str) -> None:
@@ -116,7 +116,7 @@ def worker(queues: tuple[str, ...] | None = None, **changed: Any) -> WorkerInfo:
 
 
 @pytest.mark.proves("M214")
-def test_a_healthy_place_has_no_errors(clinic: Clinic) -> None:
+def test_a_healthy_place_has_no_errors(clinic: DoctorHarness) -> None:
     async def plant(_app: App, store: Store) -> None:
         await store.register(worker(), 60)
 
@@ -135,7 +135,7 @@ def test_a_healthy_place_has_no_errors(clinic: Clinic) -> None:
     assert all(f.evidence for f in findings)
 
 
-def test_nothing_is_written(clinic: Clinic) -> None:
+def test_nothing_is_written(clinic: DoctorHarness) -> None:
     """Neither into the store nor beside it, and no scratch file stays."""
 
     async def plant(app: App, _store: Store) -> None:
@@ -157,7 +157,7 @@ def test_nothing_is_written(clinic: Clinic) -> None:
     assert everything() == before
 
 
-def test_a_missing_store_is_not_made(clinic: Clinic) -> None:
+def test_a_missing_store_is_not_made(clinic: DoctorHarness) -> None:
     bad(clinic.one("store.schema"), "warning", "no store yet")
     assert list(clinic.folder.iterdir()) == []
 
@@ -170,14 +170,14 @@ def test_a_check_that_fails_is_a_finding() -> None:
     def refused() -> Iterator[Finding]:
         raise StoreUnavailable("away", cure="Wait.")
 
-    first, second, third = run({"a.b": broken, "a.c": refused})
+    first, second, third = run_checks({"a.b": broken, "a.c": refused})
     assert first.severity == "ok"
     bad(second, "error", "failed itself", "ZeroDivisionError", "oops")
     bad(third, "error", "away")
 
 
 def test_a_store_that_does_not_open_is_a_finding(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic.make()
     app = clinic.app()
@@ -189,7 +189,7 @@ def test_a_store_that_does_not_open_is_a_finding(
     bad(clinic.one("store.content", app), "error", "away")
 
 
-def test_a_url_that_names_no_store(clinic: Clinic) -> None:
+def test_a_url_that_names_no_store(clinic: DoctorHarness) -> None:
     finding = clinic.one("store.url", App("mysql://me:secret@x/y"))
     bad(finding, "error", "mysql://me:***@x/y")
 
@@ -226,7 +226,7 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.proves("M214")
-def test_a_lease_that_is_too_short(clinic: Clinic) -> None:
+def test_a_lease_that_is_too_short(clinic: DoctorHarness) -> None:
     brisk = {"lease_seconds": 3, "heartbeat_seconds": 0.5}
     app = clinic.app(settings={"worker": brisk})
     bad(clinic.one("settings.heartbeat", app), "warning", "a busy disk")
@@ -237,7 +237,7 @@ def test_a_lease_that_is_too_short(clinic: Clinic) -> None:
     ("seconds", "count", "severity"), [(0, 0, "error"), (60, 500, "warning")]
 )
 def test_dead_letters_that_are_off(
-    clinic: Clinic, seconds: int, count: int, severity: str
+    clinic: DoctorHarness, seconds: int, count: int, severity: str
 ) -> None:
     kept = {"dead_seconds": seconds, "dead_count": count}
     app = clinic.app(settings={"retention": kept})
@@ -253,7 +253,7 @@ def test_an_old_library(monkeypatch: pytest.MonkeyPatch) -> None:
     bad(finding, "error", "3.46.1")
 
 
-def test_a_store_in_memory(clinic: Clinic) -> None:
+def test_a_store_in_memory(clinic: DoctorHarness) -> None:
     bad(clinic.one("store.place", App("sqlite:///:memory:")), "warning", "in memory")
 
 
@@ -262,47 +262,47 @@ def test_a_store_in_memory(clinic: Clinic) -> None:
     [("nfs4", "error"), ("overlay", "warning"), ("tmpfs", "warning")],
 )
 def test_a_file_system_that_does_not_keep_it(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, kind: str, severity: str
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch, kind: str, severity: str
 ) -> None:
     device = clinic.folder.stat().st_dev
     mounts = clinic.folder / "mounts"
     line = f"1 1 {os.major(device)}:{os.minor(device)} / / rw - {kind} x rw\n"
     mounts.write_text(line, encoding="utf-8")
-    monkeypatch.setattr(place, "MOUNTS", mounts)
+    monkeypatch.setattr(store_files, "MOUNTS", mounts)
     (finding,) = checks.place(clinic.path)
     bad(finding, severity, kind)
 
 
-def test_a_folder_that_is_not_there(clinic: Clinic) -> None:
+def test_a_folder_that_is_not_there(clinic: DoctorHarness) -> None:
     finding = clinic.one("store.place", App(f"sqlite:///{clinic.folder}/no/jobs.db"))
     bad(finding, "error", "there is no folder")
 
 
-def test_a_store_that_is_a_folder(clinic: Clinic) -> None:
+def test_a_store_that_is_a_folder(clinic: DoctorHarness) -> None:
     clinic.path.mkdir()
     bad(clinic.one("store.place"), "error", "is not a file")
 
 
-def test_a_store_with_two_names(clinic: Clinic) -> None:
+def test_a_store_with_two_names(clinic: DoctorHarness) -> None:
     clinic.make()
     os.link(clinic.path, clinic.folder / "twin.db")
     bad(clinic.one("store.place"), "error", "hard link")
 
 
-def test_a_file_that_everybody_may_write(clinic: Clinic) -> None:
+def test_a_file_that_everybody_may_write(clinic: DoctorHarness) -> None:
     clinic.make()
     clinic.path.chmod(0o666)
     bad(clinic.one("store.rights"), "error", "everybody may write")
 
 
-def test_a_private_folder_that_is_not_private(clinic: Clinic) -> None:
+def test_a_private_folder_that_is_not_private(clinic: DoctorHarness) -> None:
     clinic.make()
     Path(f"{clinic.path}-durio").chmod(0o755)
     bad(clinic.one("store.rights"), "error", "not private", "755")
 
 
 def test_a_folder_that_cannot_be_written(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic.make()
     monkeypatch.setattr(os, "access", lambda *_asked: False)
@@ -313,7 +313,7 @@ def test_a_folder_that_cannot_be_written(
     assert not clinic.found("store.fsync")
 
 
-def test_files_that_another_user_left(clinic: Clinic, require: Any) -> None:
+def test_files_that_another_user_left(clinic: DoctorHarness, require: Any) -> None:
     """Somebody ran one command as root: now the others cannot write the log."""
     require.kernel(os.geteuid() == 0, "changing owners")
     clinic.make()
@@ -329,7 +329,7 @@ def test_files_that_another_user_left(clinic: Clinic, require: Any) -> None:
 )
 def test_a_disk_that_is_full(
     monkeypatch: pytest.MonkeyPatch,
-    clinic: Clinic,
+    clinic: DoctorHarness,
     free: int,
     files: int,
     severity: str,
@@ -348,7 +348,7 @@ def test_a_disk_that_is_full(
     ("seconds", "words"), [(0.05, "slow"), (0.000_001, "too quick to be true")]
 )
 def test_a_disk_that_is_slow_or_lies(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, seconds: float, words: str
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch, seconds: float, words: str
 ) -> None:
     ticks = iter(range(1000))
 
@@ -364,7 +364,7 @@ def test_a_disk_that_is_slow_or_lies(
     assert list(clinic.folder.iterdir()) == []
 
 
-def test_a_writer_that_does_not_let_go(clinic: Clinic) -> None:
+def test_a_writer_that_does_not_let_go(clinic: DoctorHarness) -> None:
     """The lock changes hands within milliseconds, unless its holder was stopped."""
     clinic.make()
     assert clinic.one("store.writer").severity == "ok"
@@ -386,7 +386,7 @@ sys.stdin.readline()
 """
 
 
-def test_another_program_that_keeps_the_file_locked(clinic: Clinic) -> None:
+def test_another_program_that_keeps_the_file_locked(clinic: DoctorHarness) -> None:
     """It knows nothing of our lock: SQLite alone can tell, and knows no name."""
     clinic.make()
     before = clinic.path.read_bytes()
@@ -406,13 +406,13 @@ def test_another_program_that_keeps_the_file_locked(clinic: Clinic) -> None:
     assert clinic.path.read_bytes() == before
 
 
-def test_a_file_that_cannot_be_asked_for_its_lock(clinic: Clinic) -> None:
+def test_a_file_that_cannot_be_asked_for_its_lock(clinic: DoctorHarness) -> None:
     clinic.make()
     clinic.path.write_text("dear diary, " * 500)
     bad(clinic.one("store.writer"), "error", "not a SQLite database")
 
 
-def test_a_lock_that_changes_hands_is_no_stall(clinic: Clinic) -> None:
+def test_a_lock_that_changes_hands_is_no_stall(clinic: DoctorHarness) -> None:
     clinic.make()
     with (Path(f"{clinic.path}-durio") / "writer.lock").open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -432,20 +432,20 @@ def test_a_lock_that_changes_hands_is_no_stall(clinic: Clinic) -> None:
 # --- the store's file
 
 
-def test_a_schema_of_newer_code(clinic: Clinic) -> None:
+def test_a_schema_of_newer_code(clinic: DoctorHarness) -> None:
     clinic.make()
     change(clinic, "insert into migration values (99, '0099_later', 'x', 0)")
     bad(clinic.one("store.schema"), "error", "0099_later")
     assert not clinic.found("queues.unserved")  # it is not opened
 
 
-def test_a_schema_of_other_code(clinic: Clinic) -> None:
+def test_a_schema_of_other_code(clinic: DoctorHarness) -> None:
     clinic.make()
     change(clinic, "update migration set checksum = 'x' where number = 1")
     bad(clinic.one("store.schema"), "error", "another text of")
 
 
-def test_a_schema_of_older_code_is_not_upgraded(clinic: Clinic) -> None:
+def test_a_schema_of_older_code_is_not_upgraded(clinic: DoctorHarness) -> None:
     clinic.make()
     change(clinic, "delete from migration where number = 2")
     bad(clinic.one("store.schema"), "warning", "0002_fleet not applied")
@@ -453,13 +453,13 @@ def test_a_schema_of_older_code_is_not_upgraded(clinic: Clinic) -> None:
     assert clinic.one("store.schema").severity == "warning"
 
 
-def test_a_file_that_is_no_database(clinic: Clinic) -> None:
+def test_a_file_that_is_no_database(clinic: DoctorHarness) -> None:
     clinic.path.write_text("no database at all, but long enough" * 100, "utf-8")
     bad(clinic.one("store.schema"), "error")
     bad(clinic.one("store.integrity"), "error")
 
 
-def test_damage_inside_the_file(clinic: Clinic) -> None:
+def test_damage_inside_the_file(clinic: DoctorHarness) -> None:
     async def plant(app: App, _store: Store) -> None:
         for _ in range(200):
             await app.enqueue("shop.anything", "x" * 500)
@@ -475,19 +475,19 @@ def test_damage_inside_the_file(clinic: Clinic) -> None:
     bad(clinic.one("store.integrity"), "error")
 
 
-def test_jobs_that_are_on_a_move_or_gone(clinic: Clinic) -> None:
+def test_jobs_that_are_on_a_move_or_gone(clinic: DoctorHarness) -> None:
     clinic.make()
     assert not clinic.found("store.move"), "there is nothing to say"
     made = uuid7(1_780_000_000_000, 0, 0).hex()
     to = "postgresql://me:***@there/db?port=1"
 
-    def planted(stage: Stage) -> Finding:
+    def planted(stage: ExportStage) -> Finding:
         async def plant(_app: App, store: Store) -> None:
-            leaving = departure_of(store)
-            await leaving.drain(Mark(made, to, "draining"), by="me")
+            leaving = export_jobs_from(store)
+            await leaving.drain(MoveMark(made, to, "draining"), by="me")
             if stage != "draining":
                 assert await leaving.freeze(made) is None
-                await leaving.settle(made, stage)
+                await leaving.set_stage(made, stage)
 
         clinic.with_store(plant)
         return clinic.one("store.move")
@@ -506,16 +506,18 @@ def test_jobs_that_are_on_a_move_or_gone(clinic: Clinic) -> None:
     assert "--back-out" not in finding.fix
 
 
-def test_a_long_look_is_cut(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_look_is_cut(
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clinic.make()
-    monkeypatch.setattr(checks, "LOOK_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(checks, "LOOK_STEPS", 1)
+    monkeypatch.setattr(checks, "QUICK_CHECK_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(checks, "QUICK_CHECK_STEPS", 1)
     finding = clinic.one("store.integrity")
     assert finding.severity == "ok"
     assert "no damage in" in finding.evidence
 
 
-def test_a_log_that_only_grows(clinic: Clinic) -> None:
+def test_a_log_that_only_grows(clinic: DoctorHarness) -> None:
     clinic.make()
     with Path(f"{clinic.path}-wal").open("ab") as file:
         file.truncate(checks.LOG_BYTES_MAX + 1)
@@ -523,7 +525,7 @@ def test_a_log_that_only_grows(clinic: Clinic) -> None:
     bad(finding, "warning", "write-ahead log")
 
 
-def change(clinic: Clinic, sql: str) -> None:
+def change(clinic: DoctorHarness, sql: str) -> None:
     db = apsw.Connection(str(clinic.path))
     db.execute(sql).fetchall()
     db.close()
@@ -543,7 +545,7 @@ def change(clinic: Clinic, sql: str) -> None:
         ("code.naive_times", ["datetime.now", "datetime.utcnow"]),
     ],
 )
-def test_patterns_in_tasks(clinic: Clinic, name: str, words: list[str]) -> None:
+def test_patterns_in_tasks(clinic: DoctorHarness, name: str, words: list[str]) -> None:
     app = clinic.app()
 
     @app.task(name="careless", retry=Retry(3, base=0), timeout=None)
@@ -562,7 +564,7 @@ def test_patterns_in_tasks(clinic: Clinic, name: str, words: list[str]) -> None:
 
 
 @pytest.mark.proves("M214")
-def test_innocent_tasks(clinic: Clinic) -> None:
+def test_innocent_tasks(clinic: DoctorHarness) -> None:
     """Threads may block; what is awaited, or handed on, does not."""
     app = clinic.app()
 
@@ -598,7 +600,7 @@ def test_innocent_tasks(clinic: Clinic) -> None:
 # --- queues
 
 
-def test_a_task_that_nobody_has(clinic: Clinic) -> None:
+def test_a_task_that_nobody_has(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await app.enqueue("shop.gone")
         tasks = {"shop.kept": {"queue": "default", "priority": 5, "parameters": None}}
@@ -608,7 +610,7 @@ def test_a_task_that_nobody_has(clinic: Clinic) -> None:
     bad(clinic.one("queues.unknown_tasks"), "error", "shop.gone (1 jobs wait)")
 
 
-def test_a_task_that_only_another_worker_has(clinic: Clinic) -> None:
+def test_a_task_that_only_another_worker_has(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await app.enqueue("shop.kept")
         tasks = {"shop.kept": {"queue": "default", "priority": 5, "parameters": None}}
@@ -630,7 +632,7 @@ def test_a_task_that_only_another_worker_has(clinic: Clinic) -> None:
     [(("mail",), "no worker serves images"), (None, None), (("im*", "m*"), None)],
 )
 def test_a_queue_that_nobody_serves(
-    clinic: Clinic, served: tuple[str, ...] | None, told: str | None
+    clinic: DoctorHarness, served: tuple[str, ...] | None, told: str | None
 ) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "images")
@@ -646,7 +648,7 @@ def test_a_queue_that_nobody_serves(
         assert "mail" not in finding.evidence
 
 
-def test_jobs_and_no_worker_at_all(clinic: Clinic) -> None:
+def test_jobs_and_no_worker_at_all(clinic: DoctorHarness) -> None:
     async def plant(app: App, _store: Store) -> None:
         await named(app, "mail")
 
@@ -656,7 +658,9 @@ def test_jobs_and_no_worker_at_all(clinic: Clinic) -> None:
     assert "durio worker" in finding.fix
 
 
-def test_scheduled_jobs_of_an_unserved_queue_are_a_warning(clinic: Clinic) -> None:
+def test_scheduled_jobs_of_an_unserved_queue_are_a_warning(
+    clinic: DoctorHarness,
+) -> None:
     async def plant(app: App, _store: Store) -> None:
         await named(app, "mail", delay="1h")
 
@@ -669,7 +673,7 @@ async def named(app: App, queue: str, **options: Any) -> None:
     await app.enqueue_named("shop.any", (), {}, chosen)
 
 
-def test_a_paused_queue_with_jobs(clinic: Clinic) -> None:
+def test_a_paused_queue_with_jobs(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "mail")
         await store.change_queue("shop:mail", QueueChange(paused=True), by="me")
@@ -679,7 +683,7 @@ def test_a_paused_queue_with_jobs(clinic: Clinic) -> None:
     assert "oldest" not in {f.name for f in clinic.found("queues.oldest")}
 
 
-def test_a_closed_queue(clinic: Clinic) -> None:
+def test_a_closed_queue(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "mail")
         await store.change_queue("shop:mail", QueueChange(closed=True), by="me")
@@ -690,7 +694,7 @@ def test_a_closed_queue(clinic: Clinic) -> None:
 
 @pytest.mark.proves("M214")
 def test_a_deep_queue_without_a_bound(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def plant(app: App, store: Store) -> None:
         for _ in range(4):
@@ -707,7 +711,7 @@ def test_a_deep_queue_without_a_bound(
 
 
 def test_a_job_that_waits_too_long(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def plant(app: App, _store: Store) -> None:
         await named(app, "mail")
@@ -719,7 +723,7 @@ def test_a_job_that_waits_too_long(
 
 
 def test_dead_letters_that_pile_up(
-    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+    clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def plant(app: App, store: Store) -> None:
         for _ in range(3):
@@ -728,7 +732,7 @@ def test_dead_letters_that_pile_up(
         got = await store.exchange(me, [], [Lane("shop:mail", 3)], 3)
         error = b'{"type": "SMTPServerBusy", "message": "421"}'
         outcomes = [
-            Outcome(c.id, c.claim_no, Kind.DEAD, error=error, reason="exhausted")
+            Outcome(c.id, c.claim_no, OutcomeKind.DEAD, error=error, reason="exhausted")
             for c in got.claims
         ]
         await store.finish(me, outcomes)
@@ -741,7 +745,7 @@ def test_dead_letters_that_pile_up(
     )
 
 
-def test_a_job_from_the_future(clinic: Clinic) -> None:
+def test_a_job_from_the_future(clinic: DoctorHarness) -> None:
     async def plant(app: App, _store: Store) -> None:
         await named(app, "mail")
 
@@ -754,7 +758,7 @@ def test_a_job_from_the_future(clinic: Clinic) -> None:
 # --- workers
 
 
-def test_a_worker_whose_lease_is_over(clinic: Clinic) -> None:
+def test_a_worker_whose_lease_is_over(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "mail")
         me = await store.register(worker(), 60)
@@ -775,7 +779,7 @@ def test_a_worker_whose_lease_is_over(clinic: Clinic) -> None:
 
 
 @pytest.mark.parametrize("versions", [("0.0.1", machine.__version__), ("0.0.1",)])
-def test_two_releases_at_work(clinic: Clinic, versions: tuple[str, ...]) -> None:
+def test_two_releases_at_work(clinic: DoctorHarness, versions: tuple[str, ...]) -> None:
     async def plant(_app: App, store: Store) -> None:
         for version in versions:
             await store.register(worker(version=version), 60)
@@ -784,7 +788,7 @@ def test_two_releases_at_work(clinic: Clinic, versions: tuple[str, ...]) -> None
     bad(clinic.one("workers.versions"), "warning", "0.0.1")
 
 
-def test_workers_that_promise_different_things(clinic: Clinic) -> None:
+def test_workers_that_promise_different_things(clinic: DoctorHarness) -> None:
     async def plant(_app: App, store: Store) -> None:
         await store.register(worker(), 60)
 
@@ -795,7 +799,7 @@ def test_workers_that_promise_different_things(clinic: Clinic) -> None:
     bad(clinic.one("workers.synchronous"), "warning", "two promises", "normal", "full")
 
 
-def test_workers_that_do_not_wait_for_the_disk(clinic: Clinic) -> None:
+def test_workers_that_do_not_wait_for_the_disk(clinic: DoctorHarness) -> None:
     async def plant(_app: App, store: Store) -> None:
         await store.register(worker(), 60)
 
@@ -804,7 +808,7 @@ def test_workers_that_do_not_wait_for_the_disk(clinic: Clinic) -> None:
     bad(clinic.one("workers.synchronous"), "warning", "a power cut may lose")
 
 
-def test_every_app_of_a_store_is_looked_at(clinic: Clinic) -> None:
+def test_every_app_of_a_store_is_looked_at(clinic: DoctorHarness) -> None:
     async def plant(app: App, _store: Store) -> None:
         await app.enqueue("shop.any")
         await app.enqueue("bakery.any")

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from durio.host import children
-from durio.host.child import State
-from durio.host.children import ProcessNursery
+from durio.host import child_pool
+from durio.host.child import ChildState
+from durio.host.child_pool import ChildProcessPool
 from durio.host.clock import HostClock
 from durio.model.errors import ChildFailed
-from durio.model.outcome import Kind
+from durio.model.outcome import OutcomeKind
 from tests.unit.host.test_children import (
     BOUND_SECONDS,
     CLAIM,
-    Teller,
+    RecordingSender,
     give_up_soon,
+    ignore_error,
     in_work,
-    nobody,
     opened_to_fail,
     run_one,
     setup_of,
-    with_nursery,
+    with_child_pool,
 )
 
 TOGETHER = 3
@@ -81,9 +81,9 @@ async def work() -> None: ...
 
 
 def test_a_broken_child_begins_nothing_and_gives_its_next_job_back(tmp_path: Path):
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        stopping, innocent = Teller(), Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        stopping, innocent = RecordingSender(), RecordingSender()
         nursery.send(CLAIM._replace(task="e2e.stop"), stopping)
         nursery.send(CLAIM, innocent)
         await innocent.over.wait()
@@ -93,16 +93,16 @@ def test_a_broken_child_begins_nothing_and_gives_its_next_job_back(tmp_path: Pat
         assert innocent.outcome is not None
         assert stopping.outcome.result != innocent.outcome.result, "another child"
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
     assert (tmp_path / "runs").read_text() == "run ", "it ran once"
 
 
 def test_a_child_that_breaks_while_it_is_idle_takes_no_job(tmp_path: Path):
     """Though it is still there, and leaves slowly."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        trapping, innocent = Teller(), Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        trapping, innocent = RecordingSender(), RecordingSender()
         nursery.send(CLAIM._replace(task="e2e.trap"), trapping)
         await trapping.over.wait()
         while nursery.vitals().count == 1:  # until another is started beside it
@@ -114,39 +114,47 @@ def test_a_child_that_breaks_while_it_is_idle_takes_no_job(tmp_path: Path):
         assert innocent.outcome is not None
         assert trapping.outcome.result != innocent.outcome.result, "another child"
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
     assert (tmp_path / "runs").read_text() == "run ", "it ran once"
 
 
 def test_a_job_whose_loop_another_stopped_is_lost_with_its_child(tmp_path: Path):
     """Nobody knows whose fault it is: it is charged, and not found guilty."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        guilty, met, again = Teller(), Teller(), Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        guilty, met, again = RecordingSender(), RecordingSender(), RecordingSender()
         nursery.send(CLAIM._replace(task="e2e.leave_behind"), guilty)
         await guilty.over.wait()
         nursery.send(CLAIM._replace(task="e2e.meet"), met)
         await met.over.wait()
         assert met.told == ["begun", "finished"]
         assert met.outcome is not None
-        assert (met.outcome.kind, met.outcome.guilty) == (Kind.LOST, False)
+        assert (met.outcome.kind, met.outcome.killed_process) == (
+            OutcomeKind.LOST,
+            False,
+        )
         assert b"ChildLost" in (met.outcome.error or b"")
         nursery.send(CLAIM._replace(task="e2e.meet"), again)
         await again.over.wait()
         assert again.outcome is not None
-        assert again.outcome.kind == Kind.DONE
+        assert again.outcome.kind == OutcomeKind.DONE
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
 
 
 @pytest.mark.proves("M112")
 def test_the_last_chance_of_a_job_is_in_a_child_of_its_own(tmp_path: Path):
     """So a loss that convicts is its own doing, and those before it left nothing."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        first, last, dies, others = Teller(), Teller(), Teller(), Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        first, last, dies, others = (
+            RecordingSender(),
+            RecordingSender(),
+            RecordingSender(),
+            RecordingSender(),
+        )
         nursery.send(CLAIM, first)
         await first.over.wait()
         nursery.send(CLAIM._replace(lost=2), last)
@@ -160,33 +168,33 @@ def test_the_last_chance_of_a_job_is_in_a_child_of_its_own(tmp_path: Path):
         await dies.over.wait()
         assert dies.was_first
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
 
 
 def test_a_crash_after_others_is_charged_and_convicts_nobody(tmp_path: Path):
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        first, dies = Teller(), Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        first, dies = RecordingSender(), RecordingSender()
         nursery.send(CLAIM, first)
         await first.over.wait()
         nursery.send(CLAIM._replace(task="e2e.die"), dies)
         await dies.over.wait()
         assert dies.was_first is False
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
 
 
 def test_children_that_die_together_are_one_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Of an OOM kill of the whole group, say: the next try may be well."""
-    monkeypatch.setattr(children, "FAILURES_MAX", 2)
+    monkeypatch.setattr(child_pool, "FAILURES_MAX", 2)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         told: list[object] = []
         await nursery.open(ahead=True, broken=told.append)
         while nursery.vitals().count < TOGETHER or any(
-            child.state is State.STARTING for child in nursery._children
+            child.state is ChildState.STARTING for child in nursery._children
         ):
             await HostClock().sleep(0.01)
         killed = list(nursery._children)
@@ -194,12 +202,12 @@ def test_children_that_die_together_are_one_failure(
             child.process.kill()
         while any(child in nursery._children for child in killed):
             await HostClock().sleep(0.01)
-        nursery.send(CLAIM, teller := Teller())
+        nursery.send(CLAIM, teller := RecordingSender())
         await teller.over.wait()
         assert teller.told == ["begun", "finished"]
         assert told == []
 
-    with_nursery(setup_of(tmp_path, BREAKING), body, count=TOGETHER)
+    with_child_pool(setup_of(tmp_path, BREAKING), body, count=TOGETHER)
 
 
 @pytest.mark.parametrize("ends", ["loop.stop", "os._exit, 3"])
@@ -208,40 +216,40 @@ def test_children_that_end_as_soon_as_they_are_ready_are_given_up(
 ):
     give_up_soon(monkeypatch)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         given_up = await opened_to_fail(nursery, ahead=True)
         error = await given_up
         assert isinstance(error, ChildFailed)
         assert "ended" in error.what
         assert error.cure
 
-    with_nursery(setup_of(tmp_path, ENDING.format(ends=ends)), body)
+    with_child_pool(setup_of(tmp_path, ENDING.format(ends=ends)), body)
 
 
 def test_a_child_that_ends_at_once_is_begun_anew_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(children, "BACKOFF_FIRST", BOUND_SECONDS)
+    monkeypatch.setattr(child_pool, "BACKOFF_FIRST", BOUND_SECONDS)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         while nursery.vitals().count:
             await HostClock().sleep(0.01)
-        errand = nursery.send(CLAIM, teller := Teller())
+        errand = nursery.send(CLAIM, teller := RecordingSender())
         assert nursery.vitals().count == 0
         assert teller.told == []
         assert errand.withdraw()
 
-    with_nursery(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
+    with_child_pool(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
 
 
 def test_a_child_that_lasts_may_end_before_its_first_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(children, "FAILURES_MAX", 1)
-    monkeypatch.setattr(children, "PROOF_SECONDS", 0.0)
+    monkeypatch.setattr(child_pool, "FAILURES_MAX", 1)
+    monkeypatch.setattr(child_pool, "HEALTHY_SECONDS", 0.0)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         given_up = list[object]()
         await nursery.open(ahead=True, broken=given_up.append)
         seen = set[int]()
@@ -250,7 +258,7 @@ def test_a_child_that_lasts_may_end_before_its_first_job(
             await HostClock().sleep(0.01)
         assert given_up == []
 
-    with_nursery(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
+    with_child_pool(setup_of(tmp_path, ENDING.format(ends="os._exit, 3")), body)
 
 
 @pytest.mark.parametrize("task", ["stop", "trap", "die"])
@@ -258,20 +266,20 @@ def test_children_that_had_a_job_may_end_as_often_as_they_like(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
 ):
     """That is the job's affair, and what it is charged has a bound of its own."""
-    monkeypatch.setattr(children, "FAILURES_MAX", 1)
+    monkeypatch.setattr(child_pool, "FAILURES_MAX", 1)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         given_up = list[object]()
         await nursery.open(ahead=True, broken=given_up.append)
         for _ in range(2):
-            teller, old = Teller(), set(nursery._children)
+            teller, old = RecordingSender(), set(nursery._children)
             nursery.send(CLAIM._replace(task=f"e2e.{task}"), teller)
             await teller.over.wait()
             while old & set(nursery._children):
                 await HostClock().sleep(0.01)
         assert given_up == []
 
-    with_nursery(setup_of(tmp_path, BREAKING), body)
+    with_child_pool(setup_of(tmp_path, BREAKING), body)
 
 
 @pytest.mark.parametrize("way", ["SHUT_RDWR", "SHUT_WR", "SHUT_RD"])
@@ -285,12 +293,12 @@ line.shutdown(socket.{way})
 time.sleep(99)
 """)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         for _ in range(2):
             begun, how = (await run_one(nursery)).told
             assert begun == "begun"
             assert "its line to the worker is closed" in how
             assert "memory" not in how
 
-    with_nursery(setup_of(tmp_path, shutting), body)
+    with_child_pool(setup_of(tmp_path, shutting), body)

@@ -14,34 +14,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durio.host import children
+from durio.host import child_pool
 from durio.host.child_log import Forwarder, replay, wanted_level
-from durio.host.child_process import crashed_stack, kill_group, spoken_end
+from durio.host.child_pool import ChildProcessPool
+from durio.host.child_process import crash_stack, describe_exit, kill_group
 from durio.host.child_wire import (
     FRAME_BYTES_MAX,
-    Broken,
+    AppOrigin,
+    ChildRun,
     End,
     Finished,
-    Found,
+    ForwardedRecord,
     Frames,
     Interrupt,
     Leaving,
-    Logged,
-    Noted,
-    Origin,
+    LoadFailed,
+    ProgressUpdate,
     Ready,
-    Run,
     Setup,
+    TaskOrigin,
     Warn,
-    frame,
+    encode_frame,
     from_child,
     to_child,
 )
-from durio.host.children import ProcessNursery
 from durio.host.processes import cores, cpu_seconds_of, own_rss_bytes, rss_bytes_of
 from durio.model.errors import ChildFailed, InvariantBroken
 from durio.model.job import Claim
-from durio.model.outcome import Keep, Kind, Outcome
+from durio.model.outcome import Keep, Outcome, OutcomeKind
 from durio.model.settings import PayloadSettings, Settings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.log import install_job_fields, new_records
@@ -50,17 +50,21 @@ BOUND_SECONDS = 60
 CLAIM = Claim(
     b"id" * 8, 3, "e2e:default", 4, "e2e.work", b"[[],{}]", 1, 2, 0, 0, None, None
 )
-ORIGIN = Origin(None, [Found("e2e.work", "jobs", "work")], ["/x"], None, "/x/main.py")
+ORIGIN = AppOrigin(
+    None, [TaskOrigin("e2e.work", "jobs", "work")], ["/x"], None, "/x/main.py"
+)
 SETUP = Setup(ORIGIN, "sqlite:///x.db", "/x", Settings(), "host/7", 20)
-TO_CHILD = [SETUP, Run(CLAIM), Warn(), Interrupt("stop"), End()]
+TO_CHILD = [SETUP, ChildRun(CLAIM), Warn(), Interrupt("stop"), End()]
 OUTCOME = Outcome(b"id", 3, 0, b"[1]", 60.0, Keep(5.0, 10, "bucket"), error=b"{}")
 EVENT = JobEvent("job.dead", b"id", "e2e.work", "e2e:default", 2, meta={"a": [1]})
 FROM_CHILD = [
     Ready(["e2e.work"]),
-    Broken("ValueError: no", "Traceback"),
+    LoadFailed("ValueError: no", "Traceback"),
     Leaving(7),
-    Noted(b"{}"),
-    Logged("shop", 20, "text", 1.5, ("f.py", 3, "main"), "", b"{}", in_job=True),
+    ProgressUpdate(b"{}"),
+    ForwardedRecord(
+        "shop", 20, "text", 1.5, ("f.py", 3, "main"), "", b"{}", in_job=True
+    ),
     Finished(OUTCOME, EVENT, 1000, 0.5),
     Finished(OUTCOME, None, 1000, 0.5),
 ]
@@ -71,23 +75,23 @@ FROM_CHILD = [
 
 @pytest.mark.parametrize("word", TO_CHILD, ids=lambda word: type(word).__name__)
 def test_a_word_to_a_child_arrives_as_it_was(word: Any):
-    (body,) = Frames().feed(frame(word))
+    (body,) = Frames().feed(encode_frame(word))
     assert to_child.decode(body) == word
 
 
 @pytest.mark.parametrize("word", FROM_CHILD, ids=lambda word: type(word).__name__)
 def test_a_word_from_a_child_arrives_as_it_was(word: Any):
-    (body,) = Frames().feed(frame(word))
+    (body,) = Frames().feed(encode_frame(word))
     assert from_child.decode(body) == word
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.integers(1, 50))
 def test_frames_do_not_care_how_bytes_arrive(told: list[bytes], size: int):
-    sent = b"".join(frame(Noted(each)) for each in told)
+    sent = b"".join(encode_frame(ProgressUpdate(each)) for each in told)
     frames, bodies = Frames(), []
     for start in range(0, len(sent), size):
         bodies += frames.feed(sent[start : start + size])
-    assert [from_child.decode(body).told for body in bodies] == told
+    assert [from_child.decode(body).progress for body in bodies] == told
 
 
 def test_a_length_that_can_be_none_is_refused():
@@ -114,11 +118,11 @@ def test_no_word_is_a_pickle_or_anything_but_data():
     ],
 )
 def test_an_end_in_words(code: int, told: str):
-    assert spoken_end(code) == told
+    assert describe_exit(code) == told
 
 
 def test_a_crash_shows_the_frames_of_the_user():
-    ours = str(Path(children.__file__).parents[1])
+    ours = str(Path(child_pool.__file__).parents[1])
     told = (
         "Fatal Python error: Segmentation fault\n\n"
         "Thread 0x1 (most recent call first):\n"
@@ -130,13 +134,13 @@ def test_a_crash_shows_the_frames_of_the_user():
         '  File "/lib/threading.py", line 3 in run\n\n'
         "Extension modules: msgspec._core (total: 1)\n"
     )
-    assert crashed_stack(told).splitlines() == [
+    assert crash_stack(told).splitlines() == [
         "Fatal Python error: Segmentation fault",
         "Current thread 0x2 (most recent call first):",
         '  File "/lib/ctypes.py", line 5 in string_at',
         '  File "/shop/jobs.py", line 30 in crash',
     ]
-    assert crashed_stack("") == ""
+    assert crash_stack("") == ""
 
 
 def test_killing_nobody_does_no_harm():
@@ -166,8 +170,8 @@ class Nasty:
         raise RuntimeError("no repr")
 
 
-def forwarded(log: logging.Logger) -> list[Logged]:
-    told: list[Logged] = []
+def forwarded(log: logging.Logger) -> list[ForwardedRecord]:
+    told: list[ForwardedRecord] = []
     log.handlers[:] = [Forwarder(told.append)]
     log.propagate = False
     log.setLevel(logging.INFO)
@@ -230,10 +234,10 @@ def hostile_records() -> list[logging.LogRecord]:
 def test_every_record_travels(caplog: pytest.LogCaptureFixture):
     for record in hostile_records():
         told: list[bytes] = []
-        Forwarder(lambda word, told=told: told.append(frame(word))).emit(record)
+        Forwarder(lambda word, told=told: told.append(encode_frame(word))).emit(record)
         (body,) = Frames().feed(told[0])
         word = from_child.decode(body)
-        assert isinstance(word, Logged)
+        assert isinstance(word, ForwardedRecord)
         replay(word, None)
     # The first three are of no level, so that nobody wants them.
     assert len(caplog.records) == len(hostile_records()) - 3
@@ -242,7 +246,7 @@ def test_every_record_travels(caplog: pytest.LogCaptureFixture):
 
 
 def test_a_log_call_fails_nobody(capsys: pytest.CaptureFixture[str]):
-    def refuse(word: Logged) -> None:
+    def refuse(word: ForwardedRecord) -> None:
         raise OverflowError(word.text)
 
     log = logging.getLogger("childs.refused")
@@ -260,7 +264,9 @@ def test_a_handler_that_fails_stops_no_other_words():
     log.handlers[:] = [Failing()]
     log.propagate = False
     replay(
-        Logged("workers.failing", 40, "m", 1.5, ("f", 1, ""), "", b"{}", in_job=False),
+        ForwardedRecord(
+            "workers.failing", 40, "m", 1.5, ("f", 1, ""), "", b"{}", in_job=False
+        ),
         None,
     )
 
@@ -276,7 +282,7 @@ def work() -> int: return os.getpid()
 """
 
 
-class Teller:
+class RecordingSender:
     """Hears about one job."""
 
     def __init__(self) -> None:
@@ -291,7 +297,7 @@ class Teller:
     def returned(self) -> None:
         self.told.append("returned")
 
-    def noted(self, told: bytes) -> None: ...
+    def progressed(self, progress: bytes) -> None: ...
 
     def finished(self, outcome: Outcome, event: Any) -> None:
         del event
@@ -308,9 +314,9 @@ class Teller:
 
 def setup_of(folder: Path, text: str, app: str = "childs_app:app") -> Setup:
     (folder / "childs_app.py").write_text(text)
-    origin = Origin(
+    origin = AppOrigin(
         app,
-        [Found("e2e.work", "childs_app", "work")],
+        [TaskOrigin("e2e.work", "childs_app", "work")],
         [str(folder), *sys.path],
         None,
         None,
@@ -318,10 +324,10 @@ def setup_of(folder: Path, text: str, app: str = "childs_app:app") -> Setup:
     return Setup(origin, "sqlite:///:memory:", str(folder), Settings(), "host/7", 20)
 
 
-def with_nursery(setup: Setup, body: Any, **options: Any) -> Any:
+def with_child_pool(setup: Setup, body: Any, **options: Any) -> Any:
     async def main() -> Any:
         chosen = {"count": 1, "jobs_max": 0, "rss_max": 0, **options}
-        nursery = ProcessNursery(setup, Emitter(), **chosen)
+        nursery = ChildProcessPool(setup, Emitter(), **chosen)
         try:
             async with asyncio.timeout(BOUND_SECONDS):
                 return await body(nursery)
@@ -332,35 +338,35 @@ def with_nursery(setup: Setup, body: Any, **options: Any) -> Any:
     return asyncio.run(main())
 
 
-async def run_one(nursery: ProcessNursery) -> Teller:
-    teller = Teller()
-    nursery.send(CLAIM, teller)
+async def run_one(child_pool: ChildProcessPool) -> RecordingSender:
+    teller = RecordingSender()
+    child_pool.send(CLAIM, teller)
     await teller.over.wait()
     return teller
 
 
-def nobody(_error: Any) -> None:
+def ignore_error(_error: Any) -> None:
     raise AssertionError("they start")
 
 
 def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """After three starts that failed, and hardly a pause between them."""
-    monkeypatch.setattr(children, "FAILURES_MAX", 3)
-    monkeypatch.setattr(children, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(child_pool, "FAILURES_MAX", 3)
+    monkeypatch.setattr(child_pool, "BACKOFF_FIRST", 0.001)
 
 
 async def opened_to_fail(
-    nursery: ProcessNursery, *, ahead: bool
+    child_pool: ChildProcessPool, *, ahead: bool
 ) -> "asyncio.Future[object]":
     """Why it will have been given up, when it is."""
     given_up = asyncio.get_running_loop().create_future()
-    await nursery.open(ahead=ahead, broken=given_up.set_result)
+    await child_pool.open(ahead=ahead, broken=given_up.set_result)
     return given_up
 
 
 def test_a_job_goes_there_and_back(tmp_path: Path):
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         first, second = await run_one(nursery), await run_one(nursery)
         assert first.told == second.told == ["begun", "finished"]
         assert first.outcome is not None
@@ -371,29 +377,29 @@ def test_a_job_goes_there_and_back(tmp_path: Path):
         assert vitals.rss_bytes > 1 << 20
         assert vitals.cpu_seconds > 0
 
-    with_nursery(setup_of(tmp_path, MODULE), body)
+    with_child_pool(setup_of(tmp_path, MODULE), body)
 
 
 def test_children_start_with_the_first_job_if_not_before(tmp_path: Path):
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=False, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=False, broken=ignore_error)
         assert nursery.vitals().count == 0
         assert (await run_one(nursery)).told == ["begun", "finished"]
 
-    with_nursery(setup_of(tmp_path, MODULE), body)
+    with_child_pool(setup_of(tmp_path, MODULE), body)
 
 
 def test_a_crash_is_told_and_another_takes_over(tmp_path: Path):
     crashing = MODULE.replace("return os.getpid()", "os._exit(9)")
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         for _ in range(2):
             begun, how = (await run_one(nursery)).told
             assert begun == "begun"
             assert how.endswith("died: exit code 9")
 
-    with_nursery(setup_of(tmp_path, crashing), body)
+    with_child_pool(setup_of(tmp_path, crashing), body)
 
 
 @pytest.mark.parametrize(
@@ -414,15 +420,15 @@ def test_a_crash_is_told_and_another_takes_over(tmp_path: Path):
 def test_an_app_that_cannot_be_loaded_is_said_at_once(
     tmp_path: Path, text: str, app: str, words: list[str]
 ):
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         with pytest.raises(ChildFailed) as caught:
-            await nursery.open(ahead=True, broken=nobody)
+            await nursery.open(ahead=True, broken=ignore_error)
         for word in words:
             assert word in caught.value.what
         assert caught.value.cure
         assert "durio/app/child.py" not in caught.value.traceback_text
 
-    with_nursery(setup_of(tmp_path, text, app), body)
+    with_child_pool(setup_of(tmp_path, text, app), body)
 
 
 def test_starts_that_keep_failing_are_given_up(
@@ -430,28 +436,28 @@ def test_starts_that_keep_failing_are_given_up(
 ):
     give_up_soon(monkeypatch)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         given_up = await opened_to_fail(nursery, ahead=False)
-        teller = Teller()
+        teller = RecordingSender()
         errand = nursery.send(CLAIM, teller)
         assert isinstance(await given_up, ChildFailed)
         assert teller.told == []
         assert errand.withdraw()
         assert not errand.withdraw()
 
-    with_nursery(setup_of(tmp_path, "raise KeyError('mine')"), body)
+    with_child_pool(setup_of(tmp_path, "raise KeyError('mine')"), body)
 
 
 def test_one_that_is_never_ready_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(children, "START_SECONDS", 0.5)
+    monkeypatch.setattr(child_pool, "START_SECONDS", 0.5)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         with pytest.raises(ChildFailed, match=r"not ready within 0\.5 s"):
-            await nursery.open(ahead=True, broken=nobody)
+            await nursery.open(ahead=True, broken=ignore_error)
 
-    with_nursery(setup_of(tmp_path, "import time\nwhile True: time.sleep(1)"), body)
+    with_child_pool(setup_of(tmp_path, "import time\nwhile True: time.sleep(1)"), body)
 
 
 def test_a_large_job_goes_there_and_back(tmp_path: Path):
@@ -461,9 +467,9 @@ def test_a_large_job_goes_there_and_back(tmp_path: Path):
     )
     text = b"x" * (1 << 23)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        teller = Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        teller = RecordingSender()
         nursery.send(CLAIM._replace(payload=b'[["' + text + b'"],{}]'), teller)
         await teller.over.wait()
         assert teller.outcome is not None
@@ -471,7 +477,7 @@ def test_a_large_job_goes_there_and_back(tmp_path: Path):
 
     setup = setup_of(tmp_path, large)
     bounds = PayloadSettings(result_bytes_max=1 << 24)
-    with_nursery(
+    with_child_pool(
         msgspec.structs.replace(setup, settings=Settings(payload=bounds)), body
     )
 
@@ -482,14 +488,14 @@ def test_a_child_that_lost_its_line_ends_itself(tmp_path: Path):
         "return os.getpid()", "import sys; os.close(int(sys.argv[1]))"
     )
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         begun, how = (await run_one(nursery)).told
         assert begun == "begun"
         assert "its line to the worker is closed" in how
         assert "memory" not in how
 
-    with_nursery(setup_of(tmp_path, closing), body)
+    with_child_pool(setup_of(tmp_path, closing), body)
 
 
 def test_a_process_that_a_task_forks_is_stopped_as_any_other(tmp_path: Path):
@@ -506,13 +512,13 @@ def test_a_process_that_a_task_forks_is_stopped_as_any_other(tmp_path: Path):
 """,
     )
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         outcome = (await run_one(nursery)).outcome
         assert outcome is not None
         assert outcome.result == b"-15"
 
-    with_nursery(setup_of(tmp_path, forking), body)
+    with_child_pool(setup_of(tmp_path, forking), body)
 
 
 def in_work(lines: str) -> str:
@@ -546,14 +552,14 @@ def work() -> list[int]:
 """,
     )
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         teller = await run_one(nursery)
         assert teller.told == ["begun", "finished"]
         assert teller.outcome is not None
         assert teller.outcome.result == b"[0,0,1,2,3]", teller.outcome
 
-    with_nursery(setup_of(tmp_path, forking), body)
+    with_child_pool(setup_of(tmp_path, forking), body)
     assert "aside 7 job_id=" in capfd.readouterr().err
 
 
@@ -569,29 +575,29 @@ def test_a_fork_that_comes_back_ends_nothing_but_itself(tmp_path: Path, kind: st
 """,
     )
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         teller = await run_one(nursery)
         assert teller.told == ["begun", "finished"]
         assert teller.outcome is not None
         assert teller.outcome.result == b"1"
 
-    with_nursery(setup_of(tmp_path, twice), body)
+    with_child_pool(setup_of(tmp_path, twice), body)
 
 
 def test_the_error_of_a_job_with_unusual_meta_is_told(tmp_path: Path):
     failing = in_work("raise ValueError('mine')")
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
-        teller = Teller()
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
+        teller = RecordingSender()
         meta = b'{"meta":{"n":%d},"retry":{"retries":0}}' % 2**70
         nursery.send(CLAIM._replace(opts=meta), teller)
         await teller.over.wait()
         assert teller.outcome is not None
         assert b"ValueError" in (teller.outcome.error or b"")
 
-    with_nursery(setup_of(tmp_path, failing), body)
+    with_child_pool(setup_of(tmp_path, failing), body)
 
 
 def test_an_end_that_cannot_be_sent_is_a_failure_at_once(tmp_path: Path):
@@ -601,15 +607,15 @@ child_wire.FRAME_BYTES_MAX = 5_000
 return "x" * 6_000
 """)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         teller = await run_one(nursery)
         assert teller.told == ["begun", "finished"]
         assert teller.outcome is not None
-        assert teller.outcome.kind == Kind.DEAD
+        assert teller.outcome.kind == OutcomeKind.DEAD
         assert b"a word of 6" in (teller.outcome.error or b"")
 
-    with_nursery(setup_of(tmp_path, large), body)
+    with_child_pool(setup_of(tmp_path, large), body)
 
 
 @pytest.mark.parametrize(
@@ -625,24 +631,24 @@ os.write(int(sys.argv[1]), b"{said.decode()}")
 time.sleep(99)
 """)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         begun, how = (await run_one(nursery)).told
         assert begun == "begun"
         assert "killed by its worker: " in how
         assert told in how
         assert "memory" not in how
 
-    with_nursery(setup_of(tmp_path, speaking), body)
+    with_child_pool(setup_of(tmp_path, speaking), body)
 
 
 def test_a_store_in_memory_is_out_of_reach(tmp_path: Path):
     asking = MODULE.replace("return os.getpid()", "work.enqueue_sync()")
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         outcome = (await run_one(nursery)).outcome
         assert outcome is not None
         assert b"cannot reach a store in memory" in (outcome.error or b"")
 
-    with_nursery(setup_of(tmp_path, asking), body)
+    with_child_pool(setup_of(tmp_path, asking), body)

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from durio.host import child_process, children
-from durio.host.child import State
-from durio.host.children import ProcessNursery
+from durio.host import child_pool, child_process
+from durio.host.child import ChildState
+from durio.host.child_pool import ChildProcessPool
 from durio.host.clock import HostClock
 from durio.model.errors import ChildFailed
 from durio.telemetry.emit import Emitter
 from tests.unit.host.test_children import (
     CLAIM,
     MODULE,
-    Teller,
+    RecordingSender,
     give_up_soon,
-    nobody,
+    ignore_error,
     opened_to_fail,
     run_one,
     setup_of,
-    with_nursery,
+    with_child_pool,
 )
 
 LAST_CHANCE = CLAIM._replace(lost=2)
@@ -80,55 +80,55 @@ def open_files() -> list[str]:
     return sorted(each.name for each in Path("/dev/fd").iterdir())
 
 
-async def until_one_is(nursery: ProcessNursery, state: State) -> None:
-    while not any(child.state is state for child in nursery._children):
+async def until_one_is(child_pool: ChildProcessPool, state: ChildState) -> None:
+    while not any(child.state is state for child in child_pool._children):
         await HostClock().sleep(0.01)
 
 
-async def warm(nursery: ProcessNursery, folder: Path, count: int) -> None:
+async def warm(child_pool: ChildProcessPool, folder: Path, count: int) -> None:
     """All are ready and have had a job."""
-    tellers = [Teller() for _ in range(count)]
+    tellers = [RecordingSender() for _ in range(count)]
     for teller in tellers:
-        nursery.send(CLAIM, teller)
+        child_pool.send(CLAIM, teller)
     for teller in tellers:
         while not teller.told:
             await HostClock().sleep(0.01)
     (folder / "go").touch()
     for teller in tellers:
         await teller.over.wait()
-    assert [child.jobs for child in nursery._children] == [1] * count
+    assert [child.jobs_given for child in child_pool._children] == [1] * count
 
 
 @pytest.mark.proves("M112")
 def test_a_spare_takes_the_last_chance_of_a_job(tmp_path: Path):
     """All seats are taken by others, and as long as nobody leaves it has none."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         for _ in range(JOBS_MAX - 1):
             await run_one(nursery)
-        await until_one_is(nursery, State.SPARE)
-        nursery.send(LAST_CHANCE, last := Teller())
+        await until_one_is(nursery, ChildState.SPARE)
+        nursery.send(LAST_CHANCE, last := RecordingSender())
         assert last.told == ["begun"]
         await last.over.wait()
         assert last.told == ["begun", "finished"]
         assert (await run_one(nursery)).told == ["begun", "finished"]
 
-    with_nursery(setup_of(tmp_path, MODULE), body, jobs_max=JOBS_MAX)
+    with_child_pool(setup_of(tmp_path, MODULE), body, jobs_max=JOBS_MAX)
 
 
 def test_a_spare_takes_it_as_soon_as_a_seat_is_free(tmp_path: Path):
     """However many others wait for that seat."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         (tmp_path / "go").touch()
         for _ in range(JOBS_MAX - 2):
             await run_one(nursery)
         (tmp_path / "go").unlink()
-        tellers = [Teller() for _ in range(3)]
+        tellers = [RecordingSender() for _ in range(3)]
         nursery.send(CLAIM, tellers[0])
-        await until_one_is(nursery, State.SPARE)
+        await until_one_is(nursery, ChildState.SPARE)
         nursery.send(LAST_CHANCE, tellers[1])
         nursery.send(CLAIM, tellers[2])
         assert [teller.told for teller in tellers] == [["begun"], [], []]
@@ -138,7 +138,7 @@ def test_a_spare_takes_it_as_soon_as_a_seat_is_free(tmp_path: Path):
         await tellers[2].over.wait()
         assert tellers[1].told == ["begun", "finished"]
 
-    with_nursery(setup_of(tmp_path, WAITING), body, jobs_max=JOBS_MAX)
+    with_child_pool(setup_of(tmp_path, WAITING), body, jobs_max=JOBS_MAX)
 
 
 @pytest.mark.parametrize("error", [NO_FILES, NO_THREAD], ids=["files", "threads"])
@@ -149,10 +149,10 @@ def test_without_room_for_a_child_nothing_is_lost(
 ):
     """The end of one job, whose child is to make way for the last chance of another."""
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         nursery._emit = (failures := Failures())
-        await nursery.open(ahead=True, broken=nobody)
-        slow, last = Teller(), Teller()
+        await nursery.open(ahead=True, broken=ignore_error)
+        slow, last = RecordingSender(), RecordingSender()
         nursery.send(CLAIM, slow)
         nursery.send(LAST_CHANCE, last)
         crowd = Crowded(monkeypatch, error)
@@ -167,40 +167,40 @@ def test_without_room_for_a_child_nothing_is_lost(
         assert last.told == ["begun", "finished"]
         assert failures.told[0] == str(error)
 
-    with_nursery(setup_of(tmp_path, WAITING), body)
+    with_child_pool(setup_of(tmp_path, WAITING), body)
 
 
 @pytest.mark.parametrize("error", [NO_FILES, NO_THREAD], ids=["files", "threads"])
 def test_a_start_without_room_is_said_and_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ):
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         crowd = Crowded(monkeypatch, error)
         before = open_files()
         with pytest.raises(ChildFailed) as caught:
-            await nursery.open(ahead=True, broken=nobody)
+            await nursery.open(ahead=True, broken=ignore_error)
         assert str(error) in caught.value.what
         assert "ulimit" in caught.value.cure
         assert open_files() == before
         assert crowd.refusals == 1, "one is enough to know"
 
-    with_nursery(setup_of(tmp_path, MODULE), body, count=3)
+    with_child_pool(setup_of(tmp_path, MODULE), body, count=3)
 
 
 @pytest.mark.parametrize("error", [NO_FILES, NO_THREAD], ids=["files", "threads"])
 def test_without_room_for_a_child_a_job_waits_in_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ):
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=False, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=False, broken=ignore_error)
         crowd = Crowded(monkeypatch, error)
-        nursery.send(CLAIM, teller := Teller())
+        nursery.send(CLAIM, teller := RecordingSender())
         assert crowd.refusals == 1
         crowd.error = None
         await teller.over.wait()
         assert teller.told == ["begun", "finished"]
 
-    with_nursery(setup_of(tmp_path, MODULE), body)
+    with_child_pool(setup_of(tmp_path, MODULE), body)
 
 
 def test_starts_without_room_are_given_up_in_the_end(
@@ -208,15 +208,15 @@ def test_starts_without_room_are_given_up_in_the_end(
 ):
     give_up_soon(monkeypatch)
 
-    async def body(nursery: ProcessNursery) -> None:
+    async def body(nursery: ChildProcessPool) -> None:
         given_up = await opened_to_fail(nursery, ahead=False)
         crowd = Crowded(monkeypatch, NO_FILES)
-        errand = nursery.send(CLAIM, Teller())
+        errand = nursery.send(CLAIM, RecordingSender())
         assert isinstance(await given_up, ChildFailed)
         assert crowd.refusals == 3
         assert errand.withdraw()
 
-    with_nursery(setup_of(tmp_path, MODULE), body)
+    with_child_pool(setup_of(tmp_path, MODULE), body)
 
 
 def test_one_last_chance_costs_the_pool_one_child_at_a_time(
@@ -224,44 +224,44 @@ def test_one_last_chance_costs_the_pool_one_child_at_a_time(
 ):
     """Where none can be started in its place, the others go on for everybody else."""
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         await warm(nursery, tmp_path, 3)
         old = list(nursery._children)
         crowd = Crowded(monkeypatch, NO_FILES)
-        nursery.send(LAST_CHANCE, last := Teller())
+        nursery.send(LAST_CHANCE, last := RecordingSender())
         for _ in range(5):
             assert (await run_one(nursery)).told == ["begun", "finished"]
-        stayed = [child for child in old if child.state is State.IDLE]
+        stayed = [child for child in old if child.state is ChildState.IDLE]
         assert len(stayed) == 2
         assert last.told == []
         crowd.error = None
         await last.over.wait()
         assert set(stayed) < set(nursery._children)
 
-    with_nursery(setup_of(tmp_path, WAITING), body, count=3)
+    with_child_pool(setup_of(tmp_path, WAITING), body, count=3)
 
 
 def test_none_is_sent_away_during_the_pause_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """And when that is over the last chance is not forgotten."""
-    monkeypatch.setattr(children, "BACKOFF_FIRST", 600.0)
-    monkeypatch.setattr(children, "BACKOFF_LAST", 600.0)
+    monkeypatch.setattr(child_pool, "BACKOFF_FIRST", 600.0)
+    monkeypatch.setattr(child_pool, "BACKOFF_LAST", 600.0)
 
-    async def body(nursery: ProcessNursery) -> None:
-        await nursery.open(ahead=True, broken=nobody)
+    async def body(nursery: ChildProcessPool) -> None:
+        await nursery.open(ahead=True, broken=ignore_error)
         await warm(nursery, tmp_path, 2)
         nursery._back_off(ChildFailed("one more did not start"))
-        nursery.send(LAST_CHANCE, last := Teller())
+        nursery.send(LAST_CHANCE, last := RecordingSender())
         for _ in range(3):
             assert (await run_one(nursery)).told == ["begun", "finished"]
-        assert [child.state for child in nursery._children] == [State.IDLE] * 2
+        assert [child.state for child in nursery._children] == [ChildState.IDLE] * 2
         assert last.told == []
-        assert nursery._resting is not None
-        nursery._resting.cancel()
-        nursery._rested()
+        assert nursery._backoff_timer is not None
+        nursery._backoff_timer.cancel()
+        nursery._end_backoff()
         await last.over.wait()
         assert last.told == ["begun", "finished"]
 
-    with_nursery(setup_of(tmp_path, WAITING), body, count=2)
+    with_child_pool(setup_of(tmp_path, WAITING), body, count=2)

@@ -6,7 +6,7 @@ import threading  # noqa: TID251 - the host's own business
 import pytest
 
 from durio.host import clock as host_clock
-from durio.host.clock import CHANCE, HostClock
+from durio.host.clock import PROCESS_RANDOM, HostClock
 from durio.ports.clock import Clock
 
 
@@ -78,7 +78,7 @@ def test_ids_are_unique_across_threads():
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_child_draws_other_bits():
     reader, writer = os.pipe()
-    with CHANCE.lock:  # a lock that nobody in the child could ever give back
+    with PROCESS_RANDOM.lock:  # a lock that nobody in the child could ever give back
         child = os.fork()
         if child == 0:
             os.write(writer, HostClock().new_id())

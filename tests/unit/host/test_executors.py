@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from durio.host.executors import ThreadExecutor, Threads
+from durio.host.executors import ThreadCounts, ThreadExecutor
 from durio.model.errors import OperatingError, UsageError
 from durio.model.settings import LogSettings
-from durio.ports.executor import Call, Ended, Executor, SoftTimeLimit
+from durio.ports.executor import Executor, SoftTimeLimit, ThreadCallHandle, ThreadResult
 from durio.telemetry.log import StreamLog
 
 BOUND_SECONDS = 10
@@ -64,13 +64,13 @@ def test_returns_values_and_errors():
     def fail() -> None:
         raise error
 
-    async def main(executor: Executor) -> tuple[Ended, Ended]:
+    async def main(executor: Executor) -> tuple[ThreadResult, ThreadResult]:
         good = executor.start(lambda: 42)
         bad = executor.start(fail)
         return await good.future, await bad.future
 
     good, bad = run(main)
-    assert good == Ended(42, None)
+    assert good == ThreadResult(42, None)
     assert bad.error is error
 
 
@@ -81,10 +81,10 @@ def test_no_error_of_a_task_stops_thread_or_loop(error: BaseException):
     def fail() -> None:
         raise error
 
-    async def main(executor: ThreadExecutor) -> list[Ended]:
+    async def main(executor: ThreadExecutor) -> list[ThreadResult]:
         first = await executor.start(fail).future
         second = await executor.start(threading.get_ident).future
-        assert executor.statistics() == Threads(1, 1, 0, 0)
+        assert executor.statistics() == ThreadCounts(1, 1, 0, 0)
         return [first, second]
 
     first, second = run(main)
@@ -121,7 +121,7 @@ def test_idle_threads_are_used_again_last_first():
         last = calls[1].thread_id
         for _ in range(20):
             assert (await executor.start(threading.get_ident).future).value == last
-        assert executor.statistics() == Threads(2, 2, 0, 0)
+        assert executor.statistics() == ThreadCounts(2, 2, 0, 0)
 
     run(main)
 
@@ -133,7 +133,7 @@ def test_calls_beyond_the_threads_wait_in_line():
         await gate.wait_entered()
         order: list[int] = []
         later = [executor.start(lambda n=n: order.append(n)) for n in range(5)]
-        assert executor.statistics() == Threads(1, 0, 5, 0)
+        assert executor.statistics() == ThreadCounts(1, 0, 5, 0)
         gate.opened.set()
         await asyncio.gather(first.future, *(call.future for call in later))
         return order
@@ -158,7 +158,7 @@ def test_the_line_has_an_end():
 def test_interrupt_is_raised_inside_the_function():
     cleaned: list[str] = []
 
-    async def main(executor: ThreadExecutor) -> Ended:
+    async def main(executor: ThreadExecutor) -> ThreadResult:
         gate = Gate()
 
         def task() -> None:
@@ -179,7 +179,7 @@ def test_interrupt_is_raised_inside_the_function():
 
 
 def test_interrupt_of_a_waiting_call_keeps_it_from_running():
-    async def main(executor: ThreadExecutor) -> Ended:
+    async def main(executor: ThreadExecutor) -> ThreadResult:
         gate, ran = Gate(), Gate()
         first = executor.start(gate)
         second = executor.start(ran)
@@ -196,7 +196,7 @@ def test_interrupt_of_a_waiting_call_keeps_it_from_running():
 
 def test_an_interrupt_never_hits_the_next_job_of_the_thread():
     """Interrupts race with the end of short functions, from another thread."""
-    target: list[Call] = []
+    target: list[ThreadCallHandle] = []
     over = threading.Event()
 
     def shoot() -> None:
@@ -244,12 +244,12 @@ def test_an_abandoned_thread_no_longer_counts_and_goes_at_its_end():
         call.abandon()
         call.abandon()
         assert (await behind.future).value == "not held up"
-        assert executor.statistics() == Threads(1, 1, 0, 1)
+        assert executor.statistics() == ThreadCounts(1, 1, 0, 1)
         hung.opened.set()
         await call.future
-        assert executor.statistics() == Threads(1, 1, 0, 0)
+        assert executor.statistics() == ThreadCounts(1, 1, 0, 0)
         call.abandon()
-        assert executor.statistics() == Threads(1, 1, 0, 0)
+        assert executor.statistics() == ThreadCounts(1, 1, 0, 0)
 
     run(main, threads_max=1)
 
@@ -263,7 +263,7 @@ def test_abandoning_a_waiting_call_drops_it():
         assert isinstance((await second.future).error, asyncio.CancelledError)
         gate.opened.set()
         await first.future
-        assert executor.statistics() == Threads(1, 1, 0, 0)
+        assert executor.statistics() == ThreadCounts(1, 1, 0, 0)
 
     run(main, threads_max=1)
 
@@ -294,7 +294,7 @@ def test_completions_gather_while_the_loop_is_busy():
 def test_a_closed_loop_is_no_trouble():
     gate = Gate()
 
-    async def main(executor: ThreadExecutor) -> Call:
+    async def main(executor: ThreadExecutor) -> ThreadCallHandle:
         executor.start(gate)
         await gate.wait_entered()
 
@@ -320,7 +320,7 @@ def test_close_lets_threads_go_and_refuses_calls():
             executor.start(gate)
         gate.opened.set()
         assert (await busy.future).value == "through"
-        assert executor.statistics() == Threads(0, 0, 0, 0)
+        assert executor.statistics() == ThreadCounts(0, 0, 0, 0)
 
     run(main, threads_max=1)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from durio.host.fleet import UNSENT_BYTES_MAX, Line, ProcessFleet, SupervisorLine
-from durio.ports.fleet import Note
+from durio.host.fleet import UNSENT_BYTES_MAX, MessagePipe, ProcessFleet, SupervisorPipe
+from durio.ports.fleet import ProcessMessage
 
 BOUND_SECONDS = 20
 
@@ -34,15 +34,15 @@ def command(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-class Heard:
+class Received:
     """What a supervisor hears of one process."""
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[ProcessMessage] = []
         self.codes: list[int] = []
         self.changed = asyncio.Event()
 
-    def hear(self, note: Note) -> None:
+    def hear(self, note: ProcessMessage) -> None:
         self.notes.append(note)
         self.changed.set()
 
@@ -68,11 +68,11 @@ def test_what_it_tells_is_heard_before_its_end(tmp_path: Path, monkeypatch):
             folder=str(tmp_path),
             without={"FROM_ENV_FILE"},
         )
-        heard = Heard()
+        heard = Received()
         worker = fleet.start(heard.hear, heard.ended)
         assert not heard.notes
         await heard.until(2)
-        worker.look()
+        worker.look_for_deaths()
         await heard.until(3, 1)
         assert [note.word for note in heard.notes] == ["ready", "beat", "failed"]
         assert heard.notes[2].error == {"what": str(tmp_path)}
@@ -80,7 +80,7 @@ def test_what_it_tells_is_heard_before_its_end(tmp_path: Path, monkeypatch):
         assert not worker.is_running
         worker.signal("SIGTERM")  # the dead take no notice
         worker.kill()
-        worker.look()
+        worker.look_for_deaths()
         fleet.close()
 
     asyncio.run(main())
@@ -89,7 +89,7 @@ def test_what_it_tells_is_heard_before_its_end(tmp_path: Path, monkeypatch):
 def test_ends_by_signals_are_told_and_reaped():
     async def main() -> None:
         fleet = ProcessFleet(command(SLEEPS))
-        heard = Heard()
+        heard = Received()
         workers = [fleet.start(heard.hear, heard.ended) for _ in range(3)]
         workers[0].signal("SIGTERM")
         workers[1].kill()
@@ -106,16 +106,18 @@ def test_ends_by_signals_are_told_and_reaped():
 def test_worker_hears_words_and_the_end_of_its_supervisor():
     async def main() -> list[str]:
         ours, theirs = socket.socketpair()
-        line, heard = SupervisorLine(theirs.detach()), []
+        line, heard = SupervisorPipe(theirs.detach()), []
         gone = asyncio.Event()
         line.listen(lambda: heard.append("look"), gone.set)
-        line.tell(Note(word="beat", running=3))
+        line.send_message(ProcessMessage(word="beat", running=3))
         assert msgspec.json.decode(ours.recv(1000)) == {"word": "beat", "running": 3}
         ours.sendall(b"look\nsomething new\n")
         ours.close()
         async with asyncio.timeout(BOUND_SECONDS):
             await gone.wait()
-        line.tell(Note(word="beat"))  # nobody hears it, nothing breaks
+        line.send_message(
+            ProcessMessage(word="beat")
+        )  # nobody hears it, nothing breaks
         line.close()
         return heard
 
@@ -124,11 +126,11 @@ def test_worker_hears_words_and_the_end_of_its_supervisor():
 
 def test_somebody_who_does_not_read_is_told_a_bounded_amount():
     ours, theirs = socket.socketpair()
-    line, note = Line(ours), b"x" * 999
+    line, note = MessagePipe(ours), b"x" * 999
     for _ in range(2000):
         line.send(note)
     assert len(line._unsent) < UNSENT_BYTES_MAX + 1000
-    got = Line(theirs)
+    got = MessagePipe(theirs)
     lines = got.read()
     while len(lines) < 2:
         lines += got.read()
@@ -139,7 +141,7 @@ def test_somebody_who_does_not_read_is_told_a_bounded_amount():
 
 def test_line_without_an_end_is_hung_up():
     ours, theirs = socket.socketpair()
-    line = Line(ours)
+    line = MessagePipe(ours)
     theirs.setblocking(False)
     for _ in range(100_000):
         try:

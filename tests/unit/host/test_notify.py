@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from durio.host.notify import Notify, watchdog_seconds
-from durio.ports.fleet import Note
+from durio.host.systemd_notify import SystemdNotifier, watchdog_seconds
+from durio.ports.fleet import ProcessMessage
 
 BOUND_SECONDS = 10
 
@@ -28,8 +28,8 @@ def ear(
 
 def test_what_a_supervisor_says(ear: tuple[str, socket.socket]):
     address, listening = ear
-    notify = Notify({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "4000000"})
-    assert notify.is_heard
+    notify = SystemdNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "4000000"})
+    assert notify.is_enabled
     assert notify.every_seconds == 2.0
     notify.ready("2 of 2\nworkers")
     notify.status("all is well")
@@ -44,11 +44,11 @@ def test_what_a_supervisor_says(ear: tuple[str, socket.socket]):
 
 def test_what_a_worker_without_a_supervisor_says(ear: tuple[str, socket.socket]):
     address, listening = ear
-    notify = Notify({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "60000000"})
-    notify.tell(Note(word="ready", tasks=3))
-    notify.tell(Note(word="beat"))
-    notify.tell(Note(word="ordered"))  # nothing to say
-    notify.tell(Note(word="draining", running=2, grace_seconds=9.6))
+    notify = SystemdNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "60000000"})
+    notify.send_message(ProcessMessage(word="ready", tasks=3))
+    notify.send_message(ProcessMessage(word="beat"))
+    notify.send_message(ProcessMessage(word="ordered"))  # nothing to say
+    notify.send_message(ProcessMessage(word="draining", running=2, grace_seconds=9.6))
     assert [listening.recv(1000).decode() for _ in range(3)] == [
         "READY=1\nSTATUS=ready, 3 tasks",
         "WATCHDOG=1",
@@ -58,12 +58,12 @@ def test_what_a_worker_without_a_supervisor_says(ear: tuple[str, socket.socket])
 
 def test_nobody_listens(tmp_path: Path):
     """No variable, or no socket behind it: nothing happens."""
-    silent = Notify({})
-    assert not silent.is_heard
+    silent = SystemdNotifier({})
+    assert not silent.is_enabled
     assert silent.every_seconds == math.inf
     silent.ready("fine")
     silent.alive()
-    Notify({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready("fine")
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready("fine")
 
 
 @pytest.mark.parametrize(

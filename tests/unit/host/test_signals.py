@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from durio.host import signals
-from durio.host.signals import Signals, dump_stacks, host_name, process_name
+from durio.host.signals import Signals, host_name, process_name, thread_stack
 
 BOUND_SECONDS = 10
 LOOPS = [asyncio.SelectorEventLoop, uvloop.new_event_loop]
@@ -86,10 +86,10 @@ def test_moment_is_known_while_the_loop_is_blocked(loop_factory: Callable[[], An
         async with Signals(lambda *told: got.append(told)) as taken:
             for number in (1, 2):
                 os.kill(os.getpid(), signal.SIGTERM)  # noqa: TID251 - to ourselves
-                while len(taken.heard) < number:  # the loop has no turn in here
+                while len(taken.received) < number:  # the loop has no turn in here
                     pass
             assert not got
-            assert [name for name, _ in taken.heard] == ["SIGTERM", "SIGTERM"]
+            assert [name for name, _ in taken.received] == ["SIGTERM", "SIGTERM"]
             async with asyncio.timeout(BOUND_SECONDS):
                 while len(got) < 2:  # noqa: ASYNC110 - the loop alone can do it
                     await asyncio.sleep(0)  # noqa: TID251 - a turn
@@ -104,7 +104,7 @@ def test_an_ignored_hangup_stays_ignored():
         async with Signals(print, signals.STOP_SIGNALS) as taken:
             os.kill(os.getpid(), signal.SIGHUP)  # noqa: TID251 - to ourselves
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            assert not taken.heard
+            assert not taken.received
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -172,16 +172,16 @@ def test_dump_shows_where_another_thread_is():
     thread = threading.Thread(target=guilty_function)
     thread.start()
     assert entered.wait(BOUND_SECONDS)
-    text = dump_stacks(thread.ident or 0)
+    text = thread_stack(thread.ident or 0)
     opened.set()
     thread.join()
     assert "in guilty_function" in text
-    assert "no thread" in dump_stacks(-1)
+    assert "no thread" in thread_stack(-1)
 
 
 def test_dump_is_bounded_and_keeps_the_inner_end():
     def innermost() -> str:
-        return dump_stacks(threading.get_ident())
+        return thread_stack(threading.get_ident())
 
     def deep(level: int) -> str:
         return deep(level - 1) if level else innermost()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from durio.host.signals import dump_stacks
+from durio.host.signals import thread_stack
 from durio.host.threads import LoopThread, Portal
 from durio.model.errors import OperatingError, StoreUnavailable, UsageError
 
@@ -196,7 +196,7 @@ def test_portal_cancels_on_ctrl_c(thread: LoopThread):
     async def work() -> None:
         loop = asyncio.get_running_loop()
         try:
-            while "in result" not in dump_stacks(main):  # until the caller waits
+            while "in result" not in thread_stack(main):  # until the caller waits
                 turn = loop.create_future()
                 loop.call_later(0.001, turn.set_result, None)
                 await turn

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from durio.model.duration import SECONDS_MAX, seconds, spoken
 from durio.model.errors import InvalidOption
+from durio.model.quantities import SECONDS_MAX, format_duration, seconds
 
 
 @pytest.mark.proves("M28")
@@ -57,4 +57,4 @@ def test_negative_endless_and_meaningless_ones_are_refused(given: object) -> Non
     ],
 )
 def test_people_read_short_words(given: float, wanted: str) -> None:
-    assert spoken(given) == wanted
+    assert format_duration(given) == wanted

@@ -7,9 +7,9 @@ from durio.model.failure import (
     MESSAGE_CHARS_MAX,
     TRACEBACK_CHARS_MAX,
     encode_failure,
+    error_text,
     failure_of,
     failures,
-    spoken_error,
     storable,
 )
 
@@ -44,7 +44,7 @@ def test_it_is_stored_and_read_back() -> None:
 
 
 def test_a_str_that_raises_anything_is_no_harm() -> None:
-    assert spoken_error(Hostile()) == "<no message: __str__ raised SystemExit>"
+    assert error_text(Hostile()) == "<no message: __str__ raised SystemExit>"
     assert failure_of(raised(Hostile())).traceback
 
 

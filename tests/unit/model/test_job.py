@@ -9,7 +9,7 @@ from durio.model.job import (
     Priority,
     State,
     attempt_number,
-    moment,
+    utc_datetime,
 )
 
 
@@ -34,8 +34,8 @@ def test_named_priorities_are_within_bounds() -> None:
 
 
 def test_moments_are_aware() -> None:
-    assert moment(0.0) == datetime(1970, 1, 1, tzinfo=UTC)
-    assert moment(None) is None
+    assert utc_datetime(0.0) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert utc_datetime(None) is None
 
 
 def test_the_attempt_counts_retries_and_losses() -> None:
@@ -45,5 +45,5 @@ def test_the_attempt_counts_retries_and_losses() -> None:
 
 
 def test_a_time_that_cannot_be_is_no_time() -> None:
-    assert moment(float("inf")) is None
-    assert moment(1e300) is None
+    assert utc_datetime(float("inf")) is None
+    assert utc_datetime(1e300) is None

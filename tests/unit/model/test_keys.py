@@ -4,9 +4,16 @@ import pytest
 
 from durio.model import keys
 from durio.model.job import State
-from durio.model.keys import Answer, Holder, answer, debounce, key_claim, window
+from durio.model.keys import (
+    KeyAnswer,
+    KeyHolder,
+    debounce,
+    key_answer,
+    key_claim,
+    window,
+)
 
-NEW, EXISTING, REWRITE = Answer.NEW, Answer.EXISTING, Answer.REWRITE
+NEW, EXISTING, REWRITE = KeyAnswer.NEW, KeyAnswer.EXISTING, KeyAnswer.REWRITE
 WAITS = (State.SCHEDULED, State.BLOCKED, State.READY)
 
 # mode -> (while it waits, running, done in time, done later, dead in time, dead later,
@@ -35,16 +42,16 @@ COLUMNS = [
 @pytest.mark.parametrize(("state", "in_window", "column"), COLUMNS)
 def test_cell(mode: int, state: State, column: int, *, in_window: bool) -> None:
     wanted = TABLE[mode][column]
-    assert answer(mode, Holder(state, in_window, same_args=True)) is wanted
-    other = answer(mode, Holder(state, in_window, same_args=False))
+    assert key_answer(mode, KeyHolder(state, in_window, same_args=True)) is wanted
+    other = key_answer(mode, KeyHolder(state, in_window, same_args=False))
     refused = mode == keys.WINDOW and wanted is EXISTING
-    assert other is (Answer.CONFLICT if refused else wanted)
+    assert other is (KeyAnswer.CONFLICT if refused else wanted)
 
 
 @pytest.mark.parametrize("mode", TABLE)
 def test_without_a_holder_or_its_record_the_job_is_new(mode: int) -> None:
-    assert answer(mode, None) is NEW
-    assert answer(mode, Holder(None, in_window=True, same_args=False)) is NEW
+    assert key_answer(mode, None) is NEW
+    assert key_answer(mode, KeyHolder(None, in_window=True, same_args=False)) is NEW
 
 
 def test_policies_know_their_times() -> None:

@@ -8,12 +8,12 @@ from durio.errors import InvalidName, InvalidOption
 from durio.model.queues import (
     TIERS,
     Queue,
-    Rule,
-    Told,
+    QueueArgument,
+    QueueRule,
     check_pattern,
     is_glob,
     matches,
-    serving,
+    parse_serving,
 )
 
 DECLARED = {queue.name: queue for queue in TIERS}
@@ -89,49 +89,55 @@ def test_globs_that_match_nothing_are_refused(pattern: str) -> None:
 
 
 def test_what_a_worker_is_told() -> None:
-    told = serving(["high=4", "mail*=2", "low"], weights=["high=6"])
-    assert told.queues == (Told("high", 4), Told("mail*", 2), Told("low"))
+    told = parse_serving(["high=4", "mail*=2", "low"], weights=["high=6"])
+    assert told.queues == (
+        QueueArgument("high", 4),
+        QueueArgument("mail*", 2),
+        QueueArgument("low"),
+    )
     assert told.patterns == ("high", "mail*", "low")
     assert told.names == ["high", "low"]
     assert told.is_open
     assert [told.serves(queue) for queue in ("high", "mail-a", "bulk")] == [1, 1, 0]
-    assert told.told_of == ["high=4", "mail*=2", "low"]
-    every = serving()
+    assert told.as_arguments == ["high=4", "mail*=2", "low"]
+    every = parse_serving()
     assert every.patterns is None
     assert every.is_open
     assert every.serves("bulk")
-    assert every.names == every.told_of == []
-    assert not serving(["a", "b"]).is_open
+    assert every.names == every.as_arguments == []
+    assert not parse_serving(["a", "b"]).is_open
 
 
 def test_no_queues_are_all_queues() -> None:
-    assert serving([]) == serving(None)
+    assert parse_serving([]) == parse_serving(None)
 
 
 def test_the_nearest_word_counts() -> None:
     """By name, by the first glob, as declared, the default."""
-    told = serving(
+    told = parse_serving(
         ["high=4", "h*=2", "low", "*"],
         weights=["h*=9", "high=7"],
         prefetches=["low=3"],
         declared=DECLARED,
     )
-    assert told.rule_of("high") == Rule(7, 4, 2)
-    assert told.rule_of("hot") == Rule(9, 2, None)
-    assert told.rule_of("low") == Rule(2, 2, 3)
-    assert told.rule_of("new") == Rule()
+    assert told.rule_of("high") == QueueRule(7, 4, 2)
+    assert told.rule_of("hot") == QueueRule(9, 2, None)
+    assert told.rule_of("low") == QueueRule(2, 2, 3)
+    assert told.rule_of("new") == QueueRule()
     declared = {"high": Queue("high", slots=None)}
-    assert serving(["*=5"], declared=declared).rule_of("high") == Rule(1, 5, None)
+    assert parse_serving(["*=5"], declared=declared).rule_of("high") == QueueRule(
+        1, 5, None
+    )
 
 
 def test_places_of_queues() -> None:
     """As told, then as declared, then by name."""
-    told = serving(["low", "*", "high"], declared=DECLARED, is_strict=True)
+    told = parse_serving(["low", "*", "high"], declared=DECLARED, is_strict=True)
     queues = ["zoo", "bulk", "high", "ape", "low", "critical"]
-    ordered = sorted(queues, key=told.place_of)
+    ordered = sorted(queues, key=told.position_of)
     assert ordered == ["low", "critical", "bulk", "ape", "zoo", "high"]
-    by_code = serving(declared=DECLARED)
-    assert sorted(DECLARED, key=by_code.place_of) == list(DECLARED)
+    by_code = parse_serving(declared=DECLARED)
+    assert sorted(DECLARED, key=by_code.position_of) == list(DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_places_of_queues() -> None:
 def test_slots_of_the_worker(
     queues: list[str] | None, given: int | None, total: int
 ) -> None:
-    assert serving(queues, declared=DECLARED).concurrency(given, 10) == total
+    assert parse_serving(queues, declared=DECLARED).concurrency(given, 10) == total
 
 
 @pytest.mark.parametrize(
@@ -157,25 +163,25 @@ def test_slots_of_the_worker(
 )
 def test_more_slots_than_the_worker_has(queues: list[str], given: int | None) -> None:
     with pytest.raises(InvalidOption, match="cannot have") as caught:
-        serving(queues).concurrency(given, 10)
+        parse_serving(queues).concurrency(given, 10)
     assert "-c" in caught.value.cure
 
 
 def test_quotas_are_for_those_who_have_them() -> None:
-    assert not serving(["a", "b"], weights=["a=2"]).has_quotas
-    assert serving(["a=1", "b"]).has_quotas
-    assert not serving(["a=1", "b"]).has_prefetch
-    assert serving(["a", "b"], prefetches=["a=1"]).has_quotas
-    assert serving(declared=DECLARED).has_prefetch
-    assert not serving(["other"], declared=DECLARED).has_quotas
-    assert serving(["a=2", "b=3"]).is_reserved(5)
-    assert not serving(["a=2", "b=3"]).is_reserved(4)
-    assert not serving(["a=2", "b"]).is_reserved(50)
-    assert not serving(["a*=2"]).is_reserved(50)
+    assert not parse_serving(["a", "b"], weights=["a=2"]).has_quotas
+    assert parse_serving(["a=1", "b"]).has_quotas
+    assert not parse_serving(["a=1", "b"]).has_prefetch
+    assert parse_serving(["a", "b"], prefetches=["a=1"]).has_quotas
+    assert parse_serving(declared=DECLARED).has_prefetch
+    assert not parse_serving(["other"], declared=DECLARED).has_quotas
+    assert parse_serving(["a=2", "b=3"]).is_reserved(5)
+    assert not parse_serving(["a=2", "b=3"]).is_reserved(4)
+    assert not parse_serving(["a=2", "b"]).is_reserved(50)
+    assert not parse_serving(["a*=2"]).is_reserved(50)
 
 
 def test_what_people_are_shown() -> None:
-    told = serving(["high=4", "low"], weights=["high=6"], declared=DECLARED)
+    told = parse_serving(["high=4", "low"], weights=["high=6"], declared=DECLARED)
     assert told.shown() == {
         "slots": {"high": 4, "low": 2},
         "weights": {"high": 6, "low": 2},
@@ -185,9 +191,9 @@ def test_what_people_are_shown() -> None:
 
 
 def test_unknown_queues() -> None:
-    serving(["mail", "default", "high", "x*"], declared=DECLARED).check({"mail"})
+    parse_serving(["mail", "default", "high", "x*"], declared=DECLARED).check({"mail"})
     with pytest.raises(InvalidOption, match="no queue 'mial'") as caught:
-        serving(["mial"]).check({"mail"})
+        parse_serving(["mial"]).check({"mail"})
     assert "Did you mean 'mail'?" in caught.value.cure
     assert 'app.queue("mial")' in caught.value.cure
 
@@ -199,8 +205,8 @@ def test_unknown_queues() -> None:
 def test_words_about_queues_that_are_served(
     queues: list[str] | None, pattern: str
 ) -> None:
-    serving(queues, weights=[f"{pattern}=2"]).check({"mail"})
-    serving(queues, prefetches=[f"{pattern}=2"]).check({"mail"})
+    parse_serving(queues, weights=[f"{pattern}=2"]).check({"mail"})
+    parse_serving(queues, prefetches=[f"{pattern}=2"]).check({"mail"})
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,7 @@ def test_words_about_queues_that_are_not_served(
     queues: list[str] | None, pattern: str
 ) -> None:
     with pytest.raises(InvalidOption, match="does not serve"):
-        serving(queues, weights=[f"{pattern}=2"]).check({"mail"})
+        parse_serving(queues, weights=[f"{pattern}=2"]).check({"mail"})
 
 
 @pytest.mark.parametrize(
@@ -233,18 +239,18 @@ def test_words_about_queues_that_are_not_served(
 )
 def test_badly_told(queues: list[str] | None, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption) as caught:
-        serving(queues, **options)
+        parse_serving(queues, **options)
     assert caught.value.cure
 
 
 @pytest.mark.parametrize("queue", ["", "=4", "a b", None, 4, b"a"])
 def test_names_that_no_queue_has(queue: Any) -> None:
     with pytest.raises(InvalidName):
-        serving([queue])
+        parse_serving([queue])
 
 
 def test_strict_needs_an_order() -> None:
     with pytest.raises(InvalidOption, match="order"):
-        serving(is_strict=True).check(())
-    serving(["high", "low"], is_strict=True, declared=DECLARED).check(())
-    serving(is_strict=True, declared=DECLARED).check(())
+        parse_serving(is_strict=True).check(())
+    parse_serving(["high", "low"], is_strict=True, declared=DECLARED).check(())
+    parse_serving(is_strict=True, declared=DECLARED).check(())

@@ -10,7 +10,7 @@ from durio.model.errors import (
     InvalidOption,
     Permanent,
 )
-from durio.model.outcome import Kind, Reason
+from durio.model.outcome import OutcomeKind, Reason
 from durio.model.retry import SNOOZES_MAX, Decision, Retry, Snooze, as_retry, classify
 
 
@@ -105,24 +105,24 @@ def test_a_loop_without_a_pause_is_seen(policy: Retry, *, loops: bool) -> None:
 
 
 POLICY = Retry(2, base=10, jitter=False, on=(OSError,), never=(FileNotFoundError,))
-DEAD = Kind.DEAD
+DEAD = OutcomeKind.DEAD
 
 
 @pytest.mark.proves("M68", "M69", "M70", "M83")
 @pytest.mark.parametrize(
     ("error", "used", "decision"),
     [
-        (OSError(), 0, Decision(Kind.RETRY, 10)),
-        (OSError(), 1, Decision(Kind.RETRY, 20)),
+        (OSError(), 0, Decision(OutcomeKind.RETRY, 10)),
+        (OSError(), 1, Decision(OutcomeKind.RETRY, 20)),
         (OSError(), 2, Decision(DEAD, reason=Reason.EXHAUSTED)),
         (FileNotFoundError(), 0, Decision(DEAD, reason=Reason.PERMANENT)),
         (ValueError(), 0, Decision(DEAD, reason=Reason.PERMANENT)),
         (Permanent("x"), 0, Decision(DEAD, reason=Reason.PERMANENT)),
         (Control("of a kind unknown here"), 0, Decision(DEAD, reason=Reason.PERMANENT)),
         (DeadLetter("why"), 0, Decision(DEAD, reason=Reason.REQUESTED)),
-        (Cancel(), 0, Decision(Kind.CANCEL)),
-        (Snooze("1m"), 2, Decision(Kind.SNOOZE, 60)),
-        (Retry.after("30s"), 1, Decision(Kind.RETRY, 30)),
+        (Cancel(), 0, Decision(OutcomeKind.CANCEL)),
+        (Snooze("1m"), 2, Decision(OutcomeKind.SNOOZE, 60)),
+        (Retry.after("30s"), 1, Decision(OutcomeKind.RETRY, 30)),
         (Retry.after("30s"), 2, Decision(DEAD, reason=Reason.EXHAUSTED)),
     ],
     ids=repr,
@@ -135,12 +135,12 @@ def test_what_becomes_of_a_failure(
 
 def test_without_a_list_every_error_is_retried() -> None:
     told = classify(KeyError(), Retry(1, jitter=False), retried=0, snoozed=0, share=1.0)
-    assert told.kind is Kind.RETRY
+    assert told.kind is OutcomeKind.RETRY
 
 
 @pytest.mark.proves("M73")
 def test_invalid_data_is_dead_at_once_unless_the_policy_lists_errors() -> None:
-    for wanted, on in ((DEAD, ()), (Kind.RETRY, (ValueError,))):
+    for wanted, on in ((DEAD, ()), (OutcomeKind.RETRY, (ValueError,))):
         error = msgspec.ValidationError("no such field")
         told = classify(error, Retry(3, on=on), retried=0, snoozed=0, share=1.0)
         assert told.kind is wanted

@@ -1,7 +1,7 @@
 import pytest
 
 from durio.errors import InvalidOption
-from durio.model.size import size_bytes
+from durio.model.quantities import size_bytes
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from durio.model.errors import WrongState
 from durio.model.job import State
-from durio.model.outcome import ENDS, Kind
-from durio.model.transitions import LOST_MAX, Way, check_retry, is_legal, way_out
+from durio.model.outcome import ENDING_KINDS, OutcomeKind
+from durio.model.transitions import LOST_MAX, Transition, check_retry, is_legal, way_out
 
 DONE, DEAD, CANCELLED = State.DONE, State.DEAD, State.CANCELLED
 READY, SCHEDULED = State.READY, State.SCHEDULED
@@ -17,38 +17,44 @@ READY, SCHEDULED = State.READY, State.SCHEDULED
 @pytest.mark.parametrize(
     ("kind", "lost", "flags", "wanted"),
     [
-        (Kind.DONE, 1, {}, Way(DONE, lost=1)),
-        (Kind.DONE, 1, {"cancel_asked": True}, Way(DONE, lost=1)),
-        (Kind.CANCEL, 0, {}, Way(CANCELLED)),
-        (Kind.DEAD, 2, {}, Way(DEAD, lost=2)),
-        (Kind.RETRY, 2, {}, Way(READY, retried=1)),
-        (Kind.RETRY, 2, {"delayed": True}, Way(SCHEDULED, retried=1)),
-        (Kind.SNOOZE, 2, {"delayed": True}, Way(SCHEDULED, snoozed=1)),
-        (Kind.RELEASE, 2, {}, Way(READY, lost=2)),
-        (Kind.RELEASE, 2, {"delayed": True}, Way(SCHEDULED, lost=2)),
-        (Kind.LOST, 0, {}, Way(READY, losses=1, lost=1)),
-        (Kind.LOST, 1, {"alone": True}, Way(READY, losses=1, lost=2)),
-        (Kind.LOST, 2, {}, Way(READY, lost=2)),
-        (Kind.LOST, 2, {"alone": True}, Way(DEAD, lost=2)),
-        (Kind.LOST, 2, {"guilty": True}, Way(DEAD, lost=2)),
+        (OutcomeKind.DONE, 1, {}, Transition(DONE, lost=1)),
+        (OutcomeKind.DONE, 1, {"cancel_asked": True}, Transition(DONE, lost=1)),
+        (OutcomeKind.CANCEL, 0, {}, Transition(CANCELLED)),
+        (OutcomeKind.DEAD, 2, {}, Transition(DEAD, lost=2)),
+        (OutcomeKind.RETRY, 2, {}, Transition(READY, retried=1)),
+        (OutcomeKind.RETRY, 2, {"delayed": True}, Transition(SCHEDULED, retried=1)),
+        (OutcomeKind.SNOOZE, 2, {"delayed": True}, Transition(SCHEDULED, snoozed=1)),
+        (OutcomeKind.RELEASE, 2, {}, Transition(READY, lost=2)),
+        (OutcomeKind.RELEASE, 2, {"delayed": True}, Transition(SCHEDULED, lost=2)),
+        (OutcomeKind.LOST, 0, {}, Transition(READY, losses=1, lost=1)),
+        (OutcomeKind.LOST, 1, {"alone": True}, Transition(READY, losses=1, lost=2)),
+        (OutcomeKind.LOST, 2, {}, Transition(READY, lost=2)),
+        (OutcomeKind.LOST, 2, {"alone": True}, Transition(DEAD, lost=2)),
+        (OutcomeKind.LOST, 2, {"killed_process": True}, Transition(DEAD, lost=2)),
     ],
 )
-def test_way_out(kind: Kind, lost: int, flags: dict[str, bool], wanted: Way) -> None:
+def test_way_out(
+    kind: OutcomeKind, lost: int, flags: dict[str, bool], wanted: Transition
+) -> None:
     assert way_out(kind, lost=lost, **{"delayed": False, **flags}) == wanted
 
 
-@pytest.mark.parametrize("kind", sorted((ENDS | {Kind.LOST}) - {Kind.DONE}))
+@pytest.mark.parametrize(
+    "kind", sorted((ENDING_KINDS | {OutcomeKind.LOST}) - {OutcomeKind.DONE})
+)
 @pytest.mark.parametrize("lost", range(LOST_MAX))
-def test_an_asked_cancel_beats_everything_but_done(kind: Kind, lost: int) -> None:
+def test_an_asked_cancel_beats_everything_but_done(
+    kind: OutcomeKind, lost: int
+) -> None:
     for alone, guilty in product((True, False), repeat=2):
-        flags = {"alone": alone, "guilty": guilty, "delayed": True}
+        flags = {"alone": alone, "killed_process": guilty, "delayed": True}
         way = way_out(kind, lost=lost, cancel_asked=True, **flags)
-        assert way == Way(CANCELLED, lost=lost)
+        assert way == Transition(CANCELLED, lost=lost)
 
 
 def test_every_way_out_is_legal_and_charges_at_most_one_thing() -> None:
     bools = (True, False)
-    for kind in ENDS | {Kind.LOST}:
+    for kind in ENDING_KINDS | {OutcomeKind.LOST}:
         for lost, *flags in product(range(LOST_MAX), bools, bools, bools, bools):
             delayed, asked, alone, guilty = flags
             way = way_out(
@@ -57,7 +63,7 @@ def test_every_way_out_is_legal_and_charges_at_most_one_thing() -> None:
                 delayed=delayed,
                 cancel_asked=asked,
                 alone=alone,
-                guilty=guilty,
+                killed_process=guilty,
             )
             assert is_legal(State.RUNNING, way.state)
             assert way.retried + way.snoozed + way.losses <= 1

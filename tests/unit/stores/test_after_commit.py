@@ -6,16 +6,16 @@ from pathlib import Path
 
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
-from tests.unit.stores.stage import CLOCK, INFO, LANE, new_job
+from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, new_job
 
 
-class BrokenBells:
+class BrokenWakeups:
     """No descriptor is left for a socket."""
 
     def __init__(self) -> None:
         self.rings = 0
 
-    def ring(self, worker: int, ring: bytes) -> None:
+    def wake(self, worker: int, ring: bytes) -> None:
         del worker, ring
         self.rings += 1
         raise OSError(errno.EMFILE, "Too many open files")
@@ -23,10 +23,10 @@ class BrokenBells:
 
 def test_a_ring_that_fails_fails_no_enqueue() -> None:
     async def main() -> None:
-        store, bells, job = SqliteStore(None, CLOCK), BrokenBells(), new_job()
+        store, bells, job = SqliteStore(None, CLOCK), BrokenWakeups(), new_job()
         await store.open()
         await store.register(INFO, 30)
-        store.desk.writer._scribe._bells = bells
+        store.context.writer._session._wakeups = bells
         (answer,) = await store.enqueue([job])
         assert answer.created
         assert bells.rings == 1, "the fault was met"
@@ -60,7 +60,7 @@ def test_a_bell_left_over_from_another_database_is_in_nobodys_way(
             store = SqliteStore(str(path), CLOCK)
             await store.open()
             assert await store.register(INFO, 30) == 1
-            (row,) = await store.desk.reader.read(
+            (row,) = await store.context.reader.read(
                 lambda db: db.rows("select has_bell from worker")
             )
             assert row == (1,)

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from durio import App
 from durio.errors import InvalidURL, StoreUnavailable, UsageError, WrongTransaction
 from durio.host.executors import ThreadExecutor
-from durio.stores.sqlite import library
+from durio.stores.sqlite import database
 from durio.stores.sqlite.checks import checks
-from durio.stores.sqlite.stdlib import StdlibDatabase, as_apsw, statements_of
-from tests.unit.stores.stage import CLOCK, new_job, tell
+from durio.stores.sqlite.database import StdlibDatabase, as_apsw_error, statements_of
+from tests.unit.stores.sqlite_harness import CLOCK, new_job, run_on_store
 
 
 def run(coro: Coroutine[Any, Any, Any]) -> Any:
@@ -86,13 +86,13 @@ def test_two_stores_of_one_file_agree(tmp_path: Path) -> None:
 def test_an_old_library_is_only_warned_of_where_it_was_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "LIBRARY_MIN", (99, 0, 0))
+    monkeypatch.setattr(database, "LIBRARY_MIN", (99, 0, 0))
     said: list[str] = []
 
     async def opened(driver: str) -> None:
         app, _ = app_at(tmp_path / "a.db", driver)
         app.emit.subscribers.clear()
-        app.emit.subscribers.append(Said(said))
+        app.emit.subscribers.append(RecordedEvents(said))
         async with app:
             pass
 
@@ -102,7 +102,7 @@ def test_an_old_library_is_only_warned_of_where_it_was_chosen(
         run(opened("apsw"))
 
 
-class Said:
+class RecordedEvents:
     def __init__(self, said: list[str]) -> None:
         self.said = said
 
@@ -118,12 +118,12 @@ class Said:
 def test_doctor_names_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "LIBRARY_MIN", (99, 0, 0))
+    monkeypatch.setattr(database, "LIBRARY_MIN", (99, 0, 0))
     for driver, level in (("apsw", "error"), ("stdlib", "warning")):
         url = f"sqlite:///{tmp_path}/a.db?driver={driver}"
         [finding] = checks(url, CLOCK)["store.library"]()
         assert finding.severity == level
-        assert library.version_of(driver) in finding.evidence  # type: ignore[arg-type]
+        assert database.version_of(driver) in finding.evidence  # type: ignore[arg-type]
 
 
 def test_another_driver_is_refused() -> None:
@@ -318,7 +318,7 @@ def test_errors_keep_their_names() -> None:
     db.close()
     with pytest.raises(apsw.MisuseError, match="closed"):
         db.rows("select 1")
-    assert isinstance(as_apsw(sqlite3.Error("?")), apsw.MisuseError)
+    assert isinstance(as_apsw_error(sqlite3.Error("?")), apsw.MisuseError)
 
 
 def test_scripts_are_told_apart_by_their_statements() -> None:
@@ -336,5 +336,5 @@ def test_the_log_is_shortened_without_a_hook(tmp_path: Path) -> None:
         sizes.append(os.stat(f"{path}-wal").st_size)  # noqa: PTH116
 
     sizes: list[int] = []
-    tell(path, story, driver="stdlib")
+    run_on_store(path, story, driver="stdlib")
     assert sizes[0] < 200 * 3 * 4096, f"{sizes[0]} bytes of log"

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from durio.stores.sqlite.ear import EARS_MAX, LINE_MAX, LocalEars, SocketEars, packed
+from durio.stores.sqlite.live_events import (
+    EVENTS_MAX,
+    SUBSCRIBERS_MAX,
+    LocalLiveEvents,
+    SocketLiveEvents,
+    datagrams_of,
+)
 from durio.stores.sqlite.store import SqliteStore
 from tests.conformance import ManualClock
-from tests.unit.stores.stage import CLOCK, lines_of, start, tell
+from tests.unit.stores.sqlite_harness import CLOCK, lines_of, run_on_store, start
 
 EVENT = b'{"event":"job.done"}'
 
@@ -23,18 +29,18 @@ async def story(store):
             heard += await listener.read(30.0)
         print(len(heard), heard[0].decode(), flush=True)
 
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
-async def heard_by(store: SqliteStore, *, wanted: bool) -> None:
+async def received_by(store: SqliteStore, *, wanted: bool) -> None:
     """Wait until the store knows whether anybody listens."""
     async with asyncio.timeout(30):
         while store.is_heard() is not wanted:
             await CLOCK.sleep(0.05)
 
 
-def ears_in(path: Path) -> list[str]:
+def listener_files(path: Path) -> list[str]:
     return [p.name for p in Path(f"{path}-durio").iterdir() if p.suffix == ".ear"]
 
 
@@ -47,15 +53,15 @@ def test_another_process_hears(tmp_path: Path) -> None:
         for listener in listeners:
             assert listener.stdout is not None
             assert listener.stdout.readline() == "listening\n"
-        await heard_by(store, wanted=True)
+        await received_by(store, wanted=True)
         store.tell([EVENT, EVENT])
         store.tell([b'{"event":"end"}'])
         for listener in listeners:
             assert lines_of(listener) == ['3 {"event":"job.done"}']
-        await heard_by(store, wanted=False)
-        assert ears_in(path) == []
+        await received_by(store, wanted=False)
+        assert listener_files(path) == []
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 def test_the_ear_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None:
@@ -67,13 +73,13 @@ def test_the_ear_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None
         assert listener.stdout.readline() == "listening\n"
         listener.kill()
         listener.communicate()
-        assert len(ears_in(path)) == 1
-        await heard_by(store, wanted=True)
+        assert len(listener_files(path)) == 1
+        await received_by(store, wanted=True)
         store.tell([EVENT])
-        assert ears_in(path) == []
+        assert listener_files(path) == []
         assert not store.is_heard()
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 FORK = """
@@ -83,7 +89,7 @@ async def story(store):
     async with store.listen() as listener:
         child = os.fork()
         if child == 0:
-            mine = len(store.desk.ears._mine)
+            mine = len(store.context.live_events._mine)
             store.tell([b"1"])
             os._exit(mine)
         _, status = os.waitpid(child, 0)
@@ -94,14 +100,14 @@ async def story(store):
             heard += await listener.read(30.0)
         print(b" ".join(heard).decode(), flush=True)
 
-tell(Path(sys.argv[1]), story)
+run_on_store(Path(sys.argv[1]), story)
 """
 
 
 def test_a_forked_child_tells_but_has_no_ear(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     assert lines_of(start(FORK, path)) == ["1 2"]
-    assert ears_in(path) == []
+    assert listener_files(path) == []
 
 
 @pytest.mark.parametrize("name", ["file", "memory"])
@@ -137,12 +143,12 @@ def test_no_descriptor_for_a_socket_disturbs_nobody(
         await store.open()
         async with store.listen() as listener:
 
-            def refuse(ears: SocketEars) -> socket.socket:
+            def refuse(ears: SocketLiveEvents) -> socket.socket:
                 del ears
                 raise OSError(errno.EMFILE, "Too many open files")
 
             with monkeypatch.context() as patch:
-                patch.setattr(SocketEars, "_voice", refuse)
+                patch.setattr(SocketLiveEvents, "_sending_socket", refuse)
                 store.tell([EVENT] * 3)
                 store.tell([EVENT] * 2)
             store.tell([EVENT])
@@ -160,32 +166,34 @@ def test_ears_are_bounded(tmp_path: Path) -> None:
     async def main() -> None:
         store = SqliteStore(str(tmp_path / "jobs.db"), clock)
         await store.open()
-        ears = [store.desk.ears.open_ear() for _ in range(EARS_MAX + 3)]
+        ears = [
+            store.context.live_events.subscribe() for _ in range(SUBSCRIBERS_MAX + 3)
+        ]
         store.tell([EVENT])
         heard = [await ear.read(0.0) for ear in ears]
-        assert sum(one == [EVENT] for one in heard) == EARS_MAX
+        assert sum(one == [EVENT] for one in heard) == SUBSCRIBERS_MAX
         await store.close()
-        assert ears_in(tmp_path / "jobs.db") == []
+        assert listener_files(tmp_path / "jobs.db") == []
 
     asyncio.run(main())
 
 
 def test_a_line_in_memory_is_bounded() -> None:
     async def main() -> None:
-        ears = LocalEars()
-        ear = ears.open_ear()
+        ears = LocalLiveEvents()
+        ear = ears.subscribe()
         for _ in range(3):
-            ears.tell([EVENT] * LINE_MAX)
+            ears.publish([EVENT] * EVENTS_MAX)
         heard = await ear.read(0.0)
-        assert len(heard) == LINE_MAX + 1
-        assert heard[-1] == b'{"event":"live.missed","events":%d}' % (2 * LINE_MAX)
+        assert len(heard) == EVENTS_MAX + 1
+        assert heard[-1] == b'{"event":"live.missed","events":%d}' % (2 * EVENTS_MAX)
 
     asyncio.run(main())
 
 
 def test_datagrams_hold_as_much_as_fits() -> None:
     events = [b"x" * 1000] * 100
-    datagrams = packed(events, behind=7)
+    datagrams = datagrams_of(events, missed_count=7)
     assert max(len(datagram) for datagram, _ in datagrams) <= 32 * 1024
     assert len(datagrams) == 4
     assert sum(size for _, size in datagrams) == 107

@@ -14,7 +14,7 @@ import pytest
 from durio.model.errors import StoreUnavailable
 from durio.model.job import READY
 from durio.stores.sqlite.store import SqliteStore
-from tests.unit.stores.stage import CLOCK, INFO, new_job, tell
+from tests.unit.stores.sqlite_harness import CLOCK, INFO, new_job, run_on_store
 
 DESCRIPTORS = Path("/proc/self/fd")
 Opening = Callable[[SqliteStore, asyncio.TaskGroup], Coroutine[Any, Any, None]]
@@ -36,7 +36,7 @@ def descriptors_below(folder: Path) -> list[str]:
     return [path for path in found if path.startswith(str(folder))]
 
 
-def names_beside(path: Path) -> list[str]:
+def sidecar_names(path: Path) -> list[str]:
     """The files that belong to a database."""
     return [file.name for file in Path(f"{path}-durio").iterdir()]
 
@@ -133,7 +133,7 @@ def test_a_store_may_be_opened_while_an_opening_that_was_given_up_is_cleared_awa
             await asyncio.wait([first])
         await second
         worker = await store.register(INFO, 30)
-        assert f"{worker}.life" in names_beside(path)
+        assert f"{worker}.life" in sidecar_names(path)
 
     play(path, story)
 
@@ -154,10 +154,10 @@ def test_an_opening_that_was_given_up_leaves_nothing_open(tmp_path: Path) -> Non
     stranger.execute("select 1 from job").fetchall()
     try:
         with pytest.raises(StoreUnavailable, match="through another library"):
-            tell(path, nothing)
+            run_on_store(path, nothing)
     finally:
         stranger.close()
-    tell(path, nothing)
+    run_on_store(path, nothing)
 
 
 async def nothing(store: SqliteStore) -> None:

@@ -15,14 +15,19 @@ from durio.model.keys import (
     window,
 )
 from durio.ports.enqueue import Full
-from durio.stores.postgres.admission import Known, Plan, Stale, Stored
-from durio.stores.postgres.bounds import Guard
-from durio.stores.postgres.keys import hold_of
+from durio.stores.postgres.admission import (
+    Admission,
+    AdmissionInput,
+    StaleRead,
+    StoredState,
+)
+from durio.stores.postgres.bounds import PostgresGuard
+from durio.stores.postgres.keys import new_hold
 
 NOW = 1_000.0
 LANE, MAIL = "shop:default", "shop:mail"
 TASK = "shop.pay"
-OPEN = Guard(limit=3, depth=0, soft_limit=0, is_closed=False)
+OPEN = PostgresGuard(limit=3, depth=0, soft_limit=0, is_closed=False)
 
 
 def new_job(n: int, policy: KeyPolicy | None = None, **fields: Any) -> NewJob:
@@ -33,17 +38,17 @@ def new_job(n: int, policy: KeyPolicy | None = None, **fields: Any) -> NewJob:
     return NewJob(**{"id": bytes([n]) * 16, **given, **fields})
 
 
-def plan_of(**fields: Any) -> Plan:
+def plan_of(**fields: Any) -> Admission:
     """A plan on nothing but what is given."""
     known: dict[str, Any] = {
         "now": NOW,
         "guards": {},
         "locked_lanes": frozenset({LANE, MAIL}),
-        "led": frozenset({"shop"}),
+        "namespaces_with_workers": frozenset({"shop"}),
         "stored": {},
         "held": {},
     }
-    return Plan(Known(**{**known, **fields}))
+    return Admission(AdmissionInput(**{**known, **fields}))
 
 
 def held_by(n: int, job: NewJob, **stored: Any) -> dict[str, Any]:
@@ -51,8 +56,8 @@ def held_by(n: int, job: NewJob, **stored: Any) -> dict[str, Any]:
     assert job.key is not None
     holder = bytes([n]) * 16
     return {
-        "held": {job.key.key: hold_of(holder, job.key, NOW)},
-        "stored": {holder: Stored(**{"state": READY, "lane": LANE, **stored})},
+        "held": {job.key.key: new_hold(holder, job.key, NOW)},
+        "stored": {holder: StoredState(**{"state": READY, "lane": LANE, **stored})},
     }
 
 
@@ -83,29 +88,29 @@ def test_a_refused_call_leaves_nothing_behind() -> None:
 
 
 def test_what_stands_needs_no_room() -> None:
-    stored = {new_job(1).id: Stored(DONE, LANE)}
-    full = Guard(limit=1, depth=1, soft_limit=0, is_closed=False)
+    stored = {new_job(1).id: StoredState(DONE, LANE)}
+    full = PostgresGuard(limit=1, depth=1, soft_limit=0, is_closed=False)
     plan = plan_of(guards={LANE: full}, stored=stored)
     (answer,) = plan.enqueue([new_job(1)], [1])
     assert (answer.created, answer.state, answer.full) == (False, DONE, None)
 
 
 def test_a_closed_queue_says_so_whatever_its_room() -> None:
-    closed = Guard(limit=None, depth=0, soft_limit=0, is_closed=True)
+    closed = PostgresGuard(limit=None, depth=0, soft_limit=0, is_closed=True)
     (answer,) = plan_of(guards={LANE: closed}).enqueue([new_job(1)], [1])
     assert answer.full == Full(LANE, 0, 0, is_closed=True)
 
 
 @pytest.mark.proves("M35")
 def test_a_mark_is_obeyed_while_somebody_may_take_it() -> None:
-    marked = Guard(limit=None, depth=9, soft_limit=5, is_closed=False)
+    marked = PostgresGuard(limit=None, depth=9, soft_limit=5, is_closed=False)
     plan = plan_of(guards={LANE: marked})
     (answer,) = plan.enqueue([new_job(1)], [1])
     assert answer.full == Full(LANE, 9, 5, is_soft=True)
-    assert plan.stale_marks == set()
-    plan = plan_of(guards={LANE: marked}, led=frozenset())
+    assert plan.stale_soft_marks == set()
+    plan = plan_of(guards={LANE: marked}, namespaces_with_workers=frozenset())
     (answer,) = plan.enqueue([new_job(1)], [1])
-    assert (answer.created, plan.stale_marks) == (True, {LANE})
+    assert (answer.created, plan.stale_soft_marks) == (True, {LANE})
     assert +plan.entered == {}, "only a bound of its own counts"
 
 
@@ -134,7 +139,7 @@ def test_a_job_of_the_same_call_is_rewritten_before_it_is_stored() -> None:
     assert (draft.lane, draft.run_at) == (MAIL, NOW + 5.0)
     assert plan.entered == {LANE: 0, MAIL: 1}
     assert last.key is not None
-    assert plan.holds == {last.key.key: hold_of(first.id, last.key, NOW)}
+    assert plan.holds == {last.key.key: new_hold(first.id, last.key, NOW)}
 
 
 def test_a_rewritten_holder_waits_no_longer_than_it_may() -> None:
@@ -151,7 +156,7 @@ def test_a_holder_that_was_elsewhere_when_guards_were_locked() -> None:
     """Its place there would not be counted: all is read anew."""
     job = new_job(1, replace)
     plan = plan_of(**held_by(9, job, lane="shop:other"))
-    with pytest.raises(Stale):
+    with pytest.raises(StaleRead):
         plan.enqueue([job], [1])
 
 

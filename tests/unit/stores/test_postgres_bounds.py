@@ -13,9 +13,9 @@ from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.stores.postgres import bounds, control
 from durio.stores.postgres.store import PostgresStore
-from durio.stores.postgres.transaction import Transaction
-from tests.conformance.postgres import Grounds
-from tests.unit.stores.two_stores import CLOCK, tell
+from durio.stores.postgres.transaction import PostgresTransaction
+from tests.conformance.postgres import ScratchSchema
+from tests.unit.stores.two_stores import CLOCK, run_on_two_stores
 
 LANE = "shop:default"
 INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
@@ -36,8 +36,8 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     async def die(*_: object) -> None:
         raise Died
 
-    monkeypatch.setattr(bounds, "settle", die)
-    monkeypatch.setattr(control, "settle", die)
+    monkeypatch.setattr(bounds, "recount", die)
+    monkeypatch.setattr(control, "recount", die)
     return monkeypatch
 
 
@@ -52,28 +52,28 @@ async def taking_all(store: PostgresStore) -> AsyncGenerator[None]:
     """Somebody who has seen no bound takes what waits, and commits after this block."""
     taken, over = asyncio.Event(), asyncio.Event()
 
-    async def work(tx: Transaction) -> None:
+    async def work(tx: PostgresTransaction) -> None:
         await tx.rows(LOOK)
         await tx.rows(TAKE)
         taken.set()
         await over.wait()
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(store.desk.lines.write(work))
+        group.create_task(store.context.connections.write(work))
         await taken.wait()
         yield
         over.set()
 
 
 async def row(store: PostgresStore) -> tuple[int, int]:
-    return tuple((await store.desk.lines.read(ROW, LANE))[0])  # type: ignore[return-value]
+    return tuple((await store.context.connections.read(ROW, LANE))[0])  # type: ignore[return-value]
 
 
 async def bound_in_code(store: PostgresStore) -> None:
     await store.declare({LANE: 3})
 
 
-async def bound_by_hand(store: PostgresStore) -> None:
+async def bound_by_operator(store: PostgresStore) -> None:
     await store.change_queue(LANE, QueueChange(maxsize=3), by="me")
 
 
@@ -104,9 +104,9 @@ async def the_leader(other: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("counts", [the_next_process, the_leader])
-@pytest.mark.parametrize("bound", [bound_in_code, bound_by_hand])
+@pytest.mark.parametrize("bound", [bound_in_code, bound_by_operator])
 def test_somebody_counts_again(
-    grounds: Grounds, dying: pytest.MonkeyPatch, bound: Any, counts: Any
+    grounds: ScratchSchema, dying: pytest.MonkeyPatch, bound: Any, counts: Any
 ) -> None:
     async def story(store: PostgresStore, other: PostgresStore) -> None:
         await left_full(store, other, dying, bound)
@@ -114,14 +114,14 @@ def test_somebody_counts_again(
         assert await row(store) == (0, 0)
         assert (await store.enqueue(new_jobs(1)))[0].created
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 def test_a_bound_that_was_taken_away_leaves_no_mark(
-    grounds: Grounds, dying: pytest.MonkeyPatch
+    grounds: ScratchSchema, dying: pytest.MonkeyPatch
 ) -> None:
     async def story(store: PostgresStore, other: PostgresStore) -> None:
-        await left_full(store, other, dying, bound_by_hand)
+        await left_full(store, other, dying, bound_by_operator)
         await store.register(INFO, 60.0)  # somebody who could obey one
         for size in (NO_BOUND, AS_IN_CODE):
             await store.change_queue(LANE, QueueChange(maxsize=size), by="me")
@@ -129,11 +129,11 @@ def test_a_bound_that_was_taken_away_leaves_no_mark(
             (lane,) = await store.lanes("shop")
             assert (lane.maxsize, lane.is_over) == (None, False)
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 def test_while_it_is_not_settled_a_bound_holds(
-    grounds: Grounds, dying: pytest.MonkeyPatch
+    grounds: ScratchSchema, dying: pytest.MonkeyPatch
 ) -> None:
     async def story(store: PostgresStore, other: PostgresStore) -> None:
         with suppress(Died):
@@ -149,4 +149,4 @@ def test_while_it_is_not_settled_a_bound_holds(
         assert (await row(store))[0] == 1
         assert (await other.enqueue(new_jobs(2)))[0].created
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)

@@ -8,24 +8,31 @@ import pytest
 
 from durio.errors import StoreUnavailable
 from durio.stores.postgres import asyncpg_driver, psycopg_driver
-from durio.stores.postgres.driver import Place
-from durio.stores.postgres.opening import Opening, driver_of
-from durio.stores.postgres.psycopg_driver import Id, Ids, IdsDumper, ids_in, with_ids
+from durio.stores.postgres.driver import Connector, PostgresLocation, load_driver
+from durio.stores.postgres.psycopg_driver import (
+    Id,
+    Ids,
+    IdsDumper,
+    id_parameters,
+    with_typed_parameters,
+)
 
 ONE, TWO = bytes(range(16)), bytes(range(16, 32))
 
 
 def test_the_casts_say_which_parameters_are_ids() -> None:
     sql = "select $2::uuid[], $1::text, $3::uuid, $11::uuid[], $4::uuidish"
-    assert dict(ids_in(sql)) == {1: True, 2: False, 10: True}
+    assert dict(id_parameters(sql)) == {1: True, 2: False, 10: True}
 
 
 def test_only_ids_are_marked() -> None:
-    given = with_ids("$1::bytea $2::uuid $3::uuid[]", (ONE, TWO, [ONE, None]))
+    given = with_typed_parameters(
+        "$1::bytea $2::uuid $3::uuid[]", (ONE, TWO, [ONE, None])
+    )
     assert given == [ONE, TWO, (ONE, None)]
     assert [type(each) for each in given] == [bytes, Id, Ids]
-    assert with_ids("$1::uuid $2::uuid[]", (None, None)) == [None, None]
-    assert with_ids("$1::bytea", (ONE,)) == (ONE,)
+    assert with_typed_parameters("$1::uuid $2::uuid[]", (None, None)) == [None, None]
+    assert with_typed_parameters("$1::bytea", (ONE,)) == (ONE,)
 
 
 def test_a_list_of_ids_in_the_servers_own_form() -> None:
@@ -40,16 +47,16 @@ def test_a_list_of_ids_in_the_servers_own_form() -> None:
 
 
 def test_what_asyncpg_says() -> None:
-    told = asyncpg_driver.told(asyncpg.DiskFullError("no room"), lost=False)
+    told = asyncpg_driver.driver_error(asyncpg.DiskFullError("no room"), lost=False)
     assert (told.state, told.lost, told.unsent) == ("53100", False, False)
-    told = asyncpg_driver.told(ConnectionResetError("reset"), lost=False)
+    told = asyncpg_driver.driver_error(ConnectionResetError("reset"), lost=False)
     assert (told.state, told.lost, told.unsent) == ("", True, False)
-    told = asyncpg_driver.told(
+    told = asyncpg_driver.driver_error(
         asyncpg.InterfaceError("connection is closed"), lost=True
     )
     assert (told.lost, told.unsent) == (True, True)
     ending = asyncpg.InternalClientError("cannot switch to state 11")
-    told = asyncpg_driver.told(ending, lost=False)
+    told = asyncpg_driver.driver_error(ending, lost=False)
     assert (told.lost, told.unsent) == (True, True)
 
 
@@ -66,7 +73,7 @@ def test_what_asyncpg_says() -> None:
     ],
 )
 def test_what_libpq_says_of_a_refused_connection(text: str, state: str) -> None:
-    told = psycopg_driver.told(psycopg.OperationalError(text), lost=True)
+    told = psycopg_driver.driver_error(psycopg.OperationalError(text), lost=True)
     assert (told.state, told.lost, told.text) == (state, True, text)
 
 
@@ -77,13 +84,13 @@ def test_a_driver_that_is_not_installed(
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"durio.stores.postgres.{name}_driver")
     with pytest.raises(StoreUnavailable, match=f"the package {name}") as told:
-        driver_of(Place(dsn="", shown="", driver=name))
+        load_driver(PostgresLocation(dsn="", shown="", driver=name))
     assert told.value.cure == "Install it: pip install durio[postgres]"
 
 
 def test_a_warning_is_given_once() -> None:
     said: list[str] = []
-    opening = Opening(Place(dsn="", shown=""), said.append)
+    opening = Connector(PostgresLocation(dsn="", shown=""), said.append)
     for text in ("a", "b", "a"):
         opening.warn(text)
     assert said == ["a", "b"]

@@ -13,13 +13,13 @@ from durio.model.keys import KeyPolicy, key_claim, replace, while_active
 from durio.ports.enqueue import Full
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from durio.stores.postgres import at_once
+from durio.stores.postgres import enqueue_fast
 from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.store import PostgresStore
-from durio.stores.postgres.transaction import Transaction
-from tests.conformance.postgres import Grounds
+from durio.stores.postgres.transaction import PostgresTransaction
+from tests.conformance.postgres import ScratchSchema
 from tests.servers.postgres import PostgresServer
-from tests.unit.stores.two_stores import CLOCK, tell
+from tests.unit.stores.two_stores import CLOCK, run_on_two_stores
 
 LANE = "shop:default"
 TASK = "shop.pay"
@@ -51,7 +51,7 @@ async def until(
 ) -> None:
     """Look until it is so."""
     while True:
-        rows = await store.desk.lines.read(sql, *values)
+        rows = await store.context.connections.read(sql, *values)
         if rows and wanted(rows[0][0]):
             return
         await CLOCK.sleep(0.005)
@@ -59,18 +59,18 @@ async def until(
 
 @asynccontextmanager
 async def under_way(
-    store: PostgresStore, work: Callable[[Transaction], Awaitable[Any]]
+    store: PostgresStore, work: Callable[[PostgresTransaction], Awaitable[Any]]
 ) -> AsyncGenerator[tuple[asyncio.TaskGroup, asyncio.Event], None]:
     """A transaction that has done its work, and commits when the event is set."""
     done, go = asyncio.Event(), asyncio.Event()
 
-    async def whole(tx: Transaction) -> None:
+    async def whole(tx: PostgresTransaction) -> None:
         await work(tx)
         done.set()
         await go.wait()
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(store.desk.lines.write(whole))
+        group.create_task(store.context.connections.write(whole))
         await done.wait()
         try:
             yield group, go
@@ -78,20 +78,20 @@ async def under_way(
             go.set()
 
 
-def plain(jobs: list[NewJob]) -> Callable[[Transaction], Awaitable[Any]]:
+def plain(jobs: list[NewJob]) -> Callable[[PostgresTransaction], Awaitable[Any]]:
     """The statement of a plain enqueue into a known lane, inside a transaction."""
-    c = at_once.Columns._make(map(list, zip(*jobs, strict=True)))
+    c = enqueue_fast.JobColumns._make(map(list, zip(*jobs, strict=True)))
     values = (*c[:5], c.opts, [LANE], [], None)
-    return lambda tx: tx.rows(at_once.PLAIN_READY, *values)
+    return lambda tx: tx.rows(enqueue_fast.PLAIN_READY, *values)
 
 
 # --- one round trip
 
 
-def test_what_needs_no_care_is_one_statement(grounds: Grounds) -> None:
+def test_what_needs_no_care_is_one_statement(grounds: ScratchSchema) -> None:
     async def story(store: PostgresStore, _other: PostgresStore) -> None:
         seen: list[str] = []
-        store.desk.lines.look = seen.append
+        store.context.connections.on_statement = seen.append
         jobs = [new_job(), new_job(delay_seconds=60.0), new_job(while_active)]
         answers = await store.enqueue(jobs, calls=[1, 1, 1])
         assert [a.created for a in answers] == [True] * 3
@@ -99,12 +99,12 @@ def test_what_needs_no_care_is_one_statement(grounds: Grounds) -> None:
         assert seen[1] == "commit"
         assert len(await store.get([job.id for job in jobs])) == 3
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 @pytest.mark.proves("M98")
 def test_a_failure_after_some_calls_are_stored_is_told_as_unknown(
-    grounds: Grounds,
+    grounds: ScratchSchema,
 ) -> None:
     """Who asks again finds them; nobody is told that they are not there."""
 
@@ -116,27 +116,29 @@ def test_a_failure_after_some_calls_are_stored_is_told_as_unknown(
             if text == "begin":
                 raise DriverError("planted", state="53100")
 
-        store.desk.lines.look = look
+        store.context.connections.on_statement = look
         with pytest.raises(StoreError) as caught:
             await store.enqueue(jobs, calls=[1, 1, 1])
         assert caught.value.unknown
-        store.desk.lines.look = None
+        store.context.connections.on_statement = None
         answers = await store.enqueue(jobs, calls=[1, 1, 1], again=True)
         assert [answer.created for answer in answers] == [False] * 3
         assert [answer.id == job.id for answer, job in zip(answers, jobs, strict=True)]
         assert await waiting(store) == 3
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 # --- repeats
 
 
 @pytest.mark.proves("M98")
-def test_a_repeat_waits_for_a_first_try_that_is_under_way(grounds: Grounds) -> None:
+def test_a_repeat_waits_for_a_first_try_that_is_under_way(
+    grounds: ScratchSchema,
+) -> None:
     async def story(store: PostgresStore, other: PostgresStore) -> None:
         jobs = [new_job(), new_job()]
-        beside = await store_beside(store)
+        beside = await second_store(store)
         async with under_way(store, plain(jobs)) as (group, go):
             repeat = group.create_task(other.enqueue(jobs, again=True))
             await until(beside, BLOCKED, bool)
@@ -145,12 +147,12 @@ def test_a_repeat_waits_for_a_first_try_that_is_under_way(grounds: Grounds) -> N
         assert await waiting(other) == 2
         await beside.close()
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
-async def store_beside(store: PostgresStore) -> PostgresStore:
+async def second_store(store: PostgresStore) -> PostgresStore:
     """Another connection to ask by, while those of the story wait."""
-    beside = PostgresStore(store.desk.place, CLOCK)
+    beside = PostgresStore(store.context.location, CLOCK)
     await beside.open()
     return beside
 
@@ -159,7 +161,7 @@ async def store_beside(store: PostgresStore) -> PostgresStore:
 
 
 def test_keys_in_any_order_do_not_deadlock(
-    grounds: Grounds, postgres: PostgresServer
+    grounds: ScratchSchema, postgres: PostgresServer
 ) -> None:
     """Two processes, the same ten keys, one backwards: one job for each."""
 
@@ -177,18 +179,20 @@ def test_keys_in_any_order_do_not_deadlock(
             ]
             assert all(len(ids) == 1 for ids in by_key)
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
     assert "deadlock detected" not in postgres.said()
 
 
-def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(grounds: Grounds) -> None:
+def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(
+    grounds: ScratchSchema,
+) -> None:
     """It waited when the key was looked up; its claim commits first."""
 
     async def story(store: PostgresStore, other: PostgresStore) -> None:
         (held,) = await store.enqueue([new_job(replace)])
-        beside = await store_beside(store)
+        beside = await second_store(store)
 
-        async def claim(tx: Transaction) -> None:
+        async def claim(tx: PostgresTransaction) -> None:
             await tx.rows(CLAIM, held.id)
 
         async with under_way(store, claim) as (group, go):
@@ -200,33 +204,33 @@ def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(grounds: Grounds) -
         assert answer.id != held.id
         await beside.close()
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 # --- bounds
 
 
 @pytest.mark.proves("M35", "M36")
-def test_a_bound_counts_those_who_have_not_seen_it(grounds: Grounds) -> None:
+def test_a_bound_counts_those_who_have_not_seen_it(grounds: ScratchSchema) -> None:
     """Their statement began before the bound was there, and ends after it."""
 
     async def story(store: PostgresStore, other: PostgresStore) -> None:
-        beside = await store_beside(store)
+        beside = await second_store(store)
         await store.enqueue([new_job()])
         jobs = [new_job() for _ in range(3)]
         async with under_way(store, plain(jobs)) as (group, go):
             group.create_task(other.declare({LANE: 5}))
             await until(beside, BOUND, lambda bound: bound == 5, LANE)
-            assert await beside.desk.lines.read(DEPTH, LANE) == [(1,)]
+            assert await beside.context.connections.read(DEPTH, LANE) == [(1,)]
             go.set()
-        assert await beside.desk.lines.read(DEPTH, LANE) == [(4,)]
+        assert await beside.context.connections.read(DEPTH, LANE) == [(4,)]
         await beside.close()
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 @pytest.mark.proves("M36")
-def test_a_bound_is_true_from_the_middle_of_the_work_on(grounds: Grounds) -> None:
+def test_a_bound_is_true_from_the_middle_of_the_work_on(grounds: ScratchSchema) -> None:
     """Producers and a worker are busy; the depth is what waits, to the last job."""
 
     async def story(store: PostgresStore, other: PostgresStore) -> None:
@@ -241,7 +245,7 @@ def test_a_bound_is_true_from_the_middle_of_the_work_on(grounds: Grounds) -> Non
             while not stop.is_set():
                 await other.exchange(worker, [], [Lane(LANE, 5)], 5)
 
-        beside = await store_beside(store)
+        beside = await second_store(store)
         async with asyncio.TaskGroup() as group:
             group.create_task(produce())
             group.create_task(work())
@@ -250,16 +254,16 @@ def test_a_bound_is_true_from_the_middle_of_the_work_on(grounds: Grounds) -> Non
                 await beside.declare({LANE: bound})
             await beside.enqueue([new_job() for _ in range(100)])
             stop.set()
-        depth = await beside.desk.lines.read(DEPTH, LANE)
+        depth = await beside.context.connections.read(DEPTH, LANE)
         assert depth == [(await waiting(beside),)]
         await beside.close()
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)
 
 
 @pytest.mark.proves("M36")
 def test_into_a_bounded_queue_with_room_it_is_one_statement_too(
-    grounds: Grounds,
+    grounds: ScratchSchema,
 ) -> None:
     """From the second enqueue on; without room, and when the bound goes, it is seen."""
 
@@ -267,21 +271,21 @@ def test_into_a_bounded_queue_with_room_it_is_one_statement_too(
         await other.declare({LANE: 8})
         await store.enqueue([new_job()])
         seen: list[str] = []
-        store.desk.lines.look = seen.append
+        store.context.connections.on_statement = seen.append
         assert (
             len(await store.enqueue([new_job() for _ in range(4)], calls=[3, 1])) == 4
         )
         assert len(seen) == 2
         answers = await store.enqueue([new_job() for _ in range(5)], calls=[3, 2])
         assert [answer.full is None for answer in answers] == [True] * 3 + [False] * 2
-        assert await other.desk.lines.read(DEPTH, LANE) == [(8,)]
+        assert await other.context.connections.read(DEPTH, LANE) == [(8,)]
         seen.clear()
         (answer,) = await store.enqueue([new_job()])
         assert answer.full == Full(LANE, 8, 8)
         assert len(seen) == 2, "a refusal is one statement too"
         await other.declare({LANE: None})
         assert (await store.enqueue([new_job()]))[0].created
-        assert store.desk.guarded_lanes == set()
+        assert store.context.guarded_lanes == set()
         assert await waiting(store) == 9
 
-    tell(grounds, story)
+    run_on_two_stores(grounds, story)

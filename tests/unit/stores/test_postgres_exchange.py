@@ -2,17 +2,20 @@
 
 from durio.model.ids import uuid7
 from durio.model.job import Claim
-from durio.model.outcome import Keep, Kind, Outcome
+from durio.model.outcome import Keep, Outcome, OutcomeKind
 from durio.ports.exchange import Lane
-from durio.stores.postgres.day_names import day_of, name_of
-from durio.stores.postgres.exchange import in_lane_order, passed_over
-from durio.stores.postgres.history import last_id_of
-from durio.stores.postgres.outcomes import (
+from durio.stores.postgres.exchange import in_lane_order, jobs_to_skip
+from durio.stores.postgres.exit import (
     are_done,
+    by_fence,
     done_columns,
-    in_order,
     keep_columns,
-    note_columns,
+    progress_update_columns,
+)
+from durio.stores.postgres.finished_jobs import (
+    day_of_partition,
+    last_id_of,
+    partition_name,
 )
 
 ID = [uuid7(1_800_000_000_000, 0, n) for n in range(9)]
@@ -42,42 +45,42 @@ def test_no_claim_is_ever_left_out() -> None:
 
 
 def test_a_lane_that_comes_again_passes_over_its_first_turn() -> None:
-    assert passed_over(["a", "b"], [3, 4]) == []
-    assert passed_over(["a", "b", "a", "a"], [3, 4, 5, 6]) == [0, 0, 3, 8]
+    assert jobs_to_skip(["a", "b"], [3, 4]) == []
+    assert jobs_to_skip(["a", "b", "a", "a"], [3, 4, 5, 6]) == [0, 0, 3, 8]
 
 
 def test_plain_outcomes_make_short_arrays() -> None:
-    done = [Outcome(ID[n], 1, Kind.DONE, b"1") for n in (2, 0, 1)]
+    done = [Outcome(ID[n], 1, OutcomeKind.DONE, b"1") for n in (2, 0, 1)]
     assert are_done(done)
-    assert not are_done([*done, Outcome(ID[3], 1, Kind.RETRY)])
-    ids, claim_nos, results, seconds, *keep = done_columns(in_order(done))
+    assert not are_done([*done, Outcome(ID[3], 1, OutcomeKind.RETRY)])
+    ids, claim_nos, results, seconds, *keep = done_columns(by_fence(done))
     assert (ids, claim_nos, results) == (ID[:3], [1] * 3, [b"1"] * 3)
     assert (seconds, keep) == ([3600.0] * 3, [[], [], []])
     assert done_columns([]) == ([], [], [], [], [], [], [])
 
 
 def test_a_retention_of_its_own_fills_them() -> None:
-    kept = Outcome(ID[0], 1, Kind.DONE, keep=Keep(60, 3, "shop.t"))
-    columns = keep_columns([kept, Outcome(ID[1], 1, Kind.DONE)])
+    kept = Outcome(ID[0], 1, OutcomeKind.DONE, keep=Keep(60, 3, "shop.t"))
+    columns = keep_columns([kept, Outcome(ID[1], 1, OutcomeKind.DONE)])
     assert columns == ([60.0, None], ["shop.t", None], [3, None])
 
 
 def test_notes_of_one_claim_are_one_row() -> None:
     notes = [
-        Outcome(ID[1], 1, Kind.PROGRESS, progress=b"1"),
-        Outcome(ID[1], 1, Kind.ALONE),
-        Outcome(ID[1], 1, Kind.PROGRESS, progress=b"2"),
-        Outcome(ID[0], 2, Kind.ALONE),
+        Outcome(ID[1], 1, OutcomeKind.PROGRESS, progress=b"1"),
+        Outcome(ID[1], 1, OutcomeKind.ALONE),
+        Outcome(ID[1], 1, OutcomeKind.PROGRESS, progress=b"2"),
+        Outcome(ID[0], 2, OutcomeKind.ALONE),
     ]
     wanted = (ID[:2], [2, 1], [None, b"2"], [True, True])
-    assert note_columns(notes) == wanted
+    assert progress_update_columns(notes) == wanted
 
 
 def test_days_and_ids_know_their_time() -> None:
-    assert name_of(20833) == "hist_d20270115"
-    assert day_of("hist_d20270115") == 20833
+    assert partition_name(20833) == "hist_d20270115"
+    assert day_of_partition("hist_d20270115") == 20833
     for name in ("hist_default", "hist_d2027011", "hist_d20271315", "kept"):
-        assert day_of(name) is None
+        assert day_of_partition(name) is None
     assert last_id_of(1_800_000_000.0) > ID[8]
     assert last_id_of(1_799_999_999.999) < ID[0]
     assert last_id_of(-5.0)[:6] == bytes(6)

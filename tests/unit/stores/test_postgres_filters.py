@@ -6,36 +6,39 @@ from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Query
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
-    HISTORY,
-    JOBS,
-    KEPT,
+    FINISHED_ROWS,
+    JOB_ROWS,
+    KEPT_ROWS,
     READY_ROWS,
     RUNNING_ROWS,
     SCHEDULED_ROWS,
-    Source,
-    Values,
+    JobSource,
+    StatementValues,
     by_id,
     can_hold,
+    error_contains,
     narrow_conditions,
     prefix_span,
-    says,
+    source_of_state,
     sources_of,
-    walk_of,
     wide_conditions,
 )
 
 SOURCES = {
-    "every state": (Query(), [JOBS, KEPT, HISTORY]),
+    "every state": (Query(), [JOB_ROWS, KEPT_ROWS, FINISHED_ROWS]),
     "no state": (Query(states=()), []),
     "ready": (Query(states=(READY,)), [READY_ROWS]),
     "waiting": (Query(states=(READY, SCHEDULED)), [SCHEDULED_ROWS, READY_ROWS]),
-    "live": (Query(states=(SCHEDULED, READY, RUNNING)), [JOBS]),
+    "live": (Query(states=(SCHEDULED, READY, RUNNING)), [JOB_ROWS]),
     "dead": (Query(states=(DEAD,)), [DEAD_ROWS]),
-    "done": (Query(states=(DONE,)), [KEPT._replace(states=(DONE,)), HISTORY]),
-    "over": (Query(states=(CANCELLED, DONE, DEAD)), [KEPT, HISTORY]),
+    "done": (
+        Query(states=(DONE,)),
+        [KEPT_ROWS._replace(states=(DONE,)), FINISHED_ROWS],
+    ),
+    "over": (Query(states=(CANCELLED, DONE, DEAD)), [KEPT_ROWS, FINISHED_ROWS]),
     "dead and cancelled": (
         Query(states=(CANCELLED, DEAD)),
-        [KEPT._replace(states=(DEAD, CANCELLED))],
+        [KEPT_ROWS._replace(states=(DEAD, CANCELLED))],
     ),
     "under a worker": (Query(worker=7), [RUNNING_ROWS]),
     "dead under a worker": (Query(worker=7, states=(DEAD,)), []),
@@ -49,11 +52,11 @@ def test_a_query_asks_the_tables_that_may_hold_its_jobs(name: str) -> None:
 
 
 IMPOSSIBLE = {
-    "a reason of a live job": (JOBS, Query(reason="exhausted")),
-    "a reason of a done job": (HISTORY, Query(reason="exhausted")),
+    "a reason of a live job": (JOB_ROWS, Query(reason="exhausted")),
+    "a reason of a done job": (FINISHED_ROWS, Query(reason="exhausted")),
     "an end of a live job": (READY_ROWS, Query(finished_before=1.0)),
-    "a task with NUL": (KEPT, Query(task="a\0b")),
-    "a queue with half a character": (KEPT, Query(lane="shop:\udc80")),
+    "a task with NUL": (KEPT_ROWS, Query(task="a\0b")),
+    "a queue with half a character": (KEPT_ROWS, Query(lane="shop:\udc80")),
     "a worker that no number names": (RUNNING_ROWS, Query(worker=2**40)),
 }
 
@@ -69,8 +72,8 @@ def test_every_value_travels_apart_and_is_cast_where_it_stands() -> None:
     hostile = "'; drop table job; --"
     query = Query("shop", lane=hostile, task=hostile, reason=hostile, error="x")
     query = query._replace(finished_before=2.0, finished_after=1.0)
-    for source in (DEAD_ROWS, KEPT):
-        values = Values()
+    for source in (DEAD_ROWS, KEPT_ROWS):
+        values = StatementValues()
         parts = narrow_conditions(query, source, values)
         parts += wide_conditions(query, source, values)
         text = " and ".join(parts)
@@ -88,27 +91,27 @@ LEADS = {
     "running jobs by their worker": (RUNNING_ROWS, Query(worker=3), 1),
     "running jobs not by their queue": (RUNNING_ROWS, Query(lane="shop:mail"), 0),
     "the dead by their end": (DEAD_ROWS, Query(finished_before=1.0), 2),
-    "history by nothing but ids": (HISTORY, Query("shop", task="shop.pay"), 0),
+    "history by nothing but ids": (FINISHED_ROWS, Query("shop", task="shop.pay"), 0),
 }
 
 
 @pytest.mark.parametrize("name", LEADS)
 def test_only_what_an_index_has_bounds_a_look(name: str) -> None:
     source, query, narrow = LEADS[name]
-    assert len(narrow_conditions(query, source, Values())) == narrow
+    assert len(narrow_conditions(query, source, StatementValues())) == narrow
 
 
 @pytest.mark.parametrize(
     "source", [READY_ROWS, SCHEDULED_ROWS, RUNNING_ROWS, DEAD_ROWS]
 )
-def test_every_source_can_be_walked_by_id(source: Source) -> None:
+def test_every_source_can_be_walked_by_id(source: JobSource) -> None:
     assert len(by_id(source).order) == 1
 
 
 @pytest.mark.parametrize("state", [SCHEDULED, READY, RUNNING, DEAD, CANCELLED])
 def test_a_walk_can_be_taken_up_again(state: int) -> None:
     """No two jobs of a state stand at the same place of its order."""
-    assert walk_of(state).columns[-1] == "t.id"
+    assert source_of_state(state).columns[-1] == "t.id"
 
 
 SAID = {
@@ -130,7 +133,7 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 def test_errors_are_compared_in_whatever_case(name: str) -> None:
     error, text, wanted = SAID[name]
-    assert says(error, text.casefold()) is wanted
+    assert error_contains(error, text.casefold()) is wanted
 
 
 def test_a_prefix_is_a_span() -> None:

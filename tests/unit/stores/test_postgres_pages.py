@@ -3,16 +3,16 @@
 import pytest
 
 from durio.model.errors import InvalidOption
-from durio.stores.postgres.bulk import Mark, mark_of
-from durio.stores.postgres.pages import (
+from durio.stores.postgres.browse import (
     NEWEST,
-    Looked,
+    SourcePage,
     before_cursor,
-    in_order,
-    merged,
-    record_of,
+    jobs_in_order,
+    merge_pages,
+    stored_job_of,
 )
-from durio.stores.postgres.restore import errors_of
+from durio.stores.postgres.bulk import PostgresBulkMark, bulk_mark_from_text
+from durio.stores.postgres.job_actions import error_list
 
 
 def ids(*numbers: int) -> list[bytes]:
@@ -24,28 +24,35 @@ def one(number: int) -> bytes:
 
 
 def test_the_newest_of_all_tables_come_first() -> None:
-    looks = [Looked(ids(9, 4), None), Looked(ids(8, 7, 1), None), Looked([], None)]
-    assert merged(looks, 9) == (ids(9, 8, 7, 4, 1), None)
-    assert merged(looks, 5) == (ids(9, 8, 7, 4, 1), None)
-    assert merged(looks, 2) == (ids(9, 8), one(8))
+    looks = [
+        SourcePage(ids(9, 4), None),
+        SourcePage(ids(8, 7, 1), None),
+        SourcePage([], None),
+    ]
+    assert merge_pages(looks, 9) == (ids(9, 8, 7, 4, 1), None)
+    assert merge_pages(looks, 5) == (ids(9, 8, 7, 4, 1), None)
+    assert merge_pages(looks, 2) == (ids(9, 8), one(8))
 
 
 def test_a_page_ends_where_some_table_was_not_looked_at() -> None:
     """The second table was looked at down to 6 only: it may have a 5."""
-    looks = [Looked(ids(9, 4), None), Looked(ids(8), one(6))]
-    assert merged(looks, 5) == (ids(9, 8), one(6))
+    looks = [SourcePage(ids(9, 4), None), SourcePage(ids(8), one(6))]
+    assert merge_pages(looks, 5) == (ids(9, 8), one(6))
 
 
 def test_an_empty_page_may_say_where_to_go_on() -> None:
-    assert merged([Looked([], one(6)), Looked([], one(3))], 5) == ([], one(6))
-    assert merged([Looked([], None)], 5) == ([], None)
-    assert merged([], 5) == ([], None)
+    assert merge_pages([SourcePage([], one(6)), SourcePage([], one(3))], 5) == (
+        [],
+        one(6),
+    )
+    assert merge_pages([SourcePage([], None)], 5) == ([], None)
+    assert merge_pages([], 5) == ([], None)
 
 
 def test_a_page_that_is_just_full_goes_on_behind_its_last_job() -> None:
-    looks = [Looked(ids(9, 8, 7), one(7)), Looked(ids(6, 5), None)]
-    assert merged(looks, 2) == (ids(9, 8), one(8))
-    assert merged(looks, 3) == (ids(9, 8, 7), one(7))
+    looks = [SourcePage(ids(9, 8, 7), one(7)), SourcePage(ids(6, 5), None)]
+    assert merge_pages(looks, 2) == (ids(9, 8), one(8))
+    assert merge_pages(looks, 3) == (ids(9, 8, 7), one(7))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -55,12 +62,12 @@ def test_pages_miss_nothing_and_repeat_nothing(size: int) -> None:
     seen: list[bytes] = []
     before: bytes | None = NEWEST
     while before is not None:
-        looks: list[Looked] = []
+        looks: list[SourcePage] = []
         for table in tables:
             below = [job for job in table if job < before]
             some = below[: size + 1]
-            looks.append(Looked(some, some[-1] if len(below) > len(some) else None))
-        shown, before = merged(looks, size)
+            looks.append(SourcePage(some, some[-1] if len(below) > len(some) else None))
+        shown, before = merge_pages(looks, size)
         assert len(shown) <= size
         seen += shown
     assert seen == sorted({job for table in tables for job in table}, reverse=True)
@@ -80,8 +87,8 @@ def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    mark = Mark(one(5), 1_800_000_000.25, 7)
-    assert mark_of(str(mark)) == mark
+    mark = PostgresBulkMark(one(5), 1_800_000_000.25, 7)
+    assert bulk_mark_from_text(str(mark)) == mark
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
 )
 def test_a_mark_of_somebody_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="is no mark"):
-        mark_of(text)
+        bulk_mark_from_text(text)
 
 
 ROW = (one(1), "shop:default", 4, 5, "shop.pay", b"[]", 0, 0, 0, 0, 1, None, None)
@@ -98,14 +105,14 @@ ROW += (None, None, "permanent", None)
 
 
 def test_errors_are_one_list_and_come_apart_again() -> None:
-    record = record_of(ROW)
+    record = stored_job_of(ROW)
     assert record.errors == b'[{"type":"A"},{"type":"B"}]'
-    assert errors_of(record.errors) == ROW[13]
-    assert errors_of(None) is errors_of(b"[]") is None
-    assert errors_of(b"{damaged") == [b"{damaged"]
+    assert error_list(record.errors) == ROW[13]
+    assert error_list(None) is error_list(b"[]") is None
+    assert error_list(b"{damaged") == [b"{damaged"]
 
 
 def test_records_come_in_the_order_asked() -> None:
     rows = [(one(n), *ROW[1:]) for n in (1, 2, 3)]
-    records = in_order(ids(3, 9, 1), rows)
+    records = jobs_in_order(ids(3, 9, 1), rows)
     assert [record.id for record in records] == ids(3, 1)

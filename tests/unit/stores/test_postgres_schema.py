@@ -3,22 +3,22 @@
 import pytest
 
 from durio.errors import SchemaMismatch
-from durio.model.migration import compared
-from durio.stores.postgres.driver import Place
+from durio.model.migration import compare_migrations
+from durio.stores.postgres.driver import PostgresLocation
 from durio.stores.postgres.schema import (
     check_complete,
     migrations,
     script,
 )
-from durio.stores.postgres.statements import Filled, quoted
+from durio.stores.postgres.statements import SchemaStatements, quoted
 
-PLACE = Place(dsn="", shown="postgresql://db/shop")
+PLACE = PostgresLocation(dsn="", shown="postgresql://db/shop")
 ALL = [(step.number, step.name, step.checksum) for step in migrations()]
 NAMES = [step.name for step in migrations()]
 
 
 def test_nothing_is_there_yet() -> None:
-    status = compared(migrations(), [])
+    status = compare_migrations(migrations(), [])
     assert status == ([], NAMES, [], [])
     with pytest.raises(SchemaMismatch, match="is missing") as told:
         check_complete(status, PLACE)
@@ -26,13 +26,13 @@ def test_nothing_is_there_yet() -> None:
 
 
 def test_all_is_there() -> None:
-    status = compared(migrations(), ALL)
+    status = compare_migrations(migrations(), ALL)
     assert status == (NAMES, [], [], [])
     check_complete(status, PLACE)
 
 
 def test_newer_code_was_here() -> None:
-    status = compared(migrations(), [*ALL, (9999, "9999_later", "x")])
+    status = compare_migrations(migrations(), [*ALL, (9999, "9999_later", "x")])
     assert status.newer == ["9999_later"]
     with pytest.raises(SchemaMismatch, match="newer than this code") as told:
         check_complete(status, PLACE)
@@ -41,7 +41,7 @@ def test_newer_code_was_here() -> None:
 
 def test_another_text_made_it() -> None:
     (number, name, _), *rest = ALL
-    status = compared(migrations(), [(number, name, "x"), *rest])
+    status = compare_migrations(migrations(), [(number, name, "x"), *rest])
     assert status.changed == [name]
     with pytest.raises(SchemaMismatch, match="another text"):
         check_complete(status, PLACE)
@@ -59,6 +59,6 @@ def test_the_script_is_one_transaction_in_the_schema_that_is_named() -> None:
 
 
 def test_braces_of_sql_itself_stay() -> None:
-    filled = Filled("jobs")
+    filled = SchemaStatements("jobs")
     assert filled["select '{}' from {schema}.job"] == "select '{}' from \"jobs\".job"
     assert quoted('a"b') == '"a""b"'

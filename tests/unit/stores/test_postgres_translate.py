@@ -10,10 +10,12 @@ from durio.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from durio.stores.postgres.driver import DriverError, Place
+from durio.stores.postgres.driver import DriverError, PostgresLocation
 from durio.stores.postgres.translate import MEANINGS, translated
 
-PLACE = Place(dsn="postgresql://ann:pw@db/shop", shown="postgresql://ann@db/shop")
+PLACE = PostgresLocation(
+    dsn="postgresql://ann:pw@db/shop", shown="postgresql://ann@db/shop"
+)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import pytest
 
 from durio.errors import InvalidURL
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.location import location_from_url
 
 
 def test_everything_has_a_default() -> None:
-    place = place_of("postgresql://ann@db.example/shop")
+    place = location_from_url("postgresql://ann@db.example/shop")
     assert place.dsn == "postgresql://ann@db.example/shop"
     assert (place.schema, place.driver, place.notify) == ("durio", "asyncpg", True)
     assert (place.prepared, place.is_split) == (None, False)
@@ -15,7 +15,7 @@ def test_everything_has_a_default() -> None:
 
 
 def test_our_options_are_ours_and_the_rest_is_the_drivers() -> None:
-    place = place_of(
+    place = location_from_url(
         "postgres://ann:pw@db:6432/shop?schema=jobs&driver=psycopg&notify=off&split=on"
         "&prepared=off&connect_timeout=3&call_timeout=7.5&sslmode=require&port=1"
         "&application_name=till&keepalives_idle=30"
@@ -31,14 +31,17 @@ def test_our_options_are_ours_and_the_rest_is_the_drivers() -> None:
 
 
 def test_a_socket_s_folder_is_a_parameter() -> None:
-    place = place_of("postgresql:///shop?host=/run/pg&port=5433")
+    place = location_from_url("postgresql:///shop?host=/run/pg&port=5433")
     assert place.dsn == "postgresql:///shop?host=%2Frun%2Fpg&port=5433"
     assert place.shown == "postgresql:///run/pg/shop"
 
 
 @pytest.mark.parametrize("hosts", ["a:1,b:2", "[::1]:5432", "[::1]", "a,b", ""])
 def test_several_hosts_and_addresses(hosts: str) -> None:
-    assert place_of(f"postgresql://{hosts}/shop").dsn == f"postgresql://{hosts}/shop"
+    assert (
+        location_from_url(f"postgresql://{hosts}/shop").dsn
+        == f"postgresql://{hosts}/shop"
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_several_hosts_and_addresses(hosts: str) -> None:
 def test_a_password_may_hold_anything_and_is_never_shown(
     written: str, quoted: str
 ) -> None:
-    place = place_of(f"postgresql://ann:{written}@db/shop")
+    place = location_from_url(f"postgresql://ann:{written}@db/shop")
     assert place.dsn == f"postgresql://ann:{quoted}@db/shop"
     assert place.shown == "postgresql://ann@db/shop"
 
@@ -76,7 +79,7 @@ def test_a_password_may_hold_anything_and_is_never_shown(
 )
 def test_a_url_with_a_mistake(rest: str, words: str) -> None:
     with pytest.raises(InvalidURL) as told:
-        place_of(f"postgresql://{rest}")
+        location_from_url(f"postgresql://{rest}")
     assert words in str(told.value)
     assert "pw" not in str(told.value)
 
@@ -84,4 +87,4 @@ def test_a_url_with_a_mistake(rest: str, words: str) -> None:
 @pytest.mark.parametrize("url", ["postgresql:/db", "postgresql", "mysql://db/shop"])
 def test_another_kind_of_url(url: str) -> None:
     with pytest.raises(InvalidURL, match="not the URL of a PostgreSQL store"):
-        place_of(url)
+        location_from_url(url)

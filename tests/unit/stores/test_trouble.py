@@ -20,7 +20,7 @@ from durio.model.keys import key_claim, while_active
 from durio.model.outcome import Keep, Outcome
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.store import SqliteStore
-from tests.unit.stores.stage import CLOCK, INFO, LANE, new_job, tell
+from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, new_job, run_on_store
 
 
 async def nothing(store: SqliteStore) -> None:
@@ -29,7 +29,7 @@ async def nothing(store: SqliteStore) -> None:
 
 def refused(path: Path, kind: type[StoreError]) -> StoreError:
     with pytest.raises(kind) as told:
-        tell(path, nothing)
+        run_on_store(path, nothing)
     assert str(path) in told.value.what
     assert told.value.cure
     return told.value
@@ -55,13 +55,13 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def from_the_future(store: SqliteStore) -> None:
-        await store.desk.writer.write(
+        await store.context.writer.write(
             lambda tx: tx.db.rows(
                 "insert into migration values (9999, '9999_x', '', 0)"
             )
         )
 
-    tell(path, from_the_future)
+    run_on_store(path, from_the_future)
     assert "newer" in refused(path, SchemaMismatch).what
 
 
@@ -69,17 +69,17 @@ def test_a_changed_migration_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def change(store: SqliteStore) -> None:
-        await store.desk.writer.write(
+        await store.context.writer.write(
             lambda tx: tx.db.rows("update migration set checksum = 'x'")
         )
 
-    tell(path, change)
+    run_on_store(path, change)
     refused(path, SchemaMismatch)
 
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    tell(path, nothing)
+    run_on_store(path, nothing)
     folder = Path(f"{path}-durio")
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o755)
@@ -88,14 +88,14 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
 
 def test_a_foreign_connection_to_the_file_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
-    tell(path, nothing)
+    run_on_store(path, nothing)
     stranger = sqlite3.connect(path)
     stranger.execute("select 1 from job").fetchall()
     try:
         refused(path, StoreUnavailable)
     finally:
         stranger.close()
-    tell(path, nothing)
+    run_on_store(path, nothing)
 
 
 def test_two_stores_of_one_process_may_share_a_file(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_two_stores_of_one_process_may_share_a_file(tmp_path: Path) -> None:
         await other(second)
         await second.close()
 
-    tell(tmp_path / "jobs.db", story)
+    run_on_store(tmp_path / "jobs.db", story)
 
 
 def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
@@ -121,22 +121,22 @@ def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
         (claim,) = (await store.exchange(worker, [], [Lane(LANE, 1)], 1)).claims
         assert (await store.renew(worker, 30)).alive
         limit = "pragma max_page_count"
-        pages = await store.desk.writer.write(
+        pages = await store.context.writer.write(
             lambda tx: tx.db.value("pragma page_count")
         )
-        await store.desk.writer.write_outside(lambda db: db.rows(f"{limit}={pages}"))
+        await store.context.writer.write_outside(lambda db: db.rows(f"{limit}={pages}"))
         big = [new_job(payload=b"x" * 50_000) for _ in range(10)]
         with pytest.raises(StoreFull) as told:
             await store.enqueue(big)
         assert not told.value.unknown
         assert not await store.is_contested(worker)
         assert await store.states([job.id for job in big]) == {}
-        await store.desk.writer.write_outside(lambda db: db.rows(f"{limit}=1000000"))
+        await store.context.writer.write_outside(lambda db: db.rows(f"{limit}=1000000"))
         done = Outcome(claim.id, claim.claim_no, 0, b"1")
         assert await store.finish(worker, [done]) == []
         assert all(answer.created for answer in await store.enqueue(big))
 
-    tell(tmp_path / "jobs.db", story)
+    run_on_store(tmp_path / "jobs.db", story)
 
 
 def test_another_commit_contests_a_lease(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_another_commit_contests_a_lease(tmp_path: Path) -> None:
         assert await store.is_contested(worker + 1)
         await second.close()
 
-    tell(path, story)
+    run_on_store(path, story)
 
 
 def in_another_thread(act: Callable[[], None]) -> threading.Thread:
@@ -176,14 +176,14 @@ def test_a_second_loop_is_answered_while_the_first_is_blocked(
         async def beside() -> None:
             answered.append((await store.renew(worker, 30)).alive)
             await store.enqueue([new_job()])
-            answered.append((await store.wait(worker, 5)).rung)
+            answered.append((await store.wait(worker, 5)).woken)
             answered.append(bool(await store.counts("shop")))
 
         # Joining blocks this very loop: the other must not need it.
         in_another_thread(lambda: asyncio.run(beside())).join(20)
         assert answered == [True, True, True]
 
-    tell(tmp_path / "jobs.db" if where == "file" else None, story)
+    run_on_store(tmp_path / "jobs.db" if where == "file" else None, story)
 
 
 def test_a_caller_that_gives_up_before_its_turn_has_written_nothing(
@@ -200,7 +200,7 @@ def test_a_caller_that_gives_up_before_its_turn_has_written_nothing(
 
         job = new_job()
         async with asyncio.TaskGroup() as group:
-            group.create_task(store.desk.writer.write(hold))
+            group.create_task(store.context.writer.write(hold))
             while not begun.is_set():
                 await CLOCK.sleep(0.001)
             late = group.create_task(store.enqueue([job]))
@@ -210,7 +210,7 @@ def test_a_caller_that_gives_up_before_its_turn_has_written_nothing(
         await store.enqueue([new_job()])
         assert await store.states([job.id]) == {}
 
-    tell(tmp_path / "jobs.db", story)
+    run_on_store(tmp_path / "jobs.db", story)
 
 
 def test_one_failure_does_not_spoil_the_others(tmp_path: Path) -> None:
@@ -221,12 +221,12 @@ def test_one_failure_does_not_spoil_the_others(tmp_path: Path) -> None:
 
         jobs = [new_job() for _ in range(20)]
         writes = [store.enqueue([job]) for job in jobs]
-        bad = [store.desk.writer.write(fails) for _ in range(3)]
+        bad = [store.context.writer.write(fails) for _ in range(3)]
         told = await asyncio.gather(*writes, *bad, return_exceptions=True)
         assert [type(answer) for answer in told[20:]] == [ZeroDivisionError] * 3
         assert len(await store.states([job.id for job in jobs])) == 20
 
-    tell(tmp_path / "jobs.db", story)
+    run_on_store(tmp_path / "jobs.db", story)
 
 
 def test_keyed_plain_kept_and_refused_finish_together() -> None:
@@ -251,7 +251,7 @@ def test_keyed_plain_kept_and_refused_finish_together() -> None:
         again = await store.enqueue([new_job(key=claim)])
         assert again[0].created
 
-    tell(None, story)
+    run_on_store(None, story)
 
 
 def test_the_plans_use_the_indexes() -> None:
@@ -266,13 +266,13 @@ def test_the_plans_use_the_indexes() -> None:
                 continue  # a move reads everything, once
             sql = f"explain query plan {file.read_text()}"
             count = max((n for n in range(1, 20) if f"?{n}" in sql), default=0)
-            rows = await store.desk.reader.read(
+            rows = await store.context.reader.read(
                 lambda db, sql=sql, count=count: db.rows(sql, (None,) * count)
             )
             scans = [row[3] for row in rows if row[3] in ("SCAN job", "SCAN uniq")]
             assert not scans, f"{file.stem}: {[row[3] for row in rows]}"
 
-    tell(None, story)
+    run_on_store(None, story)
 
 
 def test_leaving_lets_a_waiter_go(tmp_path: Path) -> None:
@@ -284,8 +284,8 @@ def test_leaving_lets_a_waiter_go(tmp_path: Path) -> None:
             await store.leave(worker)
             await waiter
 
-    tell(tmp_path / "jobs.db", story)
-    tell(None, story)
+    run_on_store(tmp_path / "jobs.db", story)
+    run_on_store(None, story)
 
 
 def test_a_store_can_be_opened_again_at_once(tmp_path: Path) -> None:
@@ -294,4 +294,4 @@ def test_a_store_can_be_opened_again_at_once(tmp_path: Path) -> None:
         await store.counts("shop")
 
     for _ in range(10):
-        tell(tmp_path / "jobs.db", story)
+        run_on_store(tmp_path / "jobs.db", story)

@@ -13,7 +13,7 @@ from durio.ports.exchange import Lane
 from durio.ports.lease import Vitals
 from durio.stores.sqlite.schema import migrations
 from durio.stores.sqlite.store import SqliteStore
-from tests.unit.stores.stage import CLOCK, INFO, LANE, tell
+from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, run_on_store
 
 OLD = migrations()[0]
 IDS = [bytes([n]) * 16 for n in range(4)]
@@ -76,13 +76,13 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
         await store.change_queue(LANE, QueueChange(maxsize=1), by="ann")
         assert await store.tallies("shop") == []
 
-    tell(path, story)
+    run_on_store(path, story)
 
     async def again(store: SqliteStore) -> None:
         assert (await store.migration_status()).waiting == []
         assert len(await store.get(IDS)) == 4
 
-    tell(path, again)
+    run_on_store(path, again)
 
 
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None
     db.commit()
     db.close()
     with pytest.raises(StoreError, match="audit"):
-        tell(path, never)
+        run_on_store(path, never)
     db = sqlite3.connect(path)
     columns = [row[1] for row in db.execute("pragma table_info(job)")]
     assert "died_no" not in columns

@@ -6,7 +6,7 @@ from typing import Any
 
 from durio.host.clock import HostClock
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance.postgres import Grounds
+from tests.conformance.postgres import ScratchSchema
 
 CLOCK = HostClock()
 STORY_SECONDS = 30
@@ -14,11 +14,11 @@ STORY_SECONDS = 30
 Story = Callable[[PostgresStore, PostgresStore], Coroutine[Any, Any, None]]
 
 
-def tell(grounds: Grounds, story: Story) -> None:
+def run_on_two_stores(scratch_schema: ScratchSchema, story: Story) -> None:
     """What happens between the two of them, and within its time."""
 
     async def whole() -> None:
-        stores = [PostgresStore(grounds.place, CLOCK) for _ in range(2)]
+        stores = [PostgresStore(scratch_schema.location, CLOCK) for _ in range(2)]
         for store in stores:
             await store.open()
         try:

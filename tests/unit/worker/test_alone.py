@@ -6,14 +6,14 @@ from contextlib import suppress
 import pytest
 
 from durio import App, HookEvent, State
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.model.ids import id_bytes
 from durio.model.names import lane
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
-from tests.simulation.fake_machine import StillMachine, TaskAside
-from tests.unit.app.lab import drained, finished, in_state, virtual, working
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
+from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
 
 async def lose(app: App, job_id: str, times: int, queue: str = "default") -> None:
@@ -176,7 +176,7 @@ async def test_too_much_hanging_code_ends_the_worker(app: App) -> None:
 
     await hang.enqueue_many([(), ()])
     waits = await hang.options(delay="10s").enqueue()
-    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    worker = await make_worker(app, side_loop=TaskSideLoop(), machine=FakeMachine())
     await worker.run()
     does_hang = worker.hangs
     rope.append(True)
@@ -203,7 +203,7 @@ async def test_who_cleans_up_after_a_fence_does_not_hang(app: App) -> None:
     async with working(app) as worker:
         for job in jobs:
             await in_state(job, State.RUNNING)
-        await worker.store.leave(worker.me.id)  # somebody took it for dead
+        await worker.store.leave(worker.identity.id)  # somebody took it for dead
         while len(ended) < 10:
             await app.clock.sleep(1)
         assert worker.broken is None
@@ -233,7 +233,7 @@ async def test_one_that_hangs_beside_others_that_clean_up_is_one(app: App) -> No
         hanging = await hang.enqueue()
         await finished(hanging)
         await app.clock.sleep(2)
-        await worker.store.leave(worker.me.id)  # somebody took it for dead
+        await worker.store.leave(worker.identity.id)  # somebody took it for dead
         await app.clock.sleep(4)
         assert worker.broken is None
         rope.append(True)

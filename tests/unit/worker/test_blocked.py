@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from durio import App, JobStatus, SoftTimeLimit, State
-from durio.app.work import make_worker
-from durio.host.beside import ThreadAside, WorkerMachine
+from durio.app.worker_builder import make_worker
+from durio.host.side_loop import ThreadSideLoop, WorkerMachine
 from durio.model.ids import id_text
 from durio.model.settings import merged
 from durio.worker import watchdog
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
 from durio.worker.worker import Worker
-from tests.simulation.fake_machine import StillMachine
-from tests.unit.app.lab import finished, real, records
+from tests.simulation.fake_machine import FakeMachine
+from tests.unit.app.app_harness import finished, real, records
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +42,11 @@ class Noting(WorkerMachine):
         self.ended.set()
 
 
-async def beside(app: App, machine: Machine, **names: Any) -> dict[str, JobStatus]:
+async def on_side_loop(
+    app: App, machine: Machine, **names: Any
+) -> dict[str, JobStatus]:
     """Run one job of each task in one worker; their statuses."""
-    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=machine)
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         jobs = {name: await task.enqueue() for name, task in names.items()}
@@ -76,8 +78,10 @@ async def test_neighbours_do_not_pay_for_a_blocked_loop(app: App, inner: str):
         time.sleep(0.3)
         return "ended"
 
-    machine = StillMachine()
-    ends = await beside(app, machine, blocks=blocks, waits=waits, threaded=threaded)
+    machine = FakeMachine()
+    ends = await on_side_loop(
+        app, machine, blocks=blocks, waits=waits, threaded=threaded
+    )
     assert {name: status.state for name, status in ends.items()} == {
         "blocks": State.DONE,
         "waits": State.DONE,
@@ -106,8 +110,8 @@ async def test_the_guilty_is_known_in_a_task_of_it(app: App):
 
     told: list[tuple[str, str]] = []
     app.hooks.dead(lambda event: told.append((event.task, event.error_type)))
-    machine = StillMachine()
-    ends = await beside(app, machine, blocks=blocks, waits=waits)
+    machine = FakeMachine()
+    ends = await on_side_loop(app, machine, blocks=blocks, waits=waits)
     assert told == [("app.blocks", "HardTimeLimit")]
     assert (ends["blocks"].state, ends["blocks"].error.type) == (
         State.DEAD,
@@ -127,7 +131,7 @@ async def test_small_blocks_do_not_stretch_a_limit_for_ever(app: App):
             time.sleep(0.3)
             await asyncio.sleep(0)
 
-    ends = await beside(app, StillMachine(), stutters=stutters)
+    ends = await on_side_loop(app, FakeMachine(), stutters=stutters)
     assert (ends["stutters"].state, ends["stutters"].reason) == (
         State.DEAD,
         "exhausted",
@@ -155,7 +159,7 @@ async def test_abandoned_code_that_blocks_ends_the_process(app: App):
     told: list[str] = []
     app.hooks.dead(lambda event: told.append(event.task))
     machine = Noting(told)
-    ends = await beside(app, machine, haunts=haunts, waits=waits)
+    ends = await on_side_loop(app, machine, haunts=haunts, waits=waits)
     assert ends["haunts"].error.type == "HardTimeLimit"
     assert (ends["waits"].state, ends["waits"].attempt) == (State.DONE, 1)
     assert told == ["app.haunts", "exit 70"], "a real process has no later word"
@@ -165,7 +169,7 @@ async def test_abandoned_code_that_blocks_ends_the_process(app: App):
 async def test_a_hook_that_blocks_does_not_keep_the_process(
     app: App, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watchdog, "LAST_WORD_SECONDS", 0.2)
+    monkeypatch.setattr(watchdog, "FINAL_WRITE_SECONDS", 0.2)
     told: list[str] = []
     machine = Noting(told)
 
@@ -179,7 +183,7 @@ async def test_a_hook_that_blocks_does_not_keep_the_process(
         machine.ended.wait(60)
         told.append("the hook ended")
 
-    ends = await beside(app, machine, blocks=blocks)
+    ends = await on_side_loop(app, machine, blocks=blocks)
     assert ends["blocks"].error.type == "HardTimeLimit"
     assert told[:2] == ["hook", "exit 70"]
 
@@ -202,7 +206,7 @@ async def test_what_ended_before_the_block_stays_ended(app: App):
         await gate.wait()
         machine.ended.wait(60)
 
-    ends = await beside(app, machine, blocks=blocks, quick=quick)
+    ends = await on_side_loop(app, machine, blocks=blocks, quick=quick)
     assert (ends["quick"].state, ends["quick"].attempt) == (State.DONE, 1)
     assert told == ["runs", "app.quick", "exit 70"]
 
@@ -220,9 +224,9 @@ async def test_one_block_right_after_another_is_judged_by_its_own_time(app: App)
         time.sleep(0.5)
         return "ended"
 
-    machine = StillMachine()
+    machine = FakeMachine()
     jobs = [await first.enqueue(), await second.enqueue()]  # claimed in one go
-    await beside(app, machine)
+    await on_side_loop(app, machine)
     assert [(await finished(job)).state for job in jobs] == [State.DONE, State.DONE]
     assert machine.ends == []
 
@@ -245,7 +249,7 @@ async def test_a_process_ends_also_when_its_last_word_fails(app: App):
     told: list[str] = []
     machine = Mute(told)
     job = await blocks.enqueue()
-    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=machine)
     await worker.run()  # it breaks: the watchdog is gone
     assert set(told) == {"exit 70"}
     assert worker.broken is not None
@@ -272,7 +276,7 @@ async def test_who_blocks_and_logs_is_ended_all_the_same(app: App):
 
     told: list[str] = []
     job = await blocks.enqueue()
-    worker = await make_worker(app, aside=ThreadAside(), machine=Noting(told))
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=Noting(told))
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         status = await finished(job)
@@ -313,7 +317,7 @@ async def test_a_watchdog_that_fails_while_the_loop_is_blocked_ends_the_process(
 
     break_watchdog(monkeypatch)
     await blocks.enqueue()
-    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=machine)
     await check_ends_itself(worker, told)
 
 
@@ -331,7 +335,7 @@ async def test_a_loop_that_is_blocked_after_its_watchdog_failed_ends_the_process
         machine.ended.wait(20)
 
     await blocks.enqueue()
-    worker = await make_worker(app, aside=ThreadAside(), machine=machine)
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=machine)
     await check_ends_itself(worker, told)
 
 
@@ -341,7 +345,7 @@ async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
     async def long() -> None:
         await asyncio.sleep(60)
 
-    worker = await make_worker(app, aside=ThreadAside(), machine=StillMachine())
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=FakeMachine())
     met: list[str] = []
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())

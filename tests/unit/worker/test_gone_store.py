@@ -16,8 +16,8 @@ from durio.errors import (
     StoreUnavailable,
 )
 from tests.faults.faulty_store import ALWAYS, FaultyStore
-from tests.simulation.fake_machine import StillMachine, TaskAside
-from tests.unit.app.lab import virtual
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
+from tests.unit.app.app_harness import virtual
 
 BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}
 GONE = pytest.mark.parametrize(
@@ -34,12 +34,12 @@ async def faulty_store(app: App) -> FaultyStore:
     """From now on the App speaks to its store through faults."""
     faulty = FaultyStore(await app.store(), app.clock)
     app._stores[os.getpid()] = faulty
-    app._rooms.clear()
+    app._loop_states.clear()
     return faulty
 
 
-def guest(app: App) -> EmbeddedWorker:
-    return EmbeddedWorker(app, machine=StillMachine(), aside=TaskAside())
+def embedded_worker(app: App) -> EmbeddedWorker:
+    return EmbeddedWorker(app, machine=FakeMachine(), side_loop=TaskSideLoop())
 
 
 async def worked(app: App, worker: EmbeddedWorker, *, minutes: int = 1) -> None:
@@ -54,12 +54,12 @@ async def worked(app: App, worker: EmbeddedWorker, *, minutes: int = 1) -> None:
 @virtual(settings=BRISK)
 async def test_whoever_lost_its_lease_there_asks_once(app: App, gone: StoreError):
     """As after a sleep: the lease is over, and there is none to be had."""
-    faulty, worker = await faulty_store(app), guest(app)
+    faulty, worker = await faulty_store(app), embedded_worker(app)
 
     async def lose() -> None:
         await app.clock.sleep(2)
         faulty.fail("register", times=ALWAYS, error=gone)
-        await faulty.leave(worker._worker.me.id)
+        await faulty.leave(worker._worker.identity.id)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(lose())
@@ -76,19 +76,19 @@ async def test_whoever_is_told_by_a_claim_ends_too(app: App, gone: StoreError):
     await app.enqueue("anything")  # without a job it would not ask
     faulty.fail("exchange", times=ALWAYS, error=gone)
     with pytest.raises(type(gone)) as caught:
-        await worked(app, guest(app))
+        await worked(app, embedded_worker(app))
     assert caught.value is gone
 
 
 @virtual(settings=BRISK)
 async def test_a_store_that_answers_and_refuses_is_not_asked_for_ever(app: App):
     """As when the right to write was taken away: alive but deaf helps nobody."""
-    faulty, worker = await faulty_store(app), guest(app)
+    faulty, worker = await faulty_store(app), embedded_worker(app)
 
     async def lose() -> None:
         await app.clock.sleep(2)
         faulty.fail("register", times=ALWAYS, error=StoreUnavailable("no such right"))
-        await faulty.leave(worker._worker.me.id)
+        await faulty.leave(worker._worker.identity.id)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(lose())
@@ -103,14 +103,14 @@ async def test_a_store_that_answers_and_refuses_is_not_asked_for_ever(app: App):
 )
 @virtual(settings=BRISK)
 async def test_a_store_that_takes_no_writes_is_waited_for(app: App, error: StoreError):
-    faulty, worker = await faulty_store(app), guest(app)
+    faulty, worker = await faulty_store(app), embedded_worker(app)
 
     async def lose() -> None:
         await app.clock.sleep(2)
         faulty.fail("register", times=ALWAYS, error=error)
         if isinstance(error, StoreUnavailable):
             faulty.fail("workers", times=ALWAYS, error=error)
-        await faulty.leave(worker._worker.me.id)
+        await faulty.leave(worker._worker.identity.id)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(lose())

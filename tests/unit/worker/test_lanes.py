@@ -6,15 +6,13 @@ import pytest
 
 from durio.model.job import Claim
 from durio.model.names import queue_of
-from durio.model.queues import serving
+from durio.model.queues import parse_serving
 from durio.ports.exchange import Exchanged, Lane
-from durio.worker.buffer import Buffer
-from durio.worker.lanes import LANES_MAX, Lanes
-from durio.worker.quotas import Quotas, quotas_for
+from durio.worker.lanes import LANES_MAX, ClaimBuffer, Lanes, Quotas, quotas_for
 
 
 def make(*queues: str, concurrency: int = 10, **options: object) -> Lanes:
-    told = serving(list(queues) or None, **options)  # type: ignore[arg-type]
+    told = parse_serving(list(queues) or None, **options)  # type: ignore[arg-type]
     quotas = quotas_for(told, concurrency)
     if quotas is not None:
         quotas.want(concurrency, 0, 0)
@@ -47,7 +45,7 @@ def test_one_queue_is_asked_for_all() -> None:
     lanes = make("mail")
     assert lanes.ask(12) == [Lane("app:mail", 12)]
     assert lanes.ask(0) == []
-    assert lanes.settle(answer("mail", more=True), 12)
+    assert lanes.apply_answer(answer("mail", more=True), 12)
 
 
 def test_queues_of_one_weight_take_turns() -> None:
@@ -60,17 +58,17 @@ def test_queues_of_one_weight_take_turns() -> None:
 def test_a_worker_of_all_queues_learns_them() -> None:
     lanes = make()
     assert lanes.ask(5) == []
-    lanes.hear(["app:mail", "other:mail", "apple:mail"])
+    lanes.wake(["app:mail", "other:mail", "apple:mail"])
     assert lanes.names == ["app:mail"]
     lanes.begin_learning()
-    lanes.hear(["app:late"])
+    lanes.wake(["app:late"])
     lanes.learn(["app:old", "other:x"])
     assert lanes.names == ["app:late", "app:old"], "mail has no jobs any more"
 
 
 def test_a_worker_of_named_queues_hears_nothing_new() -> None:
     lanes = make("mail")
-    lanes.hear(["app:other"])
+    lanes.wake(["app:other"])
     assert lanes.names == ["app:mail"]
 
 
@@ -94,14 +92,14 @@ def test_strict_looks_further_only_when_the_first_are_empty() -> None:
     names = [f"q{number:03}" for number in range(150)]
     lanes = make(*names, is_strict=True)
     assert lanes.ask(2)[0].name == "app:q000"
-    assert lanes.settle(answer(), 2)
+    assert lanes.apply_answer(answer(), 2)
     assert lanes.ask(2)[0].name == "app:q064"
-    assert lanes.settle(answer(), 2)
+    assert lanes.apply_answer(answer(), 2)
     assert lanes.ask(2)[0].name == "app:q128"
-    assert not lanes.settle(answer(), 2), "these were the last"
+    assert not lanes.apply_answer(answer(), 2), "these were the last"
     assert lanes.ask(2)[0].name == "app:q000"
-    lanes.settle(answer(), 2)
-    lanes.settle(answer("q064", "q065", more=True), 2)
+    lanes.apply_answer(answer(), 2)
+    lanes.apply_answer(answer("q064", "q065", more=True), 2)
     assert lanes.ask(2)[0].name == "app:q000", "found some: begin again"
 
 
@@ -112,11 +110,11 @@ def test_weights_split_what_is_wanted() -> None:
         asked = [
             queue_of(lane.name) for lane in lanes.ask(10) for _ in range(lane.limit)
         ]
-        assert lanes.settle(answer(*asked[:10]), 10), "full queues give all of it"
+        assert lanes.apply_answer(answer(*asked[:10]), 10), "full queues give all of it"
         given += asked[:10]
     assert given.count("high") == pytest.approx(90, abs=2)
     lanes.ask(10)
-    assert not lanes.settle(answer(), 10)
+    assert not lanes.apply_answer(answer(), 10)
 
 
 def test_what_comes_in_blocks_starts_mixed() -> None:
@@ -138,7 +136,7 @@ def test_slots_lower_what_a_lane_is_asked_for() -> None:
 
 
 def quotas(*queues: str, concurrency: int = 10, **options: object) -> Quotas:
-    told = serving(list(queues) or None, **options)  # type: ignore[arg-type]
+    told = parse_serving(list(queues) or None, **options)  # type: ignore[arg-type]
     made = quotas_for(told, concurrency)
     assert made is not None
     made.rules = {f"app:{q}": told.rule_of(q) for q in told.names}
@@ -146,7 +144,7 @@ def quotas(*queues: str, concurrency: int = 10, **options: object) -> Quotas:
 
 
 def test_no_quotas_for_a_plain_worker() -> None:
-    assert quotas_for(serving(["a", "b"], weights=["a=3"]), 10) is None
+    assert quotas_for(parse_serving(["a", "b"], weights=["a=3"]), 10) is None
 
 
 def test_running_and_waiting_count() -> None:
@@ -172,7 +170,7 @@ def test_a_part_of_what_is_held_ahead() -> None:
 
 def test_the_first_that_may_start() -> None:
     mine = quotas("high=2", "low=1", concurrency=3)
-    buffer = Buffer(mine)
+    buffer = ClaimBuffer(mine)
     buffer.add([claim(1, "low"), claim(2, "low"), claim(3, "high")])
     taken: list[int] = []
     while (next_one := mine.take_next(buffer)) is not None:
@@ -186,7 +184,7 @@ def test_the_first_that_may_start() -> None:
 
 
 def test_first_come_first_served() -> None:
-    buffer = Buffer()
+    buffer = ClaimBuffer()
     buffer.add([claim(1, "a"), claim(2, "b")])
     buffer.add([claim(3, "a")])
     assert [one.id[-1] for one in buffer] == [1, 2, 3]
@@ -195,7 +193,7 @@ def test_first_come_first_served() -> None:
 
 def test_strict_order_in_the_buffer() -> None:
     lanes = make("high", "low", is_strict=True)
-    buffer = Buffer(sort=lanes.sort)
+    buffer = ClaimBuffer(sort=lanes.sort)
     buffer.add([claim(1, "low"), claim(2, "unknown"), claim(3, "low")])
     buffer.add([claim(4, "high")])
     assert [one.id[-1] for one in buffer] == [4, 1, 3, 2]
@@ -204,7 +202,7 @@ def test_strict_order_in_the_buffer() -> None:
 @pytest.mark.parametrize("told", [("a=1", "b"), ()])
 def test_taken_out_by_lane(told: tuple[str, ...]) -> None:
     mine = quotas(*told) if told else None
-    buffer = Buffer(mine)
+    buffer = ClaimBuffer(mine)
     buffer.add([claim(1, "a"), claim(2, "b"), claim(3, "a")])
     assert [one.id[-1] for one in buffer.take_all({"app:a"})] == [1, 3]
     assert [one.id[-1] for one in buffer.take_all()] == [2]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from durio import App, HookEvent, State
-from durio.app.work import make_worker
+from durio.app.worker_builder import make_worker
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
 from tests.faults.faulty_store import FaultyStore
-from tests.simulation.fake_machine import StillMachine, TaskAside
-from tests.unit.app.lab import finished, in_state, virtual, working
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
+from tests.unit.app.app_harness import finished, in_state, virtual, working
 
 BRISK = {"worker": {"poll_seconds": 1, "lease_seconds": 30, "heartbeat_seconds": 5}}
 
@@ -22,7 +22,7 @@ async def faulty_store(app: App) -> FaultyStore:
     """From now on the App speaks to its store through faults."""
     faulty = FaultyStore(await app.store(), app.clock)
     app._stores[os.getpid()] = faulty
-    app._rooms.clear()
+    app._loop_states.clear()
     return faulty
 
 
@@ -148,12 +148,12 @@ async def test_a_worker_cut_off_for_longer_than_its_lease_starts_anew(app: App) 
     async with working(app) as worker:
         job = await long.enqueue()
         await in_state(job, State.RUNNING)
-        first = worker.me.id
+        first = worker.identity.id
         faulty.cut()
         await app.clock.sleep(45)
         faulty.heal()
         assert await job.result(120) == "done"
-        assert worker.me.id not in (0, first)
+        assert worker.identity.id not in (0, first)
         assert await (await counted.task.enqueue(1)).result(60) == 1
     assert len(started) == 2
     status = await job.status()
@@ -198,7 +198,7 @@ async def test_a_store_that_is_away_keeps_nobody_past_its_lease(
     async with working(app) as worker:
         await in_state(await long.enqueue(), State.RUNNING)
         await app.clock.sleep(pause_seconds)
-        renewed_at = worker.me.renewed_at
+        renewed_at = worker.identity.renewed_at
         if how != "hangs":
             faulty.cut()
             await app.clock.sleep(renewed_at + 24 - app.clock.monotonic())
@@ -224,7 +224,7 @@ async def test_a_heartbeat_that_fails_ends_its_worker(app: App) -> None:
     faulty = await faulty_store(app)
     faulty.renew = renew
     job = await long.enqueue()
-    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    worker = await make_worker(app, side_loop=TaskSideLoop(), machine=FakeMachine())
     await worker.run()
     assert worker.broken is not None
     assert "heartbeat" in worker.broken.what
@@ -248,11 +248,11 @@ async def test_without_a_heartbeat_a_grace_ends_before_the_lease(app: App) -> No
         raise ZeroDivisionError("a bug")
 
     await long.enqueue()
-    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    worker = await make_worker(app, side_loop=TaskSideLoop(), machine=FakeMachine())
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         await worker.started.wait()
-        renewed_at, worker._heartbeat._measure = worker.me.renewed_at, measure
+        renewed_at, worker._heartbeat._measure = worker.identity.renewed_at, measure
     assert renewed_at + 20 < ends[0] < renewed_at + 30
 
 
@@ -263,7 +263,7 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
     lost: list[float] = []
     async with working(app) as worker:
         await worker.started.wait()
-        renewed_at, hear = worker.me.renewed_at, worker._heartbeat._on_lost
+        renewed_at, hear = worker.identity.renewed_at, worker._heartbeat._on_lost
 
         def note(me: int) -> None:
             lost.append(app.clock.monotonic())
@@ -304,13 +304,13 @@ async def test_while_nobody_can_write_a_renewal_is_always_in_line(
         async def do_others_write(_worker: int) -> bool:
             return False
 
-        me, renewed_at = worker.me.id, worker.me.renewed_at
+        me, renewed_at = worker.identity.id, worker.identity.renewed_at
         faulty.renew, faulty.is_contested = wait_in_line, do_others_write
         await app.clock.sleep(renewed_at + opens_seconds - app.clock.monotonic())
         opens.set()
         await app.clock.sleep(0.1)
-        assert worker.me.renewed_at > renewed_at, "it was written at once"
-        assert worker.me.id == me
+        assert worker.identity.renewed_at > renewed_at, "it was written at once"
+        assert worker.identity.id == me
 
 
 @pytest.mark.proves("M110")
@@ -324,7 +324,7 @@ async def test_nobody_is_alive_but_deaf(app: App) -> None:
 
     await work.enqueue()
     faulty.fail("exchange", times=1_000)
-    worker = await make_worker(app, aside=TaskAside(), machine=StillMachine())
+    worker = await make_worker(app, side_loop=TaskSideLoop(), machine=FakeMachine())
     await worker.run()
     assert worker.broken is not None
     assert "no claim has worked for" in worker.broken.what
@@ -381,6 +381,6 @@ async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
     """A process that was stopped for less than its lease: the store is well."""
     async with working(app) as worker:
         await worker.started.wait()
-        worker.me.renewed_at = app.clock.monotonic() - 27
+        worker.identity.renewed_at = app.clock.monotonic() - 27
         await worker._heartbeat.renew()
-        assert worker.me.renewed_at == app.clock.monotonic()
+        assert worker.identity.renewed_at == app.clock.monotonic()

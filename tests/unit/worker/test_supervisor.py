@@ -10,7 +10,13 @@ import pytest
 
 from durio.testing.clock import VirtualClock, run_virtual
 from durio.worker.supervisor import EXIT_CRASH_LOOP
-from tests.unit.worker.fleet_lab import FINE, NEVER_READY, Life, Yard, yard
+from tests.unit.worker.fake_fleet import (
+    FINE,
+    NEVER_READY,
+    Life,
+    SupervisorHarness,
+    supervisor_harness,
+)
 
 DIES = Life(boot_seconds=0.1, dies_after=0.3)
 UNREADY = Life(boot_seconds=9, dies_after=0.3)
@@ -35,18 +41,22 @@ def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 @virtual
 async def test_starts_all_and_is_ready_with_the_first(clock: VirtualClock) -> None:
-    place = yard(clock, Life(boot_seconds=1), Life(boot_seconds=9), processes=2)
+    place = supervisor_harness(
+        clock, Life(boot_seconds=1), Life(boot_seconds=9), processes=2
+    )
     await place.until(2)
     assert len(place.fleet.alive) == 2
-    assert place.announce.said == ["ready: 1 of 2 workers ready, 0 jobs running, 0 MiB"]
+    assert place.announce.calls == [
+        "ready: 1 of 2 workers ready, 0 jobs running, 0 MiB"
+    ]
     verdict = await place.end()
     assert (verdict.exit_code, verdict.signal, verdict.restarts) == (0, "SIGTERM", 0)
-    assert place.announce.said[-1] == "stopping"
+    assert place.announce.calls[-1] == "stopping"
 
 
 @virtual
 async def test_drain_shows_what_runs_each_second(clock: VirtualClock) -> None:
-    place = yard(clock, then=Life(drain_seconds=5))
+    place = supervisor_harness(clock, then=Life(drain_seconds=5))
     await place.until(10)
     verdict = await place.end()
     assert verdict.exit_code == 0
@@ -60,14 +70,14 @@ async def test_drain_shows_what_runs_each_second(clock: VirtualClock) -> None:
 async def test_what_is_cut_short_is_told(
     clock: VirtualClock, signal: str, code: int
 ) -> None:
-    place = yard(clock, FINE, Life(drain_seconds=100, grace_seconds=3))
+    place = supervisor_harness(clock, FINE, Life(drain_seconds=100, grace_seconds=3))
     await place.until(10)
     assert (await place.end(signal)).exit_code == code
 
 
 @virtual
 async def test_second_signal_is_passed_on(clock: VirtualClock) -> None:
-    place = yard(clock, then=Life(drain_seconds=20))
+    place = supervisor_harness(clock, then=Life(drain_seconds=20))
     await place.until(10)
     place.supervisor.stop("SIGTERM")
     await place.until(1)
@@ -81,12 +91,12 @@ async def test_second_signal_is_passed_on(clock: VirtualClock) -> None:
 async def test_who_does_not_hear_is_killed_after_grace_and_margin(
     clock: VirtualClock,
 ) -> None:
-    place = yard(clock, FINE, Life(is_deaf=True, grace_seconds=3))
+    place = supervisor_harness(clock, FINE, Life(ignores_signals=True, grace_seconds=3))
     await place.until(10)
     before = clock.monotonic()
     assert (await place.end()).exit_code == 143
     assert 23 <= clock.monotonic() - before <= 25
-    assert [e["why"] for e in place.told("process.killed")] == [
+    assert [e["why"] for e in place.events_named("process.killed")] == [
         "it did not end in time"
     ]
 
@@ -94,7 +104,7 @@ async def test_who_does_not_hear_is_killed_after_grace_and_margin(
 @virtual
 async def test_stop_while_they_boot(clock: VirtualClock) -> None:
     """Nothing was claimed: nothing is cut short."""
-    place = yard(clock)
+    place = supervisor_harness(clock)
     await place.until(0.1)
     assert (await place.end()).exit_code == 0
 
@@ -104,7 +114,7 @@ async def test_stop_while_they_boot(clock: VirtualClock) -> None:
 
 @virtual
 async def test_first_restart_is_at_once_then_pauses_double(clock: VirtualClock) -> None:
-    place = yard(clock, *[DIES] * 7, processes=1)
+    place = supervisor_harness(clock, *[DIES] * 7, processes=1)
     await place.until(60)
     starts = [process.started_at for process in place.fleet.all]
     pauses = [after - before - 0.3 for before, after in itertools.pairwise(starts)]
@@ -117,7 +127,9 @@ async def test_first_restart_is_at_once_then_pauses_double(clock: VirtualClock) 
 
 @virtual
 async def test_who_lived_for_a_minute_is_replaced_at_once(clock: VirtualClock) -> None:
-    place = yard(clock, DIES, DIES, Life(dies_after=61), DIES, processes=1)
+    place = supervisor_harness(
+        clock, DIES, DIES, Life(dies_after=61), DIES, processes=1
+    )
     await place.until(70)
     third, fourth, fifth = place.fleet.all[2:5]
     assert fourth.started_at - third.started_at < 61.1
@@ -127,7 +139,7 @@ async def test_who_lived_for_a_minute_is_replaced_at_once(clock: VirtualClock) -
 
 @virtual
 async def test_death_makes_the_others_look_at_once(clock: VirtualClock) -> None:
-    place = yard(clock, Life(dies_after=5, exit_code=-9), processes=3)
+    place = supervisor_harness(clock, Life(dies_after=5, exit_code=-9), processes=3)
     await place.until(5.1)
     assert [process.looks for process in place.fleet.alive][:2] == [1, 1]
     assert len(place.fleet.alive) == 3
@@ -137,22 +149,24 @@ async def test_death_makes_the_others_look_at_once(clock: VirtualClock) -> None:
 @virtual
 async def test_crash_loop_ends_with_its_own_exit_code(clock: VirtualClock) -> None:
     error = {"what": "boom", "code": "unexpected", "traceback": "Traceback"}
-    place = yard(clock, then=Life(dies_after=0.3, error=error), processes=4)
+    place = supervisor_harness(
+        clock, then=Life(dies_after=0.3, error=error), processes=4
+    )
     verdict = await place.over()
     assert verdict.exit_code == EXIT_CRASH_LOOP
     assert (verdict.last_exit, verdict.error) == (1, error)
-    assert len(place.told("process.ended")) == 10
-    assert place.told("process.ended")[0]["stack"] == "Traceback"
-    assert len(place.told("fleet.crashed")) == 1
+    assert len(place.events_named("process.ended")) == 10
+    assert place.events_named("process.ended")[0]["stack"] == "Traceback"
+    assert len(place.events_named("fleet.crashed")) == 1
 
 
 @virtual
 async def test_one_steady_worker_is_no_crash_loop(clock: VirtualClock) -> None:
-    place = yard(clock, FINE, then=DIES, processes=2)
+    place = supervisor_harness(clock, FINE, then=DIES, processes=2)
     await place.until(3600)
-    assert not place.told("fleet.crashed")
+    assert not place.events_named("fleet.crashed")
     assert len(place.fleet.claiming) == 1
-    pauses = [event["pause"] for event in place.told("process.ended")]
+    pauses = [event["pause"] for event in place.events_named("process.ended")]
     assert 22 < pauses[-1] < 38
     await place.end()
 
@@ -161,9 +175,11 @@ async def test_one_steady_worker_is_no_crash_loop(clock: VirtualClock) -> None:
 async def test_blocked_worker_is_replaced_without_a_pause_or_a_count(
     clock: VirtualClock,
 ) -> None:
-    place = yard(clock, *[Life(dies_after=2, exit_code=70)] * 30, processes=1)
+    place = supervisor_harness(
+        clock, *[Life(dies_after=2, exit_code=70)] * 30, processes=1
+    )
     await place.until(70)
-    assert len(place.told("process.blocked")) == 30
+    assert len(place.events_named("process.blocked")) == 30
     starts = [process.started_at for process in place.fleet.all]
     assert starts[30] - starts[0] == pytest.approx(60, abs=0.1)
     await place.end()
@@ -176,7 +192,7 @@ async def test_a_start_that_cannot_work_is_not_repeated(
 ) -> None:
     error = {"what": "no module", "code": "x", "cure": ""}
     bad = Life(boot_seconds=9, dies_after=0.5, exit_code=code, error=error)
-    place = yard(clock, then=bad, processes=3)
+    place = supervisor_harness(clock, then=bad, processes=3)
     verdict = await place.over()
     assert (verdict.exit_code, verdict.error) == (code, error)
     assert len(place.fleet.all) == 3
@@ -189,16 +205,16 @@ async def test_a_start_that_ends_without_a_word_is_a_crash(
 ) -> None:
     """Somebody's module ended the process: its code means nothing, and it is told."""
     bad = Life(boot_seconds=9, dies_after=0.5, exit_code=code)
-    place = yard(clock, then=bad, processes=1)
+    place = supervisor_harness(clock, then=bad, processes=1)
     assert (await place.over()).exit_code == EXIT_CRASH_LOOP
-    ends = place.told("process.ended")
+    ends = place.events_named("process.ended")
     assert {end["error"] for end in ends} == {f"exit code {code}"}
 
 
 @virtual
 async def test_no_more_are_ready_than_there_are(clock: VirtualClock) -> None:
     """Also while those that are replaced still drain."""
-    place = yard(clock, then=Life(drain_seconds=5), processes=2)
+    place = supervisor_harness(clock, then=Life(drain_seconds=5), processes=2)
     await place.until(10)
     place.supervisor.reload()
     await place.until(60)
@@ -213,7 +229,9 @@ async def test_once_somebody_was_ready_such_a_start_is_repeated(
 ) -> None:
     """The store may come back, a half-copied module be whole."""
     gone = Life(boot_seconds=9, dies_after=0.5, exit_code=3)
-    place = yard(clock, Life(dies_after=5, exit_code=3), *[gone] * 30, processes=1)
+    place = supervisor_harness(
+        clock, Life(dies_after=5, exit_code=3), *[gone] * 30, processes=1
+    )
     await place.until(1200)
     assert len(place.fleet.claiming) == 1
     assert (await place.end()).exit_code == 0
@@ -225,7 +243,7 @@ async def test_where_the_jobs_have_moved_away_nobody_starts_again(
 ) -> None:
     """Workers that still drain, by order, are left in peace; then it is over."""
     moved = {"code": "store_moved", "what": "gone", "cure": "there"}
-    place = yard(
+    place = supervisor_harness(
         clock,
         Life(dies_after=20.0, exit_code=-9),
         Life(ordered_after=15.0, drain_seconds=20.0),
@@ -242,9 +260,9 @@ async def test_where_the_jobs_have_moved_away_nobody_starts_again(
 
 @virtual
 async def test_no_room_for_a_process(clock: VirtualClock) -> None:
-    place = yard(clock, 11, 11, 11, processes=1)
+    place = supervisor_harness(clock, 11, 11, 11, processes=1)
     await place.until(10)
-    assert len(place.told("process.unstarted")) == 3
+    assert len(place.events_named("process.unstarted")) == 3
     assert len(place.fleet.claiming) == 1
     await place.end()
 
@@ -252,26 +270,28 @@ async def test_no_room_for_a_process(clock: VirtualClock) -> None:
 @virtual
 async def test_silent_worker_is_killed_and_replaced(clock: VirtualClock) -> None:
     """Its lease is long over, its jobs are others': whatever it does, it hangs."""
-    place = yard(clock, Life(silent_after=10), processes=2)
+    place = supervisor_harness(clock, Life(silent_after=10), processes=2)
     await place.until(90)
-    assert [e["why"] for e in place.told("process.killed")] == ["it gives no sign"]
+    assert [e["why"] for e in place.events_named("process.killed")] == [
+        "it gives no sign"
+    ]
     assert len(place.fleet.claiming) == 2
     await place.end()
 
 
 @virtual
 async def test_a_supervisor_that_stood_still_blames_nobody(clock: VirtualClock) -> None:
-    place = yard(clock)
+    place = supervisor_harness(clock)
     await place.until(10)
     clock.loop.jumping.seconds += 300  # SIGSTOP, and SIGCONT five minutes later
     await place.until(30)
-    assert not place.told("process.killed")
+    assert not place.events_named("process.killed")
     await place.end()
 
 
 @virtual
 async def test_sign_of_life_only_while_workers_are_heard(clock: VirtualClock) -> None:
-    place = yard(clock, then=Life(silent_after=10), processes=1)
+    place = supervisor_harness(clock, then=Life(silent_after=10), processes=1)
     place.announce.every_seconds = 0.5
     await place.until(10)
     assert place.announce.signs >= 19
@@ -285,7 +305,7 @@ async def test_sign_of_life_only_while_workers_are_heard(clock: VirtualClock) ->
 # --- reload
 
 
-def check_gap(place: Yard, least: int) -> Callable[[], None]:
+def check_gap(place: SupervisorHarness, least: int) -> Callable[[], None]:
     """At every moment from now on so many claim; the lowest number seen, in the end."""
     seen: list[int] = []
 
@@ -306,7 +326,7 @@ def _check(seen: list[int], least: int) -> None:
 async def test_reload_replaces_one_after_another_without_a_gap(
     clock: VirtualClock,
 ) -> None:
-    place = yard(clock, then=Life(drain_seconds=4), processes=3)
+    place = supervisor_harness(clock, then=Life(drain_seconds=4), processes=3)
     await place.until(10)
     old = place.fleet.alive
     check = check_gap(place, 3)
@@ -316,19 +336,19 @@ async def test_reload_replaces_one_after_another_without_a_gap(
     assert not any(process.is_alive for process in old)
     assert len(place.fleet.claiming) == 3
     assert max(alive_at(place, moment) for moment in moments(place)) == 4
-    assert place.announce.said[1:] == [
+    assert place.announce.calls[1:] == [
         "reloading",
         "ready: 3 of 3 workers ready, 6 jobs running, 0 MiB",
     ]
-    assert len(place.told("process.replaced")) == 3
+    assert len(place.events_named("process.replaced")) == 3
     assert (await place.end()).restarts == 0
 
 
-def moments(place: Yard) -> list[float]:
+def moments(place: SupervisorHarness) -> list[float]:
     return [process.started_at for process in place.fleet.all]
 
 
-def alive_at(place: Yard, moment: float) -> int:
+def alive_at(place: SupervisorHarness, moment: float) -> int:
     return sum(
         p.started_at <= moment and (p.died_at is None or p.died_at > moment)
         for p in place.fleet.all
@@ -340,22 +360,22 @@ def alive_at(place: Yard, moment: float) -> int:
 async def test_reload_that_does_not_come_up_changes_nothing(
     clock: VirtualClock, bad: Life
 ) -> None:
-    place = yard(clock, FINE, FINE, bad)
+    place = supervisor_harness(clock, FINE, FINE, bad)
     await place.until(10)
     old = place.fleet.alive
     place.supervisor.reload()
     await place.until(400)
     assert place.fleet.alive == old
     assert not any(process.signals for process in old)
-    assert len(place.told("reload.failed")) == 1
-    assert place.announce.said[-1].startswith("ready: reload failed")
-    assert not place.told("reload.ended")
+    assert len(place.events_named("reload.failed")) == 1
+    assert place.announce.calls[-1].startswith("ready: reload failed")
+    assert not place.events_named("reload.ended")
     assert (await place.end()).exit_code == 0
 
 
 @virtual
 async def test_second_reload_begins_again(clock: VirtualClock) -> None:
-    place = yard(clock, FINE, FINE, NEVER_READY)
+    place = supervisor_harness(clock, FINE, FINE, NEVER_READY)
     await place.until(10)
     old = place.fleet.alive
     place.supervisor.reload()
@@ -365,15 +385,15 @@ async def test_second_reload_begins_again(clock: VirtualClock) -> None:
     assert not any(process.is_alive for process in old)
     assert not place.fleet.all[2].is_alive
     assert len(place.fleet.claiming) == 2
-    assert len(place.told("reload.ended")) == 1
-    assert not place.told("reload.failed")
+    assert len(place.events_named("reload.ended")) == 1
+    assert not place.events_named("reload.failed")
     await place.end()
 
 
 @virtual
 async def test_stop_in_the_middle_of_a_reload(clock: VirtualClock) -> None:
     """The one that drains already is not asked twice: it has its whole grace."""
-    place = yard(clock, then=Life(drain_seconds=10))
+    place = supervisor_harness(clock, then=Life(drain_seconds=10))
     await place.until(10)
     place.supervisor.reload()
     await place.until(2)
@@ -386,7 +406,7 @@ async def test_stop_in_the_middle_of_a_reload(clock: VirtualClock) -> None:
 
 @virtual
 async def test_reload_while_stopping_is_not_heard(clock: VirtualClock) -> None:
-    place = yard(clock, then=Life(drain_seconds=10))
+    place = supervisor_harness(clock, then=Life(drain_seconds=10))
     await place.until(10)
     place.supervisor.stop("SIGTERM")
     place.supervisor.reload()
@@ -396,13 +416,13 @@ async def test_reload_while_stopping_is_not_heard(clock: VirtualClock) -> None:
 
 @virtual
 async def test_reload_starts_an_empty_seat_at_once(clock: VirtualClock) -> None:
-    place = yard(clock, FINE, *[DIES] * 6, processes=2)
+    place = supervisor_harness(clock, FINE, *[DIES] * 6, processes=2)
     await place.until(12)
     assert len(place.fleet.alive) == 1
     place.supervisor.reload()
     await place.until(5)
     assert len(place.fleet.claiming) == 2
-    assert len(place.told("reload.ended")) == 1
+    assert len(place.events_named("reload.ended")) == 1
     await place.end()
 
 
@@ -410,7 +430,7 @@ async def test_reload_starts_an_empty_seat_at_once(clock: VirtualClock) -> None:
 async def test_successor_takes_the_seat_of_one_that_dies_meanwhile(
     clock: VirtualClock,
 ) -> None:
-    place = yard(
+    place = supervisor_harness(
         clock, Life(dies_after=12, exit_code=-9), Life(boot_seconds=5), processes=1
     )
     await place.until(10)
@@ -427,7 +447,7 @@ async def test_successor_takes_the_seat_of_one_that_dies_meanwhile(
 @virtual
 async def test_recycle_starts_the_replacement_first(clock: VirtualClock) -> None:
     grown = Life(recycles_after=20)
-    place = yard(clock, grown, grown)
+    place = supervisor_harness(clock, grown, grown)
     await place.until(10)
     check = check_gap(place, 2)
     await place.until(30)
@@ -439,7 +459,7 @@ async def test_recycle_starts_the_replacement_first(clock: VirtualClock) -> None
 
 @virtual
 async def test_recycle_that_fails_is_tried_again_later(clock: VirtualClock) -> None:
-    place = yard(clock, Life(recycles_after=20), UNREADY, processes=1)
+    place = supervisor_harness(clock, Life(recycles_after=20), UNREADY, processes=1)
     await place.until(40)
     assert [process.is_alive for process in place.fleet.all] == [True, False]
     await place.until(60)
@@ -449,29 +469,31 @@ async def test_recycle_that_fails_is_tried_again_later(clock: VirtualClock) -> N
 
 @virtual
 async def test_who_was_ordered_to_drain_is_not_replaced(clock: VirtualClock) -> None:
-    place = yard(clock, Life(ordered_after=10), Life(ordered_after=40, drain_seconds=2))
+    place = supervisor_harness(
+        clock, Life(ordered_after=10), Life(ordered_after=40, drain_seconds=2)
+    )
     await place.until(30)
     assert len(place.fleet.alive) == 1
     verdict = await place.over()  # nobody is left: nothing to supervise
     assert (verdict.exit_code, verdict.signal) == (0, None)
-    assert len(place.told("process.drained")) == 2
+    assert len(place.events_named("process.drained")) == 2
 
 
 @virtual
 async def test_order_drops_a_successor_on_its_way(clock: VirtualClock) -> None:
-    place = yard(
+    place = supervisor_harness(
         clock, Life(ordered_after=12, drain_seconds=9), NEVER_READY, processes=1
     )
     await place.until(10)
     place.supervisor.reload()
     assert (await place.over()).exit_code == 0
-    assert not place.told("reload.failed")
+    assert not place.events_named("reload.failed")
 
 
 @virtual
 async def test_burst_is_over_when_all_are(clock: VirtualClock) -> None:
     ends = Life(dies_after=3, exit_code=0)
-    place = yard(clock, ends, SEGFAULTS, then=ends, is_burst=True)
+    place = supervisor_harness(clock, ends, SEGFAULTS, then=ends, is_burst=True)
     verdict = await place.over()
     assert (verdict.exit_code, verdict.restarts) == (0, 1)
     assert len(place.fleet.all) == 3
@@ -487,7 +509,9 @@ async def test_whatever_happens_it_recovers_and_ends(
 ) -> None:
     """Deaths, hangs, reloads at random; then peace, then a stop: no one is left."""
     chance = random.Random(seed)  # noqa: S311 - to be replayed
-    place = yard(clock, *[some_life(chance) for _ in range(20)], processes=3)
+    place = supervisor_harness(
+        clock, *[some_life(chance) for _ in range(20)], processes=3
+    )
     for _ in range(20):
         await place.until(chance.uniform(0, 4))
         act = chance.randrange(4)
@@ -509,6 +533,6 @@ def some_life(chance: random.Random) -> Life:
         dies_after=chance.choice([0.5, 20.0, 100.0]),
         exit_code=chance.choice([1, -9, -11, 70, 3]),
         drain_seconds=chance.choice([0.0, 3.0, 60.0]),
-        is_deaf=chance.random() < 0.1,
+        ignores_signals=chance.random() < 0.1,
         recycles_after=chance.choice([3.0, float("inf")]),
     )

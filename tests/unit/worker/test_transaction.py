@@ -16,7 +16,7 @@ class Attempt:
     transaction: Any = None
     recorded: Any = None
     is_over = False
-    is_unsure = False
+    is_commit_unknown = False
     progress: bytes | None = None
     begin: Any = None
 
@@ -27,7 +27,7 @@ class Attempt:
         assert attempt.transaction is None
         self.told.append((attempt, progress))
 
-    def bench(self) -> Any:
+    def environment(self) -> Any:
         return self
 
     def done(self) -> Any:

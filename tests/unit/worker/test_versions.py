@@ -8,7 +8,7 @@ import pytest
 from durio import App, Job, State
 from durio.model.settings import merged
 from tests.faults.faulty_store import FaultyStore
-from tests.unit.app.lab import (
+from tests.unit.app.app_harness import (
     CALM,
     MEMORY,
     drained,

@@ -20,14 +20,14 @@ from durio.model.job import (
     KeyClaim,
     NewJob,
 )
-from durio.model.keys import WAITING, Answer, Holder, answer
+from durio.model.keys import WAITING, KeyAnswer, KeyHolder, key_answer
 from durio.model.names import namespace_of
 from durio.ports.enqueue import Enqueued, Full
-from durio.stores.postgres.bounds import Guard
-from durio.stores.postgres.keys import Hold, hold_of
+from durio.stores.postgres.bounds import PostgresGuard
+from durio.stores.postgres.keys import KeyHold, new_hold
 
 
-class Stored(NamedTuple):
+class StoredState(NamedTuple):
     """A job that is there, as far as an enqueue asks."""
 
     state: int
@@ -52,11 +52,11 @@ class Draft(NamedTuple):
     created_at: float
 
 
-class Stale(Exception):
+class StaleRead(Exception):
     """Something was not as it had been read: from the beginning, in a new transaction."""
 
 
-class NoRoom(Exception):
+class PostgresNoRoom(Exception):
     """This call does not fit."""
 
     def __init__(self, full: Full) -> None:
@@ -64,37 +64,43 @@ class NoRoom(Exception):
         self.full = full
 
 
-class Known(NamedTuple):
+class AdmissionInput(NamedTuple):
     """What was read under locks before the calls are judged."""
 
     now: float
-    guards: Mapping[str, Guard]
+    guards: Mapping[str, PostgresGuard]
     locked_lanes: frozenset[str]  # whose guards were asked for
-    led: frozenset[str]  # Apps with workers: somebody may take a mark again
-    stored: Mapping[bytes, Stored]
-    held: Mapping[bytes, Hold]
+    namespaces_with_workers: frozenset[
+        str
+    ]  # Apps with workers: somebody may take a mark again
+    stored: Mapping[bytes, StoredState]
+    held: Mapping[bytes, KeyHold]
     locked_jobs: frozenset[bytes] = frozenset()  # holders that stay where they are
 
 
-class Plan:
+class Admission:
     """What all calls together come to."""
 
     def __init__(
-        self, known: Known, *, is_users: bool = False, is_frozen: bool = False
+        self,
+        known: AdmissionInput,
+        *,
+        in_caller_tx: bool = False,
+        has_fixed_snapshot: bool = False,
     ) -> None:
         """`is_users`: in a caller's own transaction, where full queues are only named.
 
         `is_frozen`: it may not see every bound.
         """
         self.known = known
-        self.is_users = is_users
-        self.is_frozen = is_frozen
-        self.pressed: dict[str, Full] = {}
+        self.in_caller_tx = in_caller_tx
+        self.has_fixed_snapshot = has_fixed_snapshot
+        self.full_queues: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
-        self.holds: dict[bytes, Hold] = {}  # by key: who has it in the end
+        self.holds: dict[bytes, KeyHold] = {}  # by key: who has it in the end
         self.entered: Counter[str] = Counter()
-        self.stale_marks: set[str] = set()
-        self.refuses: dict[str, Full] = {}  # for the rest of this enqueue
+        self.stale_soft_marks: set[str] = set()
+        self.refused_lanes: dict[str, Full] = {}  # for the rest of this enqueue
 
     def enqueue(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> list[Enqueued]:
         """Judge all of them; one answer each, in order."""
@@ -102,23 +108,23 @@ class Plan:
             raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
         answers: list[Enqueued] = []
         for size in calls:
-            answers += self._call(jobs[len(answers) : len(answers) + size])
+            answers += self._admit_call(jobs[len(answers) : len(answers) + size])
         return answers
 
-    def _call(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        call = Call(self)
+    def _admit_call(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        call = CallAdmission(self)
         try:
             answers = call.enqueue(jobs)
-        except NoRoom as no_room:
-            self.refuses.setdefault(no_room.full.lane, no_room.full)
+        except PostgresNoRoom as no_room:
+            self.refused_lanes.setdefault(no_room.full.lane, no_room.full)
             return [Enqueued(j.id, False, READY, full=no_room.full) for j in jobs]
         self.drafts |= call.drafts
         self.holds |= call.holds
         self.entered.update(call.entered)
-        if not self.pressed:
+        if not self.full_queues:
             return answers
         return [
-            told._replace(full=self.pressed.get(job.lane)) if told.created else told
+            told._replace(full=self.full_queues.get(job.lane)) if told.created else told
             for job, told in zip(jobs, answers, strict=True)
         ]
 
@@ -127,8 +133,8 @@ class Plan:
     def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
         """Why so many new jobs may not enter; None: they may."""
         full = self._missing_room(lane, jobs, entered)
-        if full is not None and self.is_users and not full.is_closed:
-            self.pressed[lane] = full
+        if full is not None and self.in_caller_tx and not full.is_closed:
+            self.full_queues[lane] = full
             return None
         return full
 
@@ -136,94 +142,101 @@ class Plan:
         guard = self.known.guards.get(lane)
         if guard is None or jobs <= 0:
             return None
-        if lane in self.refuses:
-            return self.refuses[lane]
+        if lane in self.refused_lanes:
+            return self.refused_lanes[lane]
         depth = guard.depth + self.entered[lane] + entered
         if guard.is_closed:
             return Full(lane, depth, guard.limit or 0, is_closed=True)
         if guard.limit is not None:
             fits = depth + jobs <= guard.limit
             return None if fits else Full(lane, depth, guard.limit)
-        return self._softly_full(lane, guard)
+        return self._over_soft_limit(lane, guard)
 
-    def _softly_full(self, lane: str, guard: Guard) -> Full | None:
+    def _over_soft_limit(self, lane: str, guard: PostgresGuard) -> Full | None:
         """A mark is obeyed while somebody may take it again; an old one goes here."""
-        if guard.soft_limit and namespace_of(lane) in self.known.led:
+        if (
+            guard.soft_limit
+            and namespace_of(lane) in self.known.namespaces_with_workers
+        ):
             return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
         if guard.soft_limit:
-            self.stale_marks.add(lane)
+            self.stale_soft_marks.add(lane)
         return None
 
     def counts(self, lane: str) -> bool:
         """Whether a lane has a bound of its own, or may have one."""
         guard = self.known.guards.get(lane)
-        return self.is_frozen or (guard is not None and guard.limit is not None)
+        return self.has_fixed_snapshot or (
+            guard is not None and guard.limit is not None
+        )
 
 
-class Call:
+class CallAdmission:
     """The jobs of one caller, played through; what it changes is its own until the end."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.known = plan.known
+    def __init__(self, admission: Admission) -> None:
+        self.admission = admission
+        self.known = admission.known
         self.drafts: dict[bytes, Draft] = {}
-        self.holds: dict[bytes, Hold] = {}
+        self.holds: dict[bytes, KeyHold] = {}
         self.entered: Counter[str] = Counter()
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """All of them, or NoRoom."""
         if all(job.key is None for job in jobs):
             self.check_plain(jobs)
-        return [self.one(job) for job in jobs]
+        return [self.admit_one(job) for job in jobs]
 
     def check_plain(self, jobs: Sequence[NewJob]) -> None:
         """Without keys it is known at once how many places they need."""
         new = {job.id: job.lane for job in jobs if self.stored(job.id) is None}
         for lane, count in Counter(new.values()).items():
-            full = self.plan.missing_room(lane, count, 0)
+            full = self.admission.missing_room(lane, count, 0)
             if full is not None:
-                raise NoRoom(full)
+                raise PostgresNoRoom(full)
 
-    def one(self, job: NewJob) -> Enqueued:
+    def admit_one(self, job: NewJob) -> Enqueued:
         """New, or answered by what is stored."""
         stored = self.stored(job.id)
         if stored is not None:
             return Enqueued(job.id, False, stored.state)
         if job.key is None:
             return self.insert(job, due_at(job, self.known.now))
-        return self.keyed(job, job.key)
+        return self.admit_keyed(job, job.key)
 
     # --- what is there
 
     def draft(self, job_id: bytes) -> Draft | None:
         """What this enqueue makes of a job so far."""
-        return self.drafts.get(job_id) or self.plan.drafts.get(job_id)
+        return self.drafts.get(job_id) or self.admission.drafts.get(job_id)
 
-    def stored(self, job_id: bytes) -> Stored | None:
+    def stored(self, job_id: bytes) -> StoredState | None:
         """The job as it would be found now, this enqueue's own ones included."""
         draft = self.draft(job_id)
         if draft is None:
             return self.known.stored.get(job_id)
-        return Stored(draft.state, draft.lane, draft.created_at)
+        return StoredState(draft.state, draft.lane, draft.created_at)
 
-    def hold(self, key: bytes) -> Hold | None:
+    def hold(self, key: bytes) -> KeyHold | None:
         """Who has this key now."""
         return (
-            self.holds.get(key) or self.plan.holds.get(key) or self.known.held.get(key)
+            self.holds.get(key)
+            or self.admission.holds.get(key)
+            or self.known.held.get(key)
         )
 
     # --- entering
 
     def enter(self, lane: str) -> None:
         """One more waits in this lane, if there is room for it."""
-        full = self.plan.missing_room(lane, 1, self.entered[lane])
+        full = self.admission.missing_room(lane, 1, self.entered[lane])
         if full is not None:
-            raise NoRoom(full)
+            raise PostgresNoRoom(full)
         self.move(lane, 1)
 
     def move(self, lane: str, jobs: int) -> None:
         """So many more wait there, where that is counted."""
-        if self.plan.counts(lane):
+        if self.admission.counts(lane):
             self.entered[lane] += jobs
 
     def insert(self, job: NewJob, run_at: float | None) -> Enqueued:
@@ -253,42 +266,46 @@ class Call:
 
     # --- keys
 
-    def keyed(self, job: NewJob, key: KeyClaim) -> Enqueued:
+    def admit_keyed(self, job: NewJob, key: KeyClaim) -> Enqueued:
         """New, or whatever the key's holder answers."""
         held = self.hold(key.key)
         stored = None if held is None else self.stored(held.id)
-        told = answer(key.mode, None if held is None else self.holder(held, key))
-        if held is None or stored is None or told is Answer.NEW:
+        told = key_answer(key.mode, None if held is None else self.holder(held, key))
+        if held is None or stored is None or told is KeyAnswer.NEW:
             wait = key.delay_seconds
             now = self.known.now
             answered = self.insert(job, now + wait if wait > 0 else due_at(job, now))
-            self.holds[key.key] = hold_of(job.id, key, now)
+            self.holds[key.key] = new_hold(job.id, key, now)
             return answered
-        if told is Answer.REWRITE:
+        if told is KeyAnswer.REWRITE:
             return self.rewrite(job, key, held, stored)
-        if self.plan.is_users and key.mode == WAITING and not self.stays(held.id):
-            raise Stale  # it may begin before the caller commits
+        if (
+            self.admission.in_caller_tx
+            and key.mode == WAITING
+            and not self.cannot_start(held.id)
+        ):
+            raise StaleRead  # it may begin before the caller commits
         same_args = held.digest == key.digest
-        is_conflict = told is Answer.CONFLICT
+        is_conflict = told is KeyAnswer.CONFLICT
         return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
 
-    def stays(self, job_id: bytes) -> bool:
+    def cannot_start(self, job_id: bytes) -> bool:
         """Whether this waiting job can only begin when this enqueue is committed."""
         return job_id in self.known.locked_jobs or self.draft(job_id) is not None
 
-    def holder(self, held: Hold, key: KeyClaim) -> Holder:
+    def holder(self, held: KeyHold, key: KeyClaim) -> KeyHolder:
         """What the table of answers wants to know."""
         stored = self.stored(held.id)
         if stored is not None and stored.state == RUNNING and held.mode == WAITING:
             stored = None  # it has begun, and could not let go of its key
-        return Holder(
+        return KeyHolder(
             state=None if stored is None else STATE_BY_CODE[stored.state],
             in_window=held.until is not None and held.until > self.known.now,
             same_args=held.digest == key.digest,
         )
 
     def rewrite(
-        self, job: NewJob, key: KeyClaim, held: Hold, stored: Stored
+        self, job: NewJob, key: KeyClaim, held: KeyHold, stored: StoredState
     ) -> Enqueued:
         """The waiting holder gets these arguments and this due time."""
         now = self.known.now
@@ -299,7 +316,7 @@ class Call:
                 run_at = min(run_at, stored.created_at + key.ttl_seconds)
         if job.lane != stored.lane:
             if stored.lane not in self.known.locked_lanes:
-                raise Stale  # it was elsewhere when the guards were locked
+                raise StaleRead  # it was elsewhere when the guards were locked
             self.enter(job.lane)
             self.move(stored.lane, -1)
         before = self.draft(held.id)
@@ -309,7 +326,7 @@ class Call:
             created_at=stored.created_at,
         )
         self.drafts[held.id] = draft
-        self.holds[key.key] = hold_of(held.id, key, now)
+        self.holds[key.key] = new_hold(held.id, key, now)
         same_args = held.digest == key.digest
         return Enqueued(held.id, False, draft.state, same_args, replaced=True)
 

@@ -8,7 +8,13 @@ from typing import Any, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from durio.stores.postgres.driver import Connection, DriverError, Hear, Place, Row
+from durio.stores.postgres.driver import (
+    Connection,
+    DriverError,
+    NotificationCallback,
+    PostgresLocation,
+    Row,
+)
 
 STATEMENTS_CACHED = 400
 CLOSE_SECONDS = 2.0
@@ -49,7 +55,7 @@ class AsyncpgConnection:
                 await self._read()
             return cast("Sequence[Row]", await self._connection.fetch(sql, *args))
         except FAILURES as error:
-            raise self._told(error) from error
+            raise self._driver_error(error) from error
 
     async def _read(self) -> None:
         """What has come in first: it may be the end, and then nothing is sent."""
@@ -63,11 +69,11 @@ class AsyncpgConnection:
         async with self._translating():
             return await self._connection.execute(sql)
 
-    async def listen(self, channel: str, hear: Hear) -> None:
+    async def listen(self, channel: str, callback: NotificationCallback) -> None:
         """Hear this channel from now on."""
 
         def heard(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
-            hear(payload)
+            callback(payload)
 
         async with self._translating():
             await self._connection.add_listener(channel, heard)
@@ -108,36 +114,36 @@ class AsyncpgConnection:
         try:
             yield
         except FAILURES as error:
-            raise self._told(error) from error
+            raise self._driver_error(error) from error
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _driver_error(self, error: BaseException) -> BaseException:
         """A timeout is its caller's; everything else is an error of the driver."""
         if isinstance(error, TimeoutError):
             return error
-        return told(error, lost=self._connection.is_closed())
+        return driver_error(error, lost=self._connection.is_closed())
 
 
 class AsyncpgDriver:
     """Connects by asyncpg."""
 
     async def connect(
-        self, place: Place, settings: Mapping[str, str], *, prepared: bool
+        self, location: PostgresLocation, settings: Mapping[str, str], *, prepared: bool
     ) -> Connection:
         """A new connection, with ids as 16 bytes."""
         try:
             connection = await cast("Any", asyncpg).connect(
-                place.dsn,
-                timeout=place.connect_seconds,
+                location.dsn,
+                timeout=location.connect_seconds,
                 server_settings=dict(settings),
                 statement_cache_size=STATEMENTS_CACHED if prepared else 0,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
             )
         except TimeoutError as error:
-            text = f"no answer within {place.connect_seconds:g} s"
+            text = f"no answer within {location.connect_seconds:g} s"
             raise DriverError(text, lost=True) from error
         except (*FAILURES, ValueError) as error:
-            raise told(error, lost=True) from error
+            raise driver_error(error, lost=True) from error
         try:
             await connection.set_type_codec(
                 "uuid",
@@ -149,12 +155,12 @@ class AsyncpgDriver:
         except BaseException as error:
             connection.terminate()
             if isinstance(error, FAILURES):
-                raise told(error, lost=True) from error
+                raise driver_error(error, lost=True) from error
             raise
         return AsyncpgConnection(connection)
 
 
-def told(error: BaseException, *, lost: bool) -> DriverError:
+def driver_error(error: BaseException, *, lost: bool) -> DriverError:
     """An error of asyncpg, of the socket or of the name service, in our words."""
     state = getattr(error, "sqlstate", None) or ""
     severity = getattr(error, "severity", None) or ""

@@ -1,31 +1,31 @@
 """What people did by hand, written down in the transaction that does it."""
 
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.transaction import PostgresTransaction
 
 INSERT_AUDIT = statement("audit_insert")
 ADD_TO_AUDIT = statement("audit_add")
 PRUNE_AUDIT = statement("audit_prune")
 
-KEPT_MAX = 10_000
+AUDIT_LINES_MAX = 10_000
 WHO_CHARS_MAX = 200
 TARGET_CHARS_MAX = 1000
 
 
-async def write_down(
-    tx: Transaction,
+async def write_audit_line(
+    tx: PostgresTransaction,
     namespace: str,
     who: str,
     verb: str,
     target: str,
     jobs: int = 0,
     *,
-    step_of: int | None = None,
+    add_to_line: int | None = None,
 ) -> int:
     """One line; `step_of` is the line of the act that this is one more step of."""
     now = await tx.now()
-    if step_of is not None and await tx.rows(ADD_TO_AUDIT, step_of, now, jobs):
-        return step_of
+    if add_to_line is not None and await tx.rows(ADD_TO_AUDIT, add_to_line, now, jobs):
+        return add_to_line
     who, target = storable(who)[:WHO_CHARS_MAX], storable(target)[:TARGET_CHARS_MAX]
     return await tx.value(INSERT_AUDIT, now, namespace, who, verb, target, jobs)
 
@@ -35,6 +35,6 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-async def prune_audit(tx: Transaction, limit: int) -> None:
+async def prune_audit(tx: PostgresTransaction, limit: int) -> None:
     """Only the newest lines stay."""
-    await tx.rows(PRUNE_AUDIT, KEPT_MAX, limit)
+    await tx.rows(PRUNE_AUDIT, AUDIT_LINES_MAX, limit)

@@ -23,42 +23,42 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from durio.ports.control import AS_IN_CODE, NO_BOUND
-from durio.stores.postgres.desk import Desk
+from durio.stores.postgres.caller_checks import RowReader
+from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.driver import Row
-from durio.stores.postgres.same import Asks
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.transaction import Reading, Transaction
+from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
 
 LOCK = statement("bound_lock")
-LOOK = statement("bound_look")
-ENTER = statement("bound_enter")
+READ_GUARDS = statement("bound_look")
+RECORD_ENTERED = statement("bound_enter")
 FIND_ENTERED = statement("bound_find_entered")
 COUNT_ENTERED = statement("bound_count_entered")
 CHANGE_DEPTH = statement("bound_change_depth")
 COUNT = statement("bound_count")
 READ = statement("bound_read")
 DECLARE = statement("bound_declare")
-BY_HAND = statement("bound_by_hand")
-FIND_ASKERS = statement("bound_find_askers")
+SET_MANUAL_BOUND = statement("bound_by_hand")
+FIND_OPEN_TRANSACTIONS = statement("bound_find_askers")
 HAS_WORKERS = statement("bound_has_workers")
 IS_SMALL = statement("bound_is_small")
-READ_UNSETTLED = statement("bound_read_unsettled")
-READ_MARKED = statement("bound_read_marked")
+READ_UNCOUNTED = statement("bound_read_unsettled")
+READ_SOFT_MARKED = statement("bound_read_marked")
 READ_SOFT = statement("bound_read_soft")
 COUNT_WAITING = statement("bound_count_waiting")
-MARK = statement("bound_mark")
-TAKE_MARK = statement("bound_take_mark")
+WRITE_SOFT_MARKS = statement("bound_mark")
+CLEAR_SOFT_MARK = statement("bound_take_mark")
 
 # What stands in place of a mark, under a bound.
-SETTLED, UNSETTLED = 0, -1
+COUNTED, UNCOUNTED = 0, -1
 # How long a new bound waits for those who have not seen it: mostly milliseconds. Where one
 # is longer at work, a caller's transaction perhaps, whoever leads counts again when it is over.
 SHORT_SECONDS = 0.05
-SETTLE_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+RECOUNT_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(slots=True)
-class Guard:
+class PostgresGuard:
     """What a queue asks of an enqueue."""
 
     limit: int | None  # None: no bound of its own
@@ -70,14 +70,16 @@ class Guard:
 # --- entering and leaving
 
 
-async def lock_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]:
+async def lock_guards(
+    tx: PostgresTransaction, lanes: Iterable[str]
+) -> dict[str, PostgresGuard]:
     """The guards of these lanes, for those that have one, locked.
 
     Nothing else may be locked before them: whoever takes rows of lanes first and asks here
     later can deadlock with somebody who does it in order.
     """
     rows = await tx.rows(LOCK, sorted(set(lanes)))
-    guards = {name: Guard(*others) for name, *others, _ in rows}
+    guards = {name: PostgresGuard(*others) for name, *others, _ in rows}
     entered = [row[0] for row in rows if row[-1]]
     if entered:  # a statement of its own: it sees what the lock had to wait for
         for name, depth in await tx.rows(COUNT_ENTERED, entered):
@@ -85,32 +87,34 @@ async def lock_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]
     return guards
 
 
-async def look_at_guards(tx: Transaction, lanes: Iterable[str]) -> dict[str, Guard]:
+async def read_guards(
+    tx: PostgresTransaction, lanes: Iterable[str]
+) -> dict[str, PostgresGuard]:
     """The same for a caller's own transaction: nobody has to wait until that is over."""
-    rows = await tx.rows(LOOK, sorted(set(lanes)))
-    return {name: Guard(*others) for name, *others in rows}
+    rows = await tx.rows(READ_GUARDS, sorted(set(lanes)))
+    return {name: PostgresGuard(*others) for name, *others in rows}
 
 
-async def enter_later(tx: Asks, changes: Mapping[str, int]) -> None:
+async def record_entered(tx: RowReader, changes: Mapping[str, int]) -> None:
     """Jobs of such a transaction: counted when it is over, by whoever comes next."""
     changes = {lane: jobs for lane, jobs in changes.items() if jobs}
     if changes:
-        await tx.rows(ENTER, list(changes), list(changes.values()))
+        await tx.rows(RECORD_ENTERED, list(changes), list(changes.values()))
 
 
-async def count_entered(desk: Desk, span: tuple[str, str]) -> None:
+async def count_entered(context: PostgresContext, span: tuple[str, str]) -> None:
     """Where nobody else comes, the leader does."""
-    lanes = [lane for (lane,) in await desk.lines.read(FIND_ENTERED, *span)]
+    lanes = [lane for (lane,) in await context.connections.read(FIND_ENTERED, *span)]
 
-    async def work(tx: Transaction) -> None:
+    async def work(tx: PostgresTransaction) -> None:
         await lock_guards(tx, lanes)
         await tx.rows(COUNT_ENTERED, lanes)  # those whose bound is gone
 
     if lanes:
-        await desk.lines.write(work)
+        await context.connections.write(work)
 
 
-async def change_depths(tx: Transaction, changes: Mapping[str, int]) -> None:
+async def change_depths(tx: PostgresTransaction, changes: Mapping[str, int]) -> None:
     """So many jobs more or fewer wait in these lanes; only those with a bound count."""
     changes = {lane: jobs for lane, jobs in changes.items() if jobs}
     if changes:
@@ -121,7 +125,7 @@ async def change_depths(tx: Transaction, changes: Mapping[str, int]) -> None:
 # --- bounds
 
 
-def news_in(
+def changed_bounds(
     rows: Iterable[Row], maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
     """The bounds that the store does not have like that; a default yields to others."""
@@ -141,78 +145,84 @@ def news_in(
 
 
 async def declare_bounds(
-    desk: Desk, maxsizes: Mapping[str, int | None], *, is_default: bool
+    context: PostgresContext, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
     """What the code says, where that is news; what was set by hand stays, and beats it."""
-    rows = await desk.lines.read(READ, sorted(maxsizes))
-    news = news_in(rows, maxsizes, is_default=is_default)
+    rows = await context.connections.read(READ, sorted(maxsizes))
+    news = changed_bounds(rows, maxsizes, is_default=is_default)
     lanes = sorted(news)
 
-    async def work(tx: Transaction) -> None:
+    async def work(tx: PostgresTransaction) -> None:
         await tx.rows(DECLARE, lanes, [news[lane] for lane in lanes], is_default)
-        tx.after_commit.append(lambda: desk.known_lanes.update(lanes))
-        await count_depths(tx, lanes, UNSETTLED)
+        tx.after_commit.append(lambda: context.known_lanes.update(lanes))
+        await count_depths(tx, lanes, UNCOUNTED)
 
     if news:
-        await desk.lines.write(work)
+        await context.connections.write(work)
     unsettled = {name for name, _, _, is_unsettled in rows if is_unsettled}
     if unsettled or news:
-        await settle(desk, unsettled | news.keys())
+        await recount(context, unsettled | news.keys())
 
 
-async def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
+async def set_manual_bound(tx: PostgresTransaction, lane: str, maxsize: int) -> None:
     """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back.
 
     After the commit its depth has to be settled.
     """
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
-    await tx.rows(BY_HAND, lane, by_hand)
-    await take_mark(tx, lane)
-    await count_depths(tx, [lane], UNSETTLED)
+    await tx.rows(SET_MANUAL_BOUND, lane, by_hand)
+    await clear_soft_mark(tx, lane)
+    await count_depths(tx, [lane], UNCOUNTED)
 
 
-async def count_depths(tx: Transaction, lanes: Collection[str], mark: int) -> None:
+async def count_depths(
+    tx: PostgresTransaction, lanes: Collection[str], mark: int
+) -> None:
     """Count what waits in those of these lanes that have a bound."""
     if await lock_guards(tx, lanes):
         # A statement of its own: it sees what was committed before the lock was ours.
         await tx.rows(COUNT, sorted(lanes), mark)
 
 
-async def settle(desk: Desk, lanes: Collection[str]) -> None:
+async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
     """Bounds of these lanes were committed: make their depths true.
 
     Whoever asked the queues before then may have seen no bound, and counts nothing. When
     all of these are over, everybody who changes a depth holds the lock of its row. Where
     one of them lasts the row goes on saying that it is not settled.
     """
-    old = {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
-    for pause in SETTLE_PAUSES_SECONDS:
+    old = {asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)}
+    for pause in RECOUNT_PAUSES_SECONDS:
         if not old:
             break
-        await desk.clock.sleep(pause)
-        old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
-    mark = UNSETTLED if old else SETTLED
-    await desk.lines.write(lambda tx: count_depths(tx, lanes, mark))
+        await context.clock.sleep(pause)
+        old &= {
+            asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+        }
+    mark = UNCOUNTED if old else COUNTED
+    await context.connections.write(lambda tx: count_depths(tx, lanes, mark))
 
 
-async def settle_others(desk: Desk, span: tuple[str, str]) -> None:
+async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) -> None:
     """The same for bounds of this span that somebody has left half-way, if it is time."""
-    lanes = [lane for (lane,) in await desk.lines.read(READ_UNSETTLED, *span)]
+    lanes = [lane for (lane,) in await context.connections.read(READ_UNCOUNTED, *span)]
     if not lanes:
         return
-    old = {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+    old = {asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)}
     if old:
-        await desk.clock.sleep(SHORT_SECONDS)
-        old &= {asker for (asker,) in await desk.lines.read(FIND_ASKERS)}
+        await context.clock.sleep(SHORT_SECONDS)
+        old &= {
+            asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+        }
     if not old:
-        await desk.lines.write(lambda tx: count_depths(tx, lanes, SETTLED))
+        await context.connections.write(lambda tx: count_depths(tx, lanes, COUNTED))
 
 
 # --- the soft bound
 
 
 async def namespaces_with_workers(
-    tx: Transaction, namespaces: Collection[str], lease_time: float | None
+    tx: PostgresTransaction, namespaces: Collection[str], lease_time: float | None
 ) -> set[str]:
     """Those of these Apps in which somebody may take a mark again."""
     if not namespaces:
@@ -221,13 +231,13 @@ async def namespaces_with_workers(
     return {namespace for (namespace,) in rows}
 
 
-async def marks_to_change(
-    reading: Reading, soft_max: int, span: tuple[str, str]
+async def changed_soft_marks(
+    reading: ReadTransaction, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
     """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
     if not soft_max or await reading.value(IS_SMALL, soft_max):
         # Nothing can be beyond it: only old marks have to go.
-        return [(lane, 0, 0) for (lane,) in await reading.rows(READ_MARKED, *span)]
+        return [(lane, 0, 0) for (lane,) in await reading.rows(READ_SOFT_MARKED, *span)]
     rows = await reading.rows(READ_SOFT, *span)
     marks: dict[str, int] = {row[0]: row[1] for row in rows}
     found: list[tuple[str, int, int]] = []
@@ -238,14 +248,16 @@ async def marks_to_change(
     return found
 
 
-async def mark_over(tx: Transaction, changes: Sequence[tuple[str, int, int]]) -> None:
+async def write_soft_marks(
+    tx: PostgresTransaction, changes: Sequence[tuple[str, int, int]]
+) -> None:
     """Leave or take marks, unless the queue has got a bound meanwhile."""
     if changes:
         lanes, marks, depths = (list(column) for column in zip(*changes, strict=True))
-        await tx.rows(MARK, lanes, marks, depths)
+        await tx.rows(WRITE_SOFT_MARKS, lanes, marks, depths)
 
 
-async def take_mark(tx: Transaction, *lanes: str) -> None:
+async def clear_soft_mark(tx: PostgresTransaction, *lanes: str) -> None:
     """A hand has changed what waits here: whoever leads looks again within a second."""
     if lanes:
-        await tx.rows(TAKE_MARK, sorted(lanes))
+        await tx.rows(CLEAR_SOFT_MARK, sorted(lanes))

@@ -1,29 +1,227 @@
-"""Reading the store: jobs by id or page, lanes, counts, workers, tasks.
+"""Pages, newest first, across live jobs, those that are kept, and the history.
+
+Newest is by id: ids grow with their producers' clocks, and a job keeps its id wherever it
+goes, so that pages miss none and repeat none while jobs move on. Each table gives its
+newest ids below the cursor by an index, the ids are merged, and only the page itself is
+read in full; all of it in one snapshot.
+
+A look is bounded: where few jobs fit, a page may be short, or empty, and still say where
+to go on.
+
+Reading the store: jobs by id or page, lanes, counts, workers, tasks.
 
 Counts read the narrow lanes, one index entry for every waiting or dead job; nothing ever
 counts the history.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from durio.model.job import Record
-from durio.ports.browse import Audited, LaneRow, Page, Query, Tally, WorkerRow
+from durio.model.errors import InvalidOption
+from durio.model.job import StoredJob
+from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
 from durio.ports.lease import Vitals
-from durio.stores.postgres.desk import AtDesk
-from durio.stores.postgres.filters import ID_BYTES, prefix_span
-from durio.stores.postgres.pages import (
-    PAGE_MAX,
-    READ_JOBS,
-    before_cursor,
-    find_page,
-    in_order,
+from durio.stores.postgres.context import PostgresCapability
+from durio.stores.postgres.driver import Row
+from durio.stores.postgres.filters import (
+    ID_BYTES,
+    JobSource,
+    StatementValues,
+    and_conditions,
+    by_id,
+    can_hold,
+    error_contains,
+    last_error,
+    narrow_conditions,
+    prefix_span,
+    sources_of,
+    wide_conditions,
 )
+from durio.stores.postgres.lease import signatures_kind, tasks_kind
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.tasks import signatures_kind, tasks_kind
-from durio.stores.postgres.transaction import Reading
+from durio.stores.postgres.transaction import ReadTransaction
+
+READ_JOBS = statement("browse_jobs")
+
+PAGE_MAX = 200
+SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is simply sorted
+ERRORS_MAX = 1000  # errors read, per table and page
+NEWEST = b"\xff" * 16
+CURSOR_CHARS = 32
+ERRORS = StoredJob._fields.index("errors")
+
+
+class SourcePage(NamedTuple):
+    """The newest jobs of one source that fit, and how far down was looked."""
+
+    ids: list[bytes]
+    low: bytes | None  # None: to the end
+
+
+async def find_page(
+    reading: ReadTransaction, query: Query, size: int, before: bytes
+) -> Page:
+    """One page; it is complete down to where every source was looked at."""
+    looks = [
+        await newest_in_source(reading, query, source, before, size + 1)
+        for source in sources_of(query)
+        if can_hold(source, query)
+    ]
+    shown, low = merge_pages(looks, size)
+    records = await read_jobs(reading, shown)
+    return Page(records, None if low is None else low.hex())
+
+
+def merge_pages(
+    looks: Sequence[SourcePage], size: int
+) -> tuple[list[bytes], bytes | None]:
+    """The newest of all sources, and where the next page begins."""
+    low = max((seen.low for seen in looks if seen.low is not None), default=None)
+    ids = sorted({job_id for seen in looks for job_id in seen.ids}, reverse=True)
+    if low is not None:
+        # Below that some source was not looked at: the next page has these again.
+        ids = [job_id for job_id in ids if job_id >= low]
+    shown = ids[:size]
+    return shown, shown[-1] if len(ids) > size else low
+
+
+def before_cursor(cursor: str | None) -> bytes:
+    """Where the last page ended; text that we did not write is refused."""
+    if cursor is None:
+        return NEWEST
+    try:
+        before = bytes.fromhex(cursor)
+    except ValueError:
+        before = b""
+    if len(cursor) != CURSOR_CHARS or before.hex() != cursor:
+        raise InvalidOption(
+            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
+        )
+    return before
+
+
+# --- one source
+
+
+async def newest_in_source(
+    reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
+) -> SourcePage:
+    """The newest of one table that fit and are below a cursor."""
+    if len(source.order) == 1:
+        return await scan_by_id(reading, query, source, before, room)
+    if await is_too_long_to_sort(reading, query, source):
+        return await scan_by_id(reading, query, by_id(source), before, room)
+    return await scan_sorted(reading, query, source, before, room)
+
+
+async def scan_by_id(
+    reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
+) -> SourcePage:
+    """From the newest to older ones, by the index of ids; so many are passed by at most."""
+    values = StatementValues()
+    window = window_of(query, source, values, before)
+    wide = wide_conditions(query, source, values)
+    most = room if query.error is None else ERRORS_MAX
+    rows = await reading.rows(
+        f"""select t.id, {error_column(query, source)}
+from (select t.* {window} limit {SCAN_MAX}) as t{source.joined}
+where {and_conditions(wide)} order by t.id desc limit {most}""",  # noqa: S608 - ours
+        *values.given,
+    )
+    if len(rows) == most:
+        return SourcePage(matching_ids(query, rows), rows[-1][0])
+    low = await scan_end(reading, query, source, before) if wide else None
+    return SourcePage(matching_ids(query, rows), low)
+
+
+async def scan_end(
+    reading: ReadTransaction, query: Query, source: JobSource, before: bytes
+) -> bytes | None:
+    """The end of a look that was cut short; None: there was no more."""
+    values = StatementValues()
+    window = window_of(query, source, values, before)
+    sql = f"select t.id {window} offset {SCAN_MAX - 1} limit 1"
+    return await reading.value(sql, *values.given)
+
+
+def window_of(
+    query: Query, source: JobSource, values: StatementValues, before: bytes
+) -> str:
+    """What is looked at, in the order of ids."""
+    parts = narrow_conditions(query, source, values)
+    parts.append(f"t.id < {values.put(before, 'uuid')}")
+    return f"from {{schema}}.{source.table} as t where {and_conditions(parts)} order by t.id desc"
+
+
+async def is_too_long_to_sort(
+    reading: ReadTransaction, query: Query, source: JobSource
+) -> bool:
+    """Whether there are too many to sort."""
+    values = StatementValues()
+    parts = narrow_conditions(query, source, values)
+    sql = f"""select 1 from {{schema}}.{source.table} as t
+where {and_conditions(parts)} offset {SCAN_MAX} limit 1"""  # noqa: S608 - ours
+    return bool(await reading.rows(sql, *values.given))
+
+
+async def scan_sorted(
+    reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
+) -> SourcePage:
+    """All of a short table, by its own index."""
+    values = StatementValues()
+    narrow = narrow_conditions(query, source, values)
+    wide = wide_conditions(query, source, values)
+    # Not for the index of ids: that one leads past everything else in the table.
+    below = f"(t.id < {values.put(before, 'uuid')}) is true"
+    most = room if query.error is None else ERRORS_MAX
+    joined = source.joined if wide or query.error is not None else ""
+    rows = await reading.rows(
+        f"""select t.id, {error_column(query, source)}
+from {{schema}}.{source.table} as t{joined}
+where {and_conditions([*narrow, *wide, below])}
+order by t.id desc limit {most}""",  # noqa: S608 - ours
+        *values.given,
+    )
+    return SourcePage(
+        matching_ids(query, rows), rows[-1][0] if len(rows) == most else None
+    )
+
+
+def error_column(query: Query, source: JobSource) -> str:
+    """The newest error, where anybody wants to know."""
+    return "null" if query.error is None else last_error(source)
+
+
+def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
+    """The ids of those whose error fits too."""
+    if query.error is None:
+        return [job_id for job_id, _ in rows]
+    folded = query.error.casefold()
+    return [job_id for job_id, error in rows if error_contains(error, folded)]
+
+
+# --- records
+
+
+async def read_jobs(reading: ReadTransaction, ids: Sequence[bytes]) -> list[StoredJob]:
+    """The records of these, in this order; unknown ones are missing."""
+    return jobs_in_order(ids, await reading.rows(READ_JOBS, list(ids)) if ids else [])
+
+
+def jobs_in_order(ids: Sequence[bytes], rows: Sequence[Row]) -> list[StoredJob]:
+    """Records as they were asked for."""
+    found = {row[0]: stored_job_of(row) for row in rows}
+    return [found[job_id] for job_id in ids if job_id in found]
+
+
+def stored_job_of(row: Row) -> StoredJob:
+    """A row of `browse_jobs`; its errors are one JSON list."""
+    record = StoredJob(*row)
+    errors = row[ERRORS]
+    return record._replace(errors=b"[" + b",".join(errors) + b"]" if errors else None)
+
 
 READ_STATES = statement("browse_states")
 READ_LANES = statement("browse_lanes")
@@ -38,21 +236,21 @@ READ_TALLIES = statement("tally_read")
 READ_AUDIT = statement("audit_read")
 
 IDS_MAX = 1000  # asked for in one statement
-LINES_MAX = 2**31 - 1
+AUDIT_ROWS_MAX = 2**31 - 1
 EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
 
 _vitals_decoder = msgspec.json.Decoder(Vitals)
 
 
-class PostgresBrowse(AtDesk):
+class PostgresBrowse(PostgresCapability):
     """Read-only questions, on what is committed."""
 
-    async def get(self, ids: Sequence[bytes]) -> list[Record]:
+    async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
         """The stored records of these ids, in this order; unknown ones are missing."""
-        found: list[Record] = []
+        found: list[StoredJob] = []
         for some in chunks(ids):
-            rows = await self.desk.lines.read(READ_JOBS, some)
-            found += in_order(some, rows)
+            rows = await self.context.connections.read(READ_JOBS, some)
+            found += jobs_in_order(some, rows)
         return found
 
     async def states(
@@ -62,7 +260,7 @@ class PostgresBrowse(AtDesk):
         del waiting  # nothing ever moves away from here
         found: dict[bytes, int] = {}
         for some in chunks(ids):
-            rows = await self.desk.lines.read(READ_STATES, some)
+            rows = await self.context.connections.read(READ_STATES, some)
             found |= {job_id: state for job_id, state, *_ in rows}
         return found
 
@@ -70,29 +268,29 @@ class PostgresBrowse(AtDesk):
         """Newest first, by keyset, at most 200 a page; a page may be short."""
         size = max(1, min(limit, PAGE_MAX))
         before = before_cursor(cursor)
-        return await self.desk.lines.read_many(
+        return await self.context.connections.read_many(
             lambda reading: find_page(reading, query, size, before)
         )
 
     async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
         """Every queue of a namespace that was ever used, or those with jobs that wait."""
         sql = READ_BUSY_LANES if busy else READ_LANES
-        rows = await self.desk.lines.read(sql, *prefix_span(f"{namespace}:"))
+        rows = await self.context.connections.read(sql, *prefix_span(f"{namespace}:"))
         return [lane_row(*row) for row in rows]
 
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
         """Lane -> state -> jobs, for states that are not final, and dead."""
         span = prefix_span(f"{namespace}:")
         counted: dict[str, dict[int, int]] = {}
-        for lane, state, jobs in await self.desk.lines.read(COUNT_LIVE, *span):
+        for lane, state, jobs in await self.context.connections.read(COUNT_LIVE, *span):
             counted.setdefault(lane, {})[state] = jobs
         return counted
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         """Who is registered."""
-        desk = self.desk
-        now = desk.local.lease_time.now()
-        rows = await desk.lines.read(READ_WORKERS, namespace, now)
+        context = self.context
+        now = context.process.lease_time.now()
+        rows = await context.connections.read(READ_WORKERS, namespace, now)
         return [
             WorkerRow(
                 id=worker,
@@ -106,38 +304,38 @@ class PostgresBrowse(AtDesk):
 
     async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
         """What workers published about their tasks; None: nothing is known."""
-        rows = await self.desk.lines.read(READ_TASKS, tasks_kind(namespace))
+        rows = await self.context.connections.read(READ_TASKS, tasks_kind(namespace))
         return {name: msgspec.json.decode(body) for name, body in rows} or None
 
     async def signatures(self, task: str) -> set[str]:
         """Marks of the parameters that workers published for a task of late."""
         kind = signatures_kind(task.partition(".")[0])
         span = prefix_span(f"{task} ")
-        rows = await self.desk.lines.read(READ_SIGNATURES, kind, *span)
+        rows = await self.context.connections.read(READ_SIGNATURES, kind, *span)
         return {name.rpartition(" ")[2] for (name,) in rows}
 
     async def oldest(self, namespace: str) -> dict[str, float]:
         """Lane -> since when its oldest ready job could have run, absolute seconds."""
         span = prefix_span(f"{namespace}:")
-        return dict(await self.desk.lines.read(READ_OLDEST, *span))
+        return dict(await self.context.connections.read(READ_OLDEST, *span))
 
     async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
         """Task -> waiting jobs, seen in a bounded look at the heads of all queues."""
-        return await self.desk.lines.read_many(
+        return await self.context.connections.read_many(
             lambda reading: waiting_tasks(reading, namespace, limit)
         )
 
-    async def tallies(self, namespace: str | None) -> list[Tally]:
+    async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
-        rows = await self.desk.lines.read(READ_TALLIES, *span)
-        return [Tally(*row) for row in rows]
+        rows = await self.context.connections.read(READ_TALLIES, *span)
+        return [DeathCount(*row) for row in rows]
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
+    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
         """What people did, the newest first."""
-        most = max(0, min(limit, LINES_MAX))
-        rows = await self.desk.lines.read(READ_AUDIT, namespace, most)
-        return [Audited(*row) for row in rows]
+        most = max(0, min(limit, AUDIT_ROWS_MAX))
+        rows = await self.context.connections.read(READ_AUDIT, namespace, most)
+        return [AuditLine(*row) for row in rows]
 
 
 def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:
@@ -159,22 +357,24 @@ def lane_row(
     paused: bool,  # noqa: FBT001 - a row of the database
     closed: bool,  # noqa: FBT001
     maxsize: int | None,
-    by_hand: int | None,
+    manual: int | None,
     is_over: int,
 ) -> LaneRow:
     """A queue as it is: a bound by hand beats the code, a negative one is none."""
-    holds = maxsize if by_hand is None else by_hand
+    holds = maxsize if manual is None else manual
     return LaneRow(
         name=name,
         paused=paused,
         closed=closed,
         maxsize=None if holds is None or holds < 0 else holds,
-        by_hand=by_hand is not None,
+        is_manual=manual is not None,
         is_over=is_over > 0,
     )
 
 
-async def waiting_tasks(reading: Reading, namespace: str, limit: int) -> dict[str, int]:
+async def waiting_tasks(
+    reading: ReadTransaction, namespace: str, limit: int
+) -> dict[str, int]:
     """An even share of every lane in which jobs wait, so that none hides the others."""
     rows = await reading.rows(READ_BUSY_LANES, *prefix_span(f"{namespace}:"))
     lanes = [row[0] for row in rows]

@@ -22,36 +22,41 @@ from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
-from durio.stores.postgres.audit import write_down
-from durio.stores.postgres.bounds import take_mark
+from durio.stores.postgres.audit import write_audit_line
+from durio.stores.postgres.bounds import clear_soft_mark
+from durio.stores.postgres.context import PostgresBulkPosition, WalkKey
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
     ID_BYTES,
-    Source,
-    Values,
-    all_of,
+    JobSource,
+    StatementValues,
+    and_conditions,
     can_hold,
+    error_contains,
     last_error,
     narrow_conditions,
-    says,
+    source_of_state,
     sources_of,
     states_of,
-    walk_of,
     wide_conditions,
 )
-from durio.stores.postgres.hands import CHANGEABLE, act, is_changed, look_up
+from durio.stores.postgres.job_actions import (
+    CHANGEABLE,
+    act_on_jobs,
+    find_jobs,
+    is_changed,
+)
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.steps import Key, Place
-from durio.stores.postgres.transaction import Reading, Transaction
+from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
 
 READ_MARK = statement("control_mark")
 
-LOOK_MAX = 20_000  # rows of a table, per step
+SCAN_MAX = 20_000  # rows of a table, per step
 ERRORS_MAX = 1000  # errors read, per step
 
 
-class Mark(NamedTuple):
+class PostgresBulkMark(NamedTuple):
     """How far a count looked."""
 
     id: bytes
@@ -62,29 +67,29 @@ class Mark(NamedTuple):
         return f"{self.id.hex()}:{self.at!r}:{self.deaths}"
 
 
-class Step(NamedTuple):
+class PostgresBulkBatch(NamedTuple):
     """Jobs to act on, and where the next look begins; None: there is no more."""
 
     found: list[tuple[bytes, int]]  # id, state
-    then: Place | None
-    is_second: bool = False  # whether these were met before
+    next_position: PostgresBulkPosition | None
+    is_second_pass: bool = False  # whether these were met before
 
 
-class Done(NamedTuple):
+class PostgresBulkResult(NamedTuple):
     """What a step did."""
 
     jobs: int
-    line: int | None  # of the audit
+    audit_line: int | None  # of the audit
     held: int = 0  # that somebody else holds
 
 
-def mark_of(text: str) -> Mark:
+def bulk_mark_from_text(text: str) -> PostgresBulkMark:
     """The mark that a count gave; text that we did not write is refused."""
     try:
         newest, at, deaths = text.split(":")
-        mark = Mark(bytes.fromhex(newest), float(at), int(deaths))
+        mark = PostgresBulkMark(bytes.fromhex(newest), float(at), int(deaths))
     except ValueError:
-        mark = Mark(b"", 0.0, 0)
+        mark = PostgresBulkMark(b"", 0.0, 0)
     if len(mark.id) != ID_BYTES or not 0 <= mark.deaths < 2**63:
         raise InvalidOption(
             f"{text[:40]!r} is no mark", cure="Pass back what `count` gave."
@@ -95,7 +100,7 @@ def mark_of(text: str) -> Mark:
 # --- counting
 
 
-async def count(reading: Reading, query: Query) -> Counted:
+async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
     """Number and mark are of the same moment: one snapshot."""
     newest, deaths = (await reading.rows(READ_MARK))[0]
     jobs, at = 0, await reading.now()
@@ -103,22 +108,24 @@ async def count(reading: Reading, query: Query) -> Counted:
         if can_hold(source, query):
             counted, latest = await count_in(reading, query, source)
             jobs, at = jobs + counted, max(at, latest)
-    return Counted(jobs, str(Mark(newest or bytes(ID_BYTES), at, deaths)))
+    return Counted(jobs, str(PostgresBulkMark(newest or bytes(ID_BYTES), at, deaths)))
 
 
-async def count_in(reading: Reading, query: Query, source: Source) -> tuple[int, float]:
+async def count_in(
+    reading: ReadTransaction, query: Query, source: JobSource
+) -> tuple[int, float]:
     """How many fit, and the latest moment in them: a clock may have been ahead of ours.
 
     Deaths are numbered and need none: those who only ask for them do not pay.
     """
-    values = Values()
-    where = all_of(
+    values = StatementValues()
+    where = and_conditions(
         narrow_conditions(query, source, values)
         + wide_conditions(query, source, values)
     )
     latest, joined = "0::float8", source.joined
     if source != DEAD_ROWS:
-        ended = "max(t.finished_at)" if source.can_end else "0"
+        ended = "max(t.finished_at)" if source.is_final_table else "0"
         latest = f"coalesce(greatest(max({source.job}.created_at), {ended}), 0)"
     rows = await reading.rows(
         f"select count(*), {latest} "  # noqa: S608 - ours
@@ -129,11 +136,15 @@ async def count_in(reading: Reading, query: Query, source: Source) -> tuple[int,
     return (await count_errors(reading, query, source) if query.error else jobs), moment
 
 
-async def count_errors(reading: Reading, query: Query, source: Source) -> int:
+async def count_errors(
+    reading: ReadTransaction, query: Query, source: JobSource
+) -> int:
     """Those whose newest error fits, read in turns."""
     jobs, after = 0, ()
     while after is not None:
-        found, after = await walk(reading, query, source, [], after, ERRORS_MAX)
+        found, after = await find_in_source(
+            reading, query, source, [], after, ERRORS_MAX
+        )
         jobs += len(found)
     return jobs
 
@@ -141,92 +152,101 @@ async def count_errors(reading: Reading, query: Query, source: Source) -> int:
 # --- looking
 
 
-def changeable(query: Query, verb: Verb) -> list[int]:
+def changeable_states(query: Query, verb: Verb) -> list[int]:
     """The states asked for in which the verb does something, in the order of the walk."""
     states = states_of(query)
     return [s for s in CHANGEABLE[verb] if states is None or s in states] * 2
 
 
-async def look(
-    reading: Reading, query: Query, verb: Verb, mark: Mark, place: Place, limit: int
-) -> Step:
+async def find_batch(
+    reading: ReadTransaction,
+    query: Query,
+    verb: Verb,
+    mark: PostgresBulkMark,
+    position: PostgresBulkPosition,
+    limit: int,
+) -> PostgresBulkBatch:
     """The next jobs that fit, state by state, as far as a bounded look goes.
 
     The next state is looked at when those of this one have been acted on.
     """
-    states = changeable(query, verb)
+    states = changeable_states(query, verb)
     found: list[tuple[bytes, int]] = []
-    nth, after = place
+    nth, after = position
     while nth < len(states):
-        state, source = states[nth], walk_of(states[nth])
-        then: Key | None = None
+        state, source = states[nth], source_of_state(states[nth])
+        then: WalkKey | None = None
         if can_hold(source, query):
             beyond = [(state, mark)]
             room = limit - len(found)
-            ids, then = await walk(reading, query, source, beyond, after, room)
+            ids, then = await find_in_source(
+                reading, query, source, beyond, after, room
+            )
             found += [(job_id, state) for job_id in ids]
         is_second = nth >= len(states) // 2
         if then is not None:
-            return Step(found, Place(nth, then), is_second)
+            return PostgresBulkBatch(found, PostgresBulkPosition(nth, then), is_second)
         nth, after = nth + 1, ()
         if found:
-            then = Place(nth) if nth < len(states) else None
-            return Step(found, then, is_second)
-    return Step(found, None)
+            then = PostgresBulkPosition(nth) if nth < len(states) else None
+            return PostgresBulkBatch(found, then, is_second)
+    return PostgresBulkBatch(found, None)
 
 
-async def walk(
-    reading: Reading,
+async def find_in_source(
+    reading: ReadTransaction,
     query: Query,
-    source: Source,
-    beyond: Collection[tuple[int, Mark]],
-    after: Key,
+    source: JobSource,
+    beyond: Collection[tuple[int, PostgresBulkMark]],
+    after: WalkKey,
     room: int,
-) -> tuple[list[bytes], Key | None]:
+) -> tuple[list[bytes], WalkKey | None]:
     """So many jobs of one source, by its index, from behind the last one met.
 
     Then where to go on; None: there was no more.
     """
-    values = Values()
-    window = window_of(query, source, after, values)
+    values = StatementValues()
+    window = scan_window(query, source, after, values)
     wide = wide_conditions(query, source, values)
     for state, mark in beyond:
-        wide += not_beyond(mark, state, source, values)
+        wide += before_mark(mark, state, source, values)
     keys, order = ", ".join(source.columns), order_of(query, source)
     error = "null" if query.error is None else last_error(source)
     most = room if query.error is None else ERRORS_MAX
     rows = await reading.rows(
         f"""select t.id, {error}, {keys}
-from (select t.* {window} limit {LOOK_MAX}) as t{source.joined}
-where {all_of(wide)} order by {order} limit {most}""",  # noqa: S608 - ours
+from (select t.* {window} limit {SCAN_MAX}) as t{source.joined}
+where {and_conditions(wide)} order by {order} limit {most}""",  # noqa: S608 - ours
         *values.given,
     )
     found: list[bytes] = []
     folded = None if query.error is None else query.error.casefold()
     for job_id, said, *key in rows:
-        if folded is None or says(said, folded):
+        if folded is None or error_contains(said, folded):
             found.append(job_id)
         if len(found) == room:
             return found, tuple(key)
     if len(rows) == most:
         return found, tuple(rows[-1][2:])
-    return found, await last_passed_by(reading, query, source, after)
+    return found, await scan_end(reading, query, source, after)
 
 
-async def last_passed_by(
-    reading: Reading, query: Query, source: Source, after: Key
-) -> Key | None:
+async def scan_end(
+    reading: ReadTransaction, query: Query, source: JobSource, after: WalkKey
+) -> WalkKey | None:
     """The end of a look that was cut short; None: there was no more."""
-    values = Values()
-    window = window_of(query, source, after, values)
+    values = StatementValues()
+    window = scan_window(query, source, after, values)
     keys = ", ".join(source.columns)
     rows = await reading.rows(
-        f"select {keys} {window} offset {LOOK_MAX - 1} limit 1", *values.given
+        f"select {keys} {window} offset {SCAN_MAX - 1} limit 1", *values.given
     )
     return tuple(rows[0]) if rows else None
 
 
-def window_of(query: Query, source: Source, after: Key, values: Values) -> str:
+def scan_window(
+    query: Query, source: JobSource, after: WalkKey, values: StatementValues
+) -> str:
     """What is looked at, in the order of the index."""
     parts = narrow_conditions(query, source, values)
     keys = ", ".join(source.columns)
@@ -235,16 +255,18 @@ def window_of(query: Query, source: Source, after: Key, values: Values) -> str:
         places = [values.put(*one) for one in zip(after, kinds, strict=True)]
         parts.append(f"({keys}) > ({', '.join(places)})")
     order = order_of(query, source)
-    return f"from {{schema}}.{source.table} as t where {all_of(parts)} order by {order}"
+    return f"from {{schema}}.{source.table} as t where {and_conditions(parts)} order by {order}"
 
 
-def order_of(query: Query, source: Source) -> str:
+def order_of(query: Query, source: JobSource) -> str:
     """The order of the index; one queue needs none among queues, and a plan sees that."""
     is_one = source.has_lane and query.lane is not None
     return ", ".join(source.columns[1:] if is_one else source.columns)
 
 
-def not_beyond(mark: Mark, state: int, source: Source, values: Values) -> list[str]:
+def before_mark(
+    mark: PostgresBulkMark, state: int, source: JobSource, values: StatementValues
+) -> list[str]:
     """What had arrived, or died, when the count was made."""
     if state == DEAD:
         return [f"coalesce(t.died_no, 0) <= {values.put(mark.deaths, 'int8')}"]
@@ -259,67 +281,80 @@ def not_beyond(mark: Mark, state: int, source: Source, values: Values) -> list[s
 # --- acting
 
 
-class Bulk(NamedTuple):
+class PostgresBulkRequest(NamedTuple):
     """What was asked for."""
 
     query: Query
     verb: Verb
-    mark: Mark
+    mark: PostgresBulkMark
     by: str
 
 
-async def act_on(tx: Transaction, bulk: Bulk, step: Step, line: int | None) -> Done:
+async def act_on_batch(
+    tx: PostgresTransaction,
+    request: PostgresBulkRequest,
+    batch: PostgresBulkBatch,
+    audit_line: int | None,
+) -> PostgresBulkResult:
     """Act on those that still fit; those that are held are told the second time."""
-    query, verb, mark, by = bulk
+    query, verb, mark, by = request
     other: set[bytes] = set()
 
     async def judge(state: int, ids: Collection[bytes]) -> set[bytes]:
-        meant = await fitting(tx, query, mark, state, ids)
+        meant = await matching_jobs(tx, query, mark, state, ids)
         other.update(job_id for job_id in ids if job_id not in meant)
         return meant
 
-    asked = dict(step.found)
-    places = await look_up(tx, list(asked))
+    asked = dict(batch.found)
+    places = await find_jobs(tx, list(asked))
     # One that has moved on to another state is met there.
     seen = [p for p in places.values() if p.state == asked[p.id]]
-    changes = await act(tx, sorted(seen), verb, judge=judge)
+    changes = await act_on_jobs(tx, sorted(seen), verb, judge=judge)
     jobs = sum(
         is_changed(Acted(job_id, asked[job_id], after), verb)
         for job_id, after in changes.items()
     )
     if jobs:
         if verb == "cancel" and query.lane is not None:
-            await take_mark(tx, query.lane)
+            await clear_soft_mark(tx, query.lane)
         namespace = query.namespace or namespace_of(query.lane or "")
         target = query.in_words()
-        line = await write_down(tx, namespace, by, verb, target, jobs, step_of=line)
+        audit_line = await write_audit_line(
+            tx, namespace, by, verb, target, jobs, add_to_line=audit_line
+        )
     left = [p.id for p in seen if p.id not in changes and p.id not in other]
-    if not left or not step.is_second:
-        return Done(jobs, line)
-    now = (await look_up(tx, left)).values()
-    return Done(jobs, line, held=sum(p.state == asked[p.id] for p in now))
+    if not left or not batch.is_second_pass:
+        return PostgresBulkResult(jobs, audit_line)
+    now = (await find_jobs(tx, left)).values()
+    return PostgresBulkResult(
+        jobs, audit_line, held=sum(p.state == asked[p.id] for p in now)
+    )
 
 
-async def fitting(
-    tx: Transaction, query: Query, mark: Mark, state: int, ids: Collection[bytes]
+async def matching_jobs(
+    tx: PostgresTransaction,
+    query: Query,
+    mark: PostgresBulkMark,
+    state: int,
+    ids: Collection[bytes],
 ) -> set[bytes]:
     """Which of these, all held by us, still are what was asked for."""
-    source, values = walk_of(state), Values()
+    source, values = source_of_state(state), StatementValues()
     if not can_hold(source, query):
         return set()
     parts = narrow_conditions(query, source, values)
     parts += wide_conditions(query, source, values)
-    parts += not_beyond(mark, state, source, values)
+    parts += before_mark(mark, state, source, values)
     parts.append(f"{source.job}.id = any({values.put(list(ids), 'uuid[]')})")
     error = "null" if query.error is None else last_error(source)
     rows: Any = await tx.rows(
-        f"select t.id, {error} from {from_job(source)} where {all_of(parts)}",  # noqa: S608 - ours
+        f"select t.id, {error} from {join_by_id(source)} where {and_conditions(parts)}",  # noqa: S608 - ours
         *values.given,
     )
-    return {row[0] for row in rows if fits(query, row)}
+    return {row[0] for row in rows if error_matches(query, row)}
 
 
-def from_job(source: Source) -> str:
+def join_by_id(source: JobSource) -> str:
     """By id: a lane row is found through its job."""
     table = f"{{schema}}.{source.table} as t"
     if not source.is_lane:
@@ -328,6 +363,6 @@ def from_job(source: Source) -> str:
     return f"{{schema}}.job as j join {table} on {same}"
 
 
-def fits(query: Query, row: Row) -> bool:
+def error_matches(query: Query, row: Row) -> bool:
     """Whether its newest error fits."""
-    return query.error is None or says(row[1], query.error.casefold())
+    return query.error is None or error_contains(row[1], query.error.casefold())

@@ -1,34 +1,96 @@
-"""What can be wrong with a PostgreSQL store, seen from outside: nothing is written.
+"""A short visit to a server: one connection, some questions, nothing written.
+
+What can be wrong with a PostgreSQL store, seen from outside: nothing is written.
 
 One connection answers all questions, opened by the first one and closed by the last. When
 the server cannot be reached, that is the one thing said.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from durio.model.duration import spoken
 from durio.model.errors import DurioError
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.ids import id_made_at
+from durio.model.quantities import format_duration
 from durio.model.settings import DAY
 from durio.ports.browse import moment_in_words
 from durio.ports.clock import Clock
-from durio.stores.postgres.blocks import sign_of
-from durio.stores.postgres.days import day_of, name_of
-from durio.stores.postgres.driver import DriverError
-from durio.stores.postgres.opening import PLANNER, PREPARED_ELSEWHERE
-from durio.stores.postgres.place import place_of
+from durio.stores.postgres.driver import (
+    PLANNER,
+    PREPARED_ELSEWHERE,
+    Connection,
+    Connector,
+    DriverError,
+    PostgresLocation,
+    Row,
+)
+from durio.stores.postgres.finished_jobs import day_of_partition, partition_name
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.schema import migration_status
-from durio.stores.postgres.statements import Filled, quoted, statement
-from durio.stores.postgres.transaction import Reading
+from durio.stores.postgres.statements import SchemaStatements, quoted, statement
+from durio.stores.postgres.task_connection import schema_tag
+from durio.stores.postgres.transaction import ReadTransaction
 from durio.stores.postgres.translate import GRANTS, SLOTS, translated
-from durio.stores.postgres.visit import Visit
+
+
+@dataclass(slots=True)
+class Probe:
+    """One connection for all checks; None: the server could not be reached."""
+
+    location: PostgresLocation
+    connector: Connector = field(init=False)
+    warnings: list[str] = field(default_factory=list[str])
+    connection: Connection | None = None
+
+    def __post_init__(self) -> None:
+        self.connector = Connector(self.location, self.warnings.append)
+
+    async def rows(self, sql: str, *args: Any) -> list[Row]:
+        """One question, in a transaction of its own."""
+        connection = self.connection
+        if connection is None:
+            return []
+        async with self._translating():
+            await connection.run(self.connector.begin("begin read only"))
+            try:
+                reading = ReadTransaction(
+                    connection, SchemaStatements(self.location.schema), None, None
+                )
+                return list(await reading.rows(sql, *args))
+            finally:
+                with suppress(DriverError):
+                    await connection.run("rollback")
+
+    async def connect(self) -> None:
+        """Connect."""
+        async with self._translating():
+            self.connection = await self.connector.connect()
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with suppress(DriverError):
+                await connection.close()
+
+    @asynccontextmanager
+    async def _translating(self) -> AsyncGenerator[None, None]:
+        try:
+            async with asyncio.timeout(self.location.call_seconds):
+                yield
+        except TimeoutError as late:
+            text = f"no answer within {self.location.call_seconds:g} s"
+            raise translated(DriverError(text, lost=True), self.location) from late
+        except DriverError as failure:
+            raise translated(failure, self.location) from failure
+
 
 READ_SERVER = statement("check_server")
 READ_RIGHTS = statement("check_rights")
@@ -36,15 +98,15 @@ READ_SETTINGS = statement("check_settings")
 COUNT_CONNECTIONS = statement("check_connections")
 READ_DAYS = statement("hist_read_days")
 IS_DEFAULT_USED = statement("check_default_day")
-READ_DEAD = statement("vacuum_look")
+READ_DEAD_ROWS = statement("vacuum_look")
 FIND_OLDEST = statement("vacuum_oldest")
 READ_CLOCK = statement("check_clock")
 READ_MOVES = statement("check_moves")
-FIND_BLOCKS = statement("check_blocks")
+FIND_TASK_TRANSACTIONS = statement("check_blocks")
 NOTIFY = "select pg_notify($1::text, $2::text)"
 
 CALL_SECONDS_MAX = 5.0
-HEAR_SECONDS_MAX = 1.0
+NOTIFY_SECONDS_MAX = 1.0
 PREPARED_TRIES = 5
 FREE_LOW = 10  # connections; a worker process needs two
 DEAD_ROWS_MAX = 100_000
@@ -53,7 +115,10 @@ OLD_AGE_MAX = 1_000_000  # transactions, where nobody knows the seconds
 CLOCK_SECONDS_MAX = 1.0
 CHANNEL = "durio_doctor"
 NAMED_MAX = 5
-SHUT = ("arriving", "shut")  # of ports.move.ArrivalStage: whoever wants in must wait
+CLOSED_STAGES = (
+    "arriving",
+    "shut",
+)  # of ports.move.ArrivalStage: whoever wants in must wait
 
 # A setting that loses jobs -> what it costs, and whether it may ruin the whole database.
 DURABILITY = {
@@ -70,21 +135,21 @@ Check = Callable[[], Findings]
 
 def checks(url: str, clock: Clock) -> dict[str, Check]:
     """Every check of this store, by name; the URL is one that `store_at` has taken."""
-    given = place_of(url)
+    given = location_from_url(url)
     seconds = min(given.call_seconds, CALL_SECONDS_MAX)
-    visit = Visit(replace(given, call_seconds=seconds))
+    visit = Probe(replace(given, call_seconds=seconds))
     asked: Mapping[str, Callable[..., Findings]] = {
-        "store.place": place,
+        "store.place": reachable,
         "store.schema": schema,
         "store.rights": rights,
         "store.writable": writable,
-        "store.blocks": blocks,
+        "store.blocks": task_transactions,
         "store.durability": durability,
         "store.connections": connections,
         "store.pooler": pooler,
         "store.listen": listen,
         "store.planner": planner,
-        "store.history": history,
+        "store.history": finished_jobs,
         "store.dead_rows": dead_rows,
         "store.horizon": horizon,
         "store.move": moves,
@@ -98,23 +163,23 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
 # --- the way there
 
 
-async def place(visit: Visit) -> Findings:
+async def reachable(probe: Probe) -> Findings:
     """Somebody answers there, and is not too old."""
-    await visit.enter()
-    version, user = (await visit.rows(READ_SERVER))[0][:2]
-    told = f"{visit.place.shown}: PostgreSQL {version}, as {user}"
+    await probe.connect()
+    version, user = (await probe.rows(READ_SERVER))[0][:2]
+    told = f"{probe.location.shown}: PostgreSQL {version}, as {user}"
     yield fine("store.place", told)
 
 
-async def pooler(visit: Visit) -> Findings:
+async def pooler(probe: Probe) -> Findings:
     """What stands in between keeps prepared statements apart."""
-    name, connection = "store.pooler", visit.connection
+    name, connection = "store.pooler", probe.connection
     if connection is None:
         return
-    if not visit.opening.is_pooled:
+    if not probe.connector.is_pooled:
         yield fine(name, "nothing pools connections on the way")
         return
-    if visit.place.prepared is not True:
+    if probe.location.prepared is not True:
         yield fine(name, "a pooler is on the way: statements are not kept prepared")
         return
     try:
@@ -122,7 +187,7 @@ async def pooler(visit: Visit) -> Findings:
             await connection.rows("select 1", ())
     except DriverError as failure:
         if failure.state not in PREPARED_ELSEWHERE:
-            raise translated(failure, visit.place) from failure
+            raise translated(failure, probe.location) from failure
         fix = "Take ?prepared=on out of the URL, or give PgBouncer 1.21 or later a "
         fix += "max_prepared_statements above 0."
         yield error(name, f"it loses prepared statements: {failure.text}", fix)
@@ -130,12 +195,12 @@ async def pooler(visit: Visit) -> Findings:
     yield fine(name, "a pooler is on the way, and keeps prepared statements")
 
 
-async def listen(visit: Visit) -> Findings:
+async def listen(probe: Probe) -> Findings:
     """A word that somebody else says is heard."""
-    name, connection = "store.listen", visit.connection
+    name, connection = "store.listen", probe.connection
     if connection is None:
         return
-    if not visit.place.notify:
+    if not probe.location.notify:
         yield fine(name, "notify=off: workers look for jobs by themselves")
         return
     heard = asyncio.Event()
@@ -146,41 +211,41 @@ async def listen(visit: Visit) -> Findings:
             heard.set()
 
     try:
-        async with asyncio.timeout(HEAR_SECONDS_MAX):
+        async with asyncio.timeout(NOTIFY_SECONDS_MAX):
             await connection.listen(CHANNEL, hear)
-            await notify(visit, word)
+            await notify(probe, word)
             await heard.wait()
             await connection.unlisten(CHANNEL)
     except (TimeoutError, DriverError) as failure:
-        yield deaf(visit, failure)
+        yield listen_failed(probe, failure)
     else:
         yield fine(name, "LISTEN and NOTIFY work: workers wake up at once")
 
 
-def deaf(visit: Visit, failure: TimeoutError | DriverError) -> Finding:
+def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
     """Nothing was heard: a pooler's doing, unless the server says why."""
     told, fix = "does not work here", "Let workers connect without a pooler in "
     fix += "transaction mode, or leave it so."
     why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
-    if isinstance(failure, DriverError) and not visit.opening.is_pooled:
+    if isinstance(failure, DriverError) and not probe.connector.is_pooled:
         told = told if failure.was_open else "was not tried: it takes two connections"
-        fix = translated(failure, visit.place).cure
+        fix = translated(failure, probe.location).cure
     told = f"LISTEN {told} ({why}); without it workers look every quarter second"
     return warning("store.listen", told, fix)
 
 
-async def notify(visit: Visit, word: str) -> None:
+async def notify(probe: Probe, word: str) -> None:
     """From elsewhere: a pooler may bring our own word along with an answer."""
-    other = await visit.opening.connect()
+    other = await probe.connector.connect()
     try:
         await other.rows(NOTIFY, (CHANNEL, word))
     finally:
         await other.close()
 
 
-async def planner(visit: Visit) -> Findings:
+async def planner(probe: Probe) -> Findings:
     """Hot statements are written for their indexes."""
-    name, rows = "store.planner", await visit.rows(READ_SETTINGS, list(PLANNER))
+    name, rows = "store.planner", await probe.rows(READ_SETTINGS, list(PLANNER))
     if not rows:
         return
     others = [name for name, value in rows if value != PLANNER[name]]
@@ -194,13 +259,13 @@ async def planner(visit: Visit) -> Findings:
         yield fine(name, "plans go by the indexes")
 
 
-async def clocks(visit: Visit, clock: Clock) -> Findings:
+async def clocks(probe: Probe, clock: Clock) -> Findings:
     """Due times are the producers', leases and ages the server's. The last check."""
     before = clock.now()
     try:
-        rows = await visit.rows(READ_CLOCK)
+        rows = await probe.rows(READ_CLOCK)
     finally:
-        await visit.leave()
+        await probe.close()
     if not rows:
         return
     after = clock.now()
@@ -217,16 +282,18 @@ async def clocks(visit: Visit, clock: Clock) -> Findings:
 # --- what we may do there
 
 
-async def schema(visit: Visit) -> Findings:
+async def schema(probe: Probe) -> Findings:
     """Whether this release and the schema fit each other."""
-    name, connection = "store.schema", visit.connection
+    name, connection = "store.schema", probe.connection
     if connection is None:
         return
-    reading = Reading(connection, Filled(visit.place.schema), None, None)
+    reading = ReadTransaction(
+        connection, SchemaStatements(probe.location.schema), None, None
+    )
     try:
         seen = await migration_status(reading)
     except DriverError as failure:
-        trouble = translated(failure, visit.place)
+        trouble = translated(failure, probe.location)
         yield error(name, trouble.what, trouble.cure)
         return
     if seen.newer:
@@ -240,12 +307,12 @@ async def schema(visit: Visit) -> Findings:
         told = f"{how}: {', '.join(seen.waiting)} not applied"
         yield error(name, told, "Run: durio migrate")
     else:
-        yield fine(name, f"{visit.place.schema}: {seen.applied[-1]}")
+        yield fine(name, f"{probe.location.schema}: {seen.applied[-1]}")
 
 
-async def rights(visit: Visit) -> Findings:
+async def rights(probe: Probe) -> Findings:
     """Reading and writing every table, and calling what they call."""
-    name, rows = "store.rights", await visit.rows(READ_RIGHTS, visit.place.schema)
+    name, rows = "store.rights", await probe.rows(READ_RIGHTS, probe.location.schema)
     if not rows:
         return
     lacking = [(thing, right) for thing, right in rows if right is not None]
@@ -253,16 +320,16 @@ async def rights(visit: Visit) -> Findings:
         told = ", ".join(f"{right} on {thing}" for thing, right in lacking[:NAMED_MAX])
         more = len(lacking) - NAMED_MAX
         told += f" and {more} more" if more > 0 else ""
-        role = (await visit.rows(READ_SERVER))[0][1]
-        names = {"name": quoted(visit.place.schema), "role": quoted(role)}
+        role = (await probe.rows(READ_SERVER))[0][1]
+        names = {"name": quoted(probe.location.schema), "role": quoted(role)}
         yield error(name, f"this role lacks {told}", GRANTS.format(**names))
     else:
         yield fine(name, "this role may read and write every table")
 
 
-async def writable(visit: Visit) -> Findings:
+async def writable(probe: Probe) -> Findings:
     """Not a replica, and not switched to reading."""
-    rows = await visit.rows(READ_SERVER)
+    rows = await probe.rows(READ_SERVER)
     if not rows:
         return
     _, _, is_replica, is_read_only = rows[0]
@@ -277,9 +344,11 @@ async def writable(visit: Visit) -> Findings:
         yield fine(name, "it takes writes")
 
 
-async def blocks(visit: Visit) -> Findings:
+async def task_transactions(probe: Probe) -> Findings:
     """Tasks' own transactions that nobody with our login could end; else nothing to say."""
-    for role, count in await visit.rows(FIND_BLOCKS, sign_of(visit.place.schema)):
+    for role, count in await probe.rows(
+        FIND_TASK_TRANSACTIONS, schema_tag(probe.location.schema)
+    ):
         told = f"{count} transactions of tasks are of the role {role}: this one could "
         told += "not end them if their worker dies, and their locks would stay"
         fix = "Let all workers log in by one role, or: grant pg_signal_backend to ROLE;"
@@ -289,9 +358,9 @@ async def blocks(visit: Visit) -> Findings:
 # --- how it is set up
 
 
-async def durability(visit: Visit) -> Findings:
+async def durability(probe: Probe) -> Findings:
     """Acknowledged means on disk."""
-    name, rows = "store.durability", await visit.rows(READ_SETTINGS, list(DURABILITY))
+    name, rows = "store.durability", await probe.rows(READ_SETTINGS, list(DURABILITY))
     off = [setting for setting, value in rows if value == "off"]
     for setting in off:
         cost, is_error = DURABILITY[setting]
@@ -302,9 +371,9 @@ async def durability(visit: Visit) -> Findings:
         yield fine(name, ", ".join(f"{setting} {value}" for setting, value in rows))
 
 
-async def connections(visit: Visit) -> Findings:
+async def connections(probe: Probe) -> Findings:
     """Room for more of us."""
-    rows = await visit.rows(COUNT_CONNECTIONS)
+    rows = await probe.rows(COUNT_CONNECTIONS)
     if not rows:
         return
     used, most, ours = rows[0]
@@ -318,18 +387,18 @@ async def connections(visit: Visit) -> Findings:
 # --- what is in it
 
 
-async def history(visit: Visit) -> Findings:
+async def finished_jobs(probe: Probe) -> Findings:
     """Today and tomorrow have a partition, so that history leaves by the day."""
     try:
-        rows = await visit.rows(READ_DAYS, None)
-        is_used = bool(await visit.rows(IS_DEFAULT_USED))
+        rows = await probe.rows(READ_DAYS, None)
+        is_used = bool(await probe.rows(IS_DEFAULT_USED))
     except DurioError:
         return  # there is no schema, or no right: said elsewhere
     if not rows:
         return
     name, today = "store.history", int(rows[0][0] // DAY)
-    known = {day_of(row[2]) for row in rows} - {None}
-    missing = [name_of(d) for d in (today, today + 1) if d not in known]
+    known = {day_of_partition(row[2]) for row in rows} - {None}
+    missing = [partition_name(d) for d in (today, today + 1) if d not in known]
     told = f"{len(known)} days"
     if not missing and not is_used:
         yield fine(name, told)
@@ -341,10 +410,10 @@ async def history(visit: Visit) -> Findings:
         yield fine(name, f"{told}; a worker makes {', '.join(missing)}")
 
 
-async def dead_rows(visit: Visit) -> Findings:
+async def dead_rows(probe: Probe) -> Findings:
     """Lanes live by being vacuumed."""
     try:
-        rows = await visit.rows(READ_DEAD)
+        rows = await probe.rows(READ_DEAD_ROWS)
     except DurioError:
         return
     if not rows:
@@ -352,7 +421,7 @@ async def dead_rows(visit: Visit) -> Findings:
     name = "store.dead_rows"
     told = ", ".join(f"{lane} {dead:,}" for lane, dead, _ in sorted(rows))
     if max(row[1] for row in rows) > DEAD_ROWS_MAX:
-        schema_name = Filled(visit.place.schema).schema
+        schema_name = SchemaStatements(probe.location.schema).schema
         lanes = ", ".join(f"{schema_name}.{row[0]}" for row in sorted(rows))
         fix = f"End old transactions (store.horizon), then: vacuum {lanes};"
         yield warning(name, f"dead row versions: {told}", fix)
@@ -360,17 +429,17 @@ async def dead_rows(visit: Visit) -> Findings:
         yield fine(name, f"dead row versions: {told}")
 
 
-async def horizon(visit: Visit) -> Findings:
+async def horizon(probe: Probe) -> Findings:
     """No transaction is so old that nothing can be cleaned up."""
-    if visit.connection is None:
+    if probe.connection is None:
         return
-    rows = await visit.rows(FIND_OLDEST)
+    rows = await probe.rows(FIND_OLDEST)
     name = "store.horizon"
     if not rows:
         yield fine(name, "nobody keeps old row versions alive")
         return
     kind, who, what, seconds, age = rows[0]
-    for_long = f"for {spoken(seconds)}, " if seconds is not None else ""
+    for_long = f"for {format_duration(seconds)}, " if seconds is not None else ""
     told = f"{kind} {who} ({what}): {for_long}{age or 0:,} transactions"
     too_old = (seconds or 0.0) > OLD_SECONDS_MAX
     if too_old or (seconds is None and (age or 0) > OLD_AGE_MAX):
@@ -381,18 +450,20 @@ async def horizon(visit: Visit) -> Findings:
         yield fine(name, f"the oldest: {told}")
 
 
-async def moves(visit: Visit) -> Findings:
+async def moves(probe: Probe) -> Findings:
     """Queues that are shut until a move has come to its end; else nothing to say."""
     try:
-        rows = await visit.rows(READ_MOVES)
+        rows = await probe.rows(READ_MOVES)
     except DurioError:
         return
     for move, body in rows:
         mark = _mark_decoder.decode(body)
-        if mark["stage"] not in SHUT:
+        if mark["stage"] not in CLOSED_STAGES:
             continue
         began, origin = moment_in_words(id_made_at(bytes.fromhex(move))), mark["from"]
         told = f"a move from {origin}, begun {began}, is not over: its queues are shut"
-        fix = f"Where that file is: durio move sqlite:///{origin} {visit.place.shown} "
+        fix = (
+            f"Where that file is: durio move sqlite:///{origin} {probe.location.shown} "
+        )
         fix += "goes on with it (with its password); --back-out takes it back."
         yield warning("store.move", told, fix)

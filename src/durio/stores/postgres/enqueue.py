@@ -20,37 +20,42 @@ from durio.model.errors import InvariantBroken, StoreError, StoreUnavailable
 from durio.model.job import READY, NewJob
 from durio.model.names import namespace_of
 from durio.ports.enqueue import Enqueued, Locked
-from durio.stores.postgres.admission import Draft, Known, Plan, Stale, Stored
-from durio.stores.postgres.at_once import enqueue_at_once, lower_floors
+from durio.stores.postgres.admission import (
+    Admission,
+    AdmissionInput,
+    Draft,
+    StaleRead,
+    StoredState,
+)
 from durio.stores.postgres.bounds import (
     change_depths,
+    clear_soft_mark,
     declare_bounds,
-    enter_later,
     lock_guards,
-    look_at_guards,
     namespaces_with_workers,
-    take_mark,
+    read_guards,
+    record_entered,
 )
-from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.connections import LockWait
+from durio.stores.postgres.context import PostgresCapability, PostgresContext
+from durio.stores.postgres.driver import BRIEF_WAIT, LOCKED
+from durio.stores.postgres.enqueue_fast import enqueue_fast, lower_watermarks
 from durio.stores.postgres.keys import (
-    Keys,
+    LockedKeys,
     free_keys,
     holder_lanes,
-    keys_to_stay,
+    keys_to_pin,
     lock_keys,
     take_keys,
 )
-from durio.stores.postgres.lines import Patience
-from durio.stores.postgres.opening import BRIEF_WAIT
-from durio.stores.postgres.sqlstate import LOCKED
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.transaction import PostgresTransaction
 
 FIND = statement("enqueue_find")
 INSERT = statement("enqueue_insert")
 REWRITE = statement("enqueue_rewrite")
-DOUBT = statement("enqueue_doubt")
-MARK = statement("enqueue_mark")
+RECHECK = statement("enqueue_doubt")
+MARK_REPEATED = statement("enqueue_mark")
 
 # How long a first try may be on its way after its repeat: longer than any network keeps
 # a connection that it has lost.
@@ -60,7 +65,7 @@ SHORT_WAIT = f"set local lock_timeout = '{BRIEF_WAIT}'"
 TRIES = 10
 
 
-class PostgresEnqueue(AtDesk):
+class PostgresEnqueue(PostgresCapability):
     """Accepting jobs."""
 
     async def enqueue(
@@ -74,34 +79,34 @@ class PostgresEnqueue(AtDesk):
         if not jobs:
             return []
         if calls is not None:
-            return await enqueue_calls(self.desk, jobs, calls, again=again)
+            return await enqueue_calls(self.context, jobs, calls, again=again)
         whole = (len(jobs),)
-        answers = None if again else await enqueue_at_once(self.desk, jobs, whole)
+        answers = None if again else await enqueue_fast(self.context, jobs, whole)
         if answers is None:
-            return await enqueue_with_care(self.desk, jobs, whole, again=again)
-        return await complete(self.desk, jobs, answers)
+            return await enqueue_locked(self.context, jobs, whole, again=again)
+        return await complete_answers(self.context, jobs, answers)
 
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
         """Bounds of lanes as the code says; nothing is written where nothing is new."""
-        await declare_bounds(self.desk, maxsizes, is_default=is_default)
+        await declare_bounds(self.context, maxsizes, is_default=is_default)
 
 
-async def complete(
-    desk: Desk, jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
+async def complete_answers(
+    context: PostgresContext, jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
 ) -> list[Enqueued]:
     """Jobs that were left out, because somebody holds their key, are judged now."""
     left = left_out(jobs, answers)
     if not left:
-        return filled(answers, [])
+        return fill_answers(answers, [])
     try:
-        late = await enqueue_with_care(desk, left, [1] * len(left), again=False)
+        late = await enqueue_locked(context, left, [1] * len(left), again=False)
     except StoreError as error:
         # The others are stored: whoever asks again finds them.
         error.unknown = error.unknown or len(left) < len(jobs)
         raise
-    return filled(answers, late)
+    return fill_answers(answers, late)
 
 
 def left_out(
@@ -111,7 +116,7 @@ def left_out(
     return [job for job, told in zip(jobs, answers, strict=True) if told is None]
 
 
-def filled(
+def fill_answers(
     answers: Sequence[Enqueued | None], late: Sequence[Enqueued]
 ) -> list[Enqueued]:
     """All answers, with those that came later in their places."""
@@ -123,53 +128,59 @@ def filled(
 
 
 async def enqueue_calls(
-    desk: Desk, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+    context: PostgresContext,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    *,
+    again: bool,
 ) -> list[Enqueued]:
     """None waits for what another one needs: that is answered `locked`."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
-    patience = desk.local.locks.patience(jobs)
+    patience = context.process.known_locks.lock_wait(jobs)
     try:
-        answers = await enqueue_together(desk, jobs, calls, patience, again=again)
+        answers = await enqueue_together(context, jobs, calls, patience, again=again)
     except StoreError as error:
         if not is_locked(error):
             raise
-        return await enqueue_apart(desk, jobs, calls, error, again=again)
+        return await enqueue_without_keyed(context, jobs, calls, error, again=again)
     told = zip(jobs, answers, strict=True)
-    desk.local.locks.free(job for job, answer in told if answer.locked is None)
+    context.process.known_locks.remove(
+        job for job, answer in told if answer.locked is None
+    )
     return answers
 
 
 async def enqueue_together(
-    desk: Desk,
+    context: PostgresContext,
     jobs: Sequence[NewJob],
     calls: Sequence[int],
-    patience: Patience,
+    lock_wait: LockWait,
     *,
     again: bool,
 ) -> list[Enqueued]:
     """All of them; if the error is that something is locked, none is stored."""
     answers = None
     if not again:
-        answers = await enqueue_at_once(desk, jobs, calls, patience)
+        answers = await enqueue_fast(context, jobs, calls, lock_wait)
     if answers is None:
-        return await enqueue_with_care(desk, jobs, calls, patience, again=again)
+        return await enqueue_locked(context, jobs, calls, lock_wait, again=again)
     left = left_out(jobs, answers)
     if not left:
-        return filled(answers, [])
+        return fill_answers(answers, [])
     each = [1] * len(left)
     try:
-        late = await enqueue_with_care(desk, left, each, patience, again=False)
+        late = await enqueue_locked(context, left, each, lock_wait, again=False)
     except StoreError as error:
         if not is_locked(error):
             error.unknown = error.unknown or len(left) < len(jobs)
             raise
-        late = all_locked(desk, left, error)
-    return filled(answers, late)
+        late = locked_answers(context, left, error)
+    return fill_answers(answers, late)
 
 
-async def enqueue_apart(
-    desk: Desk,
+async def enqueue_without_keyed(
+    context: PostgresContext,
     jobs: Sequence[NewJob],
     calls: Sequence[int],
     error: StoreError,
@@ -185,50 +196,52 @@ async def enqueue_apart(
         sizes += [size] if plain else []
     plain_jobs = [job for job, plain in zip(jobs, is_plain, strict=True) if plain]
     if not plain_jobs or len(sizes) == len(calls):
-        return all_locked(desk, jobs, error)
+        return locked_answers(context, jobs, error)
     keyed_jobs = [job for job, plain in zip(jobs, is_plain, strict=True) if not plain]
-    locked = iter(all_locked(desk, keyed_jobs, error))
-    stored = iter(await enqueue_calls(desk, plain_jobs, sizes, again=again))
+    locked = iter(locked_answers(context, keyed_jobs, error))
+    stored = iter(await enqueue_calls(context, plain_jobs, sizes, again=again))
     return [next(stored if plain else locked) for plain in is_plain]
 
 
-def all_locked(desk: Desk, jobs: Sequence[NewJob], error: StoreError) -> list[Enqueued]:
+def locked_answers(
+    context: PostgresContext, jobs: Sequence[NewJob], error: StoreError
+) -> list[Enqueued]:
     """Nothing of these is stored; they may be asked for again."""
-    desk.local.locks.met(jobs)
-    locked = Locked(error, desk.place.call_seconds)
+    context.process.known_locks.add(jobs)
+    locked = Locked(error, context.location.call_seconds)
     return [Enqueued(job.id, False, READY, locked=locked) for job in jobs]
 
 
 def is_locked(error: StoreError) -> bool:
     """Whether others stood in the way, and nothing else."""
-    return isinstance(error, Changing) or error.values.get("state") == LOCKED
+    return isinstance(error, ChangedConcurrently) or error.values.get("state") == LOCKED
 
 
-class Changing(StoreUnavailable):
+class ChangedConcurrently(StoreUnavailable):
     """Somebody else came in between each time."""
 
 
 # --- with care
 
 
-async def enqueue_with_care(
-    desk: Desk,
+async def enqueue_locked(
+    context: PostgresContext,
     jobs: Sequence[NewJob],
     calls: Sequence[int],
-    patience: Patience = Patience.LONG,
+    lock_wait: LockWait = LockWait.LONG,
     *,
     again: bool,
 ) -> list[Enqueued]:
     """Lock, read, decide, write; from the beginning when somebody came in between."""
     for _ in range(TRIES):
         try:
-            return await desk.lines.write(
-                lambda tx: enqueue_jobs(desk, tx, jobs, calls, again=again),
-                patience=patience,
+            return await context.connections.write(
+                lambda tx: enqueue_jobs(context, tx, jobs, calls, again=again),
+                lock_wait=lock_wait,
             )
-        except Stale:
+        except StaleRead:
             continue
-    raise Changing(
+    raise ChangedConcurrently(
         f"{len(jobs)} jobs could not be stored: others changed the same jobs and keys "
         f"under each of {TRIES} tries",
         cure="Try again.",
@@ -236,99 +249,114 @@ async def enqueue_with_care(
 
 
 async def enqueue_jobs(
-    desk: Desk,
-    tx: Transaction,
+    context: PostgresContext,
+    tx: PostgresTransaction,
     jobs: Sequence[NewJob],
     calls: Sequence[int],
     *,
     again: bool,
 ) -> list[Enqueued]:
     """The same inside a transaction; raises Stale where that has to begin anew."""
-    stay = keys_to_stay(jobs, is_users=desk.is_users)
+    stay = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
     lanes = {job.lane for job in jobs} | await holder_lanes(tx, stay)
-    guards = await (look_at_guards if desk.is_users else lock_guards)(tx, lanes)
-    desk.guarded_lanes |= guards.keys()  # no more than a hint which way is quicker
+    guards = await (read_guards if context.in_caller_tx else lock_guards)(tx, lanes)
+    context.guarded_lanes |= guards.keys()  # no more than a hint which way is quicker
     now = await tx.now()
-    if guards and not desk.is_users and any(job.key is not None for job in jobs):
+    if guards and not context.in_caller_tx and any(job.key is not None for job in jobs):
         await tx.run(SHORT_WAIT)
     keys = await lock_keys(tx, jobs, stay, now)
     marked = {namespace_of(lane) for lane, guard in guards.items() if guard.soft_limit}
-    led = await namespaces_with_workers(tx, marked, desk.local.lease_time.now())
-    known = Known(
+    led = await namespaces_with_workers(tx, marked, context.process.lease_time.now())
+    known = AdmissionInput(
         now=now,
         guards=guards,
         locked_lanes=frozenset(lanes),
-        led=frozenset(led),
-        stored=await find(tx, jobs, keys, again=again),
+        namespaces_with_workers=frozenset(led),
+        stored=await find_stored(tx, jobs, keys, again=again),
         held=keys.held,
         locked_jobs=keys.locked,
     )
-    plan = Plan(known, is_users=desk.is_users, is_frozen=desk.is_frozen)
+    plan = Admission(
+        known,
+        in_caller_tx=context.in_caller_tx,
+        has_fixed_snapshot=context.has_fixed_snapshot,
+    )
     answers = plan.enqueue(jobs, calls)
-    await write(desk, tx, plan, keys, again=again)
+    await write_admitted(context, tx, plan, keys, again=again)
     return answers
 
 
-async def find(
-    tx: Transaction, jobs: Sequence[NewJob], keys: Keys, *, again: bool
-) -> dict[bytes, Stored]:
+async def find_stored(
+    tx: PostgresTransaction, jobs: Sequence[NewJob], keys: LockedKeys, *, again: bool
+) -> dict[bytes, StoredState]:
     """Which of these jobs are stored already, and where the holders of their keys are."""
     deep = {job.id: again for job in jobs}
     deep |= dict.fromkeys((hold.id for hold in keys.held.values()), True)
     rows = await tx.rows(FIND, list(deep), list(deep.values()))
-    return {job_id: Stored(*others) for job_id, *others in rows}
+    return {job_id: StoredState(*others) for job_id, *others in rows}
 
 
-async def write(
-    desk: Desk, tx: Transaction, plan: Plan, keys: Keys, *, again: bool
+async def write_admitted(
+    context: PostgresContext,
+    tx: PostgresTransaction,
+    plan: Admission,
+    keys: LockedKeys,
+    *,
+    again: bool,
 ) -> None:
     """What was decided."""
     drafts = plan.drafts.values()
     new = [draft for draft in drafts if draft.is_new]
     old = [draft for draft in drafts if not draft.is_new]
     now = plan.known.now
-    new_lanes = sorted({draft.lane for draft in drafts} - desk.known_lanes)
-    if desk.is_users:
-        await enter_later(tx, plan.entered)
+    new_lanes = sorted({draft.lane for draft in drafts} - context.known_lanes)
+    if context.in_caller_tx:
+        await record_entered(tx, plan.entered)
     else:
         await change_depths(tx, plan.entered)
-        await take_mark(tx, *plan.stale_marks)
+        await clear_soft_mark(tx, *plan.stale_soft_marks)
     if old:
         await rewrite(tx, old, keys, now, new_lanes)
     if new:
-        *columns, _made = columns_of(new)
+        *columns, _made = draft_columns(new)
         if await tx.value(INSERT, *columns, now, new_lanes) != len(new):
-            raise Stale
+            raise StaleRead
         ids = [draft.id for draft in new]
-        if await tx.rows(DOUBT, ids, again):
-            raise Stale
+        if await tx.rows(RECHECK, ids, again):
+            raise StaleRead
         if again:
-            await tx.rows(MARK, ids, now + REPEATED_SECONDS)
-    await settle_keys(tx, plan, keys)
+            await tx.rows(MARK_REPEATED, ids, now + REPEATED_SECONDS)
+    await write_keys(tx, plan, keys)
     for draft in drafts:
-        tx.ring(draft.lane)
-    tx.after_commit.append(lambda: desk.known_lanes.update(new_lanes))
-    tx.after_commit.append(lambda: lower_floors(desk, drafts))
+        tx.wake(draft.lane)
+    tx.after_commit.append(lambda: context.known_lanes.update(new_lanes))
+    tx.after_commit.append(lambda: lower_watermarks(context, drafts))
 
 
 async def rewrite(
-    tx: Transaction, old: list[Draft], keys: Keys, now: float, new_lanes: list[str]
+    tx: PostgresTransaction,
+    old: list[Draft],
+    keys: LockedKeys,
+    now: float,
+    new_lanes: list[str],
 ) -> None:
     """Holders of keys, as this enqueue leaves them."""
     if not keys.locked.issuperset(draft.id for draft in old):
-        raise Stale  # a key has changed hands: keys come after lane rows, not before
-    *columns, _key, modes, _made = columns_of(old)
+        raise StaleRead  # a key has changed hands: keys come after lane rows, not before
+    *columns, _key, modes, _made = draft_columns(old)
     if await tx.value(REWRITE, *columns, modes, now, new_lanes) != len(old):
-        raise Stale
+        raise StaleRead
 
 
-def columns_of(drafts: Iterable[Draft]) -> list[list[Any]]:
+def draft_columns(drafts: Iterable[Draft]) -> list[list[Any]]:
     """Drafts as the arrays of a statement; what only we know of them is left out."""
     _is_new, _state, *columns = zip(*drafts, strict=True)
     return [list(column) for column in columns]
 
 
-async def settle_keys(tx: Transaction, plan: Plan, keys: Keys) -> None:
+async def write_keys(
+    tx: PostgresTransaction, plan: Admission, keys: LockedKeys
+) -> None:
     """Holds as they are in the end; a key that was locked for nothing is free again."""
     news = {k: hold for k, hold in plan.holds.items() if keys.taken.get(k) != hold}
     await take_keys(tx, news)

@@ -17,15 +17,24 @@ from typing import Any, NamedTuple
 from durio.model.job import Claim
 from durio.model.outcome import Outcome
 from durio.ports.exchange import Exchanged, Lane
-from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
-from durio.stores.postgres.finish import Recorded, record, told_apart
-from durio.stores.postgres.floor import Look
-from durio.stores.postgres.gate import lock_bounded
+from durio.stores.postgres.exit import (
+    are_done,
+    by_fence,
+    done_columns,
+    id_of,
+    lock_bounded,
+)
+from durio.stores.postgres.finish import (
+    PostgresRecordedOutcomes,
+    classify_refused,
+    record_outcomes,
+)
 from durio.stores.postgres.keys import free_at_end
-from durio.stores.postgres.outcomes import are_done, done_columns, id_of, in_order
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.watermarks import ClaimRanges
 
 EXCHANGE = statement("exchange")
 CLAIM = statement("exchange_claim")
@@ -39,10 +48,10 @@ WIDTH = len(Claim._fields)
 claim_fields = itemgetter(slice(WIDTH))
 lane_of = itemgetter(Claim._fields.index("lane"))
 
-NOTHING = Recorded([], [], [])
+NO_OUTCOMES = PostgresRecordedOutcomes([], [], [])
 
 
-class Asked(NamedTuple):
+class ClaimRequest(NamedTuple):
     """Which lanes a worker asks, and how much it wants."""
 
     worker: int
@@ -55,21 +64,21 @@ class Asked(NamedTuple):
         """Lanes, limits, jobs to pass over, want and known tasks."""
         names = [name for name, _ in self.lanes]
         rooms = [min(limit, self.want) for _, limit in self.lanes]
-        return (names, rooms, passed_over(names, rooms), self.want, self.known)
+        return (names, rooms, jobs_to_skip(names, rooms), self.want, self.known)
 
 
-class Answer(NamedTuple):
+class ClaimResult(NamedTuple):
     """What a claiming statement says."""
 
     has_done: bool  # False: something is due, and nothing was done
     next_due_seconds: float | None
-    look_seconds: float | None  # how long it took to find the claims
+    claim_scan_seconds: float | None  # how long it took to find the claims
     refused: list[int]  # places of done outcomes, from 1
-    due_seconds: float | None  # how long it took to find what is due
+    due_scan_seconds: float | None  # how long it took to find what is due
     claims: list[Claim]  # by rank and id
 
 
-class PostgresExchange(AtDesk):
+class PostgresExchange(PostgresCapability):
     """Finishing and claiming in one transaction."""
 
     async def exchange(
@@ -83,74 +92,80 @@ class PostgresExchange(AtDesk):
         resync: bool = False,
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`."""
-        desk = self.desk
+        desk = self.context
         useful = [lane for lane in lanes if lane.limit > 0] if want > 0 else []
-        asked = Asked(
+        asked = ClaimRequest(
             worker,
             useful,
             max(want, 0),
             None if known is None else list(known),
         )
         names = list(dict.fromkeys(lane.name for lane in lanes))
-        ages = dict(zip(names, desk.local.due.ages(names), strict=True))
+        ages = dict(zip(names, desk.process.due_watermarks.ages(names), strict=True))
         answered: Exchanged | None = None
-        if not resync and not desk.local.is_split and are_done(outcomes):
+        if not resync and not desk.process.is_split and are_done(outcomes):
             now = desk.clock.monotonic()
-            held = desk.local.held_lanes
+            held = desk.process.held_lanes
             due = [name for name in names if held.get(name, now) <= now]
             ages_due = [ages[name] for name in due]
-            answered = await at_once(desk, outcomes, asked, due, ages_due)
+            answered = await exchange_fast(desk, outcomes, asked, due, ages_due)
             if answered is not None and len(due) < len(names):
                 next_due = min(answered.next_due_seconds or HELD_SECONDS, HELD_SECONDS)
                 answered = answered._replace(next_due_seconds=next_due)
         if answered is None:
-            answered = await desk.lines.write(
-                lambda tx: step_by_step(tx, desk, outcomes, asked, ages, resync=resync)
+            answered = await desk.connections.write(
+                lambda tx: exchange_by_statements(
+                    tx, desk, outcomes, asked, ages, resync=resync
+                )
             )
         if answered.claims:
-            desk.bell.found(worker)
+            desk.wakeups.on_claims(worker)
         return answered
 
 
-async def at_once(
-    desk: Desk,
+async def exchange_fast(
+    context: PostgresContext,
     outcomes: Sequence[Outcome],
-    asked: Asked,
+    asked: ClaimRequest,
     due: Sequence[str],
     ages: Sequence[float],
 ) -> Exchanged | None:
     """In one statement; None: something in `due` is due, and nothing was done."""
-    done = in_order(outcomes)
-    look = desk.local.floors.look(asked.lanes)
-    began = desk.clock.monotonic()
-    rows = await desk.lines.write_one(
+    done = by_fence(outcomes)
+    look = context.process.watermarks.next_ranges(asked.lanes)
+    began = context.clock.monotonic()
+    rows = await context.connections.write_one(
         EXCHANGE,
         *done_columns(done),
         asked.worker,
-        desk.retention.done_seconds,
-        desk.lines.now,
+        context.retention.done_seconds,
+        context.connections.now,
         *asked.columns,
-        desk.local.lease_time.now(),
+        context.process.lease_time.now(),
         *look.columns,
         due,
         ages,
     )
-    answer = answer_in(rows)
-    desk.local.due.judge(ages, answer.due_seconds or 0.0)
+    answer = parse_claims(rows)
+    context.process.due_watermarks.record_scan(ages, answer.due_scan_seconds or 0.0)
     if not answer.has_done:
         return None
-    learn(desk, asked, look, answer)
-    desk.local.due.swept(due, began)
+    update_watermarks(context, asked, look, answer)
+    context.process.due_watermarks.record_empty(due, began)
     refused = [done[place - 1] for place in answer.refused]
-    rejected = await told_apart(desk.lines.read, asked.worker, refused, outcomes)
-    return exchanged(answer, asked, Recorded(rejected, [], []), [])
+    rejected = await classify_refused(
+        context.connections.read, asked.worker, refused, outcomes
+    )
+    return exchange_result(
+        answer, asked, PostgresRecordedOutcomes(rejected, [], []), []
+    )
 
 
-async def step_by_step(
-    tx: Transaction,
-    desk: Desk,
+async def exchange_by_statements(
+    tx: PostgresTransaction,
+    context: PostgresContext,
     outcomes: Sequence[Outcome],
-    asked: Asked,
+    asked: ClaimRequest,
     since: Mapping[str, float],
     *,
     resync: bool,
@@ -162,59 +177,70 @@ async def step_by_step(
     names, ages = list(since), list(since.values())
     plain = are_done(outcomes)
     await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
-    told = await record(tx, asked.worker, outcomes) if outcomes else NOTHING
-    for place in told.back:
-        lower_floor(tx, desk, *place)
+    told = (
+        await record_outcomes(tx, asked.worker, outcomes) if outcomes else NO_OUTCOMES
+    )
+    for place in told.ready_again:
+        lower_watermark(tx, context, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
-    began = desk.clock.monotonic()
-    full = await promote_lanes(tx, desk, names, ages, asked.worker)
-    look = desk.local.floors.look(asked.lanes)
+    began = context.clock.monotonic()
+    full = await promote_lanes(tx, context, names, ages, asked.worker)
+    look = context.process.watermarks.next_ranges(asked.lanes)
     rows = await tx.rows(
         CLAIM,
         asked.worker,
         *asked.columns,
         tx.injected,
-        desk.local.lease_time.now(),
+        context.process.lease_time.now(),
         *look.columns,
         names,
         ages,
     )
-    answer, (keys, holders, left) = answer_in(rows), rows[0][-3:]
-    tx.after_commit.append(lambda: learn(desk, asked, look, answer))
+    answer, (keys, holders, left) = parse_claims(rows), rows[0][-3:]
+    tx.after_commit.append(lambda: update_watermarks(context, asked, look, answer))
     # What was due and is left there somebody holds, and may for a while.
     held = set(left) - full
     if held and not full:
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
     swept = set(names) - full - held
-    tx.after_commit.append(lambda: looked(desk, held, swept, began))
+    tx.after_commit.append(lambda: record_due_scan(context, held, swept, began))
     free_at_end(tx, list(zip(keys, holders, strict=True)))
-    return exchanged(answer, asked, told, before)
+    return exchange_result(answer, asked, told, before)
 
 
-def learn(desk: Desk, asked: Asked, look: Look, answer: Answer) -> None:
+def update_watermarks(
+    context: PostgresContext,
+    asked: ClaimRequest,
+    look: ClaimRanges,
+    answer: ClaimResult,
+) -> None:
     """How far it came, for the next look."""
-    seconds = answer.look_seconds or 0.0
-    desk.local.floors.learn(look, asked.lanes, asked.want, answer.claims, seconds)
+    seconds = answer.claim_scan_seconds or 0.0
+    context.process.watermarks.learn(
+        look, asked.lanes, asked.want, answer.claims, seconds
+    )
 
 
-def looked(desk: Desk, held: set[str], swept: set[str], began: float) -> None:
+def record_due_scan(
+    context: PostgresContext, held: set[str], swept: set[str], began: float
+) -> None:
     """Lanes with a due job that somebody holds, and lanes without any."""
-    now = desk.clock.monotonic()
-    lanes = desk.local.held_lanes
+    now = context.clock.monotonic()
+    lanes = context.process.held_lanes
     if held or lanes:
         still = {lane: until for lane, until in lanes.items() if until > now}
-        desk.local.held_lanes = still | dict.fromkeys(held, now + HELD_SECONDS)
-    desk.local.due.swept(swept, began)
+        context.process.held_lanes = still | dict.fromkeys(held, now + HELD_SECONDS)
+    context.process.due_watermarks.record_empty(swept, began)
 
 
-async def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
+async def claimed_before(tx: PostgresTransaction, worker: int) -> list[Claim]:
     """Every job that runs under this worker: the reply that brought it was lost."""
     return [Claim(*row) for row in await tx.rows(CLAIMED_BEFORE, worker)]
 
 
 async def promote_lanes(
-    tx: Transaction,
-    desk: Desk,
+    tx: PostgresTransaction,
+    context: PostgresContext,
     names: Sequence[str],
     ages: Sequence[float],
     worker: int,
@@ -227,17 +253,21 @@ async def promote_lanes(
         PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX, list(ages)
     )
     for lane, rank, lowest, count in rows:
-        tx.ring(lane, but=worker)
-        lower_floor(tx, desk, lane, rank, lowest)
+        tx.wake(lane, except_worker=worker)
+        lower_watermark(tx, context, lane, rank, lowest)
         jobs[lane] += count
     return {lane for lane, count in jobs.items() if count >= PROMOTED_MAX}
 
 
-def lower_floor(
-    tx: Transaction, desk: Desk, lane: str, rank: int, job_id: bytes
+def lower_watermark(
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    lane: str,
+    rank: int,
+    job_id: bytes,
 ) -> None:
     """For the look that follows, and again when others can see that job as well."""
-    lower = partial(desk.local.floors.lower, lane, rank, job_id)
+    lower = partial(context.process.watermarks.lower, lane, rank, job_id)
     lower()
     tx.after_commit.append(lower)
 
@@ -245,23 +275,28 @@ def lower_floor(
 # --- answers
 
 
-def answer_in(rows: Sequence[Row]) -> Answer:
+def parse_claims(rows: Sequence[Row]) -> ClaimResult:
     """The first row is about the call, every other one is a claim."""
     has_done, due, look_seconds, refused, due_seconds = rows[0][WIDTH : WIDTH + 5]
     claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
     seconds = None if due is None else max(0.0, due)
-    return Answer(has_done, seconds, look_seconds, refused or [], due_seconds, claims)
+    return ClaimResult(
+        has_done, seconds, look_seconds, refused or [], due_seconds, claims
+    )
 
 
-def exchanged(
-    answer: Answer, asked: Asked, told: Recorded, before: list[Claim]
+def exchange_result(
+    answer: ClaimResult,
+    asked: ClaimRequest,
+    recorded: PostgresRecordedOutcomes,
+    before: list[Claim],
 ) -> Exchanged:
     """The whole answer: claims in lane order, and whether a lane may have more."""
     claims, more = in_lane_order(answer.claims, asked.lanes, asked.want)
     return Exchanged(
         [*before, *claims] if before else claims,
-        told.rejected,
-        told.cancelled,
+        recorded.rejected,
+        recorded.cancelled,
         more,
         answer.next_due_seconds,
     )
@@ -292,7 +327,7 @@ def in_lane_order(
     return ordered, more
 
 
-def passed_over(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
+def jobs_to_skip(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
     """For a lane that comes again: what its earlier turns may have taken."""
     if len(set(names)) == len(names):
         return []

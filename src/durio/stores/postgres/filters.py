@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Query
-from durio.stores.postgres.tally import error_fields
+from durio.stores.postgres.death_counts import error_fields
 
 LIVE = (SCHEDULED, READY, RUNNING)
 FINAL = (DONE, DEAD, CANCELLED)
@@ -23,7 +23,7 @@ ID_BYTES = 16
 
 
 @dataclass(slots=True)
-class Values:
+class StatementValues:
     """The values of a statement: each is named by its place, and cast where it stands."""
 
     given: list[Any] = field(default_factory=list[Any])
@@ -39,7 +39,7 @@ LANE = ("lane", "text")
 ENDED = ("finished_at", "float8")
 
 
-class Source(NamedTuple):
+class JobSource(NamedTuple):
     """A table with jobs of some states, and an order in which an index leads through it.
 
     Its rows are `t`; those of lanes have their job beside them, as `j`.
@@ -73,43 +73,43 @@ class Source(NamedTuple):
         return self.order[0] == LANE
 
     @property
-    def is_by_end(self) -> bool:
+    def is_by_end_time(self) -> bool:
         """Whether its index begins with the end of jobs."""
         return self.order[0] == ENDED
 
     @property
-    def can_end(self) -> bool:
+    def is_final_table(self) -> bool:
         """Whether its jobs are over."""
         return self.table in ("kept", "hist")
 
 
-SCHEDULED_ROWS = Source("sched", (LANE, ("run_at", "float8"), ID))
-READY_ROWS = Source("ready", (LANE, ("rank", "int2"), ID))
-RUNNING_ROWS = Source("run")
-DEAD_ROWS = Source("kept", (ENDED, LANE, ID), partial="t.state = 5", is_lane=False)
-JOBS = Source("job", is_lane=False)
-KEPT = Source("kept", is_lane=False)
-HISTORY = Source("hist", is_lane=False)
+SCHEDULED_ROWS = JobSource("sched", (LANE, ("run_at", "float8"), ID))
+READY_ROWS = JobSource("ready", (LANE, ("rank", "int2"), ID))
+RUNNING_ROWS = JobSource("run")
+DEAD_ROWS = JobSource("kept", (ENDED, LANE, ID), partial="t.state = 5", is_lane=False)
+JOB_ROWS = JobSource("job", is_lane=False)
+KEPT_ROWS = JobSource("kept", is_lane=False)
+FINISHED_ROWS = JobSource("hist", is_lane=False)
 
 # State -> the way through its jobs that looks at no others, where there is one.
-WALKS = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
-WALKS[DEAD] = DEAD_ROWS
+SOURCE_BY_STATE = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
+SOURCE_BY_STATE[DEAD] = DEAD_ROWS
 
 
-def walk_of(state: int) -> Source:
+def source_of_state(state: int) -> JobSource:
     """The way through the jobs of one state that a hand can change."""
-    return WALKS.get(state) or KEPT._replace(states=(state,))
+    return SOURCE_BY_STATE.get(state) or KEPT_ROWS._replace(states=(state,))
 
 
-def by_id(source: Source) -> Source:
+def by_id(source: JobSource) -> JobSource:
     """The same jobs in the order of their ids, met among others."""
     if source.table == "kept":
-        return KEPT._replace(states=(DEAD,))
+        return KEPT_ROWS._replace(states=(DEAD,))
     if len(source.order) == 1:
         return source
     same = " and ".join(f"q.{name} = t.{name}" for name, _ in source.order)
     also = f"exists (select 1 from {{schema}}.{source.table} as q where {same})"  # noqa: S608 - ours
-    return JOBS._replace(also=also)
+    return JOB_ROWS._replace(also=also)
 
 
 def states_of(query: Query) -> tuple[int, ...] | None:
@@ -119,46 +119,52 @@ def states_of(query: Query) -> tuple[int, ...] | None:
     return (RUNNING,) if query.states is None or RUNNING in query.states else ()
 
 
-def sources_of(query: Query) -> list[Source]:
+def sources_of(query: Query) -> list[JobSource]:
     """Every table that may hold jobs of this query, each job in one of them."""
     states = states_of(query)
     if states is None:
-        return [JOBS, KEPT, HISTORY]
+        return [JOB_ROWS, KEPT_ROWS, FINISHED_ROWS]
     asked = set(states)
     if asked >= {*LIVE}:
-        sources = [JOBS]
+        sources = [JOB_ROWS]
     else:
-        sources = [WALKS[state] for state in LIVE if state in asked]
+        sources = [SOURCE_BY_STATE[state] for state in LIVE if state in asked]
     final = tuple(state for state in FINAL if state in asked)
     if final == (DEAD,):
         sources.append(DEAD_ROWS)
     elif final:
-        sources.append(KEPT if final == FINAL else KEPT._replace(states=final))
-    return [*sources, HISTORY] if DONE in asked else sources
+        sources.append(
+            KEPT_ROWS if final == FINAL else KEPT_ROWS._replace(states=final)
+        )
+    return [*sources, FINISHED_ROWS] if DONE in asked else sources
 
 
 # --- conditions
 
 
-def can_hold(source: Source, query: Query) -> bool:
+def can_hold(source: JobSource, query: Query) -> bool:
     """Whether jobs of this query can be there at all."""
     ends = (query.finished_before, query.finished_after) != (None, None)
-    if (ends and not source.can_end) or not can_fit(query):
+    if (ends and not source.is_final_table) or not is_representable(query):
         return False
     return query.reason is None or source.table == "kept"  # nothing else says why
 
 
-def narrow_conditions(query: Query, source: Source, values: Values) -> list[str]:
+def narrow_conditions(
+    query: Query, source: JobSource, values: StatementValues
+) -> list[str]:
     """What an index of the source can use."""
     parts = [source.partial] if source.partial else []
     if source.has_lane:
-        parts += of_lane(query, values, "t.lane")
+        parts += lane_conditions(query, values, "t.lane")
     if query.worker is not None and source.table == "run":
         parts.append(f"t.worker = {values.put(query.worker, 'int4')}")
-    return parts + (of_end(query, values) if source.is_by_end else [])
+    return parts + (end_conditions(query, values) if source.is_by_end_time else [])
 
 
-def wide_conditions(query: Query, source: Source, values: Values) -> list[str]:
+def wide_conditions(
+    query: Query, source: JobSource, values: StatementValues
+) -> list[str]:
     """Everything else but errors, which Python judges."""
     job = source.job
     parts = [source.also] if source.also else []
@@ -166,17 +172,17 @@ def wide_conditions(query: Query, source: Source, values: Values) -> list[str]:
         # Numbers of ours, written out: a plan is made for all values.
         parts.append(f"t.state in ({', '.join(str(int(s)) for s in source.states)})")
     if not source.has_lane:
-        parts += of_lane(query, values, f"{job}.lane")
+        parts += lane_conditions(query, values, f"{job}.lane")
     if query.task is not None:
         parts.append(f"{job}.task = {values.put(query.task, 'text')}")
     if query.reason is not None:
         parts.append(f"t.reason = {values.put(query.reason, 'text')}")
     if query.error:
         parts.append(f"{job}.errors is not null")
-    return parts + ([] if source.is_by_end else of_end(query, values))
+    return parts + ([] if source.is_by_end_time else end_conditions(query, values))
 
 
-def can_fit(query: Query) -> bool:
+def is_representable(query: Query) -> bool:
     """Whether the database could hold such names and numbers at all."""
     texts = (query.namespace, query.lane, query.task, query.reason)
     return all(text is None or is_storable(text) for text in texts) and (
@@ -189,7 +195,7 @@ def is_storable(text: str) -> bool:
     return "\0" not in text and text == text.encode("utf-8", "replace").decode()
 
 
-def of_lane(query: Query, values: Values, lane: str) -> list[str]:
+def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[str]:
     """Whose queues, and which of them."""
     parts: list[str] = []
     if query.namespace is not None:
@@ -201,7 +207,7 @@ def of_lane(query: Query, values: Values, lane: str) -> list[str]:
     return parts
 
 
-def of_end(query: Query, values: Values) -> list[str]:
+def end_conditions(query: Query, values: StatementValues) -> list[str]:
     """When it ended."""
     ends = (("<", query.finished_before), (">", query.finished_after))
     return [
@@ -216,7 +222,7 @@ def prefix_span(prefix: str) -> tuple[str, str]:
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-def all_of(parts: Sequence[str]) -> str:
+def and_conditions(parts: Sequence[str]) -> str:
     """Conditions as SQL has them after `where`."""
     return " and ".join(parts) or "true"
 
@@ -224,12 +230,12 @@ def all_of(parts: Sequence[str]) -> str:
 # --- errors
 
 
-def last_error(source: Source) -> str:
+def last_error(source: JobSource) -> str:
     """The newest error of a job, as it is stored."""
     return f"{source.job}.errors[cardinality({source.job}.errors)]"
 
 
-def says(error: bytes | None, folded: str) -> bool:
+def error_contains(error: bytes | None, folded: str) -> bool:
     """Whether the type or message of an error has this text, in whatever case.
 
     As people read and paste it: `ValueError: no such order`.

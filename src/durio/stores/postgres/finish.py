@@ -13,41 +13,42 @@ from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from durio.model.job import CANCELLED, READY
-from durio.model.outcome import Kind, Outcome, is_end_by
+from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
 from durio.ports.exchange import Rejected
-from durio.stores.postgres.desk import AtDesk
+from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.driver import Row
-from durio.stores.postgres.gate import lock_bounded, pass_gate
-from durio.stores.postgres.keys import free_at_end
-from durio.stores.postgres.outcomes import (
+from durio.stores.postgres.exit import (
     are_done,
+    by_fence,
     done_columns,
-    in_order,
-    is_note,
-    note_columns,
+    is_progress_update,
+    leave_running,
+    lock_bounded,
+    progress_update_columns,
 )
+from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.transaction import PostgresTransaction
 
 FINISH_DONE = statement("exchange_finish")
-NOTE = statement("finish_notes")
-FIND_STANDING = statement("finish_standing")
+RECORD_PROGRESS_UPDATES = statement("finish_notes")
+FIND_FINAL = statement("finish_standing")
 IS_REGISTERED = statement("finish_registered")
 LOCK_RUNNING = statement("finish_lock")
 
 # `tx.rows` or `lines.read`: whatever asks one statement.
-Ask = Callable[..., Awaitable[Sequence[Row]]]
+ReadRows = Callable[..., Awaitable[Sequence[Row]]]
 
 
-class Recorded(NamedTuple):
+class PostgresRecordedOutcomes(NamedTuple):
     """What became of some outcomes."""
 
     rejected: list[Rejected]
     cancelled: list[bytes]
-    back: list[tuple[str, int, bytes]]  # ready again: lane, rank, id
+    ready_again: list[tuple[str, int, bytes]]  # ready again: lane, rank, id
 
 
-class PostgresFinish(AtDesk):
+class PostgresFinish(PostgresCapability):
     """Recording outcomes without claiming."""
 
     async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
@@ -55,55 +56,59 @@ class PostgresFinish(AtDesk):
         if not outcomes:
             return []
 
-        async def work(tx: Transaction) -> Recorded:
+        async def work(tx: PostgresTransaction) -> PostgresRecordedOutcomes:
             if not are_done(outcomes):
                 await lock_bounded(tx, [outcome.id for outcome in outcomes])
-            return await record(tx, worker, outcomes)
+            return await record_outcomes(tx, worker, outcomes)
 
-        return (await self.desk.lines.write(work)).rejected
+        return (await self.context.connections.write(work)).rejected
 
 
-async def record(tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Recorded:
+async def record_outcomes(
+    tx: PostgresTransaction, worker: int, outcomes: Sequence[Outcome]
+) -> PostgresRecordedOutcomes:
     """Notes, then what is done, then everything else through the gate."""
-    others = [outcome for outcome in outcomes if outcome.kind != Kind.DONE]
-    done = [outcome for outcome in outcomes if outcome.kind == Kind.DONE]
-    notes = list(filter(is_note, others))
-    firm = {outcome.id for outcome in outcomes if outcome.kind != Kind.PROGRESS}
+    others = [outcome for outcome in outcomes if outcome.kind != OutcomeKind.DONE]
+    done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
+    notes = list(filter(is_progress_update, others))
+    firm = {outcome.id for outcome in outcomes if outcome.kind != OutcomeKind.PROGRESS}
     if firm and (notes or (done and others)):
         # By one order for all of them: a rescue takes them by id, whatever their ends.
         # Nobody waits to tell progress.
         await tx.rows(LOCK_RUNNING, sorted(firm))
-    refused = await record_notes(tx, worker, notes)
-    refused += await record_done(tx, worker, in_order(done))
+    refused = await record_progress_updates(tx, worker, notes)
+    refused += await record_done(tx, worker, by_fence(done))
     cancelled: list[bytes] = []
     back: list[tuple[str, int, bytes]] = []
-    ends = in_order(list(filterfalse(is_note, others)))
+    ends = by_fence(list(filterfalse(is_progress_update, others)))
     if ends:
-        ways = await pass_gate(tx, [worker] * len(ends), ends, tell=worker)
+        ways = await leave_running(tx, [worker] * len(ends), ends, except_worker=worker)
         for outcome, passed in zip(ends, ways, strict=True):
             if passed is None:
                 refused.append(outcome)
-            elif passed.state == CANCELLED and outcome.kind != Kind.CANCEL:
+            elif passed.state == CANCELLED and outcome.kind != OutcomeKind.CANCEL:
                 cancelled.append(outcome.id)
             elif passed.state == READY:
                 back.append((passed.lane, passed.rank, outcome.id))
-    rejected = await told_apart(tx.rows, worker, refused, outcomes)
-    return Recorded(rejected, cancelled, back)
+    rejected = await classify_refused(tx.rows, worker, refused, outcomes)
+    return PostgresRecordedOutcomes(rejected, cancelled, back)
 
 
-async def record_notes(
-    tx: Transaction, worker: int, notes: Sequence[Outcome]
+async def record_progress_updates(
+    tx: PostgresTransaction, worker: int, updates: Sequence[Outcome]
 ) -> list[Outcome]:
     """Progress, and the mark of a job that is about to run alone; returns the refused."""
-    if not notes:
+    if not updates:
         return []
-    rows = await tx.rows(NOTE, *note_columns(notes), worker)
+    rows = await tx.rows(
+        RECORD_PROGRESS_UPDATES, *progress_update_columns(updates), worker
+    )
     taken = {(job_id, claim_no) for job_id, claim_no in rows}
-    return [note for note in notes if (note.id, note.claim_no) not in taken]
+    return [note for note in updates if (note.id, note.claim_no) not in taken]
 
 
 async def record_done(
-    tx: Transaction, worker: int, done: Sequence[Outcome]
+    tx: PostgresTransaction, worker: int, done: Sequence[Outcome]
 ) -> list[Outcome]:
     """State, result and end time, and a freed key, together; returns the refused."""
     if not done:
@@ -115,8 +120,8 @@ async def record_done(
     return [o for number, o in enumerate(done, start=1) if number not in taken]
 
 
-async def told_apart(
-    ask: Ask, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
+async def classify_refused(
+    read: ReadRows, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
 ) -> list[Rejected]:
     """Which refused outcomes had landed before, and which were fenced off.
 
@@ -128,19 +133,23 @@ async def told_apart(
         return []
     places = {id(outcome): place for place, outcome in enumerate(outcomes)}
     named = sorted(refused, key=lambda outcome: places[id(outcome)])
-    if await ask(IS_REGISTERED, worker):
-        return [Rejected(o.id, o.claim_no, landed=True) for o in named]
-    rows = await ask(FIND_STANDING, [outcome.id for outcome in named])
+    if await read(IS_REGISTERED, worker):
+        return [Rejected(o.id, o.claim_no, already_stored=True) for o in named]
+    rows = await read(FIND_FINAL, [outcome.id for outcome in named])
     ends: dict[tuple[Any, ...], Row] = {(row[0], row[1]): row for row in rows}
     return [
-        Rejected(o.id, o.claim_no, landed=is_on_record(o, ends.get((o.id, o.claim_no))))
+        Rejected(
+            o.id,
+            o.claim_no,
+            already_stored=is_stored_end(o, ends.get((o.id, o.claim_no))),
+        )
         for o in named
     ]
 
 
-def is_on_record(outcome: Outcome, end: Row | None) -> bool:
+def is_stored_end(outcome: Outcome, end: Row | None) -> bool:
     """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
     if end is None:
         return False
     _, _, state, reason = end
-    return is_end_by(outcome, state, reason)
+    return is_ended_by(outcome, state, reason)

@@ -1,4 +1,6 @@
-"""Leases in PostgreSQL: one row per worker, judged by the server's clock.
+"""What workers publish about their tasks: how to enqueue each, and its parameters.
+
+Leases in PostgreSQL: one row per worker, judged by the server's clock.
 
 A lease that is over but whose row still stands may be renewed: rescue marks or deletes the
 row in the very transaction that takes the first job, so a row that stands unmarked means
@@ -11,16 +13,62 @@ whoever sees the row can trust it.
 from collections.abc import Sequence
 from typing import Any
 
-from durio.model.outcome import Kind, Outcome
+import msgspec
+
+from durio.model.argument_codec import parameters_digest
+from durio.model.outcome import Outcome, OutcomeKind
+from durio.model.settings import DAY
 from durio.ports.lease import Renewed, Vitals, WorkerInfo
-from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
-from durio.stores.postgres.gate import lock_bounded, pass_gate
-from durio.stores.postgres.life import Mark
-from durio.stores.postgres.orders import answer_order, close_orders, open_orders
+from durio.stores.postgres.exit import leave_running, lock_bounded
+from durio.stores.postgres.life_sockets import LifeAddress
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.tasks import publish_tasks, to_json
-from durio.stores.postgres.transaction import Transaction
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.worker_commands import (
+    answer_command,
+    close_commands,
+    open_commands,
+)
+
+PUBLISH_DOCS = statement("doc_publish")
+FORGET_SIGNATURES = statement("doc_forget")
+
+SIGNATURE_DAYS = 30  # after the last worker that had it began
+
+
+async def publish_tasks(tx: PostgresTransaction, info: WorkerInfo) -> None:
+    """Each task as its code describes it, and on which day its parameters were said.
+
+    In the order of names: workers that begin at once wait for each other in turn.
+    """
+    kind, day = signatures_kind(info.namespace), int(await tx.now() // DAY)
+    await tx.rows(FORGET_SIGNATURES, kind, day - SIGNATURE_DAYS)
+    docs: list[tuple[str, str, str]] = []
+    for task, described in info.tasks.items():
+        docs.append((tasks_kind(info.namespace), task, to_json(dict(described))))
+        docs.append(
+            (kind, f"{task} {parameters_digest(described.get('parameters'))}", str(day))
+        )
+    if docs:
+        kinds, names, bodies = zip(*sorted(docs), strict=True)
+        await tx.rows(PUBLISH_DOCS, list(kinds), list(names), list(bodies))
+
+
+def signatures_kind(namespace: str) -> str:
+    """Under which kind of document the signatures of a namespace's tasks are."""
+    return f"signature:{namespace}"
+
+
+def tasks_kind(namespace: str) -> str:
+    """Under which kind of document a namespace's tasks are published."""
+    return f"task:{namespace}"
+
+
+def to_json(value: object) -> str:
+    """JSON as text."""
+    return msgspec.json.encode(value).decode()
+
 
 REGISTER_WORKER = statement("lease_register")
 RENEW_WORKER = statement("lease_renew")
@@ -31,16 +79,16 @@ DELETE_WORKERS = statement("lease_delete")
 TAKE_LEASE = statement("lease_lead")
 
 
-class PostgresLease(AtDesk):
+class PostgresLease(PostgresCapability):
     """Registering, renewing, leaving, leading."""
 
     async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
         """A new worker id, never used before; its lease starts now."""
-        desk = self.desk
-        bound = desk.local.lives.bind()
+        desk = self.context
+        bound = desk.process.life_sockets.bind()
         mark, sign = bound if bound is not None else (None, None)
         try:
-            worker = await desk.lines.write(
+            worker = await desk.connections.write(
                 lambda tx: register_worker(tx, desk, info, lease_seconds, mark)
             )
         except BaseException:
@@ -48,24 +96,26 @@ class PostgresLease(AtDesk):
                 sign.close()
             raise
         if sign is not None:
-            desk.local.lives.begin(worker, sign)
-        await desk.bell.hang(worker, info.namespace, info.queues)
+            desk.process.life_sockets.begin(worker, sign)
+        await desk.wakeups.register(worker, info.namespace, info.queues)
         return worker
 
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease of a worker that nobody has given up."""
-        desk = self.desk
-        desk.bell.renewed()
+        desk = self.context
+        desk.wakeups.on_renewal()
         told = None if vitals is None else to_json(vitals)
-        return await desk.lines.write(
+        return await desk.connections.write(
             lambda tx: renew_worker(tx, desk, worker, lease_seconds, told)
         )
 
-    async def answer(self, worker: int, order: int, body: str) -> None:
+    async def answer(self, worker: int, command: int, body: str) -> None:
         """The worker's answer to an order; a repeat changes nothing."""
-        await self.desk.lines.write(lambda tx: answer_order(tx, worker, order, body))
+        await self.context.connections.write(
+            lambda tx: answer_command(tx, worker, command, body)
+        )
 
     async def is_contested(self, worker: int) -> bool:  # noqa: ARG002 - the port's
         """Always: when we cannot reach the server, others may."""
@@ -73,22 +123,24 @@ class PostgresLease(AtDesk):
 
     async def leave(self, worker: int) -> None:
         """End the lease; jobs it still holds go back uncharged."""
-        desk = self.desk
-        await desk.lines.write(lambda tx: leave(tx, desk, worker))
+        desk = self.context
+        await desk.connections.write(lambda tx: remove_worker(tx, desk, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
         """Become or stay leader of `name`: a token that only grows, or None."""
-        now = self.desk.local.lease_time.now()
-        rows = await self.desk.lines.write_one(TAKE_LEASE, name, worker, seconds, now)
+        now = self.context.process.lease_time.now()
+        rows = await self.context.connections.write_one(
+            TAKE_LEASE, name, worker, seconds, now
+        )
         return rows[0][0] if rows else None
 
 
 async def register_worker(
-    tx: Transaction,
-    desk: Desk,
+    tx: PostgresTransaction,
+    context: PostgresContext,
     info: WorkerInfo,
     lease_seconds: float,
-    mark: Mark | None,
+    mark: LifeAddress | None,
 ) -> int:
     """Insert the row, and publish the tasks that it knows."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": await tx.now()}
@@ -102,15 +154,19 @@ async def register_worker(
         queues,
         to_json(shown),
         lease_seconds,
-        desk.local.lease_time.now(),
+        context.process.lease_time.now(),
     )
 
 
 async def renew_worker(
-    tx: Transaction, desk: Desk, worker: int, lease_seconds: float, vitals: str | None
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    worker: int,
+    lease_seconds: float,
+    vitals: str | None,
 ) -> Renewed:
     """Extend the lease; bring what was asked of the worker."""
-    now = desk.local.lease_time.now()
+    now = context.process.lease_time.now()
     rows = await tx.rows(RENEW_WORKER, worker, lease_seconds, now, vitals)
     if not rows:
         return Renewed(alive=False, cancels=[])
@@ -118,28 +174,30 @@ async def renew_worker(
     return Renewed(
         alive=True,
         cancels=list(zip(ids, claim_nos, strict=True)),
-        orders=await open_orders(tx, worker),
+        commands=await open_commands(tx, worker),
         paused=frozenset(paused),
     )
 
 
-async def leave(tx: Transaction, desk: Desk, worker: int) -> None:
+async def remove_worker(
+    tx: PostgresTransaction, context: PostgresContext, worker: int
+) -> None:
     """Give back, delete the row, and only then let the life mark go."""
     await tx.rows(LOCK_WORKERS, [worker])
     held = await lock_held(tx, [worker], await find_held(tx, [worker], None))
     outcomes = [
-        Outcome(job_id, claim_no, Kind.RELEASE) for job_id, claim_no, *_ in held
+        Outcome(job_id, claim_no, OutcomeKind.RELEASE) for job_id, claim_no, *_ in held
     ]
     if outcomes:
-        await pass_gate(tx, [worker] * len(outcomes), outcomes)
+        await leave_running(tx, [worker] * len(outcomes), outcomes)
     await tx.rows(DELETE_WORKERS, [worker])
-    await close_orders(tx, [worker])
-    tx.after_commit.append(lambda: desk.local.lives.end(worker))
-    tx.after_commit.append(lambda: desk.bell.remove(worker))
+    await close_commands(tx, [worker])
+    tx.after_commit.append(lambda: context.process.life_sockets.end(worker))
+    tx.after_commit.append(lambda: context.wakeups.remove(worker))
 
 
 async def find_held(
-    tx: Transaction, workers: Sequence[int], limit: int | None
+    tx: PostgresTransaction, workers: Sequence[int], limit: int | None
 ) -> list[tuple[int, bytes]]:
     """(worker, id) of jobs that these hold, one worker after the other."""
     rows = await tx.rows(FIND_HELD, workers, limit)
@@ -147,7 +205,7 @@ async def find_held(
 
 
 async def lock_held(
-    tx: Transaction, workers: Sequence[int], held: Sequence[tuple[int, bytes]]
+    tx: PostgresTransaction, workers: Sequence[int], held: Sequence[tuple[int, bytes]]
 ) -> list[Row]:
     """(id, claim_no, retried, losses, worker) of what they still hold, by id and locked.
 

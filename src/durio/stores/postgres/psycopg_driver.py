@@ -29,17 +29,17 @@ from psycopg.types.string import BytesBinaryDumper
 from durio.stores.postgres.driver import (
     Connection,
     DriverError,
-    Hear,
-    Place,
+    NotificationCallback,
+    PostgresLocation,
     Row,
-    ids_in,
+    id_parameters,
 )
 
 BYTEA_OID, UUID_OID, UUID_LIST_OID = 17, 2950, 2951
 # A list: dimensions, has nulls, type; then size and first number; then each with its size.
 LIST_HEAD = struct.Struct("!iiIii")
 NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
-SIXTEEN, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
+ID_LENGTH, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
 STATEMENTS_CACHED = 400
 READ_TURNS = 3  # the server's last word, then its end
 FLOATS_CAST = re.compile(r"\$(\d+)::float8\[\]")
@@ -88,7 +88,7 @@ class IdsDumper(Dumper):
         has_null = None in obj
         parts = [LIST_HEAD.pack(1, has_null, UUID_OID, len(obj), 1)]
         for each in obj:
-            parts += (NULL,) if each is None else (SIXTEEN, each)
+            parts += (NULL,) if each is None else (ID_LENGTH, each)
         return b"".join(parts) if obj else NO_LIST
 
 
@@ -177,11 +177,11 @@ class PsycopgConnection:
         self._socket = connection.fileno()
         self._pid = connection.info.backend_pid
         self._prepared = prepared
-        self._hearing: dict[str, Hear] = {}
+        self._callbacks: dict[str, NotificationCallback] = {}
         self._inbox = select.poll()
         self._inbox.register(self._socket, select.POLLIN)
         # What comes in with an answer psycopg takes itself.
-        connection.add_notify_handler(self._heard)
+        connection.add_notify_handler(self._on_notify)
 
     @property
     def pid(self) -> int:
@@ -195,7 +195,7 @@ class PsycopgConnection:
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
         """One statement and all of its rows."""
-        given = with_ids(sql, args)
+        given = with_typed_parameters(sql, args)
 
         async def ask() -> Sequence[Row]:
             async with OurAsyncCursor(self._connection) as cursor:
@@ -206,7 +206,7 @@ class PsycopgConnection:
                     return ()
                 return await cursor.fetchall()
 
-        return await self._asked(ask)
+        return await self._call(ask)
 
     async def run(self, sql: str) -> str:
         """Statements without parameters; what the last one did."""
@@ -216,16 +216,16 @@ class PsycopgConnection:
                 await cursor.execute(cast("Any", sql), prepare=False)
                 return cursor.statusmessage or ""
 
-        return await self._asked(ask)
+        return await self._call(ask)
 
-    async def listen(self, channel: str, hear: Hear) -> None:
+    async def listen(self, channel: str, callback: NotificationCallback) -> None:
         """Hear this channel from now on."""
-        self._hearing[channel] = hear
+        self._callbacks[channel] = callback
         await self.run(f'listen "{channel}"')
 
     async def unlisten(self, channel: str) -> None:
         """No more."""
-        self._hearing.pop(channel, None)
+        self._callbacks.pop(channel, None)
         await self.run(f'unlisten "{channel}"')
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class PsycopgConnection:
     def terminate(self) -> None:
         """Cut it at once; libpq says goodbye without waiting."""
         self._stop_watching()
-        self._hearing.clear()
+        self._callbacks.clear()
         self._connection.pgconn.finish()
 
     def abandon(self, *, inherited: bool) -> None:
@@ -245,17 +245,17 @@ class PsycopgConnection:
 
     # --- one call at a time
 
-    async def _asked(self, ask: "Callable[[], Any]") -> Any:
+    async def _call(self, call: "Callable[[], Any]") -> Any:
         self._stop_watching()
         self._read()
         try:
-            return await ask()
+            return await call()
         except psycopg.Error as error:
-            raise told(error, lost=self._connection.closed) from error
+            raise driver_error(error, lost=self._connection.closed) from error
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise told(error, lost=True) from error
+            raise driver_error(error, lost=True) from error
         finally:
             self._watch()
 
@@ -267,7 +267,7 @@ class PsycopgConnection:
                 if self._connection.closed or not self._inbox.poll(0):
                     break
                 pgconn.consume_input()
-                self._tell()
+                self._deliver()
         except psycopg.Error as error:
             pgconn.finish()
             raise DriverError(str(error).strip(), lost=True, unsent=True) from error
@@ -277,18 +277,18 @@ class PsycopgConnection:
     # --- hearing while nothing is asked
 
     def _watch(self) -> None:
-        if self._hearing and not self._connection.closed:
-            self._tell()
+        if self._callbacks and not self._connection.closed:
+            self._deliver()
             self._loop.add_reader(self._socket, self._readable)
 
     def _stop_watching(self) -> None:
-        if self._hearing and not self._connection.closed:
+        if self._callbacks and not self._connection.closed:
             self._loop.remove_reader(self._socket)
 
     def _readable(self) -> None:
         try:
             self._connection.pgconn.consume_input()
-            self._tell()
+            self._deliver()
             lost = self._connection.closed
         except psycopg.Error:
             lost = True
@@ -296,16 +296,16 @@ class PsycopgConnection:
             self._loop.remove_reader(self._socket)
             self._connection.pgconn.finish()
 
-    def _heard(self, notify: psycopg.Notify) -> None:
-        hear = self._hearing.get(notify.channel)
+    def _on_notify(self, notify: psycopg.Notify) -> None:
+        hear = self._callbacks.get(notify.channel)
         if hear is not None:
             hear(notify.payload)
 
-    def _tell(self) -> None:
+    def _deliver(self) -> None:
         """What has come in, to whoever hears it."""
         pgconn = self._connection.pgconn
         while (notify := pgconn.notifies()) is not None:
-            hear = self._hearing.get(notify.relname.decode())
+            hear = self._callbacks.get(notify.relname.decode())
             if hear is not None:
                 hear(notify.extra.decode())
 
@@ -314,11 +314,11 @@ class PsycopgDriver:
     """Connects by psycopg."""
 
     async def connect(
-        self, place: Place, settings: Mapping[str, str], *, prepared: bool
+        self, location: PostgresLocation, settings: Mapping[str, str], *, prepared: bool
     ) -> Connection:
         """A new connection, with ids as 16 bytes."""
         try:
-            given: dict[str, Any] = dict(conninfo.conninfo_to_dict(place.dsn))
+            given: dict[str, Any] = dict(conninfo.conninfo_to_dict(location.dsn))
             rest = dict(settings)
             name = rest.pop("application_name", "durio")
             options = " ".join(
@@ -328,15 +328,15 @@ class PsycopgDriver:
             given["options"] = f"{given.get('options') or ''} {options}".strip()
             given["application_name"] = name
             given["client_encoding"] = "utf8"  # also where the database has none
-            async with asyncio.timeout(place.connect_seconds):
+            async with asyncio.timeout(location.connect_seconds):
                 connection = await psycopg.AsyncConnection.connect(
                     **given, autocommit=True
                 )
         except TimeoutError as error:
-            text = f"no answer within {place.connect_seconds:g} s"
+            text = f"no answer within {location.connect_seconds:g} s"
             raise DriverError(text, lost=True) from error
         except (psycopg.Error, OSError) as error:
-            raise told(error, lost=True) from error
+            raise driver_error(error, lost=True) from error
         connection.prepare_threshold = 0 if prepared else None
         connection.prepared_max = STATEMENTS_CACHED
         return PsycopgConnection(connection, prepared=prepared)
@@ -348,9 +348,9 @@ def floats_in(sql: str) -> frozenset[int]:
     return frozenset(int(n) - 1 for n in FLOATS_CAST.findall(sql))
 
 
-def with_ids(sql: str, args: Sequence[Any]) -> Sequence[Any]:
+def with_typed_parameters(sql: str, args: Sequence[Any]) -> Sequence[Any]:
     """The parameters, with ids marked as such, and numbers of one kind in a list."""
-    ids, floats = ids_in(sql), floats_in(sql)
+    ids, floats = id_parameters(sql), floats_in(sql)
     if not ids and not floats:
         return args
     given = list(args)
@@ -363,7 +363,7 @@ def with_ids(sql: str, args: Sequence[Any]) -> Sequence[Any]:
     return given
 
 
-def told(error: BaseException, *, lost: bool) -> DriverError:
+def driver_error(error: BaseException, *, lost: bool) -> DriverError:
     """An error of psycopg, of libpq or of the socket, in our words."""
     text = (str(error) or type(error).__name__).strip()
     state = getattr(error, "sqlstate", None) or ""

@@ -9,11 +9,15 @@ from functools import cache
 from importlib.resources import files
 
 from durio.model.errors import SchemaMismatch, StoreUnavailable
-from durio.model.migration import Migration, MigrationStatus, compared, steps_of
-from durio.stores.postgres.driver import DriverError, Place
-from durio.stores.postgres.sqlstate import NO_RIGHT
-from durio.stores.postgres.statements import Filled, statement
-from durio.stores.postgres.transaction import Reading
+from durio.model.migration import (
+    Migration,
+    MigrationStatus,
+    compare_migrations,
+    migrations_of,
+)
+from durio.stores.postgres.driver import NO_RIGHT, DriverError, PostgresLocation
+from durio.stores.postgres.statements import SchemaStatements, statement
+from durio.stores.postgres.transaction import ReadTransaction
 
 HAS_MIGRATIONS = statement("has_migrations")
 HAS_SCHEMA = statement("has_schema")
@@ -26,24 +30,24 @@ RECORD_MIGRATION = statement("record_migration")
 LOCK = 0x647572696F
 TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
 # An ALTER that waits makes every later statement on its table wait behind it.
-PATIENCE = "set local lock_timeout = '5s'"
-CREATE = (
+LOCK_WAIT = "set local lock_timeout = '5s'"
+CREATE_CURE = (
     "Let the database's owner run: grant create on database NAME to ROLE; or: create "
     "schema {name} authorization ROLE;"
 )
-OWN = "Run `durio migrate` with the role that owns the schema {name}."
+OWNER_CURE = "Run `durio migrate` with the role that owns the schema {name}."
 
 
-async def migration_status(reading: Reading) -> MigrationStatus:
+async def migration_status(reading: ReadTransaction) -> MigrationStatus:
     """Compare the schema with the migrations of this code."""
     if not await reading.value(HAS_MIGRATIONS):
-        return compared(migrations(), ())
-    return compared(migrations(), await reading.rows(READ_MIGRATIONS))
+        return compare_migrations(migrations(), ())
+    return compare_migrations(migrations(), await reading.rows(READ_MIGRATIONS))
 
 
-def check_status(status: MigrationStatus, place: Place) -> None:
+def check_status(status: MigrationStatus, location: PostgresLocation) -> None:
     """Refuse a schema that this code does not know."""
-    where = f"{place.shown}, schema {place.schema}"
+    where = f"{location.shown}, schema {location.schema}"
     if status.newer:
         raise SchemaMismatch(
             f"{where}: newer than this code: {', '.join(status.newer)}",
@@ -56,28 +60,28 @@ def check_status(status: MigrationStatus, place: Place) -> None:
         )
 
 
-def check_complete(status: MigrationStatus, place: Place) -> None:
+def check_complete(status: MigrationStatus, location: PostgresLocation) -> None:
     """Refuse a schema that this code cannot work with."""
-    check_status(status, place)
+    check_status(status, location)
     if status.waiting:
         how = "is older than this code" if status.applied else "is missing"
         raise SchemaMismatch(
-            f"{place.shown}: the schema {place.schema} {how}; not applied: "
+            f"{location.shown}: the schema {location.schema} {how}; not applied: "
             f"{', '.join(status.waiting)}",
             cure="Run `durio migrate`, with a role that may create tables there.",
         )
 
 
-async def migrate(tx: Reading, place: Place) -> list[str]:
+async def migrate(tx: ReadTransaction, location: PostgresLocation) -> list[str]:
     """Apply what is missing; the names of what was applied. The caller commits."""
     await tx.run(TAKE_LOCK)
-    await tx.run(PATIENCE)
+    await tx.run(LOCK_WAIT)
     status = await migration_status(tx)  # somebody may have been quicker
-    check_status(status, place)
+    check_status(status, location)
     if not status.waiting:
         return []
     # Who owns a schema need not have the right to create one.
-    has_schema = await tx.value(HAS_SCHEMA, place.schema)
+    has_schema = await tx.value(HAS_SCHEMA, location.schema)
     try:
         if not has_schema:
             await tx.run(CREATE_SCHEMA)
@@ -89,16 +93,20 @@ async def migrate(tx: Reading, place: Place) -> list[str]:
     except DriverError as error:
         if error.state != NO_RIGHT:
             raise
-        raise may_not(error, place, OWN if has_schema else CREATE) from error
+        raise missing_right(
+            error, location, OWNER_CURE if has_schema else CREATE_CURE
+        ) from error
     return status.waiting
 
 
-def may_not(error: DriverError, place: Place, cure: str) -> StoreUnavailable:
+def missing_right(
+    error: DriverError, location: PostgresLocation, cure: str
+) -> StoreUnavailable:
     """What a role needs for this is more than to work with a schema that is there."""
     return StoreUnavailable(
-        f"{place.shown}: this role lacks a right to make or change the "
-        f"schema {place.schema} ({error.text})",
-        cure=cure.format(name=place.schema),
+        f"{location.shown}: this role lacks a right to make or change the "
+        f"schema {location.schema} ({error.text})",
+        cure=cure.format(name=location.schema),
         state=error.state,
     )
 
@@ -113,12 +121,12 @@ def script(schema: str) -> str:
             .replace("$2::text", f"'{step.name}'")
             .replace("$3::text", f"'{step.checksum}'")
         )
-    return filled("\n\n".join([*parts, "commit;"]), schema) + "\n"
+    return with_schema("\n\n".join([*parts, "commit;"]), schema) + "\n"
 
 
-def filled(text: str, schema: str) -> str:
+def with_schema(text: str, schema: str) -> str:
     """With the name of the schema in it."""
-    return Filled(schema)[text]
+    return SchemaStatements(schema)[text]
 
 
 @cache
@@ -126,4 +134,4 @@ def migrations() -> tuple[Migration, ...]:
     """Every migration of this code, in order."""
     folder = files("durio.stores.postgres").joinpath("migrations")
     sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return steps_of((file.name, file.read_text(encoding="utf-8")) for file in sql)
+    return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

@@ -37,7 +37,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Filled(dict[str, str]):
+class SchemaStatements(dict[str, str]):
     """Each statement with the name of one schema in it, made at its first use."""
 
     def __init__(self, schema: str) -> None:

@@ -1,25 +1,34 @@
-"""The PostgreSQL store: any number of hosts, one truth, as the sum of its capabilities."""
+"""No connection crosses a fork: the child opens its own and never touches the parent's.
+
+Both sides of a fork share the sockets. Whatever the child said or read there, a goodbye
+included, would fall into the parent's conversation: so it forgets them without a word.
+
+The PostgreSQL store: any number of hosts, one truth, as the sum of its capabilities.
+
+`postgresql://...` names this store: see place.py for what a URL may say.
+"""
+
+import os
+import weakref
+from typing import Protocol
 
 from durio.model.errors import StoreUnavailable
-from durio.model.settings import RetentionSettings
+from durio.model.settings import RetentionSettings, Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Stall, Wake
-from durio.stores.postgres.bell import DEAF, HEARS, Bell
 from durio.stores.postgres.browse import PostgresBrowse
+from durio.stores.postgres.caller_checks import read_identity
+from durio.stores.postgres.connections import Connections
+from durio.stores.postgres.context import PostgresContext, new_process_state
 from durio.stores.postgres.control import PostgresControl
-from durio.stores.postgres.desk import Desk
-from durio.stores.postgres.driver import Place
-from durio.stores.postgres.ears import Ears
+from durio.stores.postgres.driver import Connector, PostgresLocation, Warn
 from durio.stores.postgres.enqueue import PostgresEnqueue
 from durio.stores.postgres.exchange import PostgresExchange
 from durio.stores.postgres.finish import PostgresFinish
-from durio.stores.postgres.fork import forget_forks, watch_forks
 from durio.stores.postgres.lease import PostgresLease
-from durio.stores.postgres.lines import Lines
 from durio.stores.postgres.live import PostgresLive
-from durio.stores.postgres.local import local_of
-from durio.stores.postgres.opening import Opening, Warn
-from durio.stores.postgres.same import where_is
+from durio.stores.postgres.live_events import PostgresLiveEvents
+from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.schema import (
     MigrationStatus,
     check_complete,
@@ -27,9 +36,43 @@ from durio.stores.postgres.schema import (
 )
 from durio.stores.postgres.transactions import PostgresTransactions
 from durio.stores.postgres.upkeep import PostgresUpkeep
+from durio.stores.postgres.wakeups import (
+    WAKEUPS_LOST,
+    WAKEUPS_RESTORED,
+    PostgresWakeups,
+)
 
 
-def in_silence(_text: str) -> None:
+class PostgresForkHandler(Protocol):
+    """Somebody with connections that must not cross a fork."""
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's connections."""
+        ...
+
+
+_fork_handlers: "weakref.WeakSet[PostgresForkHandler]" = weakref.WeakSet()
+
+
+def add_fork_handler(handler: PostgresForkHandler) -> None:
+    """Tell `who` of every fork as long as it lives."""
+    _fork_handlers.add(handler)
+
+
+def remove_fork_handler(handler: PostgresForkHandler) -> None:
+    """No more: it is closed."""
+    _fork_handlers.discard(handler)
+
+
+def _after_fork_in_child() -> None:
+    for who in list(_fork_handlers):
+        who.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def ignore_warning(_text: str) -> None:
     """Nobody wants to know."""
 
 
@@ -48,66 +91,68 @@ class PostgresStore(
 
     def __init__(
         self,
-        place: Place,
+        location: PostgresLocation,
         clock: Clock,
         *,
         injected: Clock | None = None,
         retention: RetentionSettings | None = None,
-        warn: Warn = in_silence,
+        warn: Warn = ignore_warning,
     ) -> None:
         """A store at that place.
 
         `clock` is this process's, for pauses and waits; due times, ages and leases go by
         the server's, or by `injected` where a test wants to say what time it is.
         """
-        self._place = place
+        self._location = location
         self._clock = clock
         self._injected = injected
         self._retention = retention or RetentionSettings()
         self.warn = warn
-        self._desk: Desk | None = None
+        self._context: PostgresContext | None = None
 
     @property
-    def desk(self) -> Desk:
+    def context(self) -> PostgresContext:
         """The parts of the open store."""
-        if self._desk is None:
+        if self._context is None:
             raise StoreUnavailable(
-                f"{self._place.shown} is not open", cure="Await `open()` first."
+                f"{self._location.shown} is not open", cure="Await `open()` first."
             )
-        return self._desk
+        return self._context
 
     async def open(self) -> None:
         """Connect and check the schema; an older one is for `durio migrate`."""
-        if self._desk is not None:
+        if self._context is not None:
             return
-        desk = self._new_desk()
+        desk = self._new_context()
         try:
-            check_complete(await desk.lines.read_many(migration_status), self._place)
-            await desk.ears.look()
-            desk.local.where = await where_is(desk)
+            check_complete(
+                await desk.connections.read_many(migration_status), self._location
+            )
+            await desk.live_events.check_subscribers()
+            desk.process.database_identity = await read_identity(desk)
         except BaseException:
-            await desk.lines.close()
+            await desk.connections.close()
             raise
-        if self._desk is not None:  # somebody else was quicker
-            await desk.lines.close()
+        if self._context is not None:  # somebody else was quicker
+            await desk.connections.close()
             return
-        self._desk = desk
-        watch_forks(self)
+        self._context = desk
+        add_fork_handler(self)
 
     async def close(self) -> None:
         """Answer what waits, then close."""
-        desk, self._desk = self._desk, None
+        desk, self._context = self._context, None
         if desk is None:
             return
-        forget_forks(self)
-        await desk.ears.close()
-        await desk.bell.close()
-        await desk.lines.close()
-        desk.local.close()
+        remove_fork_handler(self)
+        await desk.live_events.close()
+        await desk.wakeups.close()
+        await desk.connections.close()
+        desk.process.close()
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Until somebody rings this worker, or the time is over."""
-        return await self.desk.bell.wait(worker, timeout_seconds)
+        return await self.context.wakeups.wait(worker, timeout_seconds)
 
     def stall(self) -> Stall | None:
         """No writer waits for all others here."""
@@ -115,43 +160,54 @@ class PostgresStore(
 
     async def migration_status(self) -> MigrationStatus:
         """Which migrations this schema has."""
-        return await self.desk.lines.read_many(migration_status)
+        return await self.context.connections.read_many(migration_status)
 
-    def _new_desk(self) -> Desk:
-        lines = Lines(
-            Opening(self._place, self.warn),
+    def _new_context(self) -> PostgresContext:
+        lines = Connections(
+            Connector(self._location, self.warn),
             self._clock,
             self._injected,
             self._retention,
         )
-        bell = Bell(
+        wakeup = PostgresWakeups(
             lines,
             self._clock,
-            self._place.schema,
-            notify=self._place.notify,
-            changed=lambda hears: self.warn(HEARS if hears else DEAF),
+            self._location.schema,
+            notify=self._location.notify,
+            on_change=lambda hears: self.warn(
+                WAKEUPS_RESTORED if hears else WAKEUPS_LOST
+            ),
         )
-        lines.ring = bell.ring
-        return Desk(
+        lines.wake = wakeup.wake
+        return PostgresContext(
             clock=self._clock,
             injected=self._injected,
             retention=self._retention,
-            place=self._place,
-            lines=lines,
-            bell=bell,
-            local=local_of(
+            location=self._location,
+            connections=lines,
+            wakeups=wakeup,
+            process=new_process_state(
                 self._clock,
                 self._injected,
                 self.warn,
-                is_split=self._place.is_split,
+                is_split=self._location.is_split,
             ),
-            ears=Ears(lines, self._clock, bell, self._place.schema),
+            live_events=PostgresLiveEvents(
+                lines, self._clock, wakeup, self._location.schema
+            ),
         )
 
     def after_fork_in_child(self) -> None:
         """Connections and ears are the parent's; ours are opened when they are needed."""
-        if self._desk is not None:
-            self._desk.lines.forget()
-            self._desk.bell.forget()
-            self._desk.ears.forget()
-            self._desk.local.close()
+        if self._context is not None:
+            self._context.connections.forget()
+            self._context.wakeups.forget()
+            self._context.live_events.forget()
+            self._context.process.close()
+
+
+def store_at(
+    url: str, clock: Clock, settings: Settings, _folder: str = ""
+) -> PostgresStore:
+    """The PostgreSQL store that the URL names, not opened yet."""
+    return PostgresStore(location_from_url(url), clock, retention=settings.retention)

@@ -16,10 +16,10 @@ from durio.model.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from durio.stores.postgres.driver import DriverError, Place
+from durio.stores.postgres.driver import DriverError, PostgresLocation
 
 
-class Meaning(NamedTuple):
+class ErrorMeaning(NamedTuple):
     """What one of PostgreSQL's states means to us."""
 
     kind: type[StoreError]
@@ -42,114 +42,116 @@ SLOTS = (
 )
 
 # By the whole state, or by its class of two letters.
-MEANINGS: dict[str, Meaning] = {
-    "28P01": Meaning(StoreUnavailable, "the password was refused", PASSWORD),
-    "28000": Meaning(
+MEANINGS: dict[str, ErrorMeaning] = {
+    "28P01": ErrorMeaning(StoreUnavailable, "the password was refused", PASSWORD),
+    "28000": ErrorMeaning(
         StoreUnavailable,
         "the server does not let this user in",
         "Check the user in the URL and the lines of pg_hba.conf; a server may also ask "
         "for `?sslmode=require`.",
     ),
-    "3D000": Meaning(
+    "3D000": ErrorMeaning(
         StoreUnavailable,
         "there is no such database",
         "Create it (`createdb NAME`), or name another one in the URL.",
     ),
-    "53300": Meaning(StoreUnavailable, "the server has no free connections", SLOTS),
-    "53100": Meaning(
+    "53300": ErrorMeaning(
+        StoreUnavailable, "the server has no free connections", SLOTS
+    ),
+    "53100": ErrorMeaning(
         StoreFull,
         "no space left on the server; nothing was written",
         "Free space on the server's disk; everything goes on by itself.",
     ),
-    "53200": Meaning(
+    "53200": ErrorMeaning(
         StoreUnavailable, "the server is out of memory", "Give it more memory."
     ),
-    "25006": Meaning(
+    "25006": ErrorMeaning(
         StoreReadOnly,
         "the server takes no writes: a replica, or default_transaction_read_only is on",
         "Name the primary, or several hosts and `?target_session_attrs=read-write`.",
     ),
-    "42501": Meaning(StoreUnavailable, "this role lacks a right", RIGHTS),
-    "3F000": Meaning(SchemaMismatch, "there is no schema {name}", MIGRATE),
-    "42P01": Meaning(
+    "42501": ErrorMeaning(StoreUnavailable, "this role lacks a right", RIGHTS),
+    "3F000": ErrorMeaning(SchemaMismatch, "there is no schema {name}", MIGRATE),
+    "42P01": ErrorMeaning(
         SchemaMismatch, "a table of the schema {name} is missing", MIGRATE
     ),
-    "42703": Meaning(
+    "42703": ErrorMeaning(
         SchemaMismatch, "a column in the schema {name} is missing", MIGRATE
     ),
-    "42883": Meaning(
+    "42883": ErrorMeaning(
         SchemaMismatch, "a function in the schema {name} is missing", MIGRATE
     ),
-    "57014": Meaning(
+    "57014": ErrorMeaning(
         StoreUnavailable,
         "the server gave a statement up; nothing was written",
         "Raise statement_timeout for this role, or find out what the statement waits "
         "for: select * from pg_stat_activity where wait_event_type = 'Lock';",
     ),
-    "55P03": Meaning(
+    "55P03": ErrorMeaning(
         StoreUnavailable,
         "a lock was not free in time; nothing was written",
         "Find who holds it: select pid, query from pg_stat_activity;",
     ),
-    "57P03": Meaning(
+    "57P03": ErrorMeaning(
         StoreUnavailable, "the server does not take calls now", PASSES_BY_ITSELF
     ),
-    "57P01": Meaning(
+    "57P01": ErrorMeaning(
         StoreUnavailable, "the server ended this connection", PASSES_BY_ITSELF
     ),
-    "57P02": Meaning(
+    "57P02": ErrorMeaning(
         StoreUnavailable, "the server restarts after a crash", PASSES_BY_ITSELF
     ),
-    "57P05": Meaning(
+    "57P05": ErrorMeaning(
         StoreUnavailable,
         "the server ended an idle connection",
         "Switch idle_session_timeout off for this role.",
     ),
-    "25P03": Meaning(
+    "25P03": ErrorMeaning(
         StoreUnavailable,
         "the server ended an idle transaction",
         "Raise idle_in_transaction_session_timeout for this role.",
     ),
-    "26000": Meaning(
+    "26000": ErrorMeaning(
         StoreUnavailable,
         "a pooler on the way refuses prepared statements",
         "Add `?prepared=off` to the URL.",
     ),
-    "42P05": Meaning(
+    "42P05": ErrorMeaning(
         StoreUnavailable,
         "a pooler on the way mixes up prepared statements",
         "Add `?prepared=off` to the URL.",
     ),
-    "40": Meaning(
+    "40": ErrorMeaning(
         StoreUnavailable,
         "others write the same rows all the time; nothing was written",
         "Try again; see the server's log for the deadlock.",
     ),
-    "08": Meaning(
+    "08": ErrorMeaning(
         StoreUnavailable,
         "the connection failed",
         "Check that the server, and a pooler on the way, are up and take this user.",
     ),
-    "53": Meaning(
+    "53": ErrorMeaning(
         StoreUnavailable, "the server lacks something", "See the server's log."
     ),
-    "XX": Meaning(
+    "XX": ErrorMeaning(
         StoreCorrupt,
         "the server found its own data damaged, or a bug in itself",
         "See the server's log; restore a backup if it speaks of damage.",
     ),
 }
-UNREACHABLE = Meaning(
+UNREACHABLE = ErrorMeaning(
     StoreUnavailable,
     "the server cannot be reached",
     "Check host, port and network, and that PostgreSQL is running there.",
 )
-LOST = Meaning(StoreUnavailable, "the connection was lost", PASSES_BY_ITSELF)
+LOST = ErrorMeaning(StoreUnavailable, "the connection was lost", PASSES_BY_ITSELF)
 # What has no state of its own, or one that says less than its words.
-BY_WORDS = (
+MEANINGS_BY_TEXT = (
     (
         re.compile("(?i)statement pooling mode"),
-        Meaning(
+        ErrorMeaning(
             StoreUnavailable,
             "PgBouncer gives each statement another connection",
             "Set pool_mode = transaction there.",
@@ -157,7 +159,7 @@ BY_WORDS = (
     ),
     (
         re.compile("(?i)does not support SSL|rejected SSL|SSL upgrade"),
-        Meaning(
+        ErrorMeaning(
             StoreUnavailable,
             "the server, or a pooler on the way, has no SSL",
             "Switch it on there, or say `?sslmode=prefer`.",
@@ -168,7 +170,7 @@ BY_WORDS = (
             "(?i)match the target attribute|session is (not )?read-only"
             "|server is (not )?in hot standby"
         ),
-        Meaning(
+        ErrorMeaning(
             StoreUnavailable,
             "no server there is of the kind that target_session_attrs asks for",
             "Name the primary, or all hosts of the cluster, in the URL; while a primary "
@@ -178,7 +180,7 @@ BY_WORDS = (
 )
 # While connecting these can only mean what the URL asks for.
 REFUSED_SETTING = frozenset({"42704", "22023"})
-SETTING = Meaning(
+SETTING = ErrorMeaning(
     StoreUnavailable,
     "the server refuses a setting of the connection",
     "Correct `options` in the URL, or what PGOPTIONS says.",
@@ -187,7 +189,7 @@ VIOLATION = "23"  # of a constraint: the detail shows the whole row
 
 
 def translated(
-    error: DriverError, place: Place, *, unknown: bool = False
+    error: DriverError, location: PostgresLocation, *, unknown: bool = False
 ) -> StoreError:
     """What the caller is told of a failure of PostgreSQL."""
     meaning = meaning_of(error)
@@ -197,24 +199,24 @@ def translated(
     )
     if meaning is None:
         return StoreError(
-            f"{place.shown}: {error.state} {said}",
+            f"{location.shown}: {error.state} {said}",
             cure="This is unexpected: report it.",
             unknown=unknown,
             state=error.state,
         )
-    names = {"name": place.schema, "role": "ROLE"}
+    names = {"name": location.schema, "role": "ROLE"}
     what = meaning.what.format(**names)
     return meaning.kind(
-        f"{place.shown}: {what} ({said})",
+        f"{location.shown}: {what} ({said})",
         cure=meaning.cure.format(**names),
         unknown=unknown,
         state=error.state,
     )
 
 
-def meaning_of(error: DriverError) -> Meaning | None:
+def meaning_of(error: DriverError) -> ErrorMeaning | None:
     """The whole state first, then its class; without one the line is to blame."""
-    for words, meaning in BY_WORDS:
+    for words, meaning in MEANINGS_BY_TEXT:
         if error.lost and words.search(error.text):
             return meaning
     if not error.was_open and error.state in REFUSED_SETTING:

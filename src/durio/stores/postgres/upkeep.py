@@ -9,33 +9,32 @@ from functools import partial
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
-from durio.model.outcome import Kind, Left, Outcome, Reason
+from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
 from durio.ports.upkeep import Promoted, Rescued
-from durio.stores.postgres.blocks import end_blocks
 from durio.stores.postgres.bounds import (
+    changed_soft_marks,
     count_entered,
-    mark_over,
-    marks_to_change,
-    settle_others,
+    recount_unfinished,
+    write_soft_marks,
 )
-from durio.stores.postgres.days import keep_days
-from durio.stores.postgres.desk import AtDesk, Desk
+from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
+from durio.stores.postgres.exit import leave_running, lock_bounded
 from durio.stores.postgres.filters import prefix_span
-from durio.stores.postgres.gate import lock_bounded, pass_gate
-from durio.stores.postgres.history import prune
+from durio.stores.postgres.finished_jobs import maintain_partitions, prune_rows
+from durio.stores.postgres.keys import free_unused_keys
 from durio.stores.postgres.lease import (
     DELETE_WORKERS,
     LOCK_WORKERS,
     find_held,
     lock_held,
 )
-from durio.stores.postgres.life import is_dead
-from durio.stores.postgres.orders import close_orders
+from durio.stores.postgres.life_sockets import is_dead
 from durio.stores.postgres.statements import statement
-from durio.stores.postgres.stray_keys import sweep_keys
-from durio.stores.postgres.transaction import Transaction
-from durio.stores.postgres.vacuum import sweep
+from durio.stores.postgres.task_connection import end_task_transactions
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.vacuum import vacuum_tables
+from durio.stores.postgres.worker_commands import close_commands
 
 PROMOTE = statement("upkeep_promote")
 ANYWHERE = ""  # in place of a lane
@@ -46,13 +45,13 @@ FIND_ORPHANS = statement("upkeep_find_orphans")
 LOCK_ORPHANS = statement("upkeep_lock_orphans")
 
 
-class PostgresUpkeep(AtDesk):
+class PostgresUpkeep(PostgresCapability):
     """Run by whoever leads; two at once do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
-        desk = self.desk
-        return await desk.lines.write(lambda tx: promote(tx, desk, limit))
+        desk = self.context
+        return await desk.connections.write(lambda tx: promote_due(tx, desk, limit))
 
     async def rescue(
         self,
@@ -62,78 +61,89 @@ class PostgresUpkeep(AtDesk):
         namespace: str | None = None,
     ) -> Rescued:
         """Take back the jobs of workers whose lease is over, or of this `worker`."""
-        desk = self.desk
+        desk = self.context
 
-        async def work(tx: Transaction) -> Rescued:
+        async def work(tx: PostgresTransaction) -> Rescued:
             if worker is not None:
                 return await rescue_workers(tx, desk, [worker], limit)
-            now = desk.local.lease_time.now()
+            now = desk.process.lease_time.now()
             rows = await tx.rows(FIND_LOST, now, namespace)
             return await rescue_workers(tx, desk, [lost for (lost,) in rows], limit)
 
-        return await desk.lines.write(work)
+        return await desk.connections.write(work)
 
     async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
         """The same for workers whose life mark on this host is gone."""
-        desk = self.desk
-        here = desk.local.lives.here()
+        desk = self.context
+        here = desk.process.life_sockets.here()
         if here is None:
             return Rescued([], [])
-        rows = await desk.lines.read(FIND_LOCAL, here, namespace)
+        rows = await desk.connections.read(FIND_LOCAL, here, namespace)
         dead = [worker for worker, name in rows if is_dead(name)]
         if not dead:
             return Rescued([], [])
-        return await desk.lines.write(lambda tx: rescue_workers(tx, desk, dead, limit))
+        return await desk.connections.write(
+            lambda tx: rescue_workers(tx, desk, dead, limit)
+        )
 
     async def rescue_orphans(self, limit: int) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
-        desk = self.desk
-        return await desk.lines.write(lambda tx: rescue_orphans(tx, desk, limit))
+        desk = self.context
+        return await desk.connections.write(lambda tx: rescue_orphans(tx, desk, limit))
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
-        desk = self.desk
-        await sweep(desk)
-        await sweep_keys(desk)
-        went = await keep_days(desk)
-        return went + await desk.lines.write(
-            lambda tx: prune(
-                tx, limit, dead_count, drops_days=bool(desk.local.days.may_change)
+        desk = self.context
+        await vacuum_tables(desk)
+        await free_unused_keys(desk)
+        went = await maintain_partitions(desk)
+        return went + await desk.connections.write(
+            lambda tx: prune_rows(
+                tx,
+                limit,
+                dead_count,
+                drops_days=bool(desk.process.partitions.may_change),
             )
         )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it."""
         span = prefix_span(f"{namespace}:")
-        await count_entered(self.desk, span)
-        changes = await self.desk.lines.read_many(
-            lambda reading: marks_to_change(reading, soft_max, span)
+        await count_entered(self.context, span)
+        changes = await self.context.connections.read_many(
+            lambda reading: changed_soft_marks(reading, soft_max, span)
         )
         if changes:
-            await self.desk.lines.write(lambda tx: mark_over(tx, changes))
-        await settle_others(self.desk, span)
+            await self.context.connections.write(
+                lambda tx: write_soft_marks(tx, changes)
+            )
+        await recount_unfinished(self.context, span)
 
     async def tidy(self) -> None:
         """Lanes full of old row versions are cleaned."""
-        await sweep(self.desk)
+        await vacuum_tables(self.context)
 
 
 # --- promote
 
 
-async def promote(tx: Transaction, desk: Desk, limit: int) -> Promoted:
+async def promote_due(
+    tx: PostgresTransaction, context: PostgresContext, limit: int
+) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
-    looks, count = desk.local.due_anywhere, 0
-    began = desk.clock.monotonic()
+    looks, count = context.process.leader_due_watermarks, 0
+    began = context.clock.monotonic()
     (age,) = looks.ages([ANYWHERE])
     for lane, rank, lowest, jobs in await tx.rows(PROMOTE, limit, tx.injected, age):
         count += jobs
-        tx.ring(lane)
-        tx.after_commit.append(partial(desk.local.floors.lower, lane, rank, lowest))
+        tx.wake(lane)
+        tx.after_commit.append(
+            partial(context.process.watermarks.lower, lane, rank, lowest)
+        )
     left = await tx.value(NEXT_DUE, tx.injected, age)
-    looks.judge([age], desk.clock.monotonic() - began)
+    looks.record_scan([age], context.clock.monotonic() - began)
     if left is None or left > 0:
-        looks.swept([ANYWHERE], began)
+        looks.record_empty([ANYWHERE], began)
     return Promoted(count, None if left is None else max(0.0, left))
 
 
@@ -141,7 +151,10 @@ async def promote(tx: Transaction, desk: Desk, limit: int) -> Promoted:
 
 
 async def rescue_workers(
-    tx: Transaction, desk: Desk, workers: Sequence[int], limit: int
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    workers: Sequence[int],
+    limit: int,
 ) -> Rescued:
     """Take jobs back, `limit` at most; a worker's row goes with its last job."""
     if not workers:
@@ -150,23 +163,25 @@ async def rescue_workers(
     ours = sorted(worker for (worker,) in rows)
     if not ours:
         return Rescued([], [])
-    await end_blocks(tx, desk.place.schema, ours)
+    await end_task_transactions(tx, context.location.schema, ours)
     held = await find_held(tx, ours, limit + 1)
     if len(held) > limit:
         last, _ = held[limit]
         emptied = [worker for worker in ours if worker < last]
     else:
         emptied = ours
-    left = await lose(tx, desk, await lock_held(tx, ours, held[:limit]))
+    left = await leave_as_lost(tx, context, await lock_held(tx, ours, held[:limit]))
     if emptied:
         await tx.rows(DELETE_WORKERS, emptied)
-        await close_orders(tx, emptied)
+        await close_commands(tx, emptied)
     for worker in emptied:
-        tx.after_commit.append(partial(desk.local.lives.end, worker))
+        tx.after_commit.append(partial(context.process.life_sockets.end, worker))
     return Rescued(emptied, left, more=len(held) > limit)
 
 
-async def lose(tx: Transaction, desk: Desk, held: Sequence[Row]) -> list[Left]:
+async def leave_as_lost(
+    tx: PostgresTransaction, context: PostgresContext, held: Sequence[Row]
+) -> list[RescuedJob]:
     """Let jobs out as lost."""
     if not held:
         return []
@@ -176,14 +191,14 @@ async def lose(tx: Transaction, desk: Desk, held: Sequence[Row]) -> list[Left]:
     attempts: list[int] = []
     for job_id, claim_no, retried, losses, worker in held:
         attempt = attempt_number(retried, losses)
-        error = loss(worker, attempt, now)
+        error = loss_error(worker, attempt, now)
         workers.append(worker)
-        outcomes.append(Outcome(job_id, claim_no, Kind.LOST, error=error))
+        outcomes.append(Outcome(job_id, claim_no, OutcomeKind.LOST, error=error))
         attempts.append(attempt)
-    return await let_out(tx, desk, workers, outcomes, attempts)
+    return await leave_by_rescue(tx, context, workers, outcomes, attempts)
 
 
-def loss(worker: int, attempt: int, now: float) -> bytes:
+def loss_error(worker: int, attempt: int, now: float) -> bytes:
     """The error entry of an attempt that died with its worker."""
     return encode_failure(
         Failure(
@@ -196,16 +211,16 @@ def loss(worker: int, attempt: int, now: float) -> bytes:
     )
 
 
-async def let_out(
-    tx: Transaction,
-    desk: Desk,
+async def leave_by_rescue(
+    tx: PostgresTransaction,
+    context: PostgresContext,
     workers: Sequence[int],
     outcomes: Sequence[Outcome],
     attempts: Sequence[int],
-) -> list[Left]:
+) -> list[RescuedJob]:
     """Through the gate, and how to tell of it."""
-    ways = await pass_gate(tx, workers, outcomes)
-    left: list[Left] = []
+    ways = await leave_running(tx, workers, outcomes)
+    left: list[RescuedJob] = []
     for outcome, passed, attempt, worker in zip(
         outcomes, ways, attempts, workers, strict=True
     ):
@@ -213,14 +228,16 @@ async def let_out(
             raise InvariantBroken("a job found running did not leave by the gate")
         state, lane, task, rank = passed
         reason = Reason.WORKER_LOST if state == DEAD else None
-        left.append(Left(outcome.id, task, lane, state, reason, attempt, worker))
+        left.append(RescuedJob(outcome.id, task, lane, state, reason, attempt, worker))
         if state == READY:
-            lower = partial(desk.local.floors.lower, lane, rank, outcome.id)
+            lower = partial(context.process.watermarks.lower, lane, rank, outcome.id)
             tx.after_commit.append(lower)
     return left
 
 
-async def rescue_orphans(tx: Transaction, desk: Desk, limit: int) -> Rescued:
+async def rescue_orphans(
+    tx: PostgresTransaction, context: PostgresContext, limit: int
+) -> Rescued:
     """Nobody knows what became of their workers: nobody is charged."""
     found = [job_id for (job_id,) in await tx.rows(FIND_ORPHANS, limit + 1)]
     ids = found[:limit]
@@ -228,8 +245,10 @@ async def rescue_orphans(tx: Transaction, desk: Desk, limit: int) -> Rescued:
         return Rescued([], [])
     await lock_bounded(tx, ids)
     rows = await tx.rows(LOCK_ORPHANS, ids)
-    outcomes = [Outcome(row[0], row[1], Kind.RELEASE) for row in rows]
+    outcomes = [Outcome(row[0], row[1], OutcomeKind.RELEASE) for row in rows]
     attempts = [attempt_number(row[2], row[3]) for row in rows]
     workers = [row[4] for row in rows]
-    left = await let_out(tx, desk, workers, outcomes, attempts) if rows else []
+    left = (
+        await leave_by_rescue(tx, context, workers, outcomes, attempts) if rows else []
+    )
     return Rescued([], left, more=len(found) > limit)

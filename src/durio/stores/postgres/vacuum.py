@@ -8,72 +8,74 @@ are told which one.
 
 from typing import Any
 
-from durio.model.duration import spoken
 from durio.model.errors import StoreError
-from durio.stores.postgres.desk import Desk
-from durio.stores.postgres.lines import Patience
+from durio.model.quantities import format_duration
+from durio.stores.postgres.connections import LockWait
+from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.statements import statement
 
-LOOK = statement("vacuum_look")
+READ_DEAD_ROWS = statement("vacuum_look")
 FIND_OLDEST = statement("vacuum_oldest")
-CLEAN = "vacuum (skip_locked, index_cleanup on, truncate off) {schema}."
+VACUUM = "vacuum (skip_locked, index_cleanup on, truncate off) {schema}."
 
 DEAD_MAX = 20_000  # row versions in one lane
 REST_SECONDS = 10.0
 REST_FACTOR = 20.0  # never for more than a twentieth of the time
 OLD_SECONDS = 60.0  # from here on an open transaction is told of
-TOLD_SECONDS = 600.0  # and not again for so long
+WARN_AGAIN_SECONDS = 600.0  # and not again for so long
 LANES = frozenset({"ready", "sched", "run"})
 
 
-async def sweep(desk: Desk) -> None:
+async def vacuum_tables(context: PostgresContext) -> None:
     """Vacuum lanes that need it; at most every ten seconds, and seldom for nothing."""
-    state, clock = desk.local.sweep, desk.clock
+    state, clock = context.process.vacuum, context.clock
     began = clock.monotonic()
     if began < state.next_at:
         return
     state.next_at = began + REST_SECONDS
-    rows = await desk.lines.read(LOOK)
+    rows = await context.connections.read(READ_DEAD_ROWS)
     dirty = [lane for lane, dead, _ in rows if dead >= DEAD_MAX]
     if not dirty:
         return
-    state.oldest_seconds = await find_oldest(desk)
+    state.oldest_seconds = await find_oldest(context)
     may_clean = {lane for lane, _, may in rows if may and lane in LANES}
     # A pooler puts a transaction around everything, where vacuum cannot run.
-    for lane in [] if desk.lines.is_pooled else dirty:
+    for lane in [] if context.connections.is_pooled else dirty:
         last = state.cleaned_at.get(lane)
         is_pinned = state.oldest_seconds > OLD_SECONDS
         if lane in may_clean and not (
             is_pinned and last is not None and began - last < OLD_SECONDS
         ):
             state.cleaned_at[lane] = began
-            await desk.lines.write_one(CLEAN + lane, patience=Patience.ONE_TURN)
+            await context.connections.write_one(
+                VACUUM + lane, lock_wait=LockWait.ONE_TURN
+            )
     took = clock.monotonic() - began
     state.next_at = began + max(REST_SECONDS, REST_FACTOR * took)
 
 
-async def find_oldest(desk: Desk) -> float:
+async def find_oldest(context: PostgresContext) -> float:
     """For how long the oldest transaction has kept versions alive; people are told."""
     try:
-        rows = await desk.lines.read(FIND_OLDEST)
+        rows = await context.connections.read(FIND_OLDEST)
     except StoreError:
         return 0.0  # not everybody may ask
     if not rows:
         return 0.0
     seconds = float(rows[0][3] or 0.0)
-    state, now = desk.local.sweep, desk.clock.monotonic()
-    is_news = state.told_at is None or now - state.told_at >= TOLD_SECONDS
+    state, now = context.process.vacuum, context.clock.monotonic()
+    is_news = state.warned_at is None or now - state.warned_at >= WARN_AGAIN_SECONDS
     if seconds > OLD_SECONDS and is_news:
-        state.told_at = now
-        desk.local.warn(in_words(rows[0], seconds))
+        state.warned_at = now
+        context.process.warn(oldest_in_words(rows[0], seconds))
     return seconds
 
 
-def in_words(row: Any, seconds: float) -> str:
+def oldest_in_words(row: Any, seconds: float) -> str:
     """Who keeps old row versions alive, for people."""
     kind, who, what, _, age = row
     return (
         f"{kind} {who} ({what}) has kept old row versions alive in PostgreSQL for "
-        f"{spoken(seconds)} ({age} transactions): claims become slower the longer it "
+        f"{format_duration(seconds)} ({age} transactions): claims become slower the longer it "
         "lasts. End it, or let idle_in_transaction_session_timeout do so."
     )

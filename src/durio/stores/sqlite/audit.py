@@ -1,36 +1,36 @@
 """What people did by hand, written down in the transaction that does it."""
 
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.write_session import SqliteTransaction
 
 INSERT_AUDIT = statement("insert_audit")
 ADD_TO_AUDIT = statement("add_to_audit")
 PRUNE_AUDIT = statement("prune_audit")
 
-KEPT_MAX = 10_000
+AUDIT_LINES_MAX = 10_000
 WHO_CHARS_MAX = 200
 TARGET_CHARS_MAX = 1000
 
 
-def write_down(
-    tx: Transaction,
+def write_audit_line(
+    tx: SqliteTransaction,
     namespace: str,
     who: str,
     verb: str,
     target: str,
     jobs: int = 0,
     *,
-    step_of: int | None = None,
+    add_to_line: int | None = None,
 ) -> int:
     """One line; `step_of` is the line of the act that this is one more step of."""
-    if step_of is not None:
-        rows = tx.db.rows(ADD_TO_AUDIT, (step_of, tx.now, jobs))
+    if add_to_line is not None:
+        rows = tx.db.rows(ADD_TO_AUDIT, (add_to_line, tx.now, jobs))
         if rows:
-            return step_of
+            return add_to_line
     line = (namespace, who[:WHO_CHARS_MAX], verb, target[:TARGET_CHARS_MAX], jobs)
     return tx.db.value(INSERT_AUDIT, (tx.now, *line))
 
 
-def prune_audit(tx: Transaction, limit: int) -> None:
+def prune_audit(tx: SqliteTransaction, limit: int) -> None:
     """Only the newest lines stay."""
-    tx.db.rows(PRUNE_AUDIT, (KEPT_MAX, limit))
+    tx.db.rows(PRUNE_AUDIT, (AUDIT_LINES_MAX, limit))

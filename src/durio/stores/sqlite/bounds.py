@@ -17,7 +17,7 @@ from durio.ports.control import AS_IN_CODE, NO_BOUND
 from durio.ports.enqueue import Full
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Guard, Transaction
+from durio.stores.sqlite.write_session import SqliteGuard, SqliteTransaction
 
 HAS_GUARDED = statement("has_guarded")
 READ_GUARD = statement("read_guard")
@@ -34,7 +34,7 @@ MARK_OVER = statement("mark_over")
 HAS_WORKERS = statement("has_workers")
 
 
-class NoRoom(Exception):
+class SqliteNoRoom(Exception):
     """This enqueue does not fit: whoever began it undoes what it has written."""
 
     def __init__(self, full: Full) -> None:
@@ -45,7 +45,7 @@ class NoRoom(Exception):
 # --- entering and leaving
 
 
-def guard_of(tx: Transaction, lane: str) -> Guard | None:
+def guard_of(tx: SqliteTransaction, lane: str) -> SqliteGuard | None:
     """The guard of a lane, if it has one: asked once, and mostly for all lanes at once."""
     guards = tx.guards
     if guards is None:
@@ -55,16 +55,16 @@ def guard_of(tx: Transaction, lane: str) -> Guard | None:
         return None
     if lane not in guards:
         rows = tx.db.rows(READ_GUARD, (lane,))
-        guards[lane] = Guard(*rows[0]) if rows else None
+        guards[lane] = SqliteGuard(*rows[0]) if rows else None
     return guards[lane]
 
 
-def forget_guards(tx: Transaction) -> None:
+def forget_guards(tx: SqliteTransaction) -> None:
     """After a change of the queue table, or a rollback: ask again."""
     tx.guards = None
 
 
-def note_entered(tx: Transaction, lane: str, jobs: int = 1) -> None:
+def add_to_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     """So many jobs have begun to wait in this lane; nobody asks whether they may."""
     guard = guard_of(tx, lane)
     if guard is not None and guard.limit is not None and jobs:
@@ -72,12 +72,12 @@ def note_entered(tx: Transaction, lane: str, jobs: int = 1) -> None:
         tx.db.rows(CHANGE_DEPTH, (lane, jobs))
 
 
-def note_left(tx: Transaction, lane: str, jobs: int = 1) -> None:
+def subtract_from_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     """So many jobs wait there no longer."""
-    note_entered(tx, lane, -jobs)
+    add_to_depth(tx, lane, -jobs)
 
 
-def missing_room(tx: Transaction, lane: str, jobs: int) -> Full | None:
+def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
     """Why so many new jobs may not enter; None: they may."""
     guard = guard_of(tx, lane)
     if guard is None or jobs <= 0:
@@ -89,35 +89,37 @@ def missing_room(tx: Transaction, lane: str, jobs: int) -> Full | None:
     if guard.limit is not None:
         fits = guard.depth + jobs <= guard.limit
         return None if fits else Full(lane, guard.depth, guard.limit)
-    return softly_full(tx, lane, guard) if guard.soft_limit else None
+    return soft_bound_refusal(tx, lane, guard) if guard.soft_limit else None
 
 
-def softly_full(tx: Transaction, lane: str, guard: Guard) -> Full | None:
+def soft_bound_refusal(
+    tx: SqliteTransaction, lane: str, guard: SqliteGuard
+) -> Full | None:
     """A mark is obeyed while somebody may take it again; an old one goes here."""
-    if tx.db.rows(HAS_WORKERS, (namespace_of(lane), tx.boot, tx.ticks)):
+    if tx.db.rows(HAS_WORKERS, (namespace_of(lane), tx.boot, tx.monotonic_seconds)):
         return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
-    take_mark(tx, lane)
+    clear_soft_mark(tx, lane)
     return None
 
 
-def enter(tx: Transaction, lane: str, jobs: int = 1) -> None:
+def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     """New jobs wait in this lane, if there is room for them."""
-    full = missing_room(tx, lane, jobs)
-    if full is not None and tx.is_users and not full.is_closed:
+    full = refusal_of(tx, lane, jobs)
+    if full is not None and tx.in_caller_tx and not full.is_closed:
         # To refuse would mean to hold the queue's row until the caller commits.
-        tx.pressed.append(full)
+        tx.full_queues.append(full)
     elif full is not None:
-        raise NoRoom(full)
-    note_entered(tx, lane, jobs)
+        raise SqliteNoRoom(full)
+    add_to_depth(tx, lane, jobs)
 
 
 @contextmanager
-def all_or_nothing(tx: Transaction) -> Generator[None, None, None]:
+def undo_if_full(tx: SqliteTransaction) -> Generator[None, None, None]:
     """Undo what was written inside when there is no room for it."""
     tx.db.rows("savepoint entering")
     try:
         yield
-    except NoRoom as no_room:
+    except SqliteNoRoom as no_room:
         tx.db.rows("rollback to entering")
         tx.db.rows("release entering")
         refused = [g.refuses for g in (tx.guards or {}).values() if g and g.refuses]
@@ -131,7 +133,7 @@ def all_or_nothing(tx: Transaction) -> Generator[None, None, None]:
     tx.db.rows("release entering")
 
 
-def admit_again(tx: Transaction) -> None:
+def clear_refusals(tx: SqliteTransaction) -> None:
     """The enqueue is over: the next one is judged by the depth alone."""
     for guard in (tx.guards or {}).values():
         if guard is not None:
@@ -141,7 +143,7 @@ def admit_again(tx: Transaction) -> None:
 # --- bounds
 
 
-def news_of(
+def changed_bounds(
     db: Database, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
     """The bounds that the store does not have like that; a default yields to others."""
@@ -158,26 +160,26 @@ def news_of(
 
 
 def declare_bounds(
-    tx: Transaction, maxsizes: Mapping[str, int | None], *, is_default: bool
+    tx: SqliteTransaction, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
     """What the code says; what was set by hand stays, and beats it."""
-    for lane, maxsize in news_of(tx.db, maxsizes, is_default=is_default).items():
+    for lane, maxsize in changed_bounds(tx.db, maxsizes, is_default=is_default).items():
         mark = is_default and maxsize is not None
         tx.db.rows(DECLARE_BOUND, (lane, maxsize, mark))
         tx.new_lanes.add(lane)
         count_depth(tx, lane)
 
 
-def bound_by_hand(tx: Transaction, lane: str, maxsize: int) -> None:
+def set_manual_bound(tx: SqliteTransaction, lane: str, maxsize: int) -> None:
     """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back."""
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     tx.db.rows(BOUND_BY_HAND, (lane, by_hand))
     tx.new_lanes.add(lane)
-    take_mark(tx, lane)
+    clear_soft_mark(tx, lane)
     count_depth(tx, lane)
 
 
-def count_depth(tx: Transaction, lane: str) -> None:
+def count_depth(tx: SqliteTransaction, lane: str) -> None:
     """Another bound may hold from here on: its depth begins true."""
     forget_guards(tx)
     guard = guard_of(tx, lane)
@@ -189,7 +191,7 @@ def count_depth(tx: Transaction, lane: str) -> None:
 # --- the soft bound
 
 
-def marks_to_change(
+def changed_soft_marks(
     db: Database, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
     """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
@@ -205,7 +207,7 @@ def marks_to_change(
     return found
 
 
-def take_mark(tx: Transaction, lane: str) -> None:
+def clear_soft_mark(tx: SqliteTransaction, lane: str) -> None:
     """A hand has changed what waits here: whoever leads looks again within a second."""
     guard = guard_of(tx, lane)
     if guard is not None and guard.soft_limit:
@@ -213,7 +215,9 @@ def take_mark(tx: Transaction, lane: str) -> None:
         forget_guards(tx)
 
 
-def mark_over(tx: Transaction, changes: list[tuple[str, int, int]]) -> None:
+def write_soft_marks(
+    tx: SqliteTransaction, changes: list[tuple[str, int, int]]
+) -> None:
     """Leave or take marks, unless the queue has got a bound meanwhile."""
     for lane, mark, depth in changes:
         guard = guard_of(tx, lane)

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from durio.model.errors import InvalidOption
-from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, Record
-from durio.ports.browse import Audited, LaneRow, Page, Query, Tally, WorkerRow
+from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
+from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
 from durio.ports.lease import Vitals
+from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.desk import AtDesk
 from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
 from durio.stores.sqlite.lease import signatures_kind, tasks_kind
-from durio.stores.sqlite.moved import refuse_to_wait
 from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.translate import raise_if_moved
 
 READ_JOBS = statement("read_jobs")
 READ_STATES = statement("read_states")
@@ -45,8 +45,8 @@ INDEXES = {
     RUNNING: ("job_running", statement("has_many_running")),
     DEAD: ("job_dead", statement("has_many_dead")),
 }
-WIDTH = len(Record._fields)
-CANCEL_ASKED = Record._fields.index("cancel_asked")
+WIDTH = len(StoredJob._fields)
+CANCEL_ASKED = StoredJob._fields.index("cancel_asked")
 
 Row = tuple[Any, ...]
 
@@ -55,45 +55,45 @@ _vitals_decoder = msgspec.json.Decoder(Vitals)
 EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
 
 
-class SqliteBrowse(AtDesk):
+class SqliteBrowse(SqliteCapability):
     """Read-only questions, on what is committed."""
 
-    async def get(self, ids: Sequence[bytes]) -> list[Record]:
+    async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
         """The stored records of these ids, in this order; unknown ones are missing."""
-        return await self.desk.reader.read(lambda db: get_jobs(db, ids))
+        return await self.context.reader.read(lambda db: read_stored_jobs(db, ids))
 
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
         """Only the states: what waiters poll."""
         wanted = msgspec.json.encode([job_id.hex() for job_id in ids]).decode()
-        path = self.desk.path
+        path = self.context.path
 
         def look(db: Database) -> dict[bytes, int]:
             states: dict[bytes, int] = dict(db.rows(READ_STATES, (wanted,)))
             if waiting and states and max(states.values()) < DONE:
-                refuse_to_wait(db, path)
+                raise_if_moved(db, path)
             return states
 
-        return await self.desk.reader.read(look)
+        return await self.context.reader.read(look)
 
     async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:
         """Newest first, by keyset, at most 200 a page."""
         size = max(1, min(limit, PAGE_MAX))
         before = before_cursor(cursor)
-        return await self.desk.reader.read(lambda db: find(db, query, size, before))
+        return await self.context.reader.read(lambda db: find(db, query, size, before))
 
     async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
         """Every queue of a namespace that was ever used, or those with jobs that wait."""
         span = prefix_span(f"{namespace}:")
         sql = READ_BUSY_LANES if busy else READ_LANES
-        rows = await self.desk.reader.read(lambda db: db.rows(sql, span))
+        rows = await self.context.reader.read(lambda db: db.rows(sql, span))
         return [lane_row(*row) for row in rows]
 
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
         """Lane -> state -> jobs, for states that are not final, and dead."""
         span = prefix_span(f"{namespace}:")
-        rows = await self.desk.reader.read(lambda db: db.rows(COUNT_LIVE, span))
+        rows = await self.context.reader.read(lambda db: db.rows(COUNT_LIVE, span))
         counted: dict[str, dict[int, int]] = {}
         for lane, state, jobs in rows:
             counted.setdefault(lane, {})[state] = jobs
@@ -101,8 +101,8 @@ class SqliteBrowse(AtDesk):
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         """Who is registered."""
-        clock = self.desk.clock
-        rows = await self.desk.reader.read(
+        clock = self.context.clock
+        rows = await self.context.reader.read(
             lambda db: db.rows(READ_WORKERS, (namespace,))
         )
         boot, ticks = clock.boot_id(), clock.monotonic()
@@ -120,38 +120,42 @@ class SqliteBrowse(AtDesk):
     async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
         """What workers published about their tasks; None: nothing is known."""
         kind = tasks_kind(namespace)
-        rows = await self.desk.reader.read(lambda db: db.rows(READ_TASKS, (kind,)))
+        rows = await self.context.reader.read(lambda db: db.rows(READ_TASKS, (kind,)))
         return {name: msgspec.json.decode(body) for name, body in rows} or None
 
     async def signatures(self, task: str) -> set[str]:
         """Marks of the parameters that workers published for a task of late."""
         kind = signatures_kind(task.partition(".")[0])
         values = (kind, *prefix_span(f"{task} "))
-        rows = await self.desk.reader.read(lambda db: db.rows(READ_SIGNATURES, values))
+        rows = await self.context.reader.read(
+            lambda db: db.rows(READ_SIGNATURES, values)
+        )
         return {name.rpartition(" ")[2] for (name,) in rows}
 
     async def oldest(self, namespace: str) -> dict[str, float]:
         """Lane -> since when its oldest ready job could have run, absolute seconds."""
         span = prefix_span(f"{namespace}:")
-        return dict(await self.desk.reader.read(lambda db: db.rows(READ_OLDEST, span)))
+        return dict(
+            await self.context.reader.read(lambda db: db.rows(READ_OLDEST, span))
+        )
 
     async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
         """Task -> waiting jobs, seen in a bounded look at the heads of all queues."""
-        return await self.desk.reader.read(
+        return await self.context.reader.read(
             lambda db: waiting_tasks(db, namespace, limit)
         )
 
-    async def tallies(self, namespace: str | None) -> list[Tally]:
+    async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
-        rows = await self.desk.reader.read(lambda db: db.rows(READ_TALLIES, span))
-        return [Tally(*row) for row in rows]
+        rows = await self.context.reader.read(lambda db: db.rows(READ_TALLIES, span))
+        return [DeathCount(*row) for row in rows]
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[Audited]:
+    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
         """What people did, the newest first."""
         values = (namespace, max(0, limit))
-        rows = await self.desk.reader.read(lambda db: db.rows(READ_AUDIT, values))
-        return [Audited(*row) for row in rows]
+        rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
+        return [AuditLine(*row) for row in rows]
 
 
 def vitals_of(stored: str | None) -> Vitals | None:
@@ -167,17 +171,17 @@ def lane_row(
     paused: int,
     closed: int,
     maxsize: int | None,
-    by_hand: int | None,
+    manual: int | None,
     is_over: int,
 ) -> LaneRow:
     """A queue as it is: a bound by hand beats the code, a negative one is none."""
-    holds = maxsize if by_hand is None else by_hand
+    holds = maxsize if manual is None else manual
     return LaneRow(
         name=name,
         paused=bool(paused),
         closed=bool(closed),
         maxsize=None if holds is None or holds < 0 else holds,
-        by_hand=by_hand is not None,
+        is_manual=manual is not None,
         is_over=bool(is_over),
     )
 
@@ -193,18 +197,18 @@ def waiting_tasks(db: Database, namespace: str, limit: int) -> dict[str, int]:
     return found
 
 
-def record_of(row: Row) -> Record:
+def stored_job_of(row: Row) -> StoredJob:
     """A row of `read_jobs` without its place."""
-    record = Record(*row[:WIDTH])
+    record = StoredJob(*row[:WIDTH])
     return record._replace(cancel_asked=bool(row[CANCEL_ASKED]))
 
 
-def get_jobs(db: Database, ids: Sequence[bytes]) -> list[Record]:
+def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
     """One look-up each: the statement is prepared once."""
-    found: list[Record] = []
+    found: list[StoredJob] = []
     for job_id in ids:
         rows = db.rows(f"{READ_JOBS} where id = ?", (job_id,))
-        found += [record_of(row) for row in rows]
+        found += [stored_job_of(row) for row in rows]
     return found
 
 
@@ -217,7 +221,7 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
     rows = db.rows(sql, (before, *values, size + 1))
     shown = rows[:size]
     cursor = str(shown[-1][WIDTH]) if len(rows) > size else None
-    return Page([record_of(row) for row in shown], cursor)
+    return Page([stored_job_of(row) for row in shown], cursor)
 
 
 def best_index(db: Database, query: Query) -> str | None:

@@ -21,17 +21,27 @@ from durio.model.finding import Finding, error, fine, warning
 from durio.model.ids import id_made_at
 from durio.ports.browse import moment_in_words
 from durio.ports.clock import Clock
-from durio.ports.move import Mark
-from durio.stores.sqlite.database import DriverName, OwnDatabase
-from durio.stores.sqlite.folder import PID_BYTES, try_lock
-from durio.stores.sqlite.library import WANTED, check_library, connect, version_of
-from durio.stores.sqlite.moved import read_mark
-from durio.stores.sqlite.place import NETWORK, check_links, file_system
+from durio.ports.move import MoveMark
+from durio.stores.sqlite.database import (
+    LIBRARY_MIN_TEXT,
+    DriverName,
+    OwnDatabase,
+    check_library,
+    connect,
+    version_of,
+)
 from durio.stores.sqlite.schema import connect_reader
-from durio.stores.sqlite.survey import driver_of, path_of, status
-from durio.stores.sqlite.translate import translated
+from durio.stores.sqlite.schema_status import driver_of, path_of, status
+from durio.stores.sqlite.store_files import (
+    NETWORK_FILE_SYSTEMS,
+    PID_BYTES,
+    check_links,
+    file_system,
+    try_lock,
+)
+from durio.stores.sqlite.translate import read_mark, translated
 
-VANISHING = {
+VOLATILE_FILE_SYSTEMS = {
     "overlay": "the layer of a container: gone with it",
     "tmpfs": "memory: gone at the next boot",
     "ramfs": "memory: gone at the next boot",
@@ -43,11 +53,11 @@ SYNC_SECONDS_MIN = 0.000_01
 FREE_BYTES_MIN, FREE_BYTES_LOW = 100 * 2**20, 2**30
 FREE_SHARE_LOW = 0.05
 LOG_BYTES_MAX = 256 * 2**20
-LOOK_SECONDS_MAX = 1.0
-LOOK_STEPS = 10_000
+QUICK_CHECK_SECONDS_MAX = 1.0
+QUICK_CHECK_STEPS = 10_000
 STALL_SECONDS = 0.5  # a turn takes milliseconds
-STALL_LOOK_SECONDS = 0.001
-BESIDE = ("-wal", "-shm")
+STALL_POLL_SECONDS = 0.001
+SIDE_FILE_SUFFIXES = ("-wal", "-shm")
 MIB = 2**20
 
 Check = Callable[[], Iterator[Finding]]
@@ -85,7 +95,7 @@ def library(driver: DriverName = "apsw") -> Iterator[Finding]:
     if risk is None:
         yield fine(name, told)
     else:
-        fix = f"Run Python with SQLite {WANTED} or later, or leave driver=stdlib out."
+        fix = f"Run Python with SQLite {LIBRARY_MIN_TEXT} or later, or leave driver=stdlib out."
         yield warning(name, f"{told}: can lose data", fix)
 
 
@@ -113,12 +123,14 @@ def place(path: Path) -> Iterator[Finding]:
         yield error(name, trouble.what, trouble.cure)
         return
     kind = file_system(folder) or "unknown"
-    if kind in NETWORK:
+    if kind in NETWORK_FILE_SYSTEMS:
         fix = "Put the file on a local disk: locks do not hold over a network."
         yield error(name, f"{folder} lies on a network file system ({kind})", fix)
-    elif kind in VANISHING:
+    elif kind in VOLATILE_FILE_SYSTEMS:
         fix = "Put the file on a disk or a volume that outlives this place."
-        yield warning(name, f"{folder} lies on {kind}: {VANISHING[kind]}", fix)
+        yield warning(
+            name, f"{folder} lies on {kind}: {VOLATILE_FILE_SYSTEMS[kind]}", fix
+        )
     else:
         yield fine(name, f"{path} on {kind}")
 
@@ -126,7 +138,7 @@ def place(path: Path) -> Iterator[Finding]:
 def rights(path: Path) -> Iterator[Finding]:
     """Who may write what."""
     name, folder = "store.rights", path.parent
-    troubles = list(folder_troubles(folder)) + list(file_troubles(path))
+    troubles = list(folder_problems(folder)) + list(file_problems(path))
     private = Path(f"{path}-durio")
     if private.exists() and private.stat().st_mode & 0o077:
         mode = f"{private.stat().st_mode & 0o777:o}"
@@ -139,18 +151,18 @@ def rights(path: Path) -> Iterator[Finding]:
         yield fine(name, f"this user may write {folder} and what is in it")
 
 
-def folder_troubles(folder: Path) -> Iterator[tuple[str, str]]:
+def folder_problems(folder: Path) -> Iterator[tuple[str, str]]:
     """SQLite keeps files beside the database."""
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         yield f"this user may not write in {folder}", f"chown or chmod u+wx {folder}"
 
 
-def file_troubles(path: Path) -> Iterator[tuple[str, str]]:
+def file_problems(path: Path) -> Iterator[tuple[str, str]]:
     """Files that we cannot write, that all can, or that root left behind."""
     if not path.is_file():
         return
     owner = path.stat().st_uid
-    for file in (path, *(Path(f"{path}{end}") for end in BESIDE)):
+    for file in (path, *(Path(f"{path}{end}") for end in SIDE_FILE_SUFFIXES)):
         with suppress(FileNotFoundError):
             found = file.stat()
             if found.st_mode & 0o002:
@@ -277,7 +289,7 @@ def holder_of(descriptor: int, clock: Clock) -> int | None:
         holders.add(os.pread(descriptor, PID_BYTES, 0).strip())
         if len(holders) > 1:
             return None
-        select.select([], [], [], STALL_LOOK_SECONDS)
+        select.select([], [], [], STALL_POLL_SECONDS)
     return int(holders.pop() or 0) if holders else None
 
 
@@ -320,7 +332,7 @@ def integrity(
     try:
         db = connect_reader(str(path), driver)
         try:
-            told = quick_look(db, clock)
+            told = quick_check(db, clock)
         finally:
             db.close()
     except apsw.Error as trouble:
@@ -328,17 +340,19 @@ def integrity(
         return
     if told is None:
         size = f"{path.stat().st_size // MIB:,} MiB"
-        yield fine(name, f"no damage in {LOOK_SECONDS_MAX:g} s of looking ({size})")
+        yield fine(
+            name, f"no damage in {QUICK_CHECK_SECONDS_MAX:g} s of looking ({size})"
+        )
     elif told == "ok":
         yield fine(name, "quick_check: ok")
     else:
         yield error(name, f"quick_check: {told}", fix)
 
 
-def quick_look(db: OwnDatabase, clock: Clock) -> str | None:
+def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
     """The first damage, or "ok"; None: the time was over before the end."""
-    end = clock.monotonic() + LOOK_SECONDS_MAX
-    db.stop_when(lambda: clock.monotonic() > end, LOOK_STEPS)
+    end = clock.monotonic() + QUICK_CHECK_SECONDS_MAX
+    db.stop_when(lambda: clock.monotonic() > end, QUICK_CHECK_STEPS)
     try:
         return str(db.value("pragma quick_check(1)"))
     except apsw.InterruptError:
@@ -364,7 +378,7 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
 
     A file that cannot be read is told of by the checks before.
     """
-    mark: Mark | None = None
+    mark: MoveMark | None = None
     if not path.is_file() or not path.stat().st_size:
         return
     with suppress(apsw.Error):

@@ -14,12 +14,12 @@ from durio.model.job import Claim
 from durio.model.keys import WAITING
 from durio.model.outcome import Outcome
 from durio.ports.exchange import Exchanged, Lane
-from durio.stores.sqlite.bounds import note_left
+from durio.stores.sqlite.bounds import subtract_from_depth
+from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Row
-from durio.stores.sqlite.desk import AtDesk
-from durio.stores.sqlite.finish import Recorded, record
+from durio.stores.sqlite.finish import SqliteRecordedOutcomes, record_outcomes
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.write_session import SqliteTransaction
 
 IS_ALIVE = statement("is_alive")
 NEXT_DUE = statement("next_due")
@@ -34,13 +34,13 @@ CLAIMED_BEFORE = statement("claimed_before")
 PROMOTED_MAX = 1000  # per lane and call
 # Behind the fields of a Claim, a row has its key and the key's mode.
 WIDTH = len(Claim._fields)
-key_of = itemgetter(WIDTH)
-mode_of = itemgetter(WIDTH + 1)
+claimed_key = itemgetter(WIDTH)
+claimed_key_mode = itemgetter(WIDTH + 1)
 
-NOTHING = Recorded([], [])
+NO_OUTCOMES = SqliteRecordedOutcomes([], [])
 
 
-class SqliteExchange(AtDesk):
+class SqliteExchange(SqliteCapability):
     """Finishing and claiming in one transaction."""
 
     async def exchange(
@@ -55,29 +55,31 @@ class SqliteExchange(AtDesk):
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`."""
 
-        def work(tx: Transaction) -> Exchanged:
-            told = record(tx, worker, outcomes) if outcomes else NOTHING
+        def work(tx: SqliteTransaction) -> Exchanged:
+            told = record_outcomes(tx, worker, outcomes) if outcomes else NO_OUTCOMES
             claims = claimed_before(tx, worker) if resync else []
             due = promote_lanes(tx, lanes, worker)
             more = claim_lanes(tx, worker, lanes, want, known, claims)
             return Exchanged(claims, told.rejected, told.cancelled, more, due)
 
-        return await self.desk.writer.write(work, rows=len(outcomes) + max(want, 1))
+        return await self.context.writer.write(work, rows=len(outcomes) + max(want, 1))
 
 
-def claimed_before(tx: Transaction, worker: int) -> list[Claim]:
+def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:
     """Every job that runs under this worker: the reply that brought it was lost."""
     return [Claim(*row) for row in tx.db.rows(CLAIMED_BEFORE, (worker,))]
 
 
-def promote_lanes(tx: Transaction, lanes: Sequence[Lane], worker: int) -> float | None:
+def promote_lanes(
+    tx: SqliteTransaction, lanes: Sequence[Lane], worker: int
+) -> float | None:
     """Make ready what is due here; the seconds until the next that is not."""
     nearest: float | None = None
     for lane in dict.fromkeys(name for name, _ in lanes):  # one may come twice
         due = tx.db.value(NEXT_DUE, (lane,))
         if due is not None and due <= tx.now:
             tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
-            tx.ring(lane, but=worker)
+            tx.wake(lane, except_worker=worker)
             due = tx.db.value(NEXT_DUE, (lane,))
         if due is not None and (nearest is None or due < nearest):
             nearest = due
@@ -85,7 +87,7 @@ def promote_lanes(tx: Transaction, lanes: Sequence[Lane], worker: int) -> float 
 
 
 def claim_lanes(
-    tx: Transaction,
+    tx: SqliteTransaction,
     worker: int,
     lanes: Sequence[Lane],
     want: int,
@@ -93,7 +95,7 @@ def claim_lanes(
     claims: list[Claim],
 ) -> bool:
     """Claim in lane order into `claims`; True: a lane may have more."""
-    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.ticks)):
+    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.monotonic_seconds)):
         return False
     more = False
     names = None if known is None else msgspec.json.encode(list(known)).decode()
@@ -109,7 +111,7 @@ def claim_lanes(
 
 
 def claim_rows(
-    tx: Transaction, worker: int, lane: str, room: int, names: str | None
+    tx: SqliteTransaction, worker: int, lane: str, room: int, names: str | None
 ) -> list[Row]:
     """Claim from one lane, in order."""
     if names is None:
@@ -121,15 +123,15 @@ def claim_rows(
         if rows:
             tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
     if rows:
-        note_left(tx, lane, len(rows))
-    if any(map(key_of, rows)):
-        note_keys(tx, [row for row in rows if key_of(row) is not None])
+        subtract_from_depth(tx, lane, len(rows))
+    if any(map(claimed_key, rows)):
+        free_waiting_keys(tx, [row for row in rows if claimed_key(row) is not None])
     return rows
 
 
-def note_keys(tx: Transaction, keyed: Sequence[Row]) -> None:
+def free_waiting_keys(tx: SqliteTransaction, keyed: Sequence[Row]) -> None:
     """Keys that hold only while waiting let go; the rest is a hint for the finish."""
     for row in keyed:
-        if mode_of(row) == WAITING:
-            tx.db.rows(FREE_KEY, (key_of(row), row[0]))
+        if claimed_key_mode(row) == WAITING:
+            tx.db.rows(FREE_KEY, (claimed_key(row), row[0]))
         tx.keyed.add(row[0])

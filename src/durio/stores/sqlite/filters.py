@@ -16,7 +16,7 @@ LAST_ERROR = """iif(json_valid(errors),
   coalesce(json_extract(errors, '$[#-1].message'), ''), '')"""
 
 
-class Walk(NamedTuple):
+class IndexWalk(NamedTuple):
     """How to go through the jobs of one state, in an order that can be taken up again."""
 
     source: str
@@ -25,21 +25,21 @@ class Walk(NamedTuple):
 
 
 WALKS = {
-    SCHEDULED: Walk(
+    SCHEDULED: IndexWalk(
         "job indexed by job_scheduled", "state = 0", ("queue", "run_at", "seq")
     ),
-    READY: Walk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
-    RUNNING: Walk("job indexed by job_running", "state = 3", ("worker", "seq")),
+    READY: IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
+    RUNNING: IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),
     # Without a word about the state: counting reads the index alone.
-    DEAD: Walk(
+    DEAD: IndexWalk(
         "job indexed by job_dead", "died_at is not null", ("died_at", "queue", "seq")
     ),
 }
 
 
-def walk_of(state: int) -> Walk:
+def walk_of(state: int) -> IndexWalk:
     """The way through a state; one without an index is met by arrival."""
-    return WALKS.get(state) or Walk("job", f"state = {int(state)}", ("seq",))
+    return WALKS.get(state) or IndexWalk("job", f"state = {int(state)}", ("seq",))
 
 
 def state_conditions(query: Query) -> tuple[str, list[Any]]:

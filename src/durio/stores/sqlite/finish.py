@@ -14,13 +14,13 @@ from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from durio.model.job import CANCELLED, DONE
-from durio.model.outcome import Kind, Outcome, is_end_by
+from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
 from durio.ports.exchange import Rejected
-from durio.stores.sqlite.desk import AtDesk
-from durio.stores.sqlite.gate import pass_gate, traceless
+from durio.stores.sqlite.context import SqliteCapability
+from durio.stores.sqlite.exit import keeps_nothing, leave_running
 from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.write_session import SqliteTransaction
 
 FINISH_PLAIN = statement("finish_plain")
 FINISH_DONE = statement("finish_done")
@@ -31,58 +31,62 @@ FIND_STANDING = statement("find_standing")
 IS_REGISTERED = statement("is_registered")
 
 
-class Recorded(NamedTuple):
+class SqliteRecordedOutcomes(NamedTuple):
     """What became of some outcomes."""
 
     rejected: list[Rejected]
     cancelled: list[bytes]
 
 
-class SqliteFinish(AtDesk):
+class SqliteFinish(SqliteCapability):
     """Recording outcomes without claiming."""
 
     async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
         """Record outcomes in one transaction; return those refused by the fence."""
-        recorded = await self.desk.writer.write(
-            lambda tx: record(tx, worker, outcomes), rows=len(outcomes)
+        recorded = await self.context.writer.write(
+            lambda tx: record_outcomes(tx, worker, outcomes), rows=len(outcomes)
         )
         return recorded.rejected
 
 
-def record(tx: Transaction, worker: int, outcomes: Sequence[Outcome]) -> Recorded:
+def record_outcomes(
+    tx: SqliteTransaction, worker: int, outcomes: Sequence[Outcome]
+) -> SqliteRecordedOutcomes:
     """Notes, then what is done, then everything else through the gate."""
-    done = [outcome for outcome in outcomes if outcome.kind == Kind.DONE]
+    done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     refused: list[Outcome] = []
     cancelled: list[bytes] = []
     others: list[Outcome] = []
     if len(done) < len(outcomes):
-        others = [outcome for outcome in outcomes if outcome.kind != Kind.DONE]
-        refused += record_notes(tx, worker, filter(is_note, others))
+        others = [outcome for outcome in outcomes if outcome.kind != OutcomeKind.DONE]
+        refused += record_progress_updates(
+            tx, worker, filter(is_progress_update, others)
+        )
     if done:
         refused += record_done(tx, worker, done)
-    for outcome in filterfalse(is_note, others):
-        passed = pass_gate(tx, worker, outcome, tell=worker)
+    for outcome in filterfalse(is_progress_update, others):
+        passed = leave_running(tx, worker, outcome, except_worker=worker)
         if passed is None:
             refused.append(outcome)
-        elif passed.state == CANCELLED and outcome.kind != Kind.CANCEL:
+        elif passed.state == CANCELLED and outcome.kind != OutcomeKind.CANCEL:
             cancelled.append(outcome.id)
-    rejected = told_apart(tx, worker, refused) if refused else []
-    return Recorded(rejected, cancelled)
+    rejected = classify_refused(tx, worker, refused) if refused else []
+    return SqliteRecordedOutcomes(rejected, cancelled)
 
 
-def is_note(outcome: Outcome) -> bool:
+def is_progress_update(outcome: Outcome) -> bool:
     """Whether the job runs on."""
-    return outcome.kind in (Kind.PROGRESS, Kind.ALONE)
+    return outcome.kind in (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 
 
-def record_notes(
-    tx: Transaction, worker: int, notes: Iterable[Outcome]
+def record_progress_updates(
+    tx: SqliteTransaction, worker: int, updates: Iterable[Outcome]
 ) -> list[Outcome]:
     """Progress, and the mark of a job that is about to run alone; returns the refused."""
     refused: list[Outcome] = []
-    for note in notes:
+    for note in updates:
         fence: tuple[Any, ...] = (note.id, note.claim_no, worker)
-        if note.kind == Kind.PROGRESS:
+        if note.kind == OutcomeKind.PROGRESS:
             taken = tx.db.rows(NOTE_PROGRESS, (*fence, note.progress))
         else:
             taken = tx.db.rows(NOTE_ALONE, fence)
@@ -91,7 +95,9 @@ def record_notes(
     return refused
 
 
-def record_done(tx: Transaction, worker: int, done: list[Outcome]) -> list[Outcome]:
+def record_done(
+    tx: SqliteTransaction, worker: int, done: list[Outcome]
+) -> list[Outcome]:
     """State, result and end time, and a freed key, together; returns the refused."""
     keyed = tx.keyed
     plain = [o for o in done if o.keep is None and o.id not in keyed]
@@ -104,7 +110,7 @@ def record_done(tx: Transaction, worker: int, done: list[Outcome]) -> list[Outco
     return [o for o in slow if not finish_one(tx, worker, o)]
 
 
-def finish_plain(tx: Transaction, worker: int, done: Sequence[Outcome]) -> bool:
+def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
     """All of them at once, or none: False when one was refused, or has a key after all."""
     now = tx.now
     gone_at = now + tx.retention.done_seconds
@@ -128,11 +134,11 @@ def finish_plain(tx: Transaction, worker: int, done: Sequence[Outcome]) -> bool:
     return all_taken
 
 
-def finish_one(tx: Transaction, worker: int, outcome: Outcome) -> bool:
+def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
     """One job with whatever it needs; False: the fence refused."""
     tx.keyed.discard(outcome.id)
     fence = (outcome.id, outcome.claim_no, worker)
-    if traceless(outcome.keep):
+    if keeps_nothing(outcome.keep):
         for job_id, key, _ in (taken := tx.db.rows(FINISH_GONE, fence)):
             if key is not None:
                 free_for_good(tx, job_id, key)
@@ -146,8 +152,8 @@ def finish_one(tx: Transaction, worker: int, outcome: Outcome) -> bool:
     return bool(taken)
 
 
-def told_apart(
-    tx: Transaction, worker: int, refused: Sequence[Outcome]
+def classify_refused(
+    tx: SqliteTransaction, worker: int, refused: Sequence[Outcome]
 ) -> list[Rejected]:
     """Which refused outcomes had landed before, and which were fenced off.
 
@@ -156,12 +162,14 @@ def told_apart(
     """
     registered = tx.db.rows(IS_REGISTERED, (worker, tx.boot))
     return [
-        Rejected(o.id, o.claim_no, landed=bool(registered) or is_on_record(tx, o))
+        Rejected(
+            o.id, o.claim_no, already_stored=bool(registered) or is_stored_end(tx, o)
+        )
         for o in refused
     ]
 
 
-def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
+def is_stored_end(tx: SqliteTransaction, outcome: Outcome) -> bool:
     """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
     rows = tx.db.rows(FIND_STANDING, (outcome.id,))
     if not rows:
@@ -169,4 +177,4 @@ def is_on_record(tx: Transaction, outcome: Outcome) -> bool:
     state, claim_no, reason = rows[0]
     if claim_no != outcome.claim_no or state < DONE:
         return False
-    return is_end_by(outcome, state, reason)
+    return is_ended_by(outcome, state, reason)

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from durio.model.job import CANCELLED, DONE, STATE_BY_CODE, KeyClaim
-from durio.model.keys import WINDOW, Holder
+from durio.model.keys import WINDOW, KeyHolder
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.write_session import SqliteTransaction
 
 FIND_HOLDER = statement("find_holder")
 TAKE_KEY = statement("take_key")
@@ -20,16 +20,16 @@ class HeldKey(NamedTuple):
     state_code: int
     lane: str
     created_at: float  # of the holder: debounce counts from there
-    holder: Holder
+    holder: KeyHolder
 
 
-def find_holder(tx: Transaction, claim: KeyClaim) -> HeldKey | None:
+def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
     """The holder of a key, if it has one."""
     rows = tx.db.rows(FIND_HOLDER, (claim.key,))
     if not rows:
         return None
     job_id, code, until, digest, created_at, lane = rows[0]
-    holder = Holder(
+    holder = KeyHolder(
         state=None if code is None else STATE_BY_CODE[code],
         in_window=until is not None and until > tx.now,
         same_args=digest == claim.digest,
@@ -37,14 +37,14 @@ def find_holder(tx: Transaction, claim: KeyClaim) -> HeldKey | None:
     return HeldKey(job_id, code or 0, lane or "", created_at or 0.0, holder)
 
 
-def take_key(tx: Transaction, job_id: bytes, claim: KeyClaim) -> None:
+def take_key(tx: SqliteTransaction, job_id: bytes, claim: KeyClaim) -> None:
     """Make a job the holder, whoever held the key before."""
     until = tx.now + claim.ttl_seconds if claim.mode == WINDOW else None
     tx.db.rows(TAKE_KEY, (claim.key, job_id, claim.mode, claim.digest, until))
 
 
 def free_at_end(
-    tx: Transaction, job_id: bytes, key: bytes, mode: int, state: int
+    tx: SqliteTransaction, job_id: bytes, key: bytes, mode: int, state: int
 ) -> None:
     """A final state frees the key by its mode: a window outlives all but a cancel."""
     if mode != WINDOW or state == CANCELLED:
@@ -53,6 +53,6 @@ def free_at_end(
         tx.db.rows(KEEP_FOR_WINDOW, (key, job_id))
 
 
-def free_for_good(tx: Transaction, job_id: bytes, key: bytes) -> None:
+def free_for_good(tx: SqliteTransaction, job_id: bytes, key: bytes) -> None:
     """The job leaves no trace: neither does its key."""
     tx.db.rows(FREE_KEY, (key, job_id))

@@ -12,17 +12,21 @@ from typing import Any
 
 import msgspec
 
-from durio.model.outcome import Kind, Outcome
+from durio.model.argument_codec import parameters_digest
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.settings import DAY
-from durio.model.signature import mark_of
 from durio.ports.lease import Renewed, Vitals, WorkerInfo
+from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.filters import prefix_span
-from durio.stores.sqlite.gate import pass_gate
-from durio.stores.sqlite.orders import answer_order, close_orders, open_orders
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.worker_commands import (
+    answer_command,
+    close_commands,
+    open_commands,
+)
+from durio.stores.sqlite.write_session import SqliteTransaction
 
 REGISTER_WORKER = statement("register_worker")
 EQUIP_WORKER = statement("equip_worker")
@@ -36,17 +40,17 @@ FIND_HELD = statement("find_held")
 TAKE_LEASE = statement("take_lease")
 
 SIGNATURE_DAYS = 30  # after the last worker that had it began
-EVERY_ONE = -1  # SQLite's "no limit"
-LOOK_SECONDS = 0.01
-LOOKS_MAX = 100
+NO_LIMIT = -1  # SQLite's "no limit"
+PEEK_SECONDS = 0.01
+PEEKS_MAX = 100
 
 
-class SqliteLease(AtDesk):
+class SqliteLease(SqliteCapability):
     """Registering, renewing, leaving, leading."""
 
     async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
         """A new worker id, never used before; its lease starts now."""
-        desk = self.desk
+        desk = self.context
         return await desk.writer.write(
             lambda tx: register_worker(tx, desk, info, lease_seconds)
         )
@@ -55,15 +59,17 @@ class SqliteLease(AtDesk):
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease, ahead of everything else that waits to be written."""
-        desk = self.desk
+        desk = self.context
         told = None if vitals is None else to_json(vitals)
         return await desk.writer.write(
             lambda tx: renew_worker(tx, desk, worker, lease_seconds, told), urgent=True
         )
 
-    async def answer(self, worker: int, order: int, body: str) -> None:
+    async def answer(self, worker: int, command: int, body: str) -> None:
         """The worker's answer to an order; a repeat changes nothing."""
-        await self.desk.writer.write(lambda tx: answer_order(tx, worker, order, body))
+        await self.context.writer.write(
+            lambda tx: answer_command(tx, worker, command, body)
+        )
 
     async def is_contested(self, worker: int) -> bool:
         """Whether somebody else has committed since we last renewed, or asked this.
@@ -72,8 +78,8 @@ class SqliteLease(AtDesk):
         commits of others only. While the writer waits for its turn or cannot write, the
         connection is idle and can be asked; only during a transaction we wait a little.
         """
-        desk = self.desk
-        for _ in range(LOOKS_MAX):
+        desk = self.context
+        for _ in range(PEEKS_MAX):
             renewed = desk.renewed_versions.get(worker)
             if renewed is None:
                 return True
@@ -81,52 +87,67 @@ class SqliteLease(AtDesk):
             if seen is not None:
                 desk.renewed_versions[worker] = seen
                 return seen != renewed
-            await desk.clock.sleep(LOOK_SECONDS)
+            await desk.clock.sleep(PEEK_SECONDS)
         return True
 
     async def leave(self, worker: int) -> None:
         """End the lease; jobs it still holds go back uncharged."""
-        desk = self.desk
-        await desk.writer.write(lambda tx: leave(tx, desk, worker))
+        desk = self.context
+        await desk.writer.write(lambda tx: remove_worker(tx, desk, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
         """Become or stay leader of `name`: a token that only grows, or None."""
 
-        def work(tx: Transaction) -> int | None:
-            values = (name, worker, tx.boot, tx.ticks, tx.ticks + seconds)
+        def work(tx: SqliteTransaction) -> int | None:
+            values = (
+                name,
+                worker,
+                tx.boot,
+                tx.monotonic_seconds,
+                tx.monotonic_seconds + seconds,
+            )
             rows = tx.db.rows(TAKE_LEASE, values)
             return rows[0][0] if rows else None
 
-        return await self.desk.writer.write(work)
+        return await self.context.writer.write(work)
 
 
 def register_worker(
-    tx: Transaction, desk: Desk, info: WorkerInfo, lease_seconds: float
+    tx: SqliteTransaction,
+    context: SqliteContext,
+    info: WorkerInfo,
+    lease_seconds: float,
 ) -> int:
     """Insert the row, publish the tasks, take life lock and bell before anybody looks."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
-    shown["synchronous"] = desk.synchronous
+    shown["synchronous"] = context.synchronous
     del shown["tasks"]
     queues = None if info.queues is None else to_json(list(info.queues))
-    values = (info.namespace, queues, to_json(shown), tx.boot, tx.ticks + lease_seconds)
+    values = (
+        info.namespace,
+        queues,
+        to_json(shown),
+        tx.boot,
+        tx.monotonic_seconds + lease_seconds,
+    )
     worker: int = tx.db.value(REGISTER_WORKER, values)
     for task, described in info.tasks.items():
         row = (tasks_kind(info.namespace), task, to_json(dict(described)))
         tx.db.rows(PUBLISH_TASK, row)
     publish_signatures(tx, info)
-    tx.after_rollback.append(lambda: unequip(desk, worker))
-    has_life = desk.lives is not None and desk.lives.begin(worker)
-    tx.db.rows(EQUIP_WORKER, (worker, desk.bells.hang(worker), has_life))
-    note_version(tx, desk, worker)
+    tx.after_rollback.append(lambda: release_worker_files(context, worker))
+    has_life = context.life_locks is not None and context.life_locks.begin(worker)
+    tx.db.rows(EQUIP_WORKER, (worker, context.wakeups.register(worker), has_life))
+    remember_data_version(tx, context, worker)
     return worker
 
 
-def publish_signatures(tx: Transaction, info: WorkerInfo) -> None:
+def publish_signatures(tx: SqliteTransaction, info: WorkerInfo) -> None:
     """Which parameters each task has in this code, and on which day it was said."""
     kind, day = signatures_kind(info.namespace), int(tx.now // DAY)
     tx.db.rows(FORGET_SIGNATURES, (kind, day - SIGNATURE_DAYS))
     for task, described in info.tasks.items():
-        name = f"{task} {mark_of(described.get('parameters'))}"
+        name = f"{task} {parameters_digest(described.get('parameters'))}"
         tx.db.rows(PUBLISH_TASK, (kind, name, str(day)))
 
 
@@ -146,28 +167,34 @@ def to_json(value: object) -> str:
 
 
 def renew_worker(
-    tx: Transaction, desk: Desk, worker: int, lease_seconds: float, vitals: str | None
+    tx: SqliteTransaction,
+    context: SqliteContext,
+    worker: int,
+    lease_seconds: float,
+    vitals: str | None,
 ) -> Renewed:
     """Extend the lease of a worker that nobody has given up; bring what was asked of it."""
-    values = (worker, tx.ticks + lease_seconds, tx.boot, vitals)
+    values = (worker, tx.monotonic_seconds + lease_seconds, tx.boot, vitals)
     rows = tx.db.rows(RENEW_WORKER, values)
     if not rows:
         return Renewed(alive=False, cancels=[])
-    note_version(tx, desk, worker)
+    remember_data_version(tx, context, worker)
     cancels = tx.db.rows(FIND_CANCELS, (worker,))
     paused = tx.db.rows(FIND_PAUSED, prefix_span(f"{rows[0][0]}:"))
     return Renewed(
         alive=True,
         cancels=cancels,
-        orders=open_orders(tx, worker),
+        commands=open_commands(tx, worker),
         paused=frozenset(name for (name,) in paused),
     )
 
 
-def note_version(tx: Transaction, desk: Desk, worker: int) -> None:
+def remember_data_version(
+    tx: SqliteTransaction, context: SqliteContext, worker: int
+) -> None:
     """Remember, once committed, which state of the file our renewal was written on."""
     seen = data_version(tx.db)
-    tx.after_commit.append(lambda: desk.renewed_versions.update({worker: seen}))
+    tx.after_commit.append(lambda: context.renewed_versions.update({worker: seen}))
 
 
 def data_version(db: Database) -> int:
@@ -175,19 +202,19 @@ def data_version(db: Database) -> int:
     return db.value("pragma data_version")
 
 
-def leave(tx: Transaction, desk: Desk, worker: int) -> None:
+def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) -> None:
     """Give back, delete the row, and only then let the locks go."""
-    held = tx.db.rows(FIND_HELD, (worker, EVERY_ONE))
+    held = tx.db.rows(FIND_HELD, (worker, NO_LIMIT))
     for job_id, claim_no, _, _ in held:
-        pass_gate(tx, worker, Outcome(job_id, claim_no, Kind.RELEASE))
+        leave_running(tx, worker, Outcome(job_id, claim_no, OutcomeKind.RELEASE))
     tx.db.rows(DELETE_WORKER, (worker,))
-    close_orders(tx, worker)
-    tx.after_commit.append(lambda: unequip(desk, worker))
+    close_commands(tx, worker)
+    tx.after_commit.append(lambda: release_worker_files(context, worker))
 
 
-def unequip(desk: Desk, worker: int) -> None:
+def release_worker_files(context: SqliteContext, worker: int) -> None:
     """Take down what a worker had beside its row."""
-    desk.renewed_versions.pop(worker, None)
-    desk.bells.remove(worker)
-    if desk.lives is not None:
-        desk.lives.end(worker)
+    context.renewed_versions.pop(worker, None)
+    context.wakeups.remove(worker)
+    if context.life_locks is not None:
+        context.life_locks.end(worker)

@@ -4,29 +4,29 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from durio.model.errors import StoreUnavailable
-from durio.ports.live import Listener
-from durio.stores.sqlite.desk import AtDesk
+from durio.ports.live import Subscriber
+from durio.stores.sqlite.context import SqliteCapability
 
 
-class SqliteLive(AtDesk):
+class SqliteLive(SqliteCapability):
     """Telling and hearing."""
 
     def is_heard(self) -> bool:
         """Whether anybody listens."""
         with suppress(StoreUnavailable):  # closed: there is nothing to tell
-            return self.desk.ears.is_heard()
+            return self.context.live_events.has_subscribers()
         return False
 
     def tell(self, events: Sequence[bytes]) -> None:
         """Give these to everybody who listens; never waits, never raises."""
         with suppress(StoreUnavailable):
-            self.desk.ears.tell(events)
+            self.context.live_events.publish(events)
 
     @asynccontextmanager
-    async def listen(self) -> AsyncGenerator[Listener]:
+    async def listen(self) -> AsyncGenerator[Subscriber]:
         """Hear what all processes on this store tell from now on."""
-        ear = self.desk.ears.open_ear()
+        subscriber = self.context.live_events.subscribe()
         try:
-            yield ear
+            yield subscriber
         finally:
-            ear.close()
+            subscriber.close()

@@ -8,15 +8,21 @@ from typing import Any, Protocol
 
 from durio.model.errors import StoreUnavailable
 from durio.stores.sqlite.database import DriverName, OwnDatabase
-from durio.stores.sqlite.operation import Answer, Kind, Look, Operation, answer
 from durio.stores.sqlite.schema import connect_reader
-from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, attempt
+from durio.stores.sqlite.write_session import (
+    Answer,
+    ReadFunction,
+    RequestKind,
+    WriteRequest,
+    answer_callers,
+)
+from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, run_request
 
 
 class Reader(Protocol):
     """Answers questions that write nothing."""
 
-    async def read(self, look: Look[Answer]) -> Answer:
+    async def read(self, look: ReadFunction[Answer]) -> Answer:
         """Look at what is committed."""
         ...
 
@@ -44,26 +50,26 @@ class ReaderThread:
         self._path = path
         self._driver: DriverName = driver
         self._db: OwnDatabase | None = None
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """At first, and in a forked child, which has no such thread."""
-        self._questions: SimpleQueue[Operation[Any]] = SimpleQueue()
+        self._requests: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
         self._starting = threading.Lock()
         self._in_use = threading.Lock()  # held while the connection is
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    async def read(self, look: Look[Answer]) -> Answer:
+    async def read(self, look: ReadFunction[Answer]) -> Answer:
         """Ask the thread; it is started, and the file opened, by the first question."""
         if self._closing:
             raise StoreUnavailable(
                 f"{self._path} is closed", cure="Open the store again.", path=self._path
             )
-        question = Operation(look, Kind.OUTSIDE)
+        question = WriteRequest(look, RequestKind.OUTSIDE)
         if self._thread is None:
             self._start_thread()
-        self._questions.put(question)
+        self._requests.put(question)
         return await question.future
 
     def _start_thread(self) -> None:
@@ -79,8 +85,8 @@ class ReaderThread:
         """Answer what was asked, then let the thread and its connection go."""
         self._closing = True
         if self._thread is not None:
-            last = Operation(lambda _: None, Kind.LAST)
-            self._questions.put(last)
+            last = WriteRequest(lambda _: None, RequestKind.LAST)
+            self._requests.put(last)
             await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MAX)
 
     def before_fork(self) -> None:
@@ -94,19 +100,21 @@ class ReaderThread:
 
     def after_fork_in_child(self) -> None:
         """The thread and its questions stayed with the parent."""
-        self._begin_anew()
+        self._reset()
 
     def _read_forever(self) -> None:
-        while (question := self._questions.get()).kind != Kind.LAST:
+        while (question := self._requests.get()).kind != RequestKind.LAST:
             if not question.future.cancelled():
                 with self._in_use:
-                    attempt(question, partial(self._look, question.work), self._path)
-                answer([question])
+                    run_request(
+                        question, partial(self._run_read, question.work), self._path
+                    )
+                answer_callers([question])
         with self._in_use:
             self._drop_connection()
-        answer([question])
+        answer_callers([question])
 
-    def _look(self, look: Look[Answer]) -> Answer:
+    def _run_read(self, look: ReadFunction[Answer]) -> Answer:
         if self._db is None:
             self._db = connect_reader(self._path, self._driver)
         return look(self._db)

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Literal
 
 from durio.model.errors import SchemaMismatch, StoreReadOnly, StoreUnavailable
-from durio.model.migration import Migration, MigrationStatus, compared, steps_of
+from durio.model.migration import (
+    Migration,
+    MigrationStatus,
+    compare_migrations,
+    migrations_of,
+)
 from durio.ports.clock import Clock
-from durio.stores.sqlite.database import Database, DriverName, OwnDatabase
-from durio.stores.sqlite.folder import WriterLock
-from durio.stores.sqlite.library import connect
+from durio.stores.sqlite.database import Database, DriverName, OwnDatabase, connect
 from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.store_files import WriterLock
 
 BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
 IN_MEMORY = ":memory:"
@@ -92,12 +96,12 @@ def bring_up_to_date(
         return
     with lock:
         if path is not None:
-            use_log(db, path)
+            use_wal(db, path)
         migrate(db, path, clock.now())
 
 
 @contextmanager
-def one_moment(db: Database) -> Generator[None, None, None]:
+def one_snapshot(db: Database) -> Generator[None, None, None]:
     """No commit of others is seen within: one may be migrating the file right now."""
     db.rows("savepoint moment")
     try:
@@ -108,24 +112,24 @@ def one_moment(db: Database) -> Generator[None, None, None]:
 
 def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
     """How a file stands to this code; one that this code must not touch is refused."""
-    with one_moment(db):
+    with one_snapshot(db):
         status = migration_status(db)
         check_status(status, path)
-        refuse_foreign_tables(db, status)
+        refuse_name_clashes(db, status)
     return status
 
 
-def refuse_foreign_tables(db: OwnDatabase, status: MigrationStatus) -> None:
+def refuse_name_clashes(db: OwnDatabase, status: MigrationStatus) -> None:
     """Jobs may live beside another program's tables, but not in them."""
     waiting = [step for step in migrations() if step.name in status.waiting]
     ours = {name for step in waiting for name in CREATED.findall(step.text)}
     # SQLite's names are the same in either case; its `lower` folds as it does itself.
     there = db.rows("select lower(name) from sqlite_schema where type <> 'trigger'")
     if clash := sorted(ours & {name for (name,) in there}):
-        raise foreign(db, clash)
+        raise name_clash(db, clash)
 
 
-def foreign(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
+def name_clash(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
     """The file has such things already, and they are not ours."""
     return SchemaMismatch(
         f"{db.filename}: another program has tables or indexes of these names: "
@@ -135,7 +139,7 @@ def foreign(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
     )
 
 
-def use_log(db: Database, path: str) -> None:
+def use_wal(db: Database, path: str) -> None:
     """Write-ahead logging, and space that can be given back."""
     # In this order: after journal_mode=wal, auto_vacuum silently stays off.
     db.rows("pragma auto_vacuum=incremental")
@@ -168,14 +172,14 @@ def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
 def migration_status(db: OwnDatabase) -> MigrationStatus:
     """Compare the database with the migrations of this code."""
     rows = db.rows(READ_MIGRATIONS) if has_migrations(db) else ()
-    return compared(migrations(), rows)
+    return compare_migrations(migrations(), rows)
 
 
 def has_migrations(db: OwnDatabase) -> bool:
     """Whether any was ever applied; another program's table of that name is refused."""
     columns = db.rows(READ_MIGRATION_COLUMNS)
     if columns and columns != MIGRATION_COLUMNS:
-        raise foreign(db, ["migration"])
+        raise name_clash(db, ["migration"])
     return bool(columns)
 
 
@@ -200,4 +204,4 @@ def migrations() -> tuple[Migration, ...]:
     """Every migration of this code, in order."""
     folder = files("durio.stores.sqlite").joinpath("migrations")
     sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return steps_of((file.name, file.read_text(encoding="utf-8")) for file in sql)
+    return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

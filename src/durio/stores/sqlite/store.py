@@ -1,45 +1,76 @@
-"""The SQLite store: one file on one host, or memory, as the sum of its capabilities."""
+"""The SQLite store: one file on one host, or memory, as the sum of its capabilities.
+
+`sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, `?options`.
+"""
 
 import os
 from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote
 
-from durio.model.errors import StoreUnavailable
-from durio.model.settings import RetentionSettings
+from durio.model.errors import InvalidURL, StoreUnavailable
+from durio.model.names import did_you_mean
+from durio.model.settings import RetentionSettings, Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Stall, Wake
-from durio.stores.sqlite.bell import QUIET, Bells, LocalBells, NoBells, SocketBells
 from durio.stores.sqlite.browse import SqliteBrowse
+from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.control import SqliteControl
-from durio.stores.sqlite.database import DriverName
-from durio.stores.sqlite.desk import Desk
-from durio.stores.sqlite.ear import Ears, LocalEars, NoEars, SocketEars
+from durio.stores.sqlite.database import (
+    DriverName,
+    check_library,
+    check_other_libraries,
+)
 from durio.stores.sqlite.enqueue import SqliteEnqueue
 from durio.stores.sqlite.exchange import SqliteExchange
 from durio.stores.sqlite.finish import SqliteFinish
-from durio.stores.sqlite.folder import Folder, Lives, WriterLock, open_folder
-from durio.stores.sqlite.fork import forget_forks, watch_forks
 from durio.stores.sqlite.lease import SqliteLease, data_version
-from durio.stores.sqlite.library import check_library, check_strangers
 from durio.stores.sqlite.live import SqliteLive
-from durio.stores.sqlite.place import Inode, check_place, enter
+from durio.stores.sqlite.live_events import (
+    LocalLiveEvents,
+    NoLiveEvents,
+    SocketLiveEvents,
+    SqliteLiveEvents,
+)
 from durio.stores.sqlite.reader import ReaderThread
 from durio.stores.sqlite.schema import (
     MigrationStatus,
     Synchronous,
     migration_status,
 )
-from durio.stores.sqlite.scribe import Scribe
+from durio.stores.sqlite.store_files import (
+    Folder,
+    Inode,
+    SqliteLifeLocks,
+    WriterLock,
+    check_location,
+    open_folder,
+    register_open_file,
+)
 from durio.stores.sqlite.transactions import SqliteTransactions
 from durio.stores.sqlite.translate import IN_MEMORY
 from durio.stores.sqlite.upkeep import SqliteUpkeep
-from durio.stores.sqlite.writer import InlineWriter, WriterThread, opening
+from durio.stores.sqlite.wakeups import (
+    NOT_WOKEN,
+    LocalWakeups,
+    NoWakeups,
+    SocketWakeups,
+    SqliteWakeups,
+)
+from durio.stores.sqlite.write_session import WriteSession
+from durio.stores.sqlite.writer import (
+    InlineWriter,
+    WriterThread,
+    add_fork_handler,
+    opening_lock,
+    remove_fork_handler,
+)
 
 Warn = Callable[[str], None]
 # Without a bell a worker looks whether anything changed, so often.
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
-def in_silence(_text: str) -> None:
+def ignore_warning(_text: str) -> None:
     """Nobody wants to know."""
 
 
@@ -80,128 +111,141 @@ class SqliteStore(
         self._life = life
         self._retention = retention or RetentionSettings()
         self._driver: DriverName = driver
-        self.warn: Warn = in_silence
+        self.warn: Warn = ignore_warning
         self._folder: Folder | None = None
         self._inode: Inode | None = None
-        self._desk: Desk | None = None
+        self._context: SqliteContext | None = None
         self._is_open = False
 
     @property
-    def desk(self) -> Desk:
+    def context(self) -> SqliteContext:
         """The parts of the open store."""
-        if self._desk is None:
+        if self._context is None:
             raise StoreUnavailable(
                 f"{self._path or IN_MEMORY} is not open",
                 cure="Await `open()` first; a store in memory does not survive a fork.",
                 path=self._path,
             )
-        return self._desk
+        return self._context
 
     async def open(self) -> None:
         """Open, check and, where the schema is older than this code, upgrade it."""
-        if self._desk is not None and self._is_open:
+        if self._context is not None and self._is_open:
             return
         # Whoever comes first makes the desk; all wait until its writer is open.
-        with opening:
-            desk = self._desk
+        with opening_lock:
+            desk = self._context
             if desk is None:
                 if (risk := check_library(self._driver)) is not None:
                     self.warn(risk)
-                desk = self._new_desk()
-                self._desk = desk
+                desk = self._new_context()
+                self._context = desk
             desk.openers += 1
         try:
             await desk.writer.open()
         except BaseException:
             # One that is cancelled must not take the desk from the others.
-            with opening:
+            with opening_lock:
                 desk.openers -= 1
-                is_last = self._desk is desk and not desk.openers
+                is_last = self._context is desk and not desk.openers
                 if is_last:
-                    self._desk = None
+                    self._context = None
             if is_last:
-                await self._clear(desk)
+                await self._close_context(desk)
             raise
         self._is_open = True
-        watch_forks(self)
+        add_fork_handler(self)
 
     async def close(self) -> None:
         """Answer what waits, then close."""
-        desk, self._desk = self._desk, None
+        desk, self._context = self._context, None
         if desk is None:
             return
         self._is_open = False
-        forget_forks(self)
-        await self._clear(desk)
+        remove_fork_handler(self)
+        await self._close_context(desk)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Until somebody rings this worker, or the time is over."""
-        desk = self.desk
-        wake = await desk.bells.wait(worker, timeout_seconds)
-        return await look_for_change(desk, timeout_seconds) if wake is None else wake
+        desk = self.context
+        wake = await desk.wakeups.wait(worker, timeout_seconds)
+        return await poll_for_change(desk, timeout_seconds) if wake is None else wake
 
     def stall(self) -> Stall | None:
         """Which process keeps our writes waiting, if one does."""
-        return None if self._desk is None else self._desk.lock.stall()
+        return None if self._context is None else self._context.lock.stall()
 
     async def migration_status(self) -> MigrationStatus:
         """Which migrations this file has."""
-        return await self.desk.reader.read(migration_status)
+        return await self.context.reader.read(migration_status)
 
     # --- parts
 
-    def _new_desk(self) -> Desk:
-        return self._desk_in_memory() if self._path is None else self._desk_on_disk()
+    def _new_context(self) -> SqliteContext:
+        return (
+            self._context_in_memory() if self._path is None else self._context_on_disk()
+        )
 
-    def _desk_in_memory(self) -> Desk:
-        bells = LocalBells()
+    def _context_in_memory(self) -> SqliteContext:
+        bells = LocalWakeups()
         lock = WriterLock(None, self._clock)
-        writer = InlineWriter(self._scribe(bells, lock))
-        desk = Desk(self._clock, writer, writer, bells, lock, None, LocalEars())
+        writer = InlineWriter(self._write_session(bells, lock))
+        desk = SqliteContext(
+            self._clock, writer, writer, bells, lock, None, LocalLiveEvents()
+        )
         desk.retention = self._retention
         return desk
 
-    def _desk_on_disk(self) -> Desk:
+    def _context_on_disk(self) -> SqliteContext:
         path = self._path or ""
-        check_place(path)
-        check_strangers(path, self._driver)
+        check_location(path)
+        check_other_libraries(path, self._driver)
         folder = self._folder = open_folder(path)
-        self._inode = enter(path, self._driver)
-        bells: Bells = NoBells() if folder is None else SocketBells(folder)
-        ears: Ears = NoEars() if folder is None else SocketEars(folder, self._clock)
-        lives = Lives(folder) if self._life and folder is not None else None
+        self._inode = register_open_file(path, self._driver)
+        bells: SqliteWakeups = NoWakeups() if folder is None else SocketWakeups(folder)
+        live_events: SqliteLiveEvents = (
+            NoLiveEvents() if folder is None else SocketLiveEvents(folder, self._clock)
+        )
+        lives = SqliteLifeLocks(folder) if self._life and folder is not None else None
         lock = WriterLock(folder, self._clock)
-        writer = WriterThread(self._scribe(bells, lock))
+        writer = WriterThread(self._write_session(bells, lock))
         reader = ReaderThread(path, self._driver)
-        desk = Desk(
-            self._clock, writer, reader, bells, lock, lives, ears, self._synchronous
+        desk = SqliteContext(
+            self._clock,
+            writer,
+            reader,
+            bells,
+            lock,
+            lives,
+            live_events,
+            self._synchronous,
         )
         desk.path, desk.inode = path, self._inode
         desk.driver, desk.retention = self._driver, self._retention
         return desk
 
-    def _scribe(self, bells: Bells, lock: WriterLock) -> Scribe:
-        scribe = Scribe(
+    def _write_session(self, wakeups: SqliteWakeups, lock: WriterLock) -> WriteSession:
+        session = WriteSession(
             self._path,
             self._clock,
             self._retention,
             self._synchronous,
-            bells,
+            wakeups,
             lock,
             self._driver,
         )
-        scribe.inode = self._inode
-        return scribe
+        session.inode = self._inode
+        return session
 
-    async def _clear(self, desk: Desk) -> None:
+    async def _close_context(self, context: SqliteContext) -> None:
         """The reader first, then the writer, then what lies beside the file."""
         folder, self._folder = self._folder, None  # the next desk has one of its own
-        await desk.reader.close()
-        await desk.writer.close()
-        desk.bells.close()
-        desk.ears.close()
-        if desk.lives is not None:
-            desk.lives.close()
+        await context.reader.close()
+        await context.writer.close()
+        context.wakeups.close()
+        context.live_events.close()
+        if context.life_locks is not None:
+            context.life_locks.close()
         if folder is not None:
             folder.close()
 
@@ -209,39 +253,87 @@ class SqliteStore(
 
     def before_fork(self) -> None:
         """Close the connections and hold still."""
-        if self._desk is not None:
-            self._desk.writer.before_fork()
-            self._desk.reader.before_fork()
+        if self._context is not None:
+            self._context.writer.before_fork()
+            self._context.reader.before_fork()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        if self._desk is not None:
-            self._desk.reader.after_fork_in_parent()
-            self._desk.writer.after_fork_in_parent()
+        if self._context is not None:
+            self._context.reader.after_fork_in_parent()
+            self._context.writer.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
         """Workers, locks and bells are the parent's; jobs in memory are too."""
-        desk = self._desk
+        desk = self._context
         if desk is None:
             return
         desk.writer.after_fork_in_child()
         desk.reader.after_fork_in_child()
         desk.renewed_versions.clear()
-        desk.bells.forget()
-        desk.ears.forget()
-        if desk.lives is not None:
-            desk.lives.close()
+        desk.wakeups.forget()
+        desk.live_events.forget()
+        if desk.life_locks is not None:
+            desk.life_locks.close()
         if self._path is None:
-            self._desk = None
+            self._context = None
             self._is_open = False
 
 
-async def look_for_change(desk: Desk, timeout_seconds: float) -> Wake:
+async def poll_for_change(context: SqliteContext, timeout_seconds: float) -> Wake:
     """Without a bell: has anybody committed anything since we began to wait?"""
-    seen = await desk.reader.read(data_version)
-    end = desk.clock.monotonic() + timeout_seconds
-    while (left := end - desk.clock.monotonic()) > 0:
-        await desk.clock.sleep(min(left, LOOK_SECONDS))
-        if await desk.reader.read(data_version) != seen:
-            return Wake(rung=True, lanes=frozenset(), control=False)
-    return QUIET
+    seen = await context.reader.read(data_version)
+    end = context.clock.monotonic() + timeout_seconds
+    while (left := end - context.clock.monotonic()) > 0:
+        await context.clock.sleep(min(left, POLL_SECONDS))
+        if await context.reader.read(data_version) != seen:
+            return Wake(woken=True, lanes=frozenset(), control=False)
+    return NOT_WOKEN
+
+
+OPTIONS = {
+    "synchronous": ("full", "normal"),
+    "life": ("on", "off"),
+    "driver": ("apsw", "stdlib"),
+}
+
+
+def store_at(
+    url: str, clock: Clock, settings: Settings, folder: str = ""
+) -> SqliteStore:
+    """The SQLite store that the URL names, not opened yet; a path is from `folder`."""
+    where, _, query = url.partition("?")
+    prefix = "sqlite:///"
+    if not where.lower().startswith(prefix) or len(where) == len(prefix):
+        raise InvalidURL(
+            f"{url!r} names no file",
+            cure="Use sqlite:///file.db, sqlite:////absolute/file.db or "
+            "sqlite:///:memory:, with three slashes or four.",
+        )
+    path = unquote(where[len(prefix) :])
+    options = _options(url, query)
+    return SqliteStore(
+        None if path == ":memory:" else os.path.join(folder, path),  # noqa: PTH118
+        clock,
+        synchronous="normal" if options.get("synchronous") == "normal" else "full",
+        life=options.get("life") != "off",
+        retention=settings.retention,
+        driver="stdlib" if options.get("driver") == "stdlib" else "apsw",
+    )
+
+
+def _options(url: str, query: str) -> dict[str, str]:
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in found.items():
+        allowed = OPTIONS.get(name)
+        if allowed is None:
+            raise InvalidURL(
+                f"{url!r}: there is no option {name!r}",
+                cure=f"Options: {', '.join(OPTIONS)}.{did_you_mean(name, OPTIONS)}",
+            )
+        if value not in allowed:
+            raise InvalidURL(
+                f"{url!r}: {name} cannot be {value!r}",
+                cure=f"Use {' or '.join(allowed)}.",
+            )
+    return found

@@ -19,23 +19,25 @@ from durio.model.outcome import Outcome, with_progress
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
 from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
-from durio.stores.sqlite.alchemy import (
-    async_connection_in,
-    connection_in,
-    host_in_sqlalchemy,
+from durio.stores.sqlite.bounds import SqliteNoRoom, guard_of
+from durio.stores.sqlite.caller_connection import (
+    SqliteCallerConnection,
+    SqliteCallerTransaction,
+    UnsentWakeups,
+    async_sqlalchemy_connection,
+    caller_transaction,
+    sqlalchemy_connection,
+    sqlalchemy_transaction,
 )
-from durio.stores.sqlite.bounds import NoRoom, guard_of
-from durio.stores.sqlite.database import Database, OwnDatabase
-from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.context import SqliteCapability, SqliteContext
+from durio.stores.sqlite.database import Database, OwnDatabase, StdlibDatabase
 from durio.stores.sqlite.enqueue import insert_all
-from durio.stores.sqlite.finish import record
-from durio.stores.sqlite.foreign import Guest, Host, Rings, host_of
-from durio.stores.sqlite.loan import Loan
-from durio.stores.sqlite.place import inode_of
+from durio.stores.sqlite.finish import record_outcomes
 from durio.stores.sqlite.schema import connect_writer
-from durio.stores.sqlite.stdlib import StdlibDatabase
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.store_files import inode_of
 from durio.stores.sqlite.translate import translated
+from durio.stores.sqlite.write_session import SqliteTransaction
+from durio.stores.sqlite.writer_handover import WriterHandover
 
 # Nobody can write to the file while a task's transaction is open: it has so long.
 OWN_SECONDS_MAX = 10.0
@@ -44,7 +46,7 @@ BUSY_SECONDS_MAX, BUSY_LOOK_SECONDS = 5.0, 0.02
 STILL_IN_USE_SECONDS = 0.1
 
 # What a driver raises when its connection cannot be used as it is.
-UNUSABLE = (
+UNUSABLE_ERRORS = (
     apsw.ConnectionClosedError,
     apsw.CursorClosedError,
     apsw.ThreadingViolationError,
@@ -52,35 +54,35 @@ UNUSABLE = (
 )
 
 
-class SqliteTransactions(AtDesk):
+class SqliteTransactions(SqliteCapability):
     """Writing in transactions of others."""
 
     async def enqueue_in(self, tx: Joinable, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Write these jobs in a transaction that the caller has open."""
-        desk, kind = self.desk, tx_kind(tx)
+        desk, kind = self.context, tx_kind(tx)
         if desk.path is None:
             raise WrongTransaction(
                 "a store in memory has a connection of its own, which nobody shares",
                 cure="Use a file (sqlite:///jobs.db), or leave tx out.",
             )
         if kind in SQLALCHEMY and kind.is_async:
-            connection = await async_connection_in(tx, kind)
-            return await connection.run_sync(in_sqlalchemy, desk, jobs)
+            connection = await async_sqlalchemy_connection(tx, kind)
+            return await connection.run_sync(enqueue_in_sqlalchemy, desk, jobs)
         if kind in SQLALCHEMY:
-            return in_sqlalchemy(connection_in(tx, kind), desk, jobs)
-        own = desk.own_rings.get(id(tx))
-        return enqueue_at(desk, lambda: host_of(tx, kind, own), jobs)
+            return enqueue_in_sqlalchemy(sqlalchemy_connection(tx, kind), desk, jobs)
+        own = desk.task_wakeups.get(id(tx))
+        return enqueue_on(desk, lambda: caller_transaction(tx, kind, own), jobs)
 
     async def begin(self, worker: int, *, is_sync: bool = False) -> OwnTransaction:
         """A transaction for a task, on a connection of its own; threads may use it."""
         del is_sync
-        desk = self.desk
+        desk = self.context
         if desk.path is None:
             raise WrongTransaction(
                 "a store in memory has one connection, and no transactions for tasks",
                 cure="Use a file: sqlite:///jobs.db.",
             )
-        loan = await desk.loans.borrow(desk.writer)
+        loan = await desk.writer_handovers.acquire(desk.writer)
         own = SqliteOwnTransaction(desk, loan, worker)
         try:
             await own.begin()
@@ -93,124 +95,132 @@ class SqliteTransactions(AtDesk):
 # --- in a caller's transaction
 
 
-def in_sqlalchemy(
-    connection: Any, desk: Desk, jobs: Sequence[NewJob]
+def enqueue_in_sqlalchemy(
+    connection: Any, context: SqliteContext, jobs: Sequence[NewJob]
 ) -> list[Enqueued]:
     """In a connection of SQLAlchemy, whichever driver it has."""
-    return enqueue_at(desk, lambda: host_in_sqlalchemy(connection), jobs)
+    return enqueue_on(context, lambda: sqlalchemy_transaction(connection), jobs)
 
 
-def enqueue_at(desk: Desk, find_host: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def enqueue_on(
+    context: SqliteContext, find_transaction: Any, jobs: Sequence[NewJob]
+) -> list[Enqueued]:
     """Write the jobs there, and see to it that somebody hears of them."""
     try:
-        host: Host = find_host()
-        with host.guest.joined():
-            check_same(desk, host.guest)
-            tx, answers = enqueue_within(desk, host.guest, jobs)
-            if tx.rung_lanes:
-                host.watch(lambda lanes: ring_later(desk, lanes), tx.rung_lanes)
+        host: SqliteCallerTransaction = find_transaction()
+        with host.connection.settings_restored():
+            check_caller_connection(context, host.connection)
+            tx, answers = enqueue_within(context, host.connection, jobs)
+            if tx.woken_lanes:
+                host.wake_after_commit(
+                    lambda lanes: wake_lanes_soon(context, lanes), tx.woken_lanes
+                )
             return answers
     except apsw.Error as error:
-        raise told(error, desk) from None
+        raise caller_error(error, context) from None
 
 
-def check_same(desk: Desk, guest: Guest) -> None:
+def check_caller_connection(
+    context: SqliteContext, connection: SqliteCallerConnection
+) -> None:
     """The same library, for two would break each other's locks; and the same file."""
-    if guest.driver != desk.driver:
+    if connection.driver != context.driver:
         raise WrongTransaction(
-            f"tx is of another SQLite library than the store ({desk.path}): two in one "
+            f"tx is of another SQLite library than the store ({context.path}): two in one "
             "process break each other's locks",
-            cure=f"Open the store with ?driver={guest.driver}, or leave tx out.",
+            cure=f"Open the store with ?driver={connection.driver}, or leave tx out.",
         )
-    files = {name: file for _, name, file in guest.rows("pragma database_list")}
-    if not files["main"] or inode_of(files["main"]) != desk.inode:
+    files = {name: file for _, name, file in connection.rows("pragma database_list")}
+    if not files["main"] or inode_of(files["main"]) != context.inode:
         raise WrongTransaction(
             f"tx is a connection to {files['main'] or 'memory'}, but jobs are in "
-            f"{desk.path}",
+            f"{context.path}",
             cure="Give a connection to that file, or leave tx out.",
         )
 
 
 def enqueue_within(
-    desk: Desk, guest: Guest, jobs: Sequence[NewJob]
-) -> tuple[Transaction, list[Enqueued]]:
+    context: SqliteContext, connection: SqliteCallerConnection, jobs: Sequence[NewJob]
+) -> tuple[SqliteTransaction, list[Enqueued]]:
     """All of them or none; the caller's own rows stay as they are."""
-    is_new = guest.begin()
-    guest.rows("savepoint durio")
-    tx = transaction_on(desk, guest)
-    tx.is_users = True
+    is_new = connection.begin()
+    connection.rows("savepoint durio")
+    tx = transaction_on(context, connection)
+    tx.in_caller_tx = True
     try:
-        answers = insert_pressing(tx, jobs)
-    except NoRoom as no_room:
-        undo(guest)
-        tx.rung_lanes.clear()
+        answers = insert_into_full(tx, jobs)
+    except SqliteNoRoom as no_room:
+        roll_back_to_savepoint(connection)
+        tx.woken_lanes.clear()
         answers = [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
     except BaseException:
         with suppress(apsw.Error):  # it may have rolled back by itself
-            guest.rows("rollback") if is_new else undo(guest)
+            connection.rows("rollback") if is_new else roll_back_to_savepoint(
+                connection
+            )
         raise
     else:
-        guest.rows("release durio")
+        connection.rows("release durio")
     return tx, answers
 
 
-def undo(guest: Guest) -> None:
+def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:
     """Leave nothing of ours in the caller's transaction."""
-    guest.rows("rollback to durio")
-    guest.rows("release durio")
+    connection.rows("rollback to durio")
+    connection.rows("release durio")
 
 
-def insert_pressing(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Into whatever queue; the answers say which of them are full."""
     lanes = {job.lane for job in jobs}
     for lane in lanes:
         guard_of(tx, lane)  # asked before: plain inserts look only when there are any
     answers = insert_all(tx, jobs, lanes)
-    full = {each.lane: each for each in tx.pressed}
+    full = {each.lane: each for each in tx.full_queues}
     return [
         answer._replace(full=full.get(job.lane)) if answer.created else answer
         for job, answer in zip(jobs, answers, strict=True)
     ]
 
 
-def transaction_on(desk: Desk, db: Database) -> Transaction:
+def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
     """What operations see of a connection that is not the writer's."""
-    return Transaction(
+    return SqliteTransaction(
         db=db,
-        now=desk.clock.now(),
-        ticks=desk.clock.monotonic(),
-        boot=desk.clock.boot_id(),
-        retention=desk.retention,
+        now=context.clock.now(),
+        monotonic_seconds=context.clock.monotonic(),
+        boot=context.clock.boot_id(),
+        retention=context.retention,
         known_lanes=frozenset(),
         keyed=set(),
     )
 
 
-def ring_later(desk: Desk, lanes: set[str]) -> None:
+def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
     """The writer's next turn comes after the commit at hand: it rings."""
 
-    def ring(tx: Transaction) -> None:
+    def ring(tx: SqliteTransaction) -> None:
         for lane in lanes:
-            tx.ring(lane)
+            tx.wake(lane)
 
-    desk.writer.post(ring)
+    context.writer.post(ring)
 
 
-def told(error: apsw.Error, desk: Desk) -> Exception:
+def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
     """What a caller hears of a failure in its own transaction."""
-    if isinstance(error, UNUSABLE):
+    if isinstance(error, UNUSABLE_ERRORS):
         return WrongTransaction(
             f"tx cannot be used here: {error}",
             cure="Give a connection that is open, in the thread that uses it.",
         )
     if isinstance(error, apsw.BusyError):
         return StoreUnavailable(
-            f"{desk.path} is being written by somebody else ({error})",
+            f"{context.path} is being written by somebody else ({error})",
             cure="Begin with `begin immediate`, give the connection a busy timeout, "
             "and try the whole transaction again.",
-            path=desk.path,
+            path=context.path,
         )
-    return translated(error, desk.path, at_commit=False)
+    return translated(error, context.path, at_commit=False)
 
 
 # --- a task's own
@@ -219,15 +229,17 @@ def told(error: apsw.Error, desk: Desk) -> Exception:
 class SqliteOwnTransaction:
     """One transaction on a connection that is closed with it."""
 
-    def __init__(self, desk: Desk, loan: Loan, worker: int) -> None:
-        self._desk = desk
+    def __init__(
+        self, context: SqliteContext, handover: WriterHandover, worker: int
+    ) -> None:
+        self._context = context
         self._worker = worker
-        self._loan = loan
+        self._handover = handover
         self._loop = asyncio.get_running_loop()
         self._db: OwnDatabase | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_expired = False
-        self._rings = Rings(partial(ring_later, desk))
+        self._wakeups = UnsentWakeups(partial(wake_lanes_soon, context))
 
     @property
     def connection(self) -> Any:
@@ -237,12 +249,12 @@ class SqliteOwnTransaction:
 
     async def begin(self) -> None:
         """Open and begin; the loop is not held up by those who write beside us."""
-        desk = self._desk
+        desk = self._context
         synchronous = "normal" if desk.synchronous == "normal" else "full"
         end = desk.clock.monotonic() + BUSY_SECONDS_MAX
         try:
             db = self._db = connect_writer(desk.path, synchronous, desk.driver)
-            desk.own_rings[id(self.connection)] = self._rings
+            desk.task_wakeups[id(self.connection)] = self._wakeups
             db.wait_when_busy(0)
             while True:
                 try:
@@ -261,8 +273,8 @@ class SqliteOwnTransaction:
         at_commit = False
         try:
             db = self._checked()
-            tx = transaction_on(self._desk, db)
-            if record(tx, self._worker, with_progress(outcome)).rejected:
+            tx = transaction_on(self._context, db)
+            if record_outcomes(tx, self._worker, with_progress(outcome)).rejected:
                 raise LeaseLost(
                     f"job {id_text(outcome.id)} has another owner: its transaction is "
                     "rolled back",
@@ -271,11 +283,11 @@ class SqliteOwnTransaction:
             at_commit = True
             db.rows("commit")
         except apsw.Error as error:
-            raise self._trouble(error, at_commit=at_commit) from None
+            raise self._translated(error, at_commit=at_commit) from None
         finally:
             self._end()
-        self._rings.note(tx.rung_lanes)
-        self._rings.commit()
+        self._wakeups.add(tx.woken_lanes)
+        self._wakeups.commit()
 
     async def roll_back(self) -> None:
         """Close the connection: what it has not committed is gone."""
@@ -288,7 +300,7 @@ class SqliteOwnTransaction:
                 "rolled back: nobody else can write to the file meanwhile",
                 cure="Do slow work before the block or after it. Inside it enqueue with "
                 "options(tx=tx).",
-                path=self._desk.path,
+                path=self._context.path,
             )
         if not self._db.in_transaction:
             raise WrongTransaction(
@@ -297,8 +309,8 @@ class SqliteOwnTransaction:
             )
         return self._db
 
-    def _trouble(self, error: apsw.Error, *, at_commit: bool) -> StoreError:
-        return translated(error, self._desk.path, at_commit=at_commit)
+    def _translated(self, error: apsw.Error, *, at_commit: bool) -> StoreError:
+        return translated(error, self._context.path, at_commit=at_commit)
 
     def _expire(self) -> None:
         """Its time is over; a thread may be in the middle of a statement."""
@@ -310,7 +322,7 @@ class SqliteOwnTransaction:
         if self._timer is not None:
             self._timer.cancel()
         db = self._db
-        self._desk.own_rings.pop(id(self.connection), None)
+        self._context.task_wakeups.pop(id(self.connection), None)
         if db is not None:
             try:
                 if db.in_transaction:
@@ -322,4 +334,4 @@ class SqliteOwnTransaction:
             except apsw.Error:
                 pass  # closed by hand
         self._db = None
-        self._loan.end()
+        self._handover.end()

@@ -1,19 +1,75 @@
-"""SQLite's errors in our words: what happened to which file, and the cure.
+"""The word by which a file says that its jobs are on their way to another store.
+
+SQLite's errors in our words: what happened to which file, and the cure.
 
 No caller ever sees the driver's exceptions. `unknown` is set only where the write may
 have happened: when SQLite could not tell whether a commit reached the disk.
 """
 
+from typing import Any
+
 import apsw
+import msgspec
 
 from durio.model.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
+    StoreMoved,
     StoreReadOnly,
     StoreUnavailable,
 )
-from durio.stores.sqlite.moved import heard
+from durio.ports.move import MoveMark
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.statements import statement
+
+READ_MARK = statement("move_read_mark")
+
+_mark_decoder = msgspec.json.Decoder(dict[str, str])
+
+REFUSAL_PREFIX = "durio: the jobs of this file go to "
+
+
+def refusal_text(to: str) -> str:
+    """What a trigger raises: departure.py makes them."""
+    return f"{REFUSAL_PREFIX}{to}"
+
+
+def moved_error_from(error: apsw.Error, path: str | None) -> StoreMoved | None:
+    """The error of whoever wanted to write there; None: it is about something else."""
+    _, word, to = str(error).partition(REFUSAL_PREFIX)
+    if not word:
+        return None
+    return moved_to(path, to)
+
+
+def moved_to(path: str | None, to: str) -> StoreMoved:
+    """What is said of jobs that are not here any more, or not for long."""
+    return StoreMoved(
+        f"{path}: its jobs are moving, or have moved, to {to}; nothing was written",
+        cure=f"Use that store: DURIO_URL={to} (with its password), or --store. While the "
+        "move is under way it takes no jobs either: try again.",
+        path=path,
+        to=to,
+    )
+
+
+def read_mark(db: Database) -> MoveMark | None:
+    """The move that the jobs of this file are on, if there is one."""
+    body = db.value(READ_MARK)
+    if body is None:
+        return None
+    told = _mark_decoder.decode(body)
+    stage: Any = told["stage"]
+    return MoveMark(told["id"], told["to"], stage)
+
+
+def raise_if_moved(db: Database, path: str | None) -> None:
+    """Jobs that have moved for good end elsewhere."""
+    mark = read_mark(db)
+    if mark is not None and mark.stage == "moved":
+        raise moved_to(path, mark.to)
+
 
 IN_MEMORY = "the store in memory"
 
@@ -79,7 +135,9 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
 def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> StoreError:
     """What the caller is told of a failure of SQLite."""
     place = IN_MEMORY if path is None else path
-    if isinstance(error, apsw.ConstraintError) and (moved := heard(error, path)):
+    if isinstance(error, apsw.ConstraintError) and (
+        moved := moved_error_from(error, path)
+    ):
         return moved
     # A failed sync leaves the commit in the file, unseen until a crash: it may yet count.
     unknown = at_commit and isinstance(error, apsw.IOError)

@@ -5,20 +5,19 @@ from collections.abc import Sequence
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, attempt_number
-from durio.model.outcome import Kind, Left, Outcome, Reason
+from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
 from durio.ports.upkeep import Promoted, Rescued
 from durio.stores.sqlite.audit import prune_audit
-from durio.stores.sqlite.bounds import mark_over, marks_to_change
+from durio.stores.sqlite.bounds import changed_soft_marks, write_soft_marks
+from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import OwnDatabase
-from durio.stores.sqlite.desk import AtDesk, Desk
+from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.filters import prefix_span
-from durio.stores.sqlite.folder import close_quietly
-from durio.stores.sqlite.gate import pass_gate
-from durio.stores.sqlite.lease import unequip
-from durio.stores.sqlite.orders import close_orders, prune_orders
-from durio.stores.sqlite.scribe import shorten_log
+from durio.stores.sqlite.lease import release_worker_files
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.transaction import Transaction
+from durio.stores.sqlite.store_files import close_quietly
+from durio.stores.sqlite.worker_commands import close_commands, prune_commands
+from durio.stores.sqlite.write_session import SqliteTransaction, shorten_log
 
 NEXT_DUE_ANYWHERE = statement("next_due_anywhere")
 READ_BUSY_LANES = statement("read_busy_lanes")
@@ -40,12 +39,12 @@ EVERY_LANE = ("", "\U0010ffff")
 FREE_PAGES_MAX = 2000  # given back per tidy
 
 
-class SqliteUpkeep(AtDesk):
+class SqliteUpkeep(SqliteCapability):
     """Run by whoever leads; two at once do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
-        return await self.desk.writer.write(lambda tx: promote(tx, limit))
+        return await self.context.writer.write(lambda tx: promote_due(tx, limit))
 
     async def rescue(
         self,
@@ -59,10 +58,10 @@ class SqliteUpkeep(AtDesk):
         A lease counts as over if it was when this was asked: one that ended while we
         waited to write may belong to a worker that waits to renew it.
         """
-        desk = self.desk
+        desk = self.context
         asked = desk.clock.monotonic()
 
-        def work(tx: Transaction) -> Rescued:
+        def work(tx: SqliteTransaction) -> Rescued:
             workers = (
                 [worker] if worker is not None else lost_workers(tx, asked, namespace)
             )
@@ -72,8 +71,8 @@ class SqliteUpkeep(AtDesk):
 
     async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
         """The same for workers whose life lock on this host is free."""
-        desk = self.desk
-        lives = desk.lives
+        desk = self.context
+        lives = desk.life_locks
         if lives is None:
             return Rescued([], [])
         boot = desk.clock.boot_id()
@@ -96,20 +95,22 @@ class SqliteUpkeep(AtDesk):
 
     async def rescue_orphans(self, limit: int) -> Rescued:
         """Running jobs whose worker does not exist: back, uncharged."""
-        return await self.desk.writer.write(lambda tx: rescue_orphans(tx, limit))
+        return await self.context.writer.write(lambda tx: rescue_orphans(tx, limit))
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
-        return await self.desk.writer.write(lambda tx: prune(tx, limit, dead_count))
+        return await self.context.writer.write(
+            lambda tx: prune_rows(tx, limit, dead_count)
+        )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues beyond the soft bound, and take the mark from those below it."""
         span = prefix_span(f"{namespace}:")
-        changes = await self.desk.reader.read(
-            lambda db: marks_to_change(db, soft_max, span)
+        changes = await self.context.reader.read(
+            lambda db: changed_soft_marks(db, soft_max, span)
         )
         if changes:
-            await self.desk.writer.write(lambda tx: mark_over(tx, changes))
+            await self.context.writer.write(lambda tx: write_soft_marks(tx, changes))
 
     async def tidy(self) -> None:
         """Give free pages back to the disk and shorten the log."""
@@ -118,13 +119,13 @@ class SqliteUpkeep(AtDesk):
             db.rows(f"pragma incremental_vacuum({FREE_PAGES_MAX})")
             shorten_log(db)
 
-        await self.desk.writer.write_outside(work)
+        await self.context.writer.write_outside(work)
 
 
 # --- promote
 
 
-def promote(tx: Transaction, limit: int) -> Promoted:
+def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
     due: list[tuple[float, int, str]] = []
     for lane, *_ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
@@ -133,7 +134,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     del due[limit:]
     tx.db.rows_of_many(PROMOTE_JOB, [(seq,) for _, seq, _ in due])
     for lane in {lane for _, _, lane in due}:
-        tx.ring(lane)
+        tx.wake(lane)
     nearest = tx.db.value(NEXT_DUE_ANYWHERE)
     seconds = None if nearest is None else max(0.0, nearest - tx.now)
     return Promoted(len(due), seconds)
@@ -142,41 +143,49 @@ def promote(tx: Transaction, limit: int) -> Promoted:
 # --- rescue
 
 
-def lost_workers(tx: Transaction, ticks: float, namespace: str | None) -> list[int]:
+def lost_workers(
+    tx: SqliteTransaction, monotonic_seconds: float, namespace: str | None
+) -> list[int]:
     """Workers whose lease was over at `ticks`, and those whose rescue has begun."""
-    rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, ticks, namespace))
+    rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, monotonic_seconds, namespace))
     return [worker for (worker,) in rows]
 
 
 def rescue_workers(
-    tx: Transaction, desk: Desk, workers: Sequence[int], limit: int
+    tx: SqliteTransaction, context: SqliteContext, workers: Sequence[int], limit: int
 ) -> Rescued:
     """Take jobs back, `limit` at most; a worker's row goes with its last job."""
     gone: list[int] = []
-    left: list[Left] = []
+    left: list[RescuedJob] = []
     for worker in workers:
         room = limit - len(left)
         held = tx.db.rows(FIND_HELD, (worker, room + 1))
         # From here on it cannot renew: it may have lost a job already.
         tx.db.rows(MARK_RESCUED, (worker,))
-        left += [lose(tx, worker, row) for row in held[:room]]
+        left += [leave_as_lost(tx, worker, row) for row in held[:room]]
         if len(held) > room:
             return Rescued(gone, left, more=True)
         gone += [row[0] for row in tx.db.rows(DELETE_WORKER, (worker,))]
-        close_orders(tx, worker)
-        tx.after_commit.append(lambda worker=worker: unequip(desk, worker))
+        close_commands(tx, worker)
+        tx.after_commit.append(
+            lambda worker=worker: release_worker_files(context, worker)
+        )
     return Rescued(gone, left)
 
 
-def lose(tx: Transaction, worker: int, held: tuple[bytes, int, int, int]) -> Left:
+def leave_as_lost(
+    tx: SqliteTransaction, worker: int, held: tuple[bytes, int, int, int]
+) -> RescuedJob:
     """Let one job out as lost."""
     job_id, claim_no, retried, losses = held
     attempt = attempt_number(retried, losses)
-    outcome = Outcome(job_id, claim_no, Kind.LOST, error=loss(tx, worker, attempt))
-    return let_out(tx, worker, outcome, attempt)
+    outcome = Outcome(
+        job_id, claim_no, OutcomeKind.LOST, error=loss_error(tx, worker, attempt)
+    )
+    return leave_by_rescue(tx, worker, outcome, attempt)
 
 
-def loss(tx: Transaction, worker: int, attempt: int) -> bytes:
+def loss_error(tx: SqliteTransaction, worker: int, attempt: int) -> bytes:
     """The error entry of an attempt that died with its worker."""
     return encode_failure(
         Failure(
@@ -189,46 +198,50 @@ def loss(tx: Transaction, worker: int, attempt: int) -> bytes:
     )
 
 
-def let_out(tx: Transaction, worker: int, outcome: Outcome, attempt: int) -> Left:
+def leave_by_rescue(
+    tx: SqliteTransaction, worker: int, outcome: Outcome, attempt: int
+) -> RescuedJob:
     """Through the gate, and how to tell of it."""
-    passed = pass_gate(tx, worker, outcome)
+    passed = leave_running(tx, worker, outcome)
     if passed is None:
         raise InvariantBroken("a job found running did not leave by the gate")
     reason = Reason.WORKER_LOST if passed.state == DEAD else None
-    return Left(
+    return RescuedJob(
         outcome.id, passed.task, passed.lane, passed.state, reason, attempt, worker
     )
 
 
-def rescue_orphans(tx: Transaction, limit: int) -> Rescued:
+def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
     """Nobody knows what became of their workers: nobody is charged."""
     rows = tx.db.rows(FIND_ORPHANS, (limit + 1,))
-    left: list[Left] = []
+    left: list[RescuedJob] = []
     for job_id, claim_no, retried, losses, worker in rows[:limit]:
-        outcome = Outcome(job_id, claim_no, Kind.RELEASE)
-        left.append(let_out(tx, worker, outcome, attempt_number(retried, losses)))
+        outcome = Outcome(job_id, claim_no, OutcomeKind.RELEASE)
+        left.append(
+            leave_by_rescue(tx, worker, outcome, attempt_number(retried, losses))
+        )
     return Rescued([], left, more=len(rows) > limit)
 
 
 # --- prune
 
 
-def prune(tx: Transaction, limit: int, dead_count: int) -> int:
+def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
     """By age, by count, and keys whose window is over: `limit` rows in all.
 
     Old orders and lines of the audit go too; nobody counts them.
     """
-    prune_orders(tx, limit)
+    prune_commands(tx, limit)
     prune_audit(tx, limit)
-    went = count(tx, PRUNE_AGED, (tx.now, limit))
-    went += count(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
+    went = deleted_rows(tx, PRUNE_AGED, (tx.now, limit))
+    went += deleted_rows(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
     bucket = tx.db.value(NEXT_BUCKET, ("",))
     while bucket is not None and went < limit:
-        went += count(tx, PRUNE_BUCKET, (bucket, limit - went, tx.now))
+        went += deleted_rows(tx, PRUNE_BUCKET, (bucket, limit - went, tx.now))
         bucket = tx.db.value(NEXT_BUCKET, (bucket,))
-    return went + count(tx, PRUNE_KEYS, (tx.now, limit - went))
+    return went + deleted_rows(tx, PRUNE_KEYS, (tx.now, limit - went))
 
 
-def count(tx: Transaction, sql: str, values: tuple[object, ...]) -> int:
+def deleted_rows(tx: SqliteTransaction, sql: str, values: tuple[object, ...]) -> int:
     """How many rows a delete took."""
     return len(tx.db.rows(sql, values))

@@ -12,89 +12,106 @@ nothing: `begun` is set before the look at `cancelled`, so there is no moment be
 
 In memory there is no thread: operations run in the caller's, under a lock, so that a
 simulated world stays deterministic.
+
+No SQLite handle ever crosses a fork: stores close theirs before it.
+
+A child cannot use an inherited connection, cannot close it (that could write to the shared
+log), and cannot even open the file anew beside it: within one process SQLite remembers
+which locks it holds, and the child inherits that memory without the locks. So whoever
+forks waits for the transaction at hand, all connections are closed, and both sides open
+new ones when they need them. `subprocess` does not come here: it never runs our code.
 """
 
 import asyncio
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
 
 from durio.model.errors import StoreStalled, StoreUnavailable
-from durio.stores.sqlite.operation import Answer, Kind, Look, Operation, Work, answer
-from durio.stores.sqlite.scribe import Scribe
-from durio.stores.sqlite.transaction import Transaction
 from durio.stores.sqlite.translate import translated
+from durio.stores.sqlite.write_session import (
+    Answer,
+    ReadFunction,
+    RequestKind,
+    SqliteTransaction,
+    WriteFunction,
+    WriteRequest,
+    WriteSession,
+    answer_callers,
+)
 
 ROWS_MAX = 1000
 BATCH_SECONDS_MAX = 0.05
 CLOSE_SECONDS_MIN, CLOSE_SECONDS_MAX = 0.5, 5.0
 
 # Held while a store of this process is being made, never across an await.
-opening = threading.RLock()
+opening_lock = threading.RLock()
 
 
 class InlineWriter:
     """Runs operations and questions at once, in the caller's thread: for memory."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
+    def __init__(self, session: WriteSession) -> None:
+        self._session = session
         self._in_use = threading.RLock()
 
     async def open(self) -> None:
         """Make the database."""
         with self._in_use:
-            self._scribe.connection()
+            self._session.connection()
 
     async def write(
-        self, work: Work[Answer], *, rows: int = 1, urgent: bool = False
+        self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
         """Run one transaction, without ever giving up the loop."""
         del rows, urgent
-        tx: Transaction | None = None
+        tx: SqliteTransaction | None = None
         with self._in_use:
             try:
-                tx = self._scribe.begin()
+                tx = self._session.begin()
                 answer = work(tx)
-                self._scribe.commit(tx)
+                self._session.commit(tx)
             except apsw.Error as error:
-                self._scribe.roll_back(tx)
+                self._session.roll_back(tx)
                 raise translated(error, None, at_commit=False) from None
             except BaseException:
-                self._scribe.roll_back(tx)
+                self._session.roll_back(tx)
                 raise
             return answer
 
-    def post(self, work: Work[object]) -> None:
+    def post(self, work: WriteFunction[object]) -> None:
         """Only other connections need it, and memory has none."""
 
-    async def write_outside(self, work: Look[Answer]) -> Answer:
+    async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
         """Run it on the connection as it is."""
         with self._in_use:
-            return work(self._scribe.connection())
+            return work(self._session.connection())
 
-    async def read(self, look: Look[Answer]) -> Answer:
+    async def read(self, look: ReadFunction[Answer]) -> Answer:
         """In memory each connection is its own database: reads come here too."""
         with self._in_use:
             try:
-                return look(self._scribe.connection())
+                return look(self._session.connection())
             except apsw.Error as error:
                 raise translated(error, None, at_commit=False) from None
 
-    def peek(self, look: Look[Answer]) -> Answer | None:
+    def peek(self, look: ReadFunction[Answer]) -> Answer | None:
         """Nobody else can write to memory of ours."""
         with self._in_use:
-            return look(self._scribe.connection())
+            return look(self._session.connection())
 
     async def close(self) -> None:
         """Drop the connection, and all jobs with it."""
         with self._in_use:
-            self._scribe.retire()
+            self._session.retire()
 
     def before_fork(self) -> None:
         """Memory is copied: nothing is shared."""
@@ -109,18 +126,18 @@ class InlineWriter:
 class WriterThread:
     """The line of operations and the thread that writes them."""
 
-    def __init__(self, scribe: Scribe) -> None:
-        self._scribe = scribe
-        self._begin_anew()
+    def __init__(self, session: WriteSession) -> None:
+        self._session = session
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """At first, and in a forked child, which has no such thread."""
-        self._arrivals: SimpleQueue[Operation[Any]] = SimpleQueue()
-        self._lines: dict[Kind, deque[Operation[Any]]] = {
-            kind: deque() for kind in Kind
+        self._submitted: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
+        self._queues: dict[RequestKind, deque[WriteRequest[Any]]] = {
+            kind: deque() for kind in RequestKind
         }
         self._in_use = threading.Lock()  # held while the connection is
-        self._asked: set[Operation[Any]] = set()  # somebody waits for the answer
+        self._awaited: set[WriteRequest[Any]] = set()  # somebody waits for the answer
         self._closing = False
         self._given_up = False
         self._thread: threading.Thread | None = None
@@ -129,42 +146,42 @@ class WriterThread:
 
     async def open(self) -> None:
         """Open and check the file; waits for other writers only if it must migrate."""
-        await self._submit(Operation(lambda _: None, Kind.OPEN))
+        await self._submit(WriteRequest(lambda _: None, RequestKind.OPEN))
 
     async def write(
-        self, work: Work[Answer], *, rows: int = 1, urgent: bool = False
+        self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
         """Leave an operation in the line and wait for its answer."""
-        kind = Kind.FIRST if urgent else Kind.USUAL
-        return await self._submit(Operation(work, kind, rows))
+        kind = RequestKind.FIRST if urgent else RequestKind.USUAL
+        return await self._submit(WriteRequest(work, kind, rows))
 
-    def post(self, work: Work[object]) -> None:
+    def post(self, work: WriteFunction[object]) -> None:
         """Leave it in the line, from any thread; nobody waits for its answer."""
         if not self._closing:
             if self._thread is None:
                 self._start_thread()
-            self._arrivals.put(Operation(work, Kind.USUAL, is_awaited=False))
+            self._submitted.put(WriteRequest(work, RequestKind.USUAL, is_awaited=False))
 
-    async def write_outside(self, work: Look[Answer]) -> Answer:
+    async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
         """The same for what must not be inside a transaction."""
-        return await self._submit(Operation(work, Kind.OUTSIDE))
+        return await self._submit(WriteRequest(work, RequestKind.OUTSIDE))
 
-    async def _submit(self, operation: Operation[Answer]) -> Answer:
+    async def _submit(self, request: WriteRequest[Answer]) -> Answer:
         if self._closing:
             raise StoreUnavailable(
-                f"{self._scribe.path} is closed", cure="Open the store again."
+                f"{self._session.path} is closed", cure="Open the store again."
             )
         if self._thread is None:
             self._start_thread()
-        self._asked.add(operation)
-        self._arrivals.put(operation)
+        self._awaited.add(request)
+        self._submitted.put(request)
         try:
-            return await operation.future
+            return await request.future
         finally:
-            self._asked.discard(operation)
+            self._awaited.discard(request)
 
     def _start_thread(self) -> None:
-        with opening:  # two threads may have come here at once
+        with opening_lock:  # two threads may have come here at once
             if self._thread is None:
                 thread = threading.Thread(
                     target=self._write_forever, name="durio-writer", daemon=True
@@ -172,14 +189,14 @@ class WriterThread:
                 thread.start()
                 self._thread = thread
 
-    def peek(self, look: Look[Answer]) -> Answer | None:
+    def peek(self, look: ReadFunction[Answer]) -> Answer | None:
         """From any thread; a writer that waits for its turn does not use the connection."""
         if not self._in_use.acquire(blocking=False):
             return None
         try:
-            return look(self._scribe.connection())
+            return look(self._session.connection())
         except apsw.Error as error:
-            raise translated(error, self._scribe.path, at_commit=False) from None
+            raise translated(error, self._session.path, at_commit=False) from None
         finally:
             self._in_use.release()
 
@@ -187,12 +204,12 @@ class WriterThread:
         """Write what waits, then close; a stalled writer is left behind."""
         self._closing = True
         if self._thread is None:
-            self._scribe.retire()
+            self._session.retire()
             return
-        last = Operation(lambda _: None, Kind.LAST)
-        self._arrivals.put(last)
+        last = WriteRequest(lambda _: None, RequestKind.LAST)
+        self._submitted.put(last)
         await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MIN)
-        if self._asked or self._scribe.lock.stall() is None:
+        if self._awaited or self._session.lock.stall() is None:
             rest = CLOSE_SECONDS_MAX - CLOSE_SECONDS_MIN
             await asyncio.wait([last.future], timeout=rest)
         if not last.future.done():
@@ -200,24 +217,24 @@ class WriterThread:
 
     def _give_up(self) -> None:
         """Another process keeps the lock: nothing of what waits has been written."""
-        stall = self._scribe.lock.stall()
+        stall = self._session.lock.stall()
         holder = "another process" if stall is None else f"process {stall.pid}"
         self._given_up = True
         self._gather(block=False)
-        waiting = self._drop_work()
+        waiting = self._drain_queues()
         for operation in waiting:
             operation.error = StoreStalled(
-                f"{self._scribe.path} was closed while {holder} kept it locked",
+                f"{self._session.path} was closed while {holder} kept it locked",
                 cure=f"See what {holder} does: it may be stopped (SIGSTOP, a debugger).",
             )
-        answer(waiting)
+        answer_callers(waiting)
 
     # --- forks
 
     def before_fork(self) -> None:
         """Wait for the transaction at hand, then close: no handle crosses a fork."""
         self._in_use.acquire()
-        self._scribe.drop_connection()
+        self._session.drop_connection()
 
     def after_fork_in_parent(self) -> None:
         """Go on; the next transaction opens the file again."""
@@ -225,60 +242,62 @@ class WriterThread:
 
     def after_fork_in_child(self) -> None:
         """The thread, its lines and its lock stayed with the parent."""
-        self._scribe.lock.close()
-        self._begin_anew()
+        self._session.lock.close()
+        self._reset()
 
     # --- the thread's side
 
     def _write_forever(self) -> None:
-        last = self._lines[Kind.LAST]
+        last = self._queues[RequestKind.LAST]
         while not last or self._has_work():
             if self._has_work():
                 self._take_turn()
             self._gather(block=not (last or self._has_work()))
         with self._in_use:
-            self._scribe.retire()
-        answer(list(last))
+            self._session.retire()
+        answer_callers(list(last))
 
     def _has_work(self) -> bool:
-        return any(line for kind, line in self._lines.items() if kind != Kind.LAST)
+        return any(
+            line for kind, line in self._queues.items() if kind != RequestKind.LAST
+        )
 
     def _gather(self, *, block: bool) -> None:
         """Sort what has arrived into the lines."""
         with suppress(Empty):
-            operation = self._arrivals.get(block=block)
+            operation = self._submitted.get(block=block)
             while True:
-                self._lines[operation.kind].append(operation)
-                operation = self._arrivals.get_nowait()
+                self._queues[operation.kind].append(operation)
+                operation = self._submitted.get_nowait()
 
     def _take_turn(self) -> None:
         """Open if need be; then a transaction, what goes outside of it, a checkpoint."""
         try:
             with self._in_use:
-                self._scribe.connection()
-            self._run_line(Kind.OPEN)
+                self._session.connection()
+            self._run_queue(RequestKind.OPEN)
             if not self._has_work():
                 return
-            with self._scribe.lock, self._in_use:
+            with self._session.lock, self._in_use:
                 if self._given_up:  # while we waited: they have been told
                     return
                 # Whatever arrived while we waited for our turn goes with us.
                 self._gather(block=False)
                 self._write_batch()
-                self._run_line(Kind.OUTSIDE)
-                self._scribe.checkpoint_if_long()
+                self._run_queue(RequestKind.OUTSIDE)
+                self._session.checkpoint_if_long()
         except Exception as error:  # the thread must live, and callers must hear
-            self._fail(self._drop_work(), error, at_commit=False)
+            self._fail(self._drain_queues(), error, at_commit=False)
 
     def _write_batch(self) -> None:
         """One transaction of what waits, within its bounds; every caller is answered."""
-        first, usual = self._lines[Kind.FIRST], self._lines[Kind.USUAL]
+        first, usual = self._queues[RequestKind.FIRST], self._queues[RequestKind.USUAL]
         several = len(first) + len(usual) > 1
-        batch: list[Operation[Any]] = []
-        tx: Transaction | None = None
+        batch: list[WriteRequest[Any]] = []
+        tx: SqliteTransaction | None = None
         at_commit = False
         try:
-            tx = self._scribe.begin()
+            tx = self._session.begin()
             rows = 0
             while (line := first or usual) and self._has_room(tx, rows):
                 operation = line.popleft()
@@ -286,80 +305,140 @@ class WriterThread:
                 if not operation.is_cancelled:
                     batch.append(operation)
                     rows += operation.rows
-                    self._perform(tx, operation, several=several)
+                    self._run_in_savepoint(tx, operation, several=several)
             at_commit = True
-            self._scribe.commit(tx)
+            self._session.commit(tx)
         except Exception as error:
-            self._scribe.roll_back(tx)
+            self._session.roll_back(tx)
             self._fail(
-                batch or self._drop_line(first or usual), error, at_commit=at_commit
+                batch or self._drain_queue(first or usual), error, at_commit=at_commit
             )
         else:
-            answer(batch)
+            answer_callers(batch)
 
-    def _has_room(self, tx: Transaction, rows: int) -> bool:
+    def _has_room(self, tx: SqliteTransaction, rows: int) -> bool:
         if rows == 0:
             return True
-        took_seconds = self._scribe.clock.monotonic() - tx.ticks
+        took_seconds = self._session.clock.monotonic() - tx.monotonic_seconds
         return rows < ROWS_MAX and took_seconds < BATCH_SECONDS_MAX
 
-    def _perform(
-        self, tx: Transaction, operation: Operation[Any], *, several: bool
+    def _run_in_savepoint(
+        self, tx: SqliteTransaction, request: WriteRequest[Any], *, several: bool
     ) -> None:
         """Run one operation; its failure is its own unless SQLite gave up everything."""
         if not several:
-            operation.value = operation.work(tx)
+            request.value = request.work(tx)
             return
         tx.db.rows("savepoint operation")
         mark = len(tx.after_commit), len(tx.after_rollback)
         try:
-            operation.value = operation.work(tx)
+            request.value = request.work(tx)
         except Exception as error:
             if not tx.db.in_transaction:
                 raise
-            operation.error = told(error, self._scribe.path, at_commit=False)
+            request.error = error_for_caller(error, self._session.path, at_commit=False)
             tx.db.rows("rollback to operation")
             tx.undo_since(*mark)
         tx.db.rows("release operation")
 
-    def _run_line(self, kind: Kind) -> None:
-        for operation in self._drop_line(self._lines[kind]):
+    def _run_queue(self, kind: RequestKind) -> None:
+        for operation in self._drain_queue(self._queues[kind]):
             operation.begun = True
-            work = partial(operation.work, self._scribe.connection())
-            attempt(operation, work, self._scribe.path)
-            answer([operation])
+            work = partial(operation.work, self._session.connection())
+            run_request(operation, work, self._session.path)
+            answer_callers([operation])
 
-    def _drop_work(self) -> list[Operation[Any]]:
-        kinds = [kind for kind in Kind if kind != Kind.LAST]
-        return [op for kind in kinds for op in self._drop_line(self._lines[kind])]
+    def _drain_queues(self) -> list[WriteRequest[Any]]:
+        kinds = [kind for kind in RequestKind if kind != RequestKind.LAST]
+        return [op for kind in kinds for op in self._drain_queue(self._queues[kind])]
 
-    def _drop_line(self, line: deque[Operation[Any]]) -> list[Operation[Any]]:
-        dropped: list[Operation[Any]] = []
+    def _drain_queue(self, queue: deque[WriteRequest[Any]]) -> list[WriteRequest[Any]]:
+        dropped: list[WriteRequest[Any]] = []
         with suppress(IndexError):
             while True:
-                dropped.append(line.popleft())
+                dropped.append(queue.popleft())
         return dropped
 
     def _fail(
-        self, operations: list[Operation[Any]], error: Exception, *, at_commit: bool
+        self, requests: list[WriteRequest[Any]], error: Exception, *, at_commit: bool
     ) -> None:
-        for operation in operations:
-            operation.error = told(error, self._scribe.path, at_commit=at_commit)
-        answer(operations)
+        for operation in requests:
+            operation.error = error_for_caller(
+                error, self._session.path, at_commit=at_commit
+            )
+        answer_callers(requests)
 
 
-def attempt(
-    operation: Operation[Any], run: Callable[[], Any], path: str | None
+def run_request(
+    request: WriteRequest[Any], run: Callable[[], Any], path: str | None
 ) -> None:
     """Run something for an operation; whatever it raises becomes the caller's."""
     try:
-        operation.value = run()
+        request.value = run()
     except Exception as error:
-        operation.error = told(error, path, at_commit=False)
+        request.error = error_for_caller(error, path, at_commit=False)
 
 
-def told(error: Exception, path: str | None, *, at_commit: bool) -> Exception:
+def error_for_caller(
+    error: Exception, path: str | None, *, at_commit: bool
+) -> Exception:
     """Each caller gets an exception of its own: they are raised in several places."""
     if isinstance(error, apsw.Error):
         return translated(error, path, at_commit=at_commit)
     return error
+
+
+class SqliteForkHandler(Protocol):
+    """Somebody with handles that must not cross a fork."""
+
+    def before_fork(self) -> None:
+        """Close what must not be shared, and hold still."""
+        ...
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        ...
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's threads, locks and sockets."""
+        ...
+
+
+_fork_handlers: "weakref.WeakSet[SqliteForkHandler]" = weakref.WeakSet()
+_stopped_handlers: list[SqliteForkHandler] = []
+
+
+def add_fork_handler(handler: SqliteForkHandler) -> None:
+    """Tell `who` of every fork as long as it lives."""
+    _fork_handlers.add(handler)
+
+
+def remove_fork_handler(handler: SqliteForkHandler) -> None:
+    """No more: it is closed."""
+    _fork_handlers.discard(handler)
+
+
+def _before_fork() -> None:
+    opening_lock.acquire()
+    for who in list(_fork_handlers):
+        who.before_fork()
+        _stopped_handlers.append(who)
+
+
+def _after_fork_in_parent() -> None:
+    while _stopped_handlers:
+        _stopped_handlers.pop().after_fork_in_parent()
+    opening_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _stopped_handlers:
+        _stopped_handlers.pop().after_fork_in_child()
+    opening_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

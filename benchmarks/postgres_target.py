@@ -1,0 +1,99 @@
+"""Where the PostgreSQL benchmarks run: a server that was named, or one of their own.
+
+Run them from a checkout as modules, `.venv/bin/python -m benchmarks.postgres_scaling`. The
+server of their own is durable (fsync and synchronous_commit on), from the wheel that the
+tests use, and gone afterwards; on a named one they use a schema of their own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from durio.bench import workload
+from durio.bench.targets import PostgresBenchTarget
+from durio.ports.control import QueueChange
+from durio.stores.postgres.driver import Connector
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.statements import SchemaStatements
+from tests.servers.postgres import PostgresServer
+
+SETTINGS = {
+    "shared_buffers": "512MB",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "15min",
+    "shared_preload_libraries": "pg_stat_statements",
+    "pg_stat_statements.track": "top",
+}
+LANE = f"{workload.NAMESPACE}:default"
+LOOK_SECONDS = 0.1
+
+Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+
+
+@asynccontextmanager
+async def target(url: str | None) -> AsyncGenerator[PostgresBenchTarget, None]:
+    """Schemas on the named server, or on one that lives as long as this block."""
+    if url is not None:
+        async with schemas_at(url) as found:
+            yield found
+        return
+    with PostgresServer(settings=SETTINGS) as server:
+        async with schemas_at(server.url()) as found:
+            yield found
+
+
+@asynccontextmanager
+async def schemas_at(url: str) -> AsyncGenerator[PostgresBenchTarget, None]:
+    """Schemas there, dropped at the end."""
+    found = PostgresBenchTarget(url)
+    try:
+        yield found
+    finally:
+        await workload.app.close()
+        await found.clean_up()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncGenerator[Ask, None]:
+    """Statements on a connection of its own."""
+    place = location_from_url(url)
+    connection = await Connector(place, lambda _text: None).connect()
+    filled = SchemaStatements(place.schema)
+
+    async def ask(sql: str, *args: object) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await connection.rows(filled[sql], args)]
+
+    try:
+        yield ask
+    finally:
+        await connection.close()
+
+
+async def rows(url: str, sql: str, *args: object) -> list[tuple[Any, ...]]:
+    """One statement, and goodbye."""
+    async with connected(url) as ask:
+        return await ask(sql, *args)
+
+
+async def fill(jobs: int) -> None:
+    """So many jobs into a queue that gives none yet."""
+    store = await workload.app.store()
+    await store.change_queue(LANE, QueueChange(paused=True), by="benchmark")
+    await workload.nothing.enqueue_many([(n,) for n in range(jobs)])
+
+
+async def resume() -> None:
+    """Now they may be claimed."""
+    store = await workload.app.store()
+    await store.change_queue(LANE, QueueChange(paused=False), by="benchmark")
+
+
+async def workers_ready(count: int, seconds: float) -> None:
+    """Until so many workers have their lease."""
+    store = await workload.app.store()
+    async with asyncio.timeout(seconds):
+        found = await store.workers(workload.NAMESPACE)
+        while len(found) < count:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = await store.workers(workload.NAMESPACE)

@@ -1,0 +1,49 @@
+"""Other arguments for a job that exists: checked before anything is written."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from durio.app.app import App
+from durio.client.enqueue import too_large
+from durio.client.task_by_name import named_arguments
+from durio.model.codec import encode
+from durio.model.errors import InvalidArguments
+
+
+async def checked_payload(
+    app: App,
+    task: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    unchecked: bool = False,
+) -> bytes:
+    """The arguments as a payload, by the App's own signature or the published one.
+
+    Nobody knows the task: refused, unless they are to be taken `unchecked`.
+    """
+    handler = None if unchecked else app.registry.handlers.get(task)
+    if handler is not None:
+        payload = handler.codec.encode(args, kwargs)
+    else:
+        told = None if unchecked else await published_task(app, task)
+        payload = encode(
+            named_arguments(task, args, kwargs, told), f"{task}: arguments"
+        )
+    bytes_max = app.settings.payload.bytes_max
+    if len(payload) > bytes_max:
+        raise too_large(task, len(payload), bytes_max)
+    return payload
+
+
+async def published_task(app: App, task: str) -> Mapping[str, Any]:
+    """What workers say about a task."""
+    known = await (await app.store()).tasks(task.partition(".")[0])
+    if known is None or task not in known:
+        raise InvalidArguments(
+            f"nobody knows the signature of {task}: its arguments cannot be checked",
+            cure="Name its code with --app, start a worker that has it, or take them "
+            "as they are with --unchecked.",
+            task=task,
+        )
+    return known[task]

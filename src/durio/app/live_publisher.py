@@ -1,0 +1,103 @@
+"""Tells whoever listens to the store what happens here: a subscriber like the log.
+
+Nothing is built while nobody listens: that is looked up once a second.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from durio.host.signals import process_name
+from durio.model.ids import id_text
+from durio.model.job import NewJob
+from durio.model.names import namespace_of, queue_of
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued
+from durio.ports.live import Live
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.log import format_time, job_fields
+from durio.telemetry.names import JOB_ENQUEUED, LEVELS, MEANINGS, EmissionMeaning
+
+CHECK_SECONDS = 1.0
+encoder = msgspec.json.Encoder(enc_hook=repr)
+
+
+class LivePublisher:
+    """Forwards emissions of one App to the store's listeners."""
+
+    def __init__(
+        self, namespace: str, clock: Clock, store: Callable[[], Live | None]
+    ) -> None:
+        self._namespace = namespace
+        self._clock = clock
+        self._store = store
+        self._has_subscribers = False
+        self._next_check_at = float("-inf")
+
+    def has_subscribers(self) -> bool:
+        """Whether anybody listens, as of a moment ago; asked for every batch of jobs."""
+        now = self._clock.monotonic()
+        if now >= self._next_check_at:
+            self._next_check_at = now + CHECK_SECONDS
+            store = self._store()  # one that is not open has no listeners
+            self._has_subscribers = store is not None and store.is_heard()
+        return self._has_subscribers
+
+    def wants(self, meaning: EmissionMeaning) -> bool:
+        """A listener wants everything: it chooses for itself."""
+        del meaning
+        return self.has_subscribers()
+
+    def on_event(
+        self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
+    ) -> None:
+        """One thing happened."""
+        if self.has_subscribers():
+            self._publish([self._head(name, meaning) | fields])
+
+    def on_jobs(self, events: Sequence[JobEvent]) -> None:
+        """Things happened to jobs."""
+        if self.has_subscribers():
+            self._publish(
+                [
+                    self._head(event.name, MEANINGS[event.name])
+                    | {"namespace": namespace_of(event.lane)}
+                    | job_fields(event)
+                    for event in events
+                ]
+            )
+
+    def on_enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+        """Jobs were stored; told to listeners only, never to the log."""
+        if not self.has_subscribers():
+            return
+        head = self._head(JOB_ENQUEUED, MEANINGS[JOB_ENQUEUED])
+        self._publish(
+            [
+                head
+                | {
+                    "namespace": namespace_of(job.lane),
+                    "job_id": id_text(answer.id),
+                    "task": job.task,
+                    "queue": queue_of(job.lane),
+                }
+                for job, answer in zip(jobs, answers, strict=False)
+                if answer.created
+            ]
+        )
+
+    def _head(self, name: str, meaning: EmissionMeaning) -> dict[str, Any]:
+        return {
+            "ts": format_time(datetime.fromtimestamp(self._clock.now(), UTC)),
+            "level": LEVELS[meaning.level],
+            "event": name,
+            "namespace": self._namespace,
+            "process": str(process_name()),
+        }
+
+    def _publish(self, events: Sequence[dict[str, Any]]) -> None:
+        store = self._store()
+        if store is not None:
+            store.tell([encoder.encode(fields) for fields in events])

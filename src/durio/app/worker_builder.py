@@ -1,0 +1,202 @@
+"""A worker for an App: hands the machine's clock, threads and signals to its rooms."""
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from durio.app.app import App
+from durio.app.origin import origin_of
+from durio.host.child_log import wanted_level
+from durio.host.child_pool import ChildProcessPool
+from durio.host.child_wire import Setup
+from durio.host.executors import ThreadExecutor
+from durio.host.processes import cores
+from durio.host.side_loop import ThreadSideLoop, WorkerMachine
+from durio.host.signals import ProcessName, process_name
+from durio.maintenance.leader import Leader
+from durio.maintenance.loop import run_forever
+from durio.maintenance.promoter import Promoter
+from durio.maintenance.pruner import Pruner
+from durio.maintenance.rescuer import Rescuer
+from durio.maintenance.soft_bound import SoftBound
+from durio.model.job import CANCELLED, DEAD
+from durio.model.names import queue_of
+from durio.model.outcome import RescuedJob
+from durio.model.queues import Serving, parse_serving
+from durio.model.settings import Settings
+from durio.model.version import __version__
+from durio.ports.executor import ChildPool, Executor, SideLoop
+from durio.ports.fleet import SendProcessMessage
+from durio.telemetry.log import install_job_fields
+from durio.telemetry.names import JOB_CANCELLED, JOB_DEAD, JOB_RESCUED
+from durio.worker.outcome_buffer import rescued_event
+from durio.worker.watchdog import Machine
+from durio.worker.worker import Worker
+from durio.worker.worker_config import WorkerConfig
+
+RESCUED_NAMES = {DEAD: JOB_DEAD, CANCELLED: JOB_CANCELLED}
+
+
+async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
+    app: App,
+    *,
+    queues: Sequence[str] | None = None,
+    weights: Sequence[str] = (),
+    prefetches: Sequence[str] = (),
+    concurrency: int | None = None,
+    is_burst: bool = False,
+    executor: Executor | None = None,
+    side_loop: SideLoop | None = None,
+    machine: Machine | None = None,
+    settings: Settings | None = None,
+    child_pool: ChildPool | None = None,
+    send_message: SendProcessMessage | None = None,
+    process: ProcessName | None = None,
+) -> Worker:
+    """A worker that serves these queues of the App, or all of them.
+
+    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` are
+    `high=6` and the like. Without `concurrency` it has the sum of the slots, where every
+    queue has some, else what the settings say.
+    """
+    install_job_fields()
+    store = await app.store()
+    await app.declare_bounds()
+    settings = settings or app.settings
+    served = parse_serving(
+        queues,
+        weights=weights,
+        prefetches=prefetches,
+        declared=app.registry.queues,
+        is_strict=settings.worker.strict,
+    )
+    served.check({*app.registry.queue_names(), *await stored_queues(app)})
+    total = served.concurrency(concurrency, settings.worker.concurrency)
+    settings = with_concurrency(settings, total)
+    plan = worker_config(app, settings, served, process or process_name())
+    plan = replace(plan, is_burst=is_burst, send_message=send_message)
+    return Worker(
+        plan,
+        store=store,
+        clock=app.clock,
+        emit=app.emit,
+        executor=executor or ThreadExecutor(settings.worker.concurrency),
+        side_loop=side_loop or ThreadSideLoop(),
+        machine=machine or WorkerMachine(),
+        loops=maintenance_loops,
+        child_pool=child_pool or make_child_pool(app, settings, plan.name),
+    )
+
+
+def worker_config(
+    app: App, settings: Settings, served: Serving, process: ProcessName
+) -> WorkerConfig:
+    """What every worker of this App in this process is told."""
+    host, pid = process
+    return WorkerConfig(
+        namespace=app.name,
+        name=f"{host}/{pid}",
+        host=host,
+        pid=pid,
+        version=__version__,
+        serving=served,
+        handlers=app.registry.handlers,
+        keeps=app.registry.queue_keeps(),
+        tasks=app.registry.published(),
+        settings=settings,
+        middleware=app.middleware,
+        hooks=app.hooks,
+        deps=app.deps,
+    )
+
+
+def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None:
+    """Child processes for the App's tasks with process=True; None: it has none."""
+    if not any(handler.is_process for handler in app.registry.handlers.values()):
+        return None
+    setup = Setup(
+        origin=origin_of(app),
+        url=app.url,
+        folder=app.folder,
+        settings=settings,
+        worker=name,
+        log_level=wanted_level(),
+    )
+    worker = settings.worker
+    return ChildProcessPool(
+        setup,
+        app.emit,
+        count=worker.children or max(1, cores() // max(1, worker.processes)),
+        jobs_max=worker.child_jobs,
+        rss_max=worker.child_rss_bytes,
+    )
+
+
+async def stored_queues(app: App) -> set[str]:
+    """Queues of this App that ever got a job."""
+    rows = await (await app.store()).lanes(app.name)
+    return {queue_of(row.name) for row in rows}
+
+
+def with_concurrency(settings: Settings, concurrency: int) -> Settings:
+    """These settings with so many slots."""
+    worker = msgspec.structs.replace(settings.worker, concurrency=concurrency)
+    return msgspec.structs.replace(settings, worker=worker)
+
+
+def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
+    """Every worker may lead; deaths on this host are everybody's business."""
+    store, clock, emit = worker.store, worker.clock, worker.emit
+    settings = worker.config.settings
+    heartbeat_seconds = settings.worker.heartbeat_seconds
+    leader = Leader(
+        store,
+        clock,
+        emit,
+        lambda: worker.identity.id,
+        lambda: worker.identity.is_fresh(clock.monotonic(), heartbeat_seconds),
+        # One for each App: jobs that a rescue makes dead need that App's hooks.
+        name=f"upkeep:{worker.config.namespace}",
+        lease_seconds=settings.worker.leader_seconds,
+    )
+    rescuer = Rescuer(
+        store,
+        emit,
+        lambda left: report_rescued(worker, left),
+        worker.config.namespace,
+        lambda: worker.identity.may_rescue(clock.monotonic(), heartbeat_seconds),
+        interval_seconds=settings.worker.rescue_seconds,
+        this_host_seconds=settings.worker.life_seconds,
+    )
+    promoter = Promoter(store)
+    gauge = SoftBound(store, clock, settings.queue.soft_max, worker.config.namespace)
+    pruner = Pruner(store, clock, emit, settings.retention.dead_count)
+
+    async def look() -> float:
+        """At once when a supervisor says that somebody died here."""
+        await worker.check_deaths.wait()
+        worker.check_deaths.clear()
+        await rescuer.turn_this_host()
+        return 0.0
+
+    turns = {
+        "promoter": leader.while_leading(promoter.turn, 1.0),
+        "rescuer": leader.while_leading(rescuer.turn, 1.0),
+        "here": rescuer.turn_this_host,
+        "look": look,
+        "pruner": leader.while_leading(pruner.turn, 5.0),
+        "gauge": leader.while_leading(gauge.turn, 1.0),
+    }
+    loops = [run_forever(name, turn, clock, emit) for name, turn in turns.items()]
+    return [leader.run(), *loops]
+
+
+def report_rescued(worker: Worker, rescued: Sequence[RescuedJob]) -> None:
+    """Logs and hooks of jobs that a rescue moved."""
+    events = [
+        rescued_event(one, RESCUED_NAMES.get(one.state, JOB_RESCUED)) for one in rescued
+    ]
+    worker.emit.jobs(events)
+    worker.hooks.notify(events)

@@ -1,0 +1,342 @@
+"""Many dead letters at once: chosen by ids or filters, counted, confirmed, then done.
+
+`durio dead retry --edit|--args`: one job again, with other arguments.
+"""
+
+import functools
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import msgspec
+
+from durio.app.app import App
+from durio.app.edit_arguments import checked_payload
+from durio.cli.apps import AppSelection
+from durio.cli.enqueue import parse_arguments, parse_json
+from durio.cli.filters import Filters
+from durio.cli.job_output import arguments_of
+from durio.cli.main import error_fields, error_text
+from durio.cli.output import show_json, show_text
+from durio.cli.prompts import (
+    BY_OPTION,
+    DRY_RUN_OPTION,
+    YES_OPTION,
+    BulkSummary,
+    NotConfirmed,
+    confirm,
+    in_batches,
+    is_interactive,
+    operator,
+    show_summary,
+)
+from durio.cli.responses import (
+    act_on_jobs,
+    refusal,
+    response_fields,
+    show_responses,
+    wrong_app_errors,
+)
+from durio.model.errors import InvalidArguments, JobNotFound, UsageError
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import DEAD, StoredJob
+from durio.ports.browse import Query
+from durio.ports.control import Acted, Counted, Verb
+
+# Verb -> what will become of them, and what did.
+VERB_TEXTS: dict[Verb, tuple[str, str]] = {
+    "retry": ("will run again", "run again"),
+    "discard": ("will be deleted for good", "deleted"),
+}
+SKIPPED_REASONS: dict[Verb, str] = {
+    "retry": "no longer dead, or another job has their idempotency key",
+    "discard": "no longer dead",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkSelection:
+    """How a command line chooses dead letters, and how it wants to be asked."""
+
+    job_ids: Sequence[str]
+    filters: Filters
+    everything: bool
+    limit: int | None
+    yes: bool
+    dry_run: bool
+    by: str | None
+
+    def check(self) -> None:
+        """Ids, or filters, or --all: exactly one way to say which."""
+        is_filtered = not self.filters.is_empty()
+        if self.job_ids and (is_filtered or self.everything or self.limit):
+            raise UsageError(
+                "ids and filters are both given",
+                cure="Name the jobs by id, or choose them by filters.",
+            )
+        if self.everything and is_filtered:
+            raise UsageError("--all and filters are both given", cure="Give one.")
+        if not (self.job_ids or is_filtered or self.everything):
+            raise UsageError(
+                "no dead letters are chosen",
+                cure="Give ids, filters such as --task, or --all.",
+            )
+
+
+BULK_OPTIONS = (
+    click.argument("job_ids", metavar="[ID]...", nargs=-1),
+    click.option("--all", "everything", is_flag=True, help="Every dead letter."),
+    click.option(
+        "--limit",
+        type=click.IntRange(1),
+        metavar="N",
+        help="At most so many, those that are dead the longest.",
+    ),
+    YES_OPTION,
+    DRY_RUN_OPTION,
+    BY_OPTION,
+)
+
+
+def bulk_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Ids, --all and how to ask, with the filters, handed over as one `bulk`."""
+
+    @functools.wraps(function)
+    def called(*, filters: Filters, **given: Any) -> Any:
+        names = [name for name in BulkSelection.__slots__ if name != "filters"]
+        chosen = {name: given.pop(name) for name in names}
+        return function(bulk=BulkSelection(filters=filters, **chosen), **given)
+
+    for option in reversed(BULK_OPTIONS):
+        called = option(called)
+    return called
+
+
+def act_on_dead_letters(
+    selection: AppSelection, bulk: BulkSelection, verb: Verb
+) -> int:
+    """Do it to those that are chosen; the exit code."""
+    bulk.check()
+    if bulk.job_ids:
+        return act_on_ids(selection, bulk, verb)
+    counted, query = selection.run(
+        functools.partial(count_matching, bulk=bulk, selection=selection)
+    )
+    jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
+    which = f"{bulk.filters.text()}{scope_text(query)}"
+    told = f"{dead_letters_text(jobs)}{which}"
+    if not jobs or bulk.dry_run:
+        return show_summary(
+            selection, counted.jobs, BulkSummary(0), told, dry_run=bulk.dry_run
+        )
+    confirm(f"{told} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
+    by = operator(bulk.by)
+
+    async def do(app: App) -> BulkSummary:
+        store = await app.store()
+        return await in_batches(
+            lambda limit: store.act_on(query, verb, counted.mark, limit, by=by),
+            jobs,
+            verb,
+        )
+
+    done = selection.run(do)
+    words = f"{dead_letters_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
+    words += done.held_text(verb)
+    if others := jobs - done.jobs - done.held:
+        words += f"; {others} not: {SKIPPED_REASONS[verb]}"
+    return show_summary(selection, counted.jobs, done, words, dry_run=False)
+
+
+async def count_matching(
+    app: App, *, bulk: BulkSelection, selection: AppSelection
+) -> tuple[Counted, Query]:
+    """Exactly how many fit now, and what to act on: those and no later ones."""
+    query = bulk.filters.query(app, selection)
+    return await (await app.store()).count(query), query
+
+
+def scope_text(query: Query) -> str:
+    """Whose they are, where nothing says so: that must not come as a surprise."""
+    is_narrow = query.namespace or query.lane or query.task
+    return "" if is_narrow else " (of every App in the store)"
+
+
+def dead_letters_text(jobs: int) -> str:
+    """`42 dead letters`."""
+    number = "no" if jobs == 0 else str(jobs)
+    return f"{number} dead letter{'' if jobs == 1 else 's'}"
+
+
+# --- named by id
+
+
+def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
+    """Do it to those; what cannot be undone is confirmed."""
+    if verb == "discard" or bulk.dry_run:
+        dead = selection.run(
+            functools.partial(count_dead, job_ids=bulk.job_ids, selection=selection)
+        )
+        told = dead_letters_text(dead)
+        if bulk.dry_run:
+            return show_summary(selection, dead, BulkSummary(0), told, dry_run=True)
+        if dead:
+            confirm(f"{told} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
+    return act_on_jobs(selection, bulk.job_ids, verb, by=operator(bulk.by))
+
+
+async def count_dead(
+    app: App, *, job_ids: Sequence[str], selection: AppSelection
+) -> int:
+    """How many of these are dead, and of the App that was named."""
+    known: set[bytes] = set()
+    for job_id in job_ids:
+        try:
+            known.add(id_bytes(job_id))
+        except JobNotFound:
+            continue  # it is answered for when it is acted on
+    known -= (await wrong_app_errors(app, list(known), selection)).keys()
+    states = await (await app.store()).states(list(known))
+    return sum(state == DEAD for state in states.values())
+
+
+Arguments = tuple[list[Any], dict[str, Any]]
+FindJob = Callable[[App, str], Awaitable[StoredJob]]
+EDIT_CURE = "Correct it in the editor; nothing was changed."
+
+
+class EditedArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of a job that has positionals, as a person edits them."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentsEdit:
+    """What a command line says about other arguments."""
+
+    arguments: str | None  # None: ask in an editor
+    unchecked: bool
+
+
+def retry_edited(
+    selection: AppSelection, bulk: BulkSelection, edit: ArgumentsEdit, find: FindJob
+) -> int:
+    """Check the new arguments, then run the job again with them; the exit code."""
+    if len(bulk.job_ids) != 1:
+        raise UsageError(
+            "--edit and --args are for one job", cure="Name one job by its id."
+        )
+    record = selection.run(
+        lambda app: find_in_app(app, bulk.job_ids[0], selection, find)
+    )
+    if edit.arguments is None:
+        payload = payload_from_editor(selection, record, edit)
+    else:
+        arguments = parse_arguments(edit.arguments)
+        payload = checked_arguments(
+            selection, record, arguments, unchecked=edit.unchecked
+        )
+    if bulk.dry_run:
+        return show_dry_run(selection, record, payload)
+    by = operator(bulk.by)
+
+    async def ask(app: App) -> Acted:
+        return await (await app.store()).retry_edited(record.id, payload, by=by)
+
+    acted = selection.run(ask)
+    row = response_fields(id_text(record.id), acted, refusal(acted, "retry"))
+    return show_responses(selection, [row], "retry")
+
+
+async def find_in_app(
+    app: App, job_id: str, selection: AppSelection, find: FindJob
+) -> StoredJob:
+    """The job, unless another App was named than its own."""
+    record = await find(app, job_id)
+    for error in (await wrong_app_errors(app, [record.id], selection)).values():
+        raise error
+    return record
+
+
+def checked_arguments(
+    selection: AppSelection, job: StoredJob, arguments: Arguments, *, unchecked: bool
+) -> bytes:
+    """The arguments as a payload, or the error that says what is wrong with them."""
+    args, kwargs = arguments
+
+    async def ask(app: App) -> bytes:
+        return await checked_payload(app, job.task, args, kwargs, unchecked=unchecked)
+
+    return selection.run(ask)
+
+
+def show_dry_run(selection: AppSelection, job: StoredJob, payload: bytes) -> int:
+    """What the job would run with."""
+    if selection.is_json:
+        show_json({"counted": 1, "done": 0, "held": 0, "dry_run": True})
+    else:
+        show_text(f"{id_text(job.id)}  would run with {payload.decode()}")
+    return 0
+
+
+# --- in an editor
+
+
+def payload_from_editor(
+    selection: AppSelection, job: StoredJob, edit: ArgumentsEdit
+) -> bytes:
+    """Let a person change the arguments until they fit, or until they give up."""
+    if not is_interactive():
+        raise UsageError(
+            "--edit needs a terminal", cure="Give the arguments with --args JSON."
+        )
+    text, is_plain = editable_arguments(job)
+    while True:
+        written = edit_text(text)
+        if written is None or written == text:
+            raise NotConfirmed("the arguments were not changed: nothing was done")
+        text = written
+        try:
+            arguments = parse_edited(text, is_plain=is_plain)
+            return checked_arguments(
+                selection, job, arguments, unchecked=edit.unchecked
+            )
+        except UsageError as error:
+            click.echo(error_text(error_fields(error)), err=True)
+            if not click.confirm("Edit again?", default=True, err=True):
+                raise NotConfirmed("given up: nothing was changed") from None
+
+
+def edit_text(text: str) -> str | None:
+    """What the editor saved; None: nothing."""
+    try:
+        return click.edit(text, extension=".json")
+    except click.ClickException as error:
+        raise UsageError(
+            f"the editor failed: {error.format_message()}",
+            cure="Set $EDITOR to one that works, or give --args JSON.",
+        ) from None
+
+
+def editable_arguments(job: StoredJob) -> tuple[str, bool]:
+    """The arguments as text; plain: an object of keywords, without positionals."""
+    args, kwargs = arguments_of(job)
+    is_plain = not args
+    shown = kwargs if is_plain else {"args": args, "kwargs": kwargs}
+    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n", is_plain
+
+
+def parse_edited(text: str, *, is_plain: bool) -> Arguments:
+    """The arguments from what a person wrote."""
+    if is_plain:
+        return parse_arguments(text)
+    value = parse_json(text, "the arguments", EDIT_CURE)
+    try:
+        both = msgspec.convert(value, EditedArguments)
+    except msgspec.ValidationError as error:
+        raise InvalidArguments(f"the arguments: {error}", cure=EDIT_CURE) from None
+    return both.args, both.kwargs

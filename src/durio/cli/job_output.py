@@ -1,0 +1,206 @@
+"""A stored job as data for `--json`, and as text for people."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from durio.app.app import App
+from durio.cli.output import cell, to_json
+from durio.client.handle import job_errors, status_of
+from durio.client.result_waiters import not_found
+from durio.model.codec import decode
+from durio.model.errors import InvalidOption
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import DEAD, JobError, Progress, StoredJob, utc_datetime
+from durio.model.names import namespace_of, queue_of
+from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
+
+# What `jobs show` prints first, in this order, where there is anything to print.
+HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
+TIMES = ("created_at", "run_at", "started_at", "finished_at")
+REST = ("args", "kwargs", "meta", "options", "progress", "result")
+WIDTH = 12
+RAW_BYTES_MAX = 200
+ERROR_CHARS = 60
+
+
+def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
+    """A job in a list."""
+    status = status_of(job, app.retries_of(job.task))
+    is_known = job.task in app.registry.handlers or options_of(job).retry
+    error = status.error
+    return {
+        "id": status.id,
+        "namespace": namespace_of(job.lane),
+        "task": status.task,
+        "queue": status.queue,
+        "priority": status.priority,
+        "state": status.state.value,
+        "attempt": status.attempt,
+        "max_attempts": status.max_attempts if is_known else None,
+        "created_at": status.created_at,
+        "run_at": status.run_at,
+        "started_at": status.started_at,
+        "finished_at": status.finished_at,
+        "reason": status.reason,
+        "worker": status.worker,
+        "error_type": error.type if error else None,
+        "error": error.message if error else None,
+    }
+
+
+async def job_by_id(app: App, job_id: str) -> StoredJob:
+    """A stored job; JobNotFound when there is none."""
+    records = await (await app.store()).get([id_bytes(job_id)])
+    if not records:
+        raise not_found(id_bytes(job_id))
+    return records[0]
+
+
+def short_error(row: dict[str, Any]) -> str:
+    """The last error of a job in a list, or why it is dead, short enough for a cell."""
+    told = ": ".join(text for text in (row["error_type"], row["error"]) if text)
+    cut = told if len(told) <= ERROR_CHARS else f"{told[:ERROR_CHARS]}..."
+    return cut or row["reason"] or ""
+
+
+def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
+    """Everything about a job."""
+    status = status_of(job, app.retries_of(job.task))
+    args, kwargs = arguments_of(job)
+    options = options_of(job)
+    errors = job_errors(job)
+    fields = {
+        **row_fields(job, app),
+        "args": args,
+        "kwargs": kwargs,
+        "meta": options.meta or {},
+        "options": call_options_of(job),
+        "key": options.key,
+        "progress": progress_fields(status.progress),
+        "result": None if job.result is None else readable(job.result),
+        "result_until": utc_datetime(job.result_until),
+        "cancel_asked": job.cancel_asked,
+        "retried": job.retried,
+        "losses": job.losses,
+        "snoozed": job.snoozed,
+        "attempts": [attempt_fields(error) for error in errors],
+    }
+    if job.state == DEAD:
+        fields |= dead_fields(job, errors)
+    return fields
+
+
+def call_options_of(job: StoredJob) -> dict[str, Any]:
+    """The options that were given with the call, but meta and key."""
+    stored: Any = {} if job.opts is None else readable(job.opts)
+    if not isinstance(stored, dict):
+        return {"damaged": stored}
+    known = cast("dict[str, Any]", stored)
+    return {name: value for name, value in known.items() if name not in {"meta", "key"}}
+
+
+# --- a damaged row is shown as far as it can be read
+
+
+def readable(stored: bytes) -> Any:
+    """A stored value, or its raw beginning when it is not JSON."""
+    try:
+        return decode(stored)
+    except msgspec.DecodeError:
+        return {"damaged": repr(stored[:RAW_BYTES_MAX])}
+
+
+def arguments_of(job: StoredJob) -> tuple[Any, Any]:
+    """The arguments as stored."""
+    match readable(job.payload):
+        case [args, kwargs]:
+            return args, kwargs
+        case damaged:
+            return damaged, {}
+
+
+def options_of(job: StoredJob) -> RowOptions:
+    """The options as stored."""
+    try:
+        return row_options(job.opts)
+    except InvalidOption:
+        return NO_ROW_OPTIONS
+
+
+def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
+    """How far the attempt says it is."""
+    if progress is None:
+        return None
+    names = ("done", "total", "message", "state")
+    return {name: getattr(progress, name) for name in names}
+
+
+def attempt_fields(error: JobError) -> dict[str, Any]:
+    """One failed attempt."""
+    return {
+        "attempt": error.attempt,
+        "at": error.at,
+        "worker": error.worker,
+        "type": error.type,
+        "message": error.message,
+        "traceback": error.traceback,
+        "logs": list(error.logs),
+    }
+
+
+def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
+    """What a dead letter says beside the fields that every job has."""
+    args, kwargs = arguments_of(job)
+    return {
+        "job": id_text(job.id),
+        "original": {"args": args, "kwargs": kwargs},
+        "failed_at": utc_datetime(job.finished_at),
+        "source_queue": queue_of(job.lane),
+        "worker": errors[-1].worker if errors else None,
+        "traceback": errors[-1].traceback if errors else None,
+    }
+
+
+# --- for people
+
+
+def job_text(fields: dict[str, Any]) -> str:
+    """A job as a page of text."""
+    of = f" of {fields['max_attempts']}" if fields["max_attempts"] else ""
+    shown = {**fields, "attempt": f"{fields['attempt']}{of}"}
+    shown["state"] += " (asked to cancel)" if is_cancel_requested(fields) else ""
+    lines = [f"job {fields['id']}"]
+    lines += value_lines(shown, (*HEAD, *TIMES))
+    lines += value_lines(
+        {name: to_json(shown[name]) for name in REST if shown[name]}, REST
+    )
+    for attempt in fields["attempts"]:
+        lines += ["", *attempt_lines(attempt)]
+    return "\n".join(lines)
+
+
+def is_cancel_requested(fields: dict[str, Any]) -> bool:
+    """Whether it runs and was asked to stop."""
+    return fields["cancel_asked"] and fields["finished_at"] is None
+
+
+def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """`name  value`, for those that have a value."""
+    return [
+        f"  {name.removesuffix('_at'):<{WIDTH}}{cell(fields[name])}"
+        for name in names
+        if fields.get(name) is not None
+    ]
+
+
+def attempt_lines(attempt: dict[str, Any]) -> list[str]:
+    """A failed attempt: what, when, where, its traceback and last log lines."""
+    by = f" by {attempt['worker']}" if attempt["worker"] else ""
+    head = f"attempt {attempt['attempt']} failed {cell(attempt['at'])}{by}"
+    lines = [head, f"  {attempt['type']}: {attempt['message']}"]
+    lines += [f"  {line}" for line in attempt["traceback"].splitlines()]
+    if attempt["logs"]:
+        lines += ["  log:", *(f"    {line}" for line in attempt["logs"])]
+    return lines

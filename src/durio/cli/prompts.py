@@ -1,0 +1,134 @@
+"""Before many jobs change: the exact count and a yes. While they do: how far it is."""
+
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import click
+
+from durio.cli.apps import AppSelection
+from durio.cli.output import show_json, show_text
+from durio.host.signals import process_name
+from durio.model.errors import UsageError
+from durio.model.failure import storable
+from durio.ports.control import BulkStep
+
+BATCH_JOBS = 500
+OPERATOR_CHARS_MAX = 180  # the store keeps 200, and this says how it came
+
+YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+DRY_RUN_OPTION = click.option(
+    "--dry-run", is_flag=True, help="Only count; change nothing."
+)
+BY_OPTION = click.option(
+    "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
+)
+RunBatch = Callable[[int], Awaitable[BulkStep]]  # of at most so many jobs
+
+
+class BulkSummary(NamedTuple):
+    """What became of the jobs that were counted."""
+
+    jobs: int
+    held: int = 0  # not done: open transactions hold them
+
+    def held_text(self, verb: str) -> str:
+        """What to say about those, if there are any."""
+        if not self.held:
+            return ""
+        them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
+        what = f"{them} or {keys}" if verb == "retry" else them
+        return f"; {self.held} not: an open transaction holds {what}"
+
+
+class NotConfirmed(UsageError):
+    """Nobody said yes: nothing was changed."""
+
+    code = "not_confirmed"
+
+
+def operator(by: str | None) -> str:
+    """Who acts, as the audit keeps it."""
+    if by is not None and not by.strip():
+        raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
+    return f"{storable(by or user_at_host(), OPERATOR_CHARS_MAX)} via cli"
+
+
+def user_at_host() -> str:
+    """The person at this terminal, as far as the machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container without a user database
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{process_name()[0]}"
+
+
+def is_interactive() -> bool:
+    """Whether somebody can answer a question here."""
+    return sys.stdin.isatty()
+
+
+def confirm(what: str, *, yes: bool, typed: str | None = None) -> None:
+    """Go on only after a yes; `typed` is a word to be typed in place of y."""
+    if yes:
+        return
+    if not is_interactive():
+        raise NotConfirmed(
+            f"{what}: that needs a yes, and there is no terminal to ask at",
+            cure="Add --yes to do it without being asked.",
+        )
+    click.echo(f"{what}.", err=True)
+    if typed is None:
+        is_agreed = click.confirm("Go on?", err=True)
+    else:
+        ask = f"Type {typed} to go on"
+        answer = click.prompt(ask, default="", show_default=False, err=True)
+        is_agreed = answer.strip() == typed
+    if not is_agreed:
+        raise NotConfirmed("not confirmed: nothing was changed")
+
+
+def show_summary(
+    selection: AppSelection,
+    counted: int,
+    summary: BulkSummary,
+    words: str,
+    *,
+    dry_run: bool,
+) -> int:
+    """How many, as data or as a line."""
+    if selection.is_json:
+        told = {"counted": counted, "done": summary.jobs, "held": summary.held}
+        show_json({**told, "dry_run": dry_run})
+    else:
+        show_text(words)
+    return 0
+
+
+async def in_batches(run_batch: RunBatch, jobs: int, label: str) -> BulkSummary:
+    """Step by step until all that were counted are done; how many that was."""
+    done, held, more = 0, 0, True
+    with progress_bar(jobs, label) as move_on:
+        try:
+            while more and done < jobs:
+                changed, more, left = await run_batch(min(BATCH_JOBS, jobs - done))
+                done, held = done + changed, held + left
+                move_on(changed)
+        except asyncio.CancelledError:
+            click.echo(f"\nstopped: {done} of {jobs} are done; run it again", err=True)
+            raise
+    return BulkSummary(done, min(held, jobs - done))
+
+
+@contextmanager
+def progress_bar(jobs: int, label: str) -> Generator[Callable[[int], object]]:
+    """A bar for a person who has to wait for more than one step."""
+    if jobs <= BATCH_JOBS or not sys.stderr.isatty():
+        yield int
+        return
+    with click.progressbar(length=jobs, label=label, file=sys.stderr) as bar:
+        yield bar.update

@@ -1,0 +1,122 @@
+"""Queues as they are now: what waits, what holds, who serves them."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from durio.app.app import App
+from durio.model.errors import UsageError
+from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.names import check_name, did_you_mean, queue_of
+from durio.model.queues import DEFAULT_QUEUE, serves
+from durio.ports.browse import LaneRow, WorkerRow
+
+WAITING_STATES = (SCHEDULED, BLOCKED, READY)
+SHOWN_MAX = 8
+
+
+class UnknownQueue(UsageError):
+    """No job was ever in such a queue, and no task names it."""
+
+    code = "unknown_queue"
+
+
+class QueueRow(NamedTuple):
+    """A queue: its name, its switches, its jobs by state, its bound, its workers."""
+
+    queue: str
+    namespace: str
+    paused: bool
+    closed: bool
+    over: bool
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    dead: int
+    oldest_at: float | None  # since when its oldest ready job could have run
+    maxsize: int | None
+    by_hand: bool
+    workers: int
+
+    @property
+    def depth(self) -> int:
+        """What waits: this is what a bound is about."""
+        return self.ready + self.scheduled + self.blocked
+
+    @property
+    def state(self) -> str:
+        """The switches in words."""
+        named = ("paused", "closed", "over")
+        return ", ".join(name for name in named if getattr(self, name)) or "open"
+
+
+async def load_queue_rows(app: App) -> list[QueueRow]:
+    """Every queue of an App that was ever used, by name."""
+    store = await app.store()
+    lanes = await store.lanes(app.name)
+    counts = await store.counts(app.name)
+    oldest = await store.oldest(app.name)
+    workers = await store.workers(app.name)
+    lines: list[QueueRow] = []
+    for row in sorted(lanes, key=lambda row: row.name):
+        queue, jobs = queue_of(row.name), counts.get(row.name, {})
+        serving = sum(is_served_by(queue, worker) for worker in workers)
+        lines.append(make_queue_row(app, row, jobs, oldest.get(row.name), serving))
+    return lines
+
+
+def make_queue_row(
+    app: App, row: LaneRow, jobs: dict[int, int], oldest_at: float | None, workers: int
+) -> QueueRow:
+    """One queue from what the store says about it."""
+    return QueueRow(
+        queue=queue_of(row.name),
+        namespace=app.name,
+        paused=row.paused,
+        closed=row.closed,
+        over=row.is_over,
+        ready=jobs.get(READY, 0),
+        scheduled=jobs.get(SCHEDULED, 0),
+        blocked=jobs.get(BLOCKED, 0),
+        running=jobs.get(RUNNING, 0),
+        dead=jobs.get(DEAD, 0),
+        oldest_at=oldest_at,
+        maxsize=row.maxsize,
+        by_hand=row.is_manual,
+        workers=workers,
+    )
+
+
+def is_served_by(queue: str, worker: WorkerRow) -> bool:
+    """Whether a worker lives and was told to serve this queue."""
+    return worker.lease_seconds_left > 0 and serves(worker.info["queues"], queue)
+
+
+# --- names
+
+
+async def known_queues(app: App) -> set[str]:
+    """Queues that were ever used, and those that tasks name."""
+    store = await app.store()
+    known = {queue_of(row.name) for row in await store.lanes(app.name)}
+    known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
+    tasks = await store.tasks(app.name) or {}
+    return known | {told["queue"] for told in tasks.values()}
+
+
+def check_known(queues: Sequence[str], known: Collection[str], name: str) -> None:
+    """Refuse a queue that nobody knows: it is probably a typo."""
+    for queue in queues:
+        if check_name("queue", queue) not in known:
+            shown = ", ".join(sorted(known)[:SHOWN_MAX])
+            hint = did_you_mean(queue, known) or " Of another App: --name or --app."
+            raise UnknownQueue(
+                f"app {name} has no queue {queue!r}",
+                cure=f"Known: {shown}.{hint}",
+                queue=queue,
+            )
+
+
+def waiting_jobs_text(jobs: int) -> str:
+    """`42 waiting jobs`."""
+    return f"{'no' if jobs == 0 else jobs} waiting job{'' if jobs == 1 else 's'}"

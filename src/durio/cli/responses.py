@@ -1,0 +1,153 @@
+"""Acting on jobs that are named by id: each of them is answered for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from durio.app.app import App
+from durio.cli.apps import AppSelection
+from durio.cli.main import error_fields
+from durio.cli.output import show_json, show_text
+from durio.client.result_waiters import held_by_transaction, not_found
+from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import STATE_BY_CODE, State
+from durio.model.names import namespace_of
+from durio.model.transitions import check_retry
+from durio.ports.control import Acted, Verb
+
+DELETED_TEXT = "gone"
+
+
+class WrongApp(UsageError):
+    """A job of another App than the one that was named."""
+
+    code = "wrong_app"
+
+
+def act_on_jobs(
+    selection: AppSelection, job_ids: Sequence[str], verb: Verb, *, by: str
+) -> int:
+    """Do it to each, tell about each; 1 when it could not be done to one."""
+    answers: dict[str, dict[str, Any]] = {}
+    wanted: dict[bytes, str] = {}
+    for job_id in job_ids:
+        try:
+            wanted[id_bytes(job_id)] = job_id
+        except JobNotFound as error:
+            answers[job_id] = response_fields(job_id, None, error)
+
+    async def ask(app: App) -> tuple[dict[bytes, DurioError], list[Acted]]:
+        store = await app.store()
+        others = await wrong_app_errors(app, list(wanted), selection)
+        ours = [job_id for job_id in wanted if job_id not in others]
+        return others, await store.act(ours, verb, by=by)
+
+    others, done = selection.run(ask)
+    for job_id, error in others.items():
+        answers[wanted[job_id]] = response_fields(id_text(job_id), None, error)
+    for acted in done:
+        answers[wanted[acted.id]] = response_fields(
+            id_text(acted.id), acted, refusal(acted, verb)
+        )
+    rows = [answers[job_id] for job_id in dict.fromkeys(job_ids) if job_id in answers]
+    return show_responses(selection, rows, verb)
+
+
+async def wrong_app_errors(
+    app: App, ids: Sequence[bytes], selection: AppSelection
+) -> dict[bytes, DurioError]:
+    """Why some of these may not be touched: another App was named than theirs."""
+    if not selection.is_named():
+        return {}
+    found: dict[bytes, DurioError] = {}
+    for record in await (await app.store()).get(ids):
+        namespace = namespace_of(record.lane)
+        if namespace != app.name:
+            found[record.id] = WrongApp(
+                f"job {id_text(record.id)} is of App {namespace}, not of {app.name}",
+                cure=f"Name its App: --name {namespace}",
+            )
+    return found
+
+
+def show_responses(
+    selection: AppSelection, rows: Sequence[dict[str, Any]], verb: Verb
+) -> int:
+    """Tell about each; the exit code."""
+    if selection.is_json:
+        show_json({"jobs": rows})
+    else:
+        for row in rows:
+            show_text(response_text(row, verb))
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def refusal(acted: Acted, verb: Verb) -> DurioError | None:
+    """Why it was not done; None: it was."""
+    if acted.before is None or (acted.after is None and verb != "discard"):
+        return not_found(acted.id)
+    if acted.is_held:
+        return held_by_transaction(acted, verb)
+    before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
+    if verb == "discard":
+        return None if before is State.DEAD else not_dead(job_id, before)
+    if verb == "retry":
+        return retry_refusal(acted, before, job_id)
+    if before.is_final and before is not State.CANCELLED:
+        return WrongState(
+            f"job {job_id} is {before.value} and cannot be cancelled",
+            cure="Only jobs that have not ended can be cancelled.",
+        )
+    return None
+
+
+def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None:
+    """Why it does not run again; None: it does."""
+    try:
+        check_retry(before, job_id)
+    except WrongState as error:
+        return error
+    if acted.after != acted.before:
+        return None
+    return WrongState(
+        f"job {job_id} stays {before.value}: another job has its idempotency key now",
+        cure="Two would run that must be one. Wait for the other to end, or cancel it.",
+        state=before,
+    )
+
+
+def not_dead(job_id: str, state: State) -> WrongState:
+    """The error for a job that is no dead letter."""
+    return WrongState(
+        f"job {job_id} is {state.value}, not dead",
+        cure=f"See it with: durio jobs show {job_id}",
+        state=state,
+    )
+
+
+def response_fields(
+    job_id: str, acted: Acted | None, error: DurioError | None
+) -> dict[str, Any]:
+    """What became of one job, as data."""
+    return {
+        "id": job_id,
+        "ok": error is None,
+        "before": None if acted is None else state_text(acted.before),
+        "state": None if acted is None else state_text(acted.after),
+        "error": None if error is None else error_fields(error),
+    }
+
+
+def state_text(code: int | None) -> str | None:
+    """A stored state by its name."""
+    return None if code is None else STATE_BY_CODE[code].value
+
+
+def response_text(row: dict[str, Any], verb: Verb) -> str:
+    """What became of one job, as a line."""
+    if not row["ok"]:
+        return f"{row['id']}  not done: {row['error']['what']} [{row['error']['code']}]"
+    asked = (
+        "  (asked to stop)" if verb == "cancel" and row["state"] == "running" else ""
+    )
+    return f"{row['id']}  {row['before']} -> {row['state'] or DELETED_TEXT}{asked}"

@@ -1,0 +1,79 @@
+"""Jobs that go into the caller's own transaction: nobody combines, repeats or waits.
+
+The caller commits, and rolls back when told of an error. So there is no outcome that
+nobody knows here, and no line before a full queue: entering one is only told about.
+"""
+
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from durio.client.backpressure import queue_closed
+from durio.client.enqueue import refuse_conflicts, warn_large
+from durio.model.errors import InvariantBroken, StoreUnavailable, UsageError
+from durio.model.job import NewJob
+from durio.model.names import queue_of
+from durio.model.tx import Joinable, tx_kind
+from durio.ports.enqueue import Enqueued
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+
+T = TypeVar("T")
+
+
+async def enqueue_in_caller_tx(
+    opening: Awaitable[Store],
+    emit: Emit,
+    warn_bytes: int,
+    tx: Joinable,
+    jobs: Sequence[NewJob],
+) -> list[Enqueued]:
+    """Write these jobs in a transaction that the caller has open."""
+    store = await open_store(opening)
+    if not jobs:
+        return []
+    warn_large(emit, warn_bytes, jobs)
+    answers = await store.enqueue_in(tx, jobs)
+    for answer in answers:
+        if answer.full is not None and answer.full.is_closed:
+            raise queue_closed(answer.full)
+    refuse_conflicts(jobs, answers)
+    for full in {answer.full for answer in answers if answer.full is not None}:
+        emit(
+            "queue.overfilled",
+            queue=queue_of(full.lane),
+            depth=full.depth,
+            max=full.limit,
+        )
+    return answers
+
+
+async def open_store(opening: Awaitable[Store]) -> Store:
+    """The store; to make its tables it may need what the caller's transaction holds."""
+    try:
+        return await opening
+    except StoreUnavailable as error:
+        error.cure += (
+            " If it was the transaction of tx: open the App before it, by "
+            "`async with app:` or its lifespan."
+        )
+        raise
+
+
+def refuse_async_tx(tx: Joinable) -> None:
+    """What belongs to an event loop cannot be used by a caller without one."""
+    kind = tx_kind(tx)
+    if kind.is_async:
+        raise UsageError(
+            f"tx is a {kind.value}, which belongs to an event loop",
+            cure="Use `await task.options(tx=tx).enqueue(...)` there.",
+        )
+
+
+def run_without_loop(coro: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits, in this very thread."""
+    try:
+        coro.send(None)
+    except StopIteration as ended:
+        return ended.value
+    coro.close()
+    raise InvariantBroken("a write in a sync transaction waited for an event loop")

@@ -1,0 +1,132 @@
+"""One write, asked for until its outcome is known.
+
+A reply may be lost after the commit. Ids were made before the write, so asking again is
+harmless: a stored id is answered as it stands. What a later try is told says nothing of the
+first: jobs that were asked for before are remembered until their caller has gone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from durio.client.backpressure import Answers
+from durio.model.errors import DurioError, StoreError, StoreStalled, StoreUnavailable
+from durio.model.job import NewJob
+from durio.ports.clock import Clock
+from durio.ports.enqueue import Enqueued
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+
+TRIES_MAX = 5
+PAUSE_SECONDS = 0.05
+STALL_SECONDS = 5.0
+WAIT_SECONDS_MAX = 60.0
+
+
+class ReliableWriter:
+    """Asks one store to write jobs, and remembers what it could not learn."""
+
+    def __init__(self, store: Store, clock: Clock, emit: Emit) -> None:
+        self._store = store
+        self._clock = clock
+        self._emit = emit
+        self._maybe_stored: set[bytes] = set()  # jobs not stored now, asked for before
+
+    def is_maybe_stored(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether a try of which nobody knows the end may have stored any of them."""
+        return bool(self._maybe_stored) and any(
+            job.id in self._maybe_stored for job in jobs
+        )
+
+    def forget(self, jobs: Sequence[NewJob]) -> None:
+        """Their caller has its answer, or has gone."""
+        if self._maybe_stored:
+            self._maybe_stored.difference_update(job.id for job in jobs)
+
+    async def write(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
+        """Ask until the outcome is known, a bounded number of times."""
+        repeated, doubted = False, self.is_maybe_stored(jobs)
+        for tries in range(TRIES_MAX):
+            again = repeated or doubted
+            try:
+                answers = await self._watched(jobs, calls, again=again)
+            except StoreError as error:
+                if not error.unknown and not again:
+                    raise  # for sure not stored
+                if isinstance(error, StoreStalled) or tries == TRIES_MAX - 1:
+                    if error.unknown:
+                        raise
+                    raise unknown_outcome(error) from error
+                repeated = True
+                self._emit("store.failed", call="enqueue", error=str(error))
+                await self._clock.sleep(PAUSE_SECONDS * 2**tries)
+            else:
+                if repeated:
+                    self._remember_refused(jobs, answers)
+                return _after_repeat(jobs, answers) if again else answers
+        raise StoreUnavailable("the store does not answer", unknown=True)
+
+    def _remember_refused(self, jobs: Sequence[NewJob], answers: Answers) -> None:
+        """A no says nothing of the try before, which may yet be stored."""
+        told = zip(jobs, answers, strict=True)
+        self._maybe_stored.update(job.id for job, answer in told if is_refused(answer))
+
+    async def _watched(
+        self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+    ) -> Answers:
+        """Say who holds the writer's lock when an enqueue hangs on it."""
+        loop = asyncio.get_running_loop()
+        watch = loop.call_later(STALL_SECONDS, self._report_stall)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                return await self._store.enqueue(jobs, calls=calls, again=again)
+        except TimeoutError:
+            raise self._stalled() from None
+        finally:
+            watch.cancel()
+
+    def _stalled(self) -> StoreStalled:
+        stall = self._store.stall()
+        holder = "" if stall is None else f": process {stall.pid} keeps it locked"
+        return StoreStalled(
+            f"the store has not answered for {WAIT_SECONDS_MAX:g} s{holder}",
+            cure="See what that process does. The job may be stored or not: with an "
+            "idempotency key a repeat is harmless.",
+            unknown=True,
+        )
+
+    def _report_stall(self) -> None:
+        stall = self._store.stall()
+        if stall is not None:
+            self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
+
+
+def is_refused(answer: Enqueued) -> bool:
+    """Whether it is not stored by this try."""
+    return answer.full is not None or answer.locked is not None
+
+
+def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
+    """A repeat finds the first try's jobs: to the caller they are new."""
+    return [
+        answer._replace(created=True)
+        if answer.id == job.id and not is_refused(answer)
+        else answer
+        for job, answer in zip(jobs, answers, strict=True)
+    ]
+
+
+def unknown_outcome(error: DurioError) -> StoreError:
+    """What a later try was told says nothing of the first: it may have been stored."""
+    return StoreUnavailable(
+        f"an earlier try may have stored it: {error.what}",
+        cure=error.cure,
+        unknown=True,
+        **error.values,
+    )
+
+
+def closed_before_stored() -> StoreUnavailable:
+    """Somebody has cancelled what was to store it."""
+    return StoreUnavailable(
+        "the App was closed before the job was known to be stored", unknown=True
+    )

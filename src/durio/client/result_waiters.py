@@ -1,0 +1,109 @@
+"""Waiting for jobs to end: all waiters of a loop share one poller."""
+
+import asyncio
+
+from durio.model.errors import JobNotFound, StoreError, StoreUnavailable
+from durio.model.ids import id_text
+from durio.model.job import DONE, STATE_BY_CODE
+from durio.ports.clock import Clock
+from durio.ports.control import Acted, Verb
+from durio.ports.store import Store
+
+FIRST_SECONDS = 0.002
+LONGEST_SECONDS = 0.25
+GROWTH = 1.5
+IDS_MAX = 500  # ids per question
+
+
+class Waiters:
+    """Polls the states of awaited jobs, quickly at first, then less often."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._futures: dict[bytes, list[asyncio.Future[int]]] = {}
+        self._poller: asyncio.Task[None] | None = None
+        self._pause_seconds = FIRST_SECONDS
+
+    async def wait_final(self, job_id: bytes) -> int:
+        """The final state of the job, once it has one."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
+        self._futures.setdefault(job_id, []).append(future)
+        # Somebody new is curious: look often again.
+        self._pause_seconds = FIRST_SECONDS
+        if self._poller is None:
+            self._poller = loop.create_task(self._poll())
+        try:
+            return await future
+        finally:
+            self._forget(job_id, future)
+
+    def _forget(self, job_id: bytes, future: "asyncio.Future[int]") -> None:
+        waiting = self._futures.get(job_id)
+        if waiting is not None and future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._futures[job_id]
+
+    async def _poll(self) -> None:
+        try:
+            while self._futures:
+                await self._poll_once(list(self._futures)[:IDS_MAX])
+                await self._clock.sleep(self._pause_seconds)
+                self._pause_seconds = min(self._pause_seconds * GROWTH, LONGEST_SECONDS)
+        finally:
+            self._poller = None
+
+    async def _poll_once(self, ids: list[bytes]) -> None:
+        try:
+            states = await self._store.states(ids, waiting=True)
+        except StoreError as error:
+            for job_id in ids:
+                self._answer(job_id, error)
+            return
+        for job_id in ids:
+            state = states.get(job_id)
+            if state is None:
+                self._answer(job_id, not_found(job_id))
+            elif state >= DONE:
+                self._answer(job_id, state)
+            elif job_id in self._futures:
+                # To the end of the line, so that more than ASKED_MAX all get a turn.
+                self._futures[job_id] = self._futures.pop(job_id)
+
+    def _answer(self, job_id: bytes, answer: int | Exception) -> None:
+        for future in self._futures.pop(job_id, ()):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+
+PAST_TENSE: dict[Verb, str] = {
+    "cancel": "cancelled",
+    "retry": "retried",
+    "discard": "discarded",
+}
+
+
+def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
+    """The error for a job that somebody's transaction had for as long as a call may last."""
+    state = "gone" if acted.before is None else STATE_BY_CODE[acted.before].value
+    what = "it or its key" if verb == "retry" else "it"
+    return StoreUnavailable(
+        f"job {id_text(acted.id)} was not {PAST_TENSE[verb]}: it is {state}, and an open "
+        f"transaction holds {what}",
+        cure="Try again when that is over.",
+    )
+
+
+def not_found(job_id: bytes) -> JobNotFound:
+    """The error for an id without a job."""
+    return JobNotFound(
+        f"there is no job {id_text(job_id)}",
+        cure="It was never stored here, or retention has removed it.",
+        id=id_text(job_id),
+    )

@@ -1,0 +1,114 @@
+"""Enqueueing by name: what is known about a task whose code is elsewhere.
+
+Workers publish their tasks with their lease. A name that a known namespace does not have
+is refused with a suggestion; a namespace nobody told about is taken with a warning.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from durio.client.enqueue import TaskDefaults
+from durio.model.errors import InvalidArguments, UnknownTask
+from durio.model.job import PRIORITY_DEFAULT
+from durio.model.names import did_you_mean
+from durio.telemetry.emit import Emit
+
+JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "boolean": (bool,),
+    "array": (list, tuple, set, frozenset),
+    "null": (type(None),),
+}
+
+
+def named_defaults(
+    task: str, published: Mapping[str, Mapping[str, Any]] | None, emit: Emit
+) -> TaskDefaults:
+    """Queue and priority of a task known by name only."""
+    if published is None:
+        emit("namespace.unknown", task=task)
+        return TaskDefaults(task, "default", PRIORITY_DEFAULT)
+    told = published.get(task)
+    if told is None:
+        hint = did_you_mean(task, published)
+        raise UnknownTask(
+            f"no worker knows a task {task!r}",
+            cure=f"Known: {', '.join(sorted(published)[:8])}.{hint}",
+            task=task,
+        )
+    return TaskDefaults(task, told["queue"], told["priority"])
+
+
+def named_arguments(
+    task: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    published: Mapping[str, Any] | None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments as (args, kwargs), normalised and checked as far as is published."""
+    if published is None:
+        return list(args), dict(kwargs)
+    rest, named = _bound(task, args, kwargs, published["parameters"])
+    for parameter in published["parameters"]:
+        name = parameter["name"]
+        if name in named:
+            _check_type(task, name, named[name], parameter["schema"])
+    return list(rest), named
+
+
+def _bound(
+    task: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    parameters: Sequence[Mapping[str, Any]],
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    positional = [p["name"] for p in parameters if p["kind"].startswith("positional")]
+    has_rest = any(p["kind"] == "var_positional" for p in parameters)
+    is_open = any(p["kind"] == "var_keyword" for p in parameters)
+    known = {p["name"] for p in parameters}
+    if len(args) > len(positional) and not has_rest:
+        raise _invalid_arguments(
+            task, f"takes {len(positional)} positional arguments", parameters
+        )
+    named = dict(zip(positional, args, strict=False))
+    for name, value in kwargs.items():
+        if name in named:
+            raise _invalid_arguments(task, f"got {name!r} twice", parameters)
+        if name not in known and not is_open:
+            hint = did_you_mean(name, known)
+            raise _invalid_arguments(
+                task, f"has no argument {name!r}.{hint}", parameters
+            )
+        named[name] = value
+    missing = [
+        p["name"] for p in parameters if p["required"] and p["name"] not in named
+    ]
+    if missing:
+        raise _invalid_arguments(task, f"misses {', '.join(missing)}", parameters)
+    # As the function lists them: the same arguments are the same bytes to a key.
+    order = [p["name"] for p in parameters] + sorted(named.keys() - known)
+    return args[len(positional) :], {n: named[n] for n in order if n in named}
+
+
+def _check_type(task: str, name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    wanted = schema.get("type")
+    if not isinstance(wanted, str) or wanted not in JSON_TYPES:
+        return
+    if "format" in schema or "contentEncoding" in schema:
+        return  # text in JSON, another type here: a moment, bytes
+    wrong_bool = isinstance(value, bool) and wanted != "boolean"
+    if wrong_bool or not isinstance(value, JSON_TYPES[wanted]):
+        raise InvalidArguments(
+            f"{task}: argument {name} must be {wanted}, not {type(value).__name__}",
+            cure="Workers published this signature.",
+            task=task,
+        )
+
+
+def _invalid_arguments(
+    task: str, why: str, parameters: Sequence[Mapping[str, Any]]
+) -> InvalidArguments:
+    names = ", ".join(p["name"] for p in parameters)
+    return InvalidArguments(f"{task} {why}", cure=f"It takes ({names}).", task=task)

@@ -1,0 +1,83 @@
+"""What stands beside a worker's loop: a thread for its heartbeat, a hand on its process."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from durio.host.processes import own_cpu_seconds, own_rss_bytes
+from durio.host.signals import Signals, all_stacks, end_process, thread_stack
+from durio.host.threads import LoopThread
+from durio.ports.executor import ThreadStack
+from durio.telemetry.emit import Emit
+
+STOP_SECONDS = 2.0
+
+
+class ThreadSideLoop:
+    """Runs coroutines on a loop of their own, whatever the worker's loop does."""
+
+    def __init__(self) -> None:
+        self._thread = LoopThread("durio-aside")
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this coroutine function there until `stop`."""
+        self._thread.submit(work())
+
+    async def stop(self) -> None:
+        """Cancel what runs there and wait for its end, a bounded time."""
+        self._thread.stop(STOP_SECONDS)
+
+
+class WorkerMachine:
+    """The process a worker lives in; made in the thread that runs its loop."""
+
+    def __init__(self, signals: Signals | None = None) -> None:
+        self._thread_id = threading.get_ident()
+        self._signals = signals
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        return own_cpu_seconds()
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        return own_rss_bytes()
+
+    def stops(self) -> list[tuple[str, float]]:
+        """The signals that asked for a stop, heard even while the loop is blocked."""
+        return [] if self._signals is None else self._signals.received
+
+    def stack(self) -> str:
+        """The live stack of the thread that runs the worker's loop."""
+        return thread_stack(self._thread_id)
+
+    def stacks(self) -> list[ThreadStack]:
+        """The live stacks of all its threads."""
+        return all_stacks()
+
+    async def run_elsewhere(
+        self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
+    ) -> bool:
+        """Run it on a thread of its own, wait so long at most; False: it hangs on."""
+        thread = LoopThread("durio-last-word")
+        running = asyncio.wrap_future(thread.submit(work()))
+        done, _ = await asyncio.wait((running,), timeout=seconds)
+        thread.stop(0.0)
+        return bool(done)
+
+    def end(self, code: int) -> None:
+        """End the process now."""
+        end_process(code)
+
+
+class EmbeddedMachine(WorkerMachine):
+    """A process that is not ours: it is told about, never ended."""
+
+    def __init__(self, emit: Emit) -> None:
+        super().__init__()
+        self._emit = emit
+
+    def end(self, code: int) -> None:
+        """Say loudly what a worker's own process would have ended for."""
+        self._emit("worker.stuck", exit_code=code, stack=self.stack())

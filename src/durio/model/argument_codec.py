@@ -1,0 +1,346 @@
+"""A task's parameters as a codec: bind, check, encode; decode to the annotated types.
+
+The payload is `[args, kwargs]`. When the signature is known every named parameter goes
+by name, so `f(42)` and `f(order_id=42)` are the same bytes; `args` holds only what a
+`*args` parameter takes. Producers that know only the name may send positionals: the
+worker binds them then.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from inspect import Parameter
+from types import NoneType
+from typing import Any, Never, NoReturn
+
+import msgspec
+
+from durio.model.codec import (
+    PLAIN,
+    canonical,
+    check_value,
+    decode_other,
+    decoder_of,
+    encode,
+    encoder,
+    is_path,
+)
+from durio.model.errors import InvalidArguments, NotSerializable, UsageError
+from durio.model.names import did_you_mean
+
+Arguments = tuple[Sequence[Any], dict[str, Any]]
+# What msgspec raises for bytes that it cannot decode to a type.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+NAMED = (
+    Parameter.POSITIONAL_ONLY,
+    Parameter.POSITIONAL_OR_KEYWORD,
+    Parameter.KEYWORD_ONLY,
+)
+
+
+class ArgumentCodec:
+    """The arguments and the result of one function."""
+
+    def __init__(
+        self, function: Callable[..., Any], task: str, *, skip_first: bool
+    ) -> None:
+        self.task = task
+        self._full_signature = inspect.signature(function)
+        hints = _hints(function, task)
+        parameters = list(self._full_signature.parameters.values())[int(skip_first) :]
+        self._bindable = self._full_signature.replace(parameters=parameters)
+        self._named = [p for p in parameters if p.kind in NAMED]
+        self._positional = [
+            p.name for p in self._named if p.kind is not Parameter.KEYWORD_ONLY
+        ]
+        self._only_positional = [
+            p.name for p in self._named if p.kind is Parameter.POSITIONAL_ONLY
+        ]
+        self._has_defaults = any(p.default is not Parameter.empty for p in self._named)
+        self._rest = _hint_of(parameters, Parameter.VAR_POSITIONAL, hints)
+        self._extra = _hint_of(parameters, Parameter.VAR_KEYWORD, hints)
+        self._is_simple = (
+            self._rest is None and self._extra is None and not self._only_positional
+        )
+        self._struct = _struct(task, self._named, hints)
+        rest = list[self._rest] if self._rest is not None else tuple[()]
+        for what, hint in (("*args", self._rest), ("**kwargs", self._extra)):
+            _check_hint(task, what, Any if hint is None else hint)
+        self._result = hints.get("return", Any)
+        if self._result in (NoReturn, Never):
+            self._result = Any
+        _check_hint(task, "return", self._result)
+        self._has_datetimes = _has_datetimes(self._struct, rest, self._extra)
+        self._decode = decoder_of(tuple[rest, self._struct])
+        self._decode_result = decoder_of(self._result)
+
+    # --- the caller's side
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Arguments as a payload; refuses what the worker could not decode."""
+        rest, named = self._bind(args, kwargs)
+        for name, value in named.items():
+            if type(value) not in PLAIN:
+                check_value(value, f"{self.task}: argument {name}")
+        if self._extra is not None:
+            check_value(tuple(named), f"{self.task}: the name of an argument")
+        for value in rest:
+            check_value(value, f"{self.task}: argument")
+        try:
+            payload = encoder.encode((rest, named))
+        except NotSerializable as error:
+            raise NotSerializable(
+                f"{self.task}: {error.what}", cure=error.cure
+            ) from None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise NotSerializable(
+                f"{self.task}: arguments cannot be stored as JSON: {error}",
+                cure="Pass plain data, a dataclass, a Struct or a pydantic model.",
+            ) from None
+        self.decode(payload)
+        return payload
+
+    def canonical(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
+    ) -> bytes:
+        """The same bytes for the same arguments: what an idempotency key compares."""
+        return canonical(self._bind(args, kwargs), payload)
+
+    def _bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        if self._is_simple and len(args) <= len(self._positional):
+            named = dict(zip(self._positional, args, strict=False))
+            if not (named.keys() & kwargs.keys()):
+                named.update(kwargs)
+                return (), self._in_order(named) if len(kwargs) > 1 else named
+        try:
+            bound = self._bindable.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._invalid(str(error), kwargs) from None
+        named, rest = dict(bound.arguments), ()
+        for name, parameter in self._bindable.parameters.items():
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                rest = named.pop(name, ())
+            elif parameter.kind is Parameter.VAR_KEYWORD:
+                extra = named.pop(name, {})
+                if twice := named.keys() & extra.keys():
+                    raise self._invalid(f"{min(twice)!r} is given twice", kwargs)
+                named.update(sorted(extra.items()))
+        return rest, named
+
+    def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
+        """As the function lists them: the same arguments are the same bytes."""
+        known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
+        return {**known, **named}
+
+    # --- the worker's side
+
+    def decode(self, payload: bytes) -> Arguments:
+        """Typed arguments, ready for the call; InvalidArguments says what is wrong."""
+        if self._extra is not None:
+            return self._decode_open(payload)
+        try:
+            rest, struct = self._decode(payload)
+        except UNREADABLE as error:
+            return self._decode_positional(payload, error)
+        named = msgspec.structs.asdict(struct)
+        if self._has_defaults:
+            named = {k: v for k, v in named.items() if v is not msgspec.UNSET}
+        return self._call(rest, named)
+
+    def _call(self, rest: Sequence[Any], named: dict[str, Any]) -> Arguments:
+        if self._has_datetimes:
+            # A naive one may come as text, which no check of values has seen.
+            try:
+                check_value((rest, named), "arguments")
+            except NotSerializable as error:
+                raise self._invalid(error.what, {}) from None
+        if self._is_simple:
+            return rest, named
+        first = self._only_positional if not rest else self._positional
+        args = [named.pop(name) for name in first if name in named]
+        return [*args, *rest], named
+
+    def _decode_positional(self, payload: bytes, error: Exception) -> Arguments:
+        """A producer without our signature sent positionals: bind them, then decode."""
+        args, kwargs = self._raw(payload)
+        if isinstance(error, msgspec.ValidationError) and self._needs_binding(
+            args, kwargs
+        ):
+            rest, named = self._bind(args, kwargs)
+            return self.decode(encoder.encode((rest, named)))
+        raise self._invalid(_error_text(error), kwargs) from None
+
+    def _needs_binding(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Positionals, although a named parameter is missing: not our normal form."""
+        if self._rest is None:
+            return bool(args)
+        return bool(args) and any(name not in kwargs for name in self._positional)
+
+    def _decode_open(self, payload: bytes) -> Arguments:
+        """Functions with **kwargs: known names by their types, the rest by its own."""
+        rest, named = self._raw(payload)
+        kwargs = named
+        if self._needs_binding(rest, named):
+            rest, named = self._bind(rest, named)
+        known = {p.name for p in self._named}
+        extra = {k: v for k, v in named.items() if k not in known}
+        try:
+            struct = msgspec.convert(
+                {k: v for k, v in named.items() if k in known},
+                self._struct,
+                dec_hook=decode_other,
+            )
+            extra = msgspec.convert(
+                extra, dict[str, self._extra], dec_hook=decode_other
+            )
+            if self._rest is not None:
+                rest = msgspec.convert(rest, list[self._rest], dec_hook=decode_other)
+        except msgspec.ValidationError as error:
+            raise self._invalid(_error_text(error), kwargs) from None
+        typed = {
+            k: v
+            for k, v in msgspec.structs.asdict(struct).items()
+            if v is not msgspec.UNSET
+        }
+        return self._call(rest, {**typed, **extra})
+
+    def _raw(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        try:
+            return msgspec.json.decode(payload, type=tuple[list[Any], dict[str, Any]])
+        except UNREADABLE as error:
+            raise InvalidArguments(
+                f"{self.task}: the payload is not [args, kwargs] as JSON: {error}",
+                cure="Enqueue through Durio, or write this shape.",
+            ) from None
+
+    # --- the result
+
+    def encode_result(self, value: Any) -> bytes:
+        """The result as JSON bytes, by its own value."""
+        if value is None:
+            return b"null"
+        return encode(value, f"{self.task}: result")
+
+    def decode_result(self, data: bytes) -> Any:
+        """The result as the annotated type."""
+        return self._decode_result(data)
+
+    def check_no_result(self) -> None:
+        """Refuse to end with no result where the annotation promises one."""
+        hint = self._result
+        if hint in (Any, None, NoneType, object) or NoneType in typing.get_args(hint):
+            return
+        raise InvalidArguments(
+            f"{self.task} ends in ctx.transaction() without its result",
+            cure="Give it inside the block: return ctx.result(value).",
+            task=self.task,
+        )
+
+    # --- what is published for producers that know only the name
+
+    def parameters(self) -> list[dict[str, Any]]:
+        """Names, kinds and JSON types of the arguments, as plain data."""
+        try:
+            schema: dict[str, Any] = msgspec.json.schema(self._struct)
+            properties: dict[str, Any] = schema["$defs"]["Arguments"]["properties"]
+        except (TypeError, NotImplementedError, KeyError):
+            properties = {}
+        return [
+            {
+                "name": p.name,
+                "kind": p.kind.name.lower(),
+                "required": p.default is Parameter.empty and p.kind in NAMED,
+                "schema": properties.get(p.name, {}),
+            }
+            for p in self._bindable.parameters.values()
+        ]
+
+    def _invalid(self, why: str, kwargs: Mapping[str, Any]) -> InvalidArguments:
+        known = [p.name for p in self._named]
+        unknown = [name for name in kwargs if name not in known]
+        hint = did_you_mean(unknown[0], known) if unknown and not self._extra else ""
+        return InvalidArguments(
+            f"{self.task}: {why}",
+            cure=f"It takes {self._bindable}.{hint}",
+            task=self.task,
+        )
+
+
+def parameters_digest(parameters: object) -> str:
+    """A short name for published parameters: the same for the same ones."""
+    return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]
+
+
+def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise UsageError(
+            f"task {task}: an annotation cannot be resolved: {error}",
+            cure="Import that name at run time, not under TYPE_CHECKING: arguments "
+            "are decoded by their annotations.",
+        ) from None
+
+
+def _hint_of(
+    parameters: list[Parameter], kind: Any, hints: Mapping[str, Any]
+) -> Any | None:
+    for parameter in parameters:
+        if parameter.kind is kind:
+            return hints.get(parameter.name, Any)
+    return None
+
+
+def _struct(
+    task: str, named: list[Parameter], hints: Mapping[str, Any]
+) -> type[msgspec.Struct]:
+    fields: list[Any] = []
+    for parameter in named:
+        hint = hints.get(parameter.name, Any)
+        _check_hint(task, parameter.name, hint)
+        if parameter.default is Parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint | msgspec.UnsetType, msgspec.UNSET))
+    try:
+        return msgspec.defstruct(
+            "Arguments", fields, kw_only=True, forbid_unknown_fields=True
+        )
+    except (TypeError, ValueError, NameError, RuntimeError) as error:
+        raise UsageError(
+            f"task {task}: its parameters cannot be carried: {error}",
+            cure="Use plain parameter names and types that JSON can carry.",
+        ) from None
+
+
+def _has_datetimes(struct: type[msgspec.Struct], rest: Any, extra: Any) -> bool:
+    """Whether a datetime is among the arguments, however deep in their types."""
+    kinds = (struct, rest, Any if extra is None else extra)
+    return "DateTimeType" in repr(msgspec.inspect.multi_type_info(kinds))
+
+
+def _check_hint(task: str, name: str, hint: Any) -> None:
+    """Refuse at declaration a type that no payload could ever be decoded to."""
+    try:
+        info = msgspec.inspect.type_info(hint)
+    except TypeError as error:
+        raise UsageError(
+            f"task {task}: annotation of {name}: {error}",
+            cure="Annotate it with a type that JSON can carry.",
+        ) from None
+    if isinstance(info, msgspec.inspect.CustomType):
+        fine = info.cls is object or hasattr(info.cls, "model_validate")
+        if not fine and not is_path(info.cls):
+            raise UsageError(
+                f"task {task}: annotation of {name} is {info.cls.__qualname__}, "
+                "which cannot be built from JSON",
+                cure="Pass its id, or a dataclass, Struct or pydantic model.",
+            )
+
+
+def _error_text(error: Exception) -> str:
+    """Msgspec's words with our path: `$[1].order_id` is argument order_id."""
+    return str(error).replace("`$[1].", "argument `").replace("`$[1]`", "the arguments")

@@ -1,0 +1,228 @@
+"""Whose turn it is between queues of different weight: smooth weighted round robin.
+
+Every queue has a finishing time, on a clock that counts shares: a pick moves it on by
+1 / weight, and the queue that would finish first is next. So picks of 6, 3 and 1 come
+out evenly mixed, not in blocks. What counts is what a queue gave, not what it was asked
+for: one that took over another's share pays for it later.
+
+A queue that gave less than asked is dry: its share goes to the others, and when jobs come
+back it starts at the present. Nothing is saved up for idle hours.
+
+Where a queue may hold only so many jobs ahead, nobody overtakes it: see `dealt`.
+
+In strict order there are no shares: the first queue may take all, then the next.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
+
+# Jobs that a queue at its own bound is late: its slots may be free at once.
+LATE_MAX = 1
+
+
+class QueueCandidate(NamedTuple):
+    """A queue that may be asked: its weight, and the most that it may give."""
+
+    name: str
+    weight: int
+    room: int
+    is_capped: bool = False  # by slots of its own, not by what the others leave
+    ahead: int = 0  # so many of its room may wait for a slot
+
+
+class WeightedRoundRobin:
+    """Splits what is wanted, and learns from what came."""
+
+    def __init__(self, random: Callable[[], float], *, is_strict: bool = False) -> None:
+        self._random = random
+        self._is_strict = is_strict
+        self._due: dict[str, float] = {}
+        self._dry: set[str] = set()
+        self._now = 0.0
+        self._last: tuple[Sequence[QueueCandidate], Sequence[tuple[str, int]], int] = (
+            (),
+            (),
+            0,
+        )
+        self._began: dict[str, float] = {}  # where each stood when last asked
+        self._had_slots = True
+
+    def retain(self, names: Collection[str]) -> None:
+        """Queues that are served no more cost nothing."""
+        for name in self._due.keys() - set(names):
+            del self._due[name]
+            self._dry.discard(name)
+
+    def mark_filled(self, names: Collection[str] | None = None) -> None:
+        """These, or all of them, may have jobs again."""
+        self._dry -= self._dry if names is None else set(names)
+
+    def split(
+        self, queues: Sequence[QueueCandidate], want: int
+    ) -> list[tuple[str, int]]:
+        """Whom to ask for how many, in order; a queue may come twice.
+
+        First one job of each dry queue, then the shares, then, for what these could not
+        give, everybody again for as much as there is room.
+        """
+        queues = self._in_order(lot for lot in queues if lot.room > 0)
+        full = [lot for lot in queues if lot.name not in self._dry]
+        shares = self._split_want(full, want)
+        probes = [(lot.name, 1) for lot in queues if lot.name in self._dry]
+        first = probes + [(name, share) for name, share in shares.items() if share]
+        given = dict(first)
+        rest = [(lot.name, lot.room - given.get(lot.name, 0)) for lot in queues]
+        asked = first + [(name, room) for name, room in rest if room > 0]
+        self._last = queues, asked, want
+        return asked
+
+    def split_with_prefetch(
+        self, queues: Sequence[QueueCandidate], slots: int, want: int
+    ) -> list[tuple[str, int]]:
+        """Whom to ask where a queue may hold only so many ahead: nobody overtakes it.
+
+        In order of the shares the first jobs get the free slots, and the next ones
+        wait; where one would wait that may not, it ends. Dry queues get slots that
+        nobody else can use, and are asked for one job to hold ahead.
+        """
+        self._had_slots = slots > 0
+        queues = self._in_order(queues)
+        full = [lot for lot in queues if lot.name not in self._dry]
+        shares, slots = self._split_slots(full, slots, want)
+        dry = [lot for lot in queues if lot.name in self._dry]
+        spare, _ = self._split_slots(
+            [lot._replace(ahead=0) for lot in dry], slots, slots
+        )
+        for lot in dry:
+            shares[lot.name] = max(spare[lot.name], min(1, lot.ahead))
+        limits = [(lot.name, shares[lot.name]) for lot in (*dry, *full)]
+        asked = [(name, limit) for name, limit in limits if limit > 0]
+        self._last = queues, asked, want
+        return asked
+
+    def interleaved(self, names: Sequence[str]) -> list[int]:
+        """Places of what came, in the order of the shares that were last asked for."""
+        weights = {lot.name: lot.weight for lot in self._last[0]}
+        seen: Counter[str] = Counter()
+        finishes: list[tuple[float, int]] = []
+        for place, name in enumerate(names):
+            seen[name] += 1
+            finish = self._began.get(name, self._now) + seen[name] / weights.get(
+                name, 1
+            )
+            finishes.append((finish, place))
+        return [place for _, place in sorted(finishes)]
+
+    def charge(self, got: Mapping[str, int]) -> bool:
+        """Charge what came of what was last asked; whether there may be more."""
+        lots, asked, want = self._last
+        dry = _gave_less(asked, want, got)
+        self._dry -= dry.keys()
+        self._dry |= {name for name in dry if dry[name]}
+        free: list[float] = []  # finishing times of those that could give more
+        held: dict[str, float] = {}  # and of those that gave all that they may
+        late: dict[str, float] = {}
+        for lot in lots:
+            count = got.get(lot.name, 0)
+            due = self._due[lot.name] = self._start(lot) + count / lot.weight
+            if lot.name in self._dry:
+                continue
+            if lot.is_capped and count >= lot.room:
+                held[lot.name] = due
+                late[lot.name] = LATE_MAX / lot.weight
+            else:
+                free.append(due)
+        # The present: where the hindmost of those that have jobs stands.
+        self._now = max(self._now, min(free or held.values(), default=self._now))
+        for name in self._due:
+            least = self._now - late.get(name, 0.0)
+            self._due[name] = max(self._due[name], least)
+        could = {name for name, _ in asked}
+        return any(
+            lot.name not in self._dry and (self._had_slots or lot.name in could)
+            for lot in lots
+        )
+
+    def _split_want(
+        self, queues: Sequence[QueueCandidate], want: int
+    ) -> dict[str, int]:
+        """Shares of what is wanted."""
+        shares = dict.fromkeys((lot.name for lot in queues), 0)
+        line = self._finish_heap(queues)
+        while line and want > 0:
+            finish, place = line[0]
+            lot = queues[place]
+            if shares[lot.name] >= lot.room:
+                heappop(line)
+                continue
+            shares[lot.name] += 1
+            want -= 1
+            heapreplace(line, (finish + self._increment(lot), place))
+        return shares
+
+    def _split_slots(
+        self, queues: Sequence[QueueCandidate], slots: int, want: int
+    ) -> tuple[Counter[str], int]:
+        """Shares of slots and of waiting, and the slots that are left."""
+        starts: Counter[str] = Counter()
+        waits: Counter[str] = Counter()
+        may_wait = True
+        line = self._finish_heap(queues)
+        while line and want > 0:
+            finish, place = line[0]
+            lot = queues[place]
+            if slots and starts[lot.name] < lot.room - lot.ahead:
+                starts[lot.name] += 1
+                slots -= 1
+            elif may_wait and waits[lot.name] < lot.ahead:
+                waits[lot.name] += 1
+            elif slots:  # all slots of its own are taken: others may start, not wait
+                may_wait = False
+                heappop(line)
+                continue
+            else:
+                break
+            want -= 1
+            heapreplace(line, (finish + self._increment(lot), place))
+        return starts + waits, slots
+
+    def _finish_heap(self, queues: Sequence[QueueCandidate]) -> list[tuple[float, int]]:
+        line = [(self._finish(lot), place) for place, lot in enumerate(queues)]
+        heapify(line)
+        return line
+
+    def _in_order(self, queues: Iterable[QueueCandidate]) -> list[QueueCandidate]:
+        queues = sorted(queues, key=self._finish)
+        self._began = {lot.name: self._start(lot) for lot in queues}
+        return queues
+
+    def _increment(self, queue: QueueCandidate) -> float:
+        return 0.0 if self._is_strict else 1 / queue.weight
+
+    def _finish(self, queue: QueueCandidate) -> float:
+        if self._is_strict:
+            return 0.0  # as they come
+        return self._start(queue) + 1 / queue.weight
+
+    def _start(self, queue: QueueCandidate) -> float:
+        if queue.name not in self._due:
+            # Chance keeps workers that start together from all beginning with one queue.
+            self._due[queue.name] = self._now + self._random() / queue.weight
+        return self._due[queue.name]
+
+
+def _gave_less(
+    asked: Sequence[tuple[str, int]], want: int, got: Mapping[str, int]
+) -> dict[str, bool]:
+    """Of every queue that was really asked, whether it gave less than that."""
+    left, rest, dry = want, dict(got), dict[str, bool]()
+    for name, limit in asked:
+        room = min(limit, left)
+        if room > 0:
+            given = min(room, rest.get(name, 0))
+            rest[name] = rest.get(name, 0) - given
+            left -= given
+            dry[name] = given < room
+    return dry

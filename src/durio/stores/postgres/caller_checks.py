@@ -1,0 +1,133 @@
+"""Whether a caller's connection leads where the store is, and speaks as the store does.
+
+One question tells, before anything is written: the transaction is not broken by the answer.
+The store has asked it too, at its opening, on a connection of its own.
+"""
+
+from contextlib import suppress
+from typing import Any, Protocol
+
+from durio.model.errors import StoreError, WrongTransaction
+from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.driver import DriverError, Row
+from durio.stores.postgres.statements import statement
+
+READ_IDENTITY = statement("where_am_i")
+# What goes along with the question, one value of each type, and comes back.
+SAMPLE_VALUES = (
+    "Aa",
+    b"\x00\xff\x5c",
+    1234567890.123456,
+    2,
+    70000,
+    9007199254740993,
+    True,
+)
+TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
+DATABASE_NAME, DATABASE_ID, MODE, TASK_MARK, SNAPSHOT, FIRST_SAMPLE = range(6)
+FIXED_SNAPSHOT = "frozen"  # it sees the store as it was at its first statement
+# In a transaction of a task's own, until it ends; and whose it is (blocks.py).
+SET_TASK_MARK = "set local durio.block = 'on'; set local application_name = '{name}'"
+TASK_MARKED = "on"
+
+NO_SCHEMA = frozenset({"3F000", "42P01"})
+CODEC_FAILED = ("", "22")  # an encoder that the caller has given failed
+
+
+class RowReader(Protocol):
+    """Whatever asks one statement, with its errors as the driver has them."""
+
+    async def rows(self, sql: str, *args: Any) -> Any:
+        """All rows of it."""
+        ...
+
+
+async def check_caller_connection(
+    context: PostgresContext, connection: RowReader, *, may_wait: bool = True
+) -> Row:
+    """Refuse a connection to another database, or one that would change our values.
+
+    The schema may have been made anew since the opening: then the store asks once more
+    where it is itself. One who may not wait for that is refused, but not the next time.
+    """
+    theirs = await read_caller_identity(context, connection)
+    if not is_same_database(context, theirs):
+        if may_wait:
+            await refresh_identity(context)
+        else:
+            context.connections.run_soon(lambda: refresh_identity(context))
+    where: Row = context.process.database_identity or ()
+    for name, mine, value in zip(
+        TYPES, where[FIRST_SAMPLE:], theirs[FIRST_SAMPLE:], strict=True
+    ):
+        if type(value) is not type(mine) or value != mine:
+            made = "something else" if value is None else repr(value)
+            raise wrong_codecs(f"of the {name} {mine!r} it makes {made}")
+    if not is_same_database(context, theirs):
+        raise wrong_database(context, repr(theirs[DATABASE_NAME]))
+    if theirs[MODE] == "replica":
+        raise wrong_database(context, "a replica, which takes no writes")
+    if theirs[MODE] == "read only":
+        raise read_only_error()
+    return theirs
+
+
+def is_same_database(context: PostgresContext, identity: Row) -> bool:
+    """Whether it is the database where the store was when it last looked."""
+    where: Row = context.process.database_identity or ()
+    return identity[: DATABASE_ID + 1] == where[: DATABASE_ID + 1]
+
+
+async def refresh_identity(context: PostgresContext) -> None:
+    """Where the store is now; if it cannot be asked, where it was."""
+    with suppress(StoreError):
+        context.process.database_identity = await read_identity(context)
+
+
+async def read_identity(context: PostgresContext) -> Row:
+    """The answer of the store's own line."""
+    return tuple((await context.connections.read(READ_IDENTITY, *SAMPLE_VALUES))[0])
+
+
+async def read_caller_identity(context: PostgresContext, connection: RowReader) -> Row:
+    """What it answers; it may have encoders and decoders that fail of our values."""
+    try:
+        return tuple((await connection.rows(READ_IDENTITY, *SAMPLE_VALUES))[0])
+    except DriverError as error:
+        if error.state in NO_SCHEMA:
+            raise wrong_database(context, "one without our tables") from error
+        if error.lost or error.state[:2] not in CODEC_FAILED:
+            raise
+        raise wrong_codecs(error.text) from error
+    except WrongTransaction:
+        raise
+    except Exception as error:
+        raise wrong_codecs(f"{type(error).__name__}: {error}") from error
+
+
+def wrong_database(context: PostgresContext, which: str) -> WrongTransaction:
+    """The job would be where no worker of ours looks."""
+    return WrongTransaction(
+        f"tx is a connection to another database ({which}) than the store's: "
+        f"{context.location.shown}",
+        cure="Give a connection to the store's own database, or leave tx out.",
+    )
+
+
+def wrong_codecs(how: str) -> WrongTransaction:
+    """What we write there, or read, would be something else."""
+    return WrongTransaction(
+        f"tx has codecs or an encoding of its own for values that a job is made of: {how}",
+        cure="Give a connection without codecs for text, bytea, bool, float8 and integers, "
+        "and with client_encoding UTF8. Those for json and numeric are no matter, nor is one "
+        "for uuid that gives a UUID or its text.",
+    )
+
+
+def read_only_error() -> WrongTransaction:
+    """Somebody has said so, of this transaction or of all of them."""
+    return WrongTransaction(
+        "the transaction of tx is read-only: nothing can be written in it",
+        cure="Begin one that may write: not READ ONLY, and without "
+        "default_transaction_read_only.",
+    )

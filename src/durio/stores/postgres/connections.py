@@ -1,0 +1,600 @@
+"""One event loop's connection to the server, and the lock that callers wait for.
+
+Everything here is called with the lock held, but for `enter` and the ends.
+
+One line to the server per event loop of this process: a connection and a lock.
+
+A line is opened at its first use and opened again when its connection is lost; a call
+that was cancelled or took too long discards the connection, for nobody knows what will
+still come out of it. A process that serves one worker has two lines, whatever its
+concurrency: that of its own loop, and that of the heartbeat's.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
+from typing import Any, NamedTuple, TypeVar
+
+from durio.model.settings import RetentionSettings
+from durio.ports.clock import Clock
+from durio.stores.postgres.driver import (
+    BEGIN_WRITE,
+    DEADLOCK,
+    FAILED_TRANSACTION,
+    LOCKED,
+    NOT_SERIALIZABLE,
+    READ_ONLY,
+    Connection,
+    Connector,
+    DriverError,
+    NotificationCallback,
+    Row,
+)
+from durio.stores.postgres.statements import SchemaStatements, statement
+from durio.stores.postgres.transaction import (
+    PostgresTransaction,
+    ReadTransaction,
+    StatementHook,
+)
+from durio.stores.postgres.translate import translated
+
+T = TypeVar("T")
+
+RECONNECT_PAUSE_SECONDS_MIN = 0.05
+RECONNECT_PAUSE_SECONDS_MAX = 5.0
+CLOSE_LOCK_SECONDS = 1.0
+TERMINATE_LOST = statement("line_end_lost")
+# Sessions are of whoever has logged in, whatever role is acted as.
+BEGIN_AS_LOGIN_ROLE = "begin; set local role none"
+TERMINATE_SECONDS = 3.0  # that it is waited for, once
+# Lines of the parent must never be touched in a forked child, not even by the collector:
+# closing one would write to a socket that is not ours.
+_inherited: "list[LoopConnection]" = []
+
+
+class ChannelCallbacks(NamedTuple):
+    """Who hears a channel."""
+
+    callback: NotificationCallback
+    on_gap: Callable[[], None]
+
+
+class LoopConnection:
+    """A connection that is opened when it is needed, and opened again when it is lost."""
+
+    def __init__(self, connector: Connector, clock: Clock) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.lock = asyncio.Lock()
+        self.is_unknown = False  # whether the call that failed last may have happened
+        self.is_brief = False  # whether the call at hand hardly waits for locks
+        self._connector = connector
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._channels: dict[str, ChannelCallbacks] = {}
+        self._pause_seconds = 0.0  # before the next try to connect
+        self._not_before = 0.0
+        self._lost: list[int] = []  # server processes that may be at work for us still
+        self._loop_guard: AsyncGenerator[None, None] | None = None
+        self._has_ended = False
+
+    # --- asking
+
+    async def fetch(self, text: str, args: Sequence[Any]) -> Sequence[Row]:
+        """One statement, its own transaction."""
+        self.is_unknown = False
+        connection = await self.ready()
+        if self._connector.is_pooled or self.is_brief:
+            # Settings that are not the connection's ride at the head of a transaction.
+            return await self.transaction(
+                BEGIN_WRITE, lambda it: it.rows(text, args), None
+            )
+        try:
+            async with self._limited():
+                return await connection.rows(text, args)
+        except DriverError as error:
+            self._handle_error(error, sent=True)
+            raise
+
+    async def transaction(
+        self,
+        begin: str,
+        work: Callable[[Connection], Awaitable[T]],
+        on_statement: StatementHook | None,
+    ) -> T:
+        """Begin, work, commit; a failure of any kind rolls back or cuts the line."""
+        self.is_unknown = False
+        is_sent = False
+        connection = await self._begin(begin)
+        try:
+            async with self._limited():
+                answer = await work(connection)
+                if on_statement is not None:
+                    on_statement("commit")
+                is_sent = True
+                check_commit(await connection.run("commit"))
+                return answer
+        except Exception as error:
+            if isinstance(error, DriverError):
+                self._handle_error(error, sent=is_sent)
+            await self._roll_back()
+            raise
+
+    async def _begin(self, begin: str) -> Connection:
+        """A connection with a transaction; nothing has happened if it was lost before."""
+        try:
+            return await self._try_to_begin(begin)
+        except DriverError as error:
+            if not error.lost or not error.was_open:
+                raise
+        return await self._try_to_begin(begin)
+
+    async def _try_to_begin(self, begin: str) -> Connection:
+        connection = await self.ready()
+        try:
+            async with self._limited():
+                await connection.run(self._connector.begin(begin, brief=self.is_brief))
+        except DriverError as error:
+            self._handle_error(error, sent=False)
+            raise
+        return connection
+
+    @asynccontextmanager
+    async def _limited(self) -> AsyncGenerator[None, None]:
+        """One call: it has its time, and cuts the line where it is cancelled."""
+        seconds = self._connector.location.call_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            raise DriverError(f"no answer within {seconds:g} s", lost=True) from error
+        except Exception:
+            raise
+        except BaseException:
+            self.terminate()  # its answer would come to the next asker
+            raise
+
+    def _handle_error(self, error: DriverError, *, sent: bool) -> None:
+        """Learn from it; a connection that is of no more use is cut."""
+        self._connector.learn(error)
+        # Read-only: a replica by now, or a default that a new one need not have.
+        is_of_use = not self._connector.is_stale(error) and error.state != READ_ONLY
+        if error.lost or not is_of_use:
+            self.is_unknown = sent and error.lost and not error.unsent
+            self.terminate()
+
+    async def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            async with self._limited():
+                await connection.run("rollback")
+        except DriverError:
+            self.terminate()
+
+    # --- the connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as anybody knows."""
+        return self._connection is not None and not self._connection.is_closed
+
+    async def ready(self) -> Connection:
+        """The connection; a new one where there is none, after a pause if that failed."""
+        if self._connection is not None and self.is_open:
+            return self._connection
+        if self._has_ended:  # nobody would close what is opened now
+            raise DriverError("this event loop has ended", state="08003")
+        self.terminate()
+        left = self._not_before - self._clock.monotonic()
+        if left > 0:
+            await self._clock.sleep(left)
+        try:
+            connection = self._connection = await self._connector.connect()
+            await self._terminate_lost(connection)
+            async with self._limited():
+                for channel, heard in self._channels.items():
+                    await connection.listen(channel, heard.callback)
+        except DriverError:
+            self.terminate()
+            self._wait_longer()
+            raise
+        except BaseException:
+            self.terminate()
+            raise
+        self._pause_seconds = 0.0
+        for heard in self._channels.values():
+            heard.on_gap()
+        return connection
+
+    async def _terminate_lost(self, connection: Connection) -> None:
+        """See to it that nothing is done any more that was asked on a lost connection.
+
+        What it had begun may be waiting for a lock or for the disk, and would be done
+        after we have asked how things stand. A pooler's processes are not ours to end.
+        """
+        if not self._lost or self._connector.is_pooled:
+            return
+        patience = min(TERMINATE_SECONDS, self._connector.location.call_seconds / 2)
+        try:
+            async with self._limited():
+                await connection.run(BEGIN_AS_LOGIN_ROLE)
+                await connection.rows(
+                    TERMINATE_LOST, (self._lost, int(patience * 1000))
+                )
+        except DriverError as error:
+            if error.lost:
+                raise  # else we may not: then it ends when it ends
+        async with self._limited():
+            await connection.run("rollback")
+        self._lost.clear()
+
+    def _wait_longer(self) -> None:
+        """The next try to connect has to wait; each for twice as long, and jittered."""
+        longer = max(RECONNECT_PAUSE_SECONDS_MIN, self._pause_seconds * 2)
+        self._pause_seconds = min(longer, RECONNECT_PAUSE_SECONDS_MAX)
+        pause = self._pause_seconds * (0.5 + self._clock.random() / 2)
+        self._not_before = self._clock.monotonic() + pause
+
+    def terminate(self) -> None:
+        """Cut the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._lost.append(connection.pid)
+            connection.terminate()
+
+    def abandon(self, *, inherited: bool) -> None:
+        """Never touch it again: it belongs to another process, or its loop is gone."""
+        if self._connection is not None:
+            self._connection.abandon(inherited=inherited)
+        if inherited:
+            _inherited.append(self)
+
+    # --- hearing
+
+    async def listen(
+        self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
+    ) -> None:
+        """Hear this channel, on this connection and those that come after it."""
+        connection = await self.ready()
+        try:
+            async with self._limited():
+                await connection.listen(channel, callback)
+        except DriverError as error:
+            self._handle_error(error, sent=False)
+            raise
+        self._channels[channel] = ChannelCallbacks(callback, on_gap)
+
+    async def unlisten(self, channel: str) -> None:
+        """No more; a connection that cannot even do that is cut."""
+        self._channels.pop(channel, None)
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            return
+        try:
+            async with self._limited():
+                await connection.unlisten(channel)
+        except DriverError:
+            self.terminate()
+
+    # --- the loop
+
+    async def start(self) -> None:
+        """Be told when the loop ends: it closes the generators that it has begun."""
+        self._loop_guard = self._close_at_loop_end()
+        await anext(self._loop_guard)
+
+    async def _close_at_loop_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            # A hint may be on its way though all tasks were cancelled: one that is cut
+            # off now would never hear of it, for the loop does not turn again.
+            is_ours = False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_LOCK_SECONDS):
+                    is_ours = await self.lock.acquire()
+            self._has_ended = True
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(DriverError):
+                    await connection.close()
+            if is_ours:
+                self.lock.release()
+
+    async def close(self) -> None:
+        """Wait for the call at hand, then say goodbye."""
+        if self._loop_guard is not None:
+            await self._loop_guard.aclose()
+
+
+def check_commit(done: str) -> None:
+    """Of a transaction that has failed already a commit makes a rollback."""
+    if done != "COMMIT":
+        raise DriverError(f"the commit became a {done}", state=FAILED_TRANSACTION)
+
+
+# After the commit: lanes with work -> whom not to tell, and workers that should renew.
+WakeCallback = Callable[[Mapping[str, int], Collection[int]], None]
+
+# What is simply done again: a deadlock, a snapshot that was too old, a row on its way into
+# the net of history when somebody made the day that it belongs to.
+RETRY_STATES = frozenset({DEADLOCK, NOT_SERIALIZABLE, "23514"})
+TRIES = 5
+PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
+LOCK_PAUSE_SECONDS_MAX = 1.0  # between two tries to have it
+BEGIN_READ = "begin isolation level repeatable read read only"
+
+
+class LockWait(Enum):
+    """How long a call may wait for locks that others hold."""
+
+    LONG = auto()  # turn after turn, as long as a call may last
+    ONE_TURN = auto()
+    BRIEF = auto()  # a turn in which it hardly waits at all
+
+
+def no_wakeups(_lanes: Mapping[str, int], _workers: Collection[int]) -> None:
+    """Before there is a bell."""
+
+
+class Connections:
+    """The lines of one open store; every method may be awaited on any loop."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        clock: Clock,
+        injected: Clock | None,
+        retention: RetentionSettings,
+    ) -> None:
+        self.on_statement: StatementHook | None = (
+            None  # told of every statement of a write, in tests
+        )
+        self.wake: WakeCallback = no_wakeups
+        self._connector = connector
+        self._location = connector.location
+        self._clock = clock
+        self._injected = injected
+        self._retention = retention
+        self._statements = SchemaStatements(connector.location.schema)
+        self._by_loop: dict[asyncio.AbstractEventLoop, LoopConnection] = {}
+
+    @property
+    def now(self) -> float | None:
+        """What statements get as their time: a test's, or None for the server's."""
+        return None if self._injected is None else self._injected.now()
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether something between us and the server shares its connections."""
+        return self._connector.is_pooled
+
+    # --- one statement
+
+    async def read(self, sql: str, *args: Any) -> Sequence[Row]:
+        """One statement; a lost connection is replaced and it is asked once more."""
+        text = self._statements[sql]
+        return await self._read(lambda line: line.fetch(text, args))
+
+    async def _read(self, ask: Callable[[LoopConnection], Awaitable[T]]) -> T:
+        """Ask, and once more where the connection was lost: nothing is done twice."""
+        line = await self.connection()
+
+        async def attempt() -> T:
+            try:
+                return await ask(line)
+            except DriverError as error:
+                if not (error.lost or self._is_harmless(error)):
+                    raise
+            return await ask(line)
+
+        return await self._in_turns(line, attempt, writes=False)
+
+    async def write_one(
+        self, sql: str, *args: Any, lock_wait: LockWait = LockWait.LONG
+    ) -> Sequence[Row]:
+        """One statement that is its own transaction: one round trip.
+
+        The caller rings by itself. An outcome that nobody knows is told as `unknown`.
+        """
+        text = self._statements[sql]
+        line = await self.connection()
+        return await self._in_turns(
+            line, lambda: self._fetch(line, text, args), lock_wait
+        )
+
+    async def _fetch(
+        self, loop_connection: LoopConnection, text: str, args: Sequence[Any]
+    ) -> Sequence[Row]:
+        if self.on_statement is not None:
+            self.on_statement(text)
+            self.on_statement("commit")  # of its own
+        return await loop_connection.fetch(text, args)
+
+    # --- several statements
+
+    async def write(
+        self,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        lock_wait: LockWait = LockWait.LONG,
+    ) -> T:
+        """Begin, work, commit; then ring whom the work says.
+
+        After a deadlock or a serialization failure the work is done again, from its
+        beginning, a few times; so it is for as long as a call may last where a lock is not
+        free, if there is the patience. Whatever it raises rolls everything back.
+        """
+        line = await self.connection()
+        tx, answer = await self._in_turns(
+            line, lambda: self._commit(line, work), lock_wait
+        )
+        for call in tx.after_commit:
+            call()
+        if tx.woken_lanes or tx.woken_workers:
+            self.wake(tx.woken_lanes, tx.woken_workers)
+        return answer
+
+    async def _commit(
+        self,
+        loop_connection: LoopConnection,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+    ) -> tuple[PostgresTransaction, T]:
+        async def within(connection: Connection) -> tuple[PostgresTransaction, T]:
+            tx = PostgresTransaction(
+                connection,
+                self._statements,
+                self.now,
+                self.on_statement,
+                self._retention,
+            )
+            answer = await work(tx)
+            for call in tx.before_commit:
+                await call()
+            return tx, answer
+
+        if self.on_statement is not None:
+            self.on_statement("begin")
+        return await loop_connection.transaction(BEGIN_WRITE, within, self.on_statement)
+
+    async def read_many(self, work: Callable[[ReadTransaction], Awaitable[T]]) -> T:
+        """Several reads that see one and the same state of the database."""
+
+        async def within(connection: Connection) -> T:
+            return await work(
+                ReadTransaction(connection, self._statements, self.now, None)
+            )
+
+        return await self._read(lambda line: line.transaction(BEGIN_READ, within, None))
+
+    async def _in_turns(
+        self,
+        loop_connection: LoopConnection,
+        attempt: Callable[[], Awaitable[T]],
+        lock_wait: LockWait = LockWait.LONG,
+        *,
+        writes: bool = True,
+    ) -> T:
+        """Have the line, and let others have it while a lock is not free.
+
+        Whoever holds that lock may be a transaction that lasts: one caller of ours who
+        needs it must not keep all of them from the server. Later turns are brief: others
+        want the line, and many may be waiting like this one.
+        """
+        last = self._clock.monotonic() + self._location.call_seconds
+        pause, is_brief = PAUSE_SECONDS, lock_wait is LockWait.BRIEF
+        while True:
+            async with loop_connection.lock:
+                loop_connection.is_brief = is_brief
+                try:
+                    return await self._retry(loop_connection, attempt)
+                except DriverError as error:
+                    is_late = self._clock.monotonic() >= last
+                    is_last = is_late or lock_wait is not LockWait.LONG
+                    if error.state != LOCKED or is_last:
+                        unknown = writes and loop_connection.is_unknown
+                        raise translated(
+                            error, self._location, unknown=unknown
+                        ) from error
+            await self._clock.sleep(pause * (0.5 + self._clock.random()))
+            pause, is_brief = min(pause * 2, LOCK_PAUSE_SECONDS_MAX), True
+
+    async def _retry(
+        self, loop_connection: LoopConnection, attempt: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Try, and try again where the server asks for it and nothing was written."""
+        for tried in range(1, TRIES + 1):
+            loop_connection.is_unknown = False
+            try:
+                return await attempt()
+            except DriverError as error:
+                if tried == TRIES or not self._is_harmless(error):
+                    raise
+            jitter = 0.5 + self._clock.random()
+            await self._clock.sleep(PAUSE_SECONDS * jitter * 2 ** (tried - 1))
+        raise AssertionError
+
+    def _is_harmless(self, error: DriverError) -> bool:
+        """Whether nothing was done, and the same may well work now."""
+        was_gone = error.lost and error.unsent
+        return (
+            was_gone or error.state in RETRY_STATES or self._connector.is_stale(error)
+        )
+
+    # --- hearing
+
+    async def listen(
+        self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
+    ) -> None:
+        """Hear a channel on the line of this loop, also after it was opened again.
+
+        `missed` is called whenever something may have been said that nobody heard: the
+        connection was lost, or is a new one.
+        """
+        line = await self.connection()
+        try:
+            async with line.lock:
+                await line.listen(channel, callback, on_gap)
+        except DriverError as error:
+            raise translated(error, self._location) from error
+
+    async def unlisten(self, channel: str) -> None:
+        """No more, on this loop."""
+        line = self._by_loop.get(asyncio.get_running_loop())
+        if line is not None:
+            async with line.lock:
+                await line.unlisten(channel)
+
+    # --- opening and closing
+
+    async def connection(self) -> LoopConnection:
+        """The line of the loop that asks; made at its first call."""
+        loop = asyncio.get_running_loop()
+        line = self._by_loop.get(loop)
+        if line is None:
+            self._drop_closed_loops()
+            line = self._by_loop[loop] = LoopConnection(self._connector, self._clock)
+            await line.start()
+        return line
+
+    def run_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do this on a loop of ours that runs, if one does; nobody waits for it."""
+        for loop in list(self._by_loop):
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(work(), loop)
+                return
+
+    def _drop_closed_loops(self) -> None:
+        """Lines of loops that have ended, with a word or without."""
+        for loop, line in list(self._by_loop.items()):
+            if loop.is_closed():
+                line.abandon(inherited=False)
+                self._by_loop.pop(loop, None)
+
+    async def close(self) -> None:
+        """Close the line of this loop; those of others are cut, each on its loop."""
+        here = asyncio.get_running_loop()
+        lines, self._by_loop = self._by_loop, {}
+        for loop, line in lines.items():
+            if loop is here:
+                await line.close()
+            elif loop.is_closed():
+                line.abandon(inherited=False)
+            else:
+                loop.call_soon_threadsafe(line.terminate)
+
+    def forget(self) -> None:
+        """After a fork, in the child: these connections are the parent's."""
+        lines, self._by_loop = self._by_loop, {}
+        for line in lines.values():
+            line.abandon(inherited=True)

@@ -1,0 +1,226 @@
+"""What a process remembers of bulk acts in steps: where each is, and its audit line.
+
+It saves going over what did not fit, and makes all steps one line; nothing is wrong
+without it.
+
+What this process remembers beside the store: hints and marks, never a truth.
+
+Where the capabilities meet what they share: the lines to the server, the bell.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from durio.model.job import NewJob
+from durio.model.settings import RetentionSettings
+from durio.ports.clock import Clock
+from durio.stores.postgres.connections import Connections, LockWait
+from durio.stores.postgres.driver import PostgresLocation, Row, Warn
+from durio.stores.postgres.life_sockets import PostgresLifeSockets
+from durio.stores.postgres.live_events import PostgresLiveEvents
+from durio.stores.postgres.wakeups import PostgresWakeups
+from durio.stores.postgres.watermarks import (
+    LEADER_DUE_SLOW_SECONDS,
+    DueWatermarks,
+    Watermarks,
+)
+
+REMEMBERED_MAX = 64
+
+WalkKey = tuple[Any, ...]
+
+
+class PostgresBulkPosition(NamedTuple):
+    """Where a walk through several states has come to."""
+
+    state_index: int = 0  # of the states
+    after: WalkKey = ()  # the last job met; none: at the beginning
+
+
+class PostgresBulkProgress(NamedTuple):
+    """A bulk act in steps: where it is, and its line in the audit."""
+
+    position: PostgresBulkPosition
+    audit_line: int | None
+
+
+class PostgresBulkActions:
+    """The bulk acts that this process has begun and not ended."""
+
+    def __init__(self) -> None:
+        self._in_progress: dict[WalkKey, PostgresBulkProgress] = {}
+
+    def get(self, key: WalkKey) -> PostgresBulkProgress:
+        """Where this one is."""
+        return self._in_progress.get(key) or PostgresBulkProgress(
+            PostgresBulkPosition(), None
+        )
+
+    def put(self, key: WalkKey, progress: PostgresBulkProgress | None) -> None:
+        """Remember a step that is committed; None: that was the last."""
+        self._in_progress.pop(key, None)
+        if progress is not None:
+            self._in_progress[key] = progress
+        while len(self._in_progress) > REMEMBERED_MAX:
+            self._in_progress.pop(next(iter(self._in_progress)))
+
+
+KNOWN_LOCK_SECONDS = 30.0  # for which it is remembered that something was
+
+
+@dataclass(slots=True)
+class LeaseClock:
+    """The time that leases count on: the server's, or a test's.
+
+    A test may step its wall clock, as a host may; the server's clock, on which all leases
+    count, does not step with it. So a test's leases go by the seconds that really passed.
+    """
+
+    injected: Clock | None
+    shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.injected is not None:
+            self.shift = self.injected.now() - self.injected.monotonic()
+
+    def now(self) -> float | None:
+        """What a statement gets; None: the server's own."""
+        if self.injected is None:
+            return None
+        return self.injected.monotonic() + self.shift
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """The days of history, as this process knows them: see days.py."""
+
+    may_change: bool | None = None  # whether our role owns the tables; None: not asked
+    next_at: float = 0.0  # by this process's clock
+
+
+@dataclass(slots=True)
+class VacuumState:
+    """When this process looked, cleaned and warned, by its own clock: see vacuum.py."""
+
+    next_at: float = 0.0
+    warned_at: float | None = None
+    cleaned_at: dict[str, float] = field(default_factory=dict[str, float])
+    oldest_seconds: float = 0.0  # of the oldest transaction that keeps versions alive
+
+
+@dataclass(slots=True)
+class UnusedKeyScan:
+    """How far this process has walked over the keys: see stray_keys.py."""
+
+    next_at: float = 0.0
+    after: bytes = b""
+
+
+@dataclass(slots=True)
+class KnownLocks:
+    """Keys and lanes that were asked for in vain: nobody waits long for them again."""
+
+    clock: Clock
+    until: dict[bytes | str, float] = field(default_factory=dict[bytes | str, float])
+
+    def lock_wait(self, jobs: Sequence[NewJob]) -> LockWait:
+        """How long an enqueue of these may wait."""
+        if not self.until:
+            return LockWait.ONE_TURN
+        now = self.clock.monotonic()
+        known = list(self.until.items())  # at once: other threads have loops of theirs
+        self.until = {place: at for place, at in known if at > now}
+        # Where one key is locked, others may be: each turn in vain keeps the line.
+        is_likely = self.until and any(
+            job.key is not None or job.lane in self.until for job in jobs
+        )
+        return LockWait.BRIEF if is_likely else LockWait.ONE_TURN
+
+    def add(self, jobs: Sequence[NewJob]) -> None:
+        """One of these places is locked; of several nobody knows which."""
+        until = self.clock.monotonic() + KNOWN_LOCK_SECONDS
+        self.until |= dict.fromkeys(map(lock_target, jobs), until)
+
+    def remove(self, jobs: Iterable[NewJob]) -> None:
+        """None of them is."""
+        if self.until:
+            for job in jobs:
+                self.until.pop(lock_target(job), None)
+
+
+def lock_target(job: NewJob) -> bytes | str:
+    """What an enqueue may have to wait for: its key, or else its lane."""
+    return job.lane if job.key is None else job.key.key
+
+
+@dataclass(slots=True)
+class ProcessState:
+    """The parts of a desk that claims, leases and upkeep keep to themselves."""
+
+    lease_time: LeaseClock
+    life_sockets: PostgresLifeSockets
+    watermarks: Watermarks
+    due_watermarks: DueWatermarks
+    leader_due_watermarks: DueWatermarks  # of a leader, in all lanes
+    known_locks: KnownLocks
+    warn: Warn
+    database_identity: Row | None = None  # which database this is: see same.py
+    is_split: bool = False  # finish and claim are two statements, by keys
+    # Lanes with a due job that somebody holds: until when nobody asks for what is due.
+    held_lanes: dict[str, float] = field(default_factory=dict[str, float])
+    partitions: PartitionState = field(default_factory=PartitionState)
+    vacuum: VacuumState = field(default_factory=VacuumState)
+    unused_keys: UnusedKeyScan = field(default_factory=UnusedKeyScan)
+
+    def close(self) -> None:
+        """Nobody of this process lives any longer, as far as others can see."""
+        self.life_sockets.close()
+
+
+def new_process_state(
+    clock: Clock, injected: Clock | None, warn: Warn, *, is_split: bool
+) -> ProcessState:
+    """What a new desk begins with."""
+    return ProcessState(
+        lease_time=LeaseClock(injected),
+        life_sockets=PostgresLifeSockets(clock),
+        watermarks=Watermarks(clock),
+        due_watermarks=DueWatermarks(clock),
+        leader_due_watermarks=DueWatermarks(clock, LEADER_DUE_SLOW_SECONDS),
+        known_locks=KnownLocks(clock),
+        warn=warn,
+        is_split=is_split,
+    )
+
+
+@dataclass(slots=True)
+class PostgresContext:
+    """The parts of one open store."""
+
+    clock: Clock  # of this process: pauses, jitter, waits
+    injected: Clock | None  # a test's time instead of the server's
+    retention: RetentionSettings
+    location: PostgresLocation
+    connections: Connections
+    wakeups: PostgresWakeups
+    process: ProcessState
+    live_events: PostgresLiveEvents
+    # Lanes whose row this process has seen or made: an enqueue need not make it again.
+    known_lanes: set[str] = field(default_factory=set[str])
+    # Lanes that were guarded when an enqueue last looked: a hint which statement to send.
+    guarded_lanes: set[str] = field(default_factory=set[str])
+    bulk_actions: PostgresBulkActions = field(default_factory=PostgresBulkActions)
+    in_caller_tx: bool = False  # writes in a caller's transaction: see transactions.py
+    has_fixed_snapshot: bool = (
+        False  # one that does not see bounds which are younger than it
+    )
+
+
+class PostgresCapability:
+    """A capability: it works at the store's desk."""
+
+    @property
+    def context(self) -> PostgresContext:
+        """The desk of this store, which is open."""
+        raise NotImplementedError

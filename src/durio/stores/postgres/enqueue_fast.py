@@ -1,0 +1,240 @@
+"""Enqueues in one statement and one round trip: the way that nearly all of them go.
+
+Into queues without a guard, or with room for all, and with keys that nobody holds, there
+is nothing to decide. The statement looks whether that is so, and where it is not it writes
+nothing, or leaves out the jobs whose key is held: those need more care (enqueue.py).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from durio.model.errors import StoreError
+from durio.model.job import READY, SCHEDULED, NewJob
+from durio.model.keys import WINDOW
+from durio.ports.enqueue import Enqueued, Full
+from durio.stores.postgres.admission import Draft
+from durio.stores.postgres.connections import LockWait
+from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.driver import UNIQUE_VIOLATION, DriverError, Row
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import NO_WORKER
+
+PLAIN = statement("enqueue_plain")
+PLAIN_READY = statement("enqueue_ready")
+PLAIN_SAME = statement("enqueue_same")
+BOUNDED = statement("enqueue_bounded")
+KEYED = statement("enqueue_keyed")
+
+# What a statement that was undone would have answered, had it known: nothing was written.
+NOTHING_WRITTEN: Row = (True, 0.0, True, None, 0, None, False, False)
+
+
+class JobColumns(NamedTuple):
+    """Jobs as the arrays of a statement: the fields of NewJob."""
+
+    ids: list[bytes]
+    lanes: list[str]
+    ranks: list[int]
+    tasks: list[str]
+    payloads: list[bytes]
+    run_ats: list[float | None]
+    delays: list[float]
+    opts: list[bytes | None]
+    keys: list[Any]
+
+
+async def enqueue_fast(
+    context: PostgresContext,
+    jobs: Sequence[NewJob],
+    calls: Sequence[int],
+    lock_wait: LockWait = LockWait.LONG,
+) -> list[Enqueued | None] | None:
+    """One answer each, None for those that were left out; None: nothing was written."""
+    columns = JobColumns._make(map(list, zip(*jobs, strict=True)))
+    if len(set(columns.ids)) < len(jobs):
+        return None  # a job twice in one call
+    if not any(columns.keys):
+        is_one = len(calls) == 1
+        return await enqueue_plain(
+            context, jobs, columns, lock_wait, is_one_call=is_one
+        )
+    if not keyed_jobs_are_single_calls(jobs, calls):
+        return None
+    return await enqueue_keyed(context, jobs, columns, lock_wait)
+
+
+def keyed_jobs_are_single_calls(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
+    """Whether each job with a key is a call by itself: it may be left out alone."""
+    start = 0
+    for size in calls:
+        if size > 1 and any(job.key is not None for job in jobs[start : start + size]):
+            return False
+        start += size
+    return True
+
+
+async def enqueue_plain(
+    context: PostgresContext,
+    jobs: Sequence[NewJob],
+    columns: JobColumns,
+    lock_wait: LockWait,
+    *,
+    is_one_call: bool,
+) -> list[Enqueued | None] | None:
+    """Jobs without keys: all of them or none."""
+    if not context.guarded_lanes.isdisjoint(columns.lanes):
+        return await enqueue_bounded(
+            context, jobs, columns, lock_wait, is_one_call=is_one_call
+        )
+    run_ats, delays = columns.run_ats, columns.delays
+    if any(delays) or run_ats.count(None) < len(run_ats):
+        row = await send(context, lock_wait, PLAIN, jobs, columns[:7], columns.opts)
+        return None if row[0] else [enqueued_result(job, row[1]) for job in jobs]
+    # All are due now: mostly so, and quicker.
+    if is_uniform(columns):
+        ids, lanes, ranks, tasks, payloads, *_ = columns
+        values = (ids, lanes[0], ranks[0], tasks[0], payloads, columns.opts[0])
+        row = await send(context, lock_wait, PLAIN_SAME, jobs, values)
+    else:
+        values = (*columns[:5], columns.opts)
+        row = await send(context, lock_wait, PLAIN_READY, jobs, values)
+    if row[0]:
+        return None
+    return [Enqueued(job_id, True, READY) for job_id in columns.ids]
+
+
+def is_uniform(columns: JobColumns) -> bool:
+    """Whether these jobs differ in nothing but their arguments."""
+    others = (columns.tasks, columns.lanes, columns.ranks, columns.opts)
+    return all(map(is_constant, others))
+
+
+def is_constant(column: list[Any]) -> bool:
+    """Whether all values of a column are the same."""
+    return column.count(column[0]) == len(column)
+
+
+async def enqueue_bounded(
+    context: PostgresContext,
+    jobs: Sequence[NewJob],
+    columns: JobColumns,
+    lock_wait: LockWait,
+    *,
+    is_one_call: bool,
+) -> list[Enqueued | None] | None:
+    """Into queues that had a guard when this process last looked.
+
+    There is room for all, or, if all are one call, for none.
+    """
+    row = await send(context, lock_wait, BOUNDED, jobs, columns[:7], columns.opts)
+    halts, now, is_guarded, *others = row
+    if not is_guarded:
+        context.guarded_lanes.difference_update(columns.lanes)
+    if not halts:
+        return [enqueued_result(job, now) for job in jobs]
+    full = full_answer(others) if is_one_call else None
+    if full is None:
+        return None
+    return [Enqueued(job_id, False, READY, full=full) for job_id in columns.ids]
+
+
+def full_answer(told: Sequence[Any]) -> Full | None:
+    """Why there is no room, if that is all: a job that stands needs none."""
+    lane, depth, bound, is_closed, stands = told
+    if lane is None or stands or not (is_closed or bound is not None):
+        return None
+    return Full(lane, depth, bound or 0, is_closed=is_closed)
+
+
+async def enqueue_keyed(
+    context: PostgresContext,
+    jobs: Sequence[NewJob],
+    columns: JobColumns,
+    lock_wait: LockWait,
+) -> list[Enqueued | None] | None:
+    """Jobs of which some have keys: those whose key is held are left out."""
+    waiting = [debounced(job) for job in jobs]
+    columns = columns._replace(
+        run_ats=[job.run_at for job in waiting],
+        delays=[job.delay_seconds for job in waiting],
+    )
+    values = (*columns[:7], *key_columns(jobs))
+    row = await send(context, lock_wait, KEYED, jobs, values, columns.opts)
+    if row[0]:
+        return None
+    _, now, held = row
+    answers: list[Enqueued | None] = [enqueued_result(job, now) for job in waiting]
+    for place in held:
+        answers[place - 1] = None
+    return answers
+
+
+def debounced(job: NewJob) -> NewJob:
+    """A new job whose key says that it waits first."""
+    if job.key is None or job.key.delay_seconds <= 0:
+        return job
+    return job._replace(run_at=None, delay_seconds=job.key.delay_seconds)
+
+
+def key_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
+    """Keys, modes, digests, and the lengths of windows."""
+    rows = [
+        (None, None, None, None)
+        if key is None
+        else (
+            key.key,
+            key.mode,
+            key.digest,
+            key.ttl_seconds if key.mode == WINDOW else None,
+        )
+        for key in (job.key for job in jobs)
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+async def send(
+    context: PostgresContext,
+    lock_wait: LockWait,
+    sql: str,
+    jobs: Sequence[NewJob],
+    columns: Sequence[object],
+    *last: object,
+) -> Row:
+    """Send it, and tell whom it concerns; the answer begins with whether it halted."""
+    lanes = {job.lane for job in jobs}
+    new_lanes = sorted(lanes - context.known_lanes)
+    values = (*columns, list(lanes), new_lanes, context.connections.now, *last)
+    try:
+        (row,) = await context.connections.write_one(sql, *values, lock_wait=lock_wait)
+    except StoreError as error:
+        if is_duplicate_id(error):
+            return NOTHING_WRITTEN  # an id that stands: all was undone
+        raise
+    if row[0]:
+        return row
+    context.known_lanes.update(new_lanes)
+    lower_watermarks(context, jobs)
+    context.wakeups.wake(dict.fromkeys(lanes, NO_WORKER), ())
+    return row
+
+
+def is_duplicate_id(error: StoreError) -> bool:
+    """Whether a row of ours was there already."""
+    cause = error.__cause__
+    return isinstance(cause, DriverError) and cause.state == UNIQUE_VIOLATION
+
+
+def enqueued_result(job: NewJob, now: float) -> Enqueued:
+    """What the statement has made of a job, by its own time."""
+    due = job.run_at
+    if due is None:
+        due = now + max(job.delay_seconds, 0.0)
+    return Enqueued(job.id, True, SCHEDULED if due > now else READY)
+
+
+def lower_watermarks(context: PostgresContext, jobs: Iterable[NewJob | Draft]) -> None:
+    """Some have waited long for room, or were there before: claims must see them."""
+    floors = context.process.watermarks
+    if floors.by_lane:
+        for job in jobs:
+            floors.lower(job.lane, job.rank, job.id)

@@ -1,0 +1,184 @@
+"""Outcomes as the arrays that statements take, by id: locks are taken in that order.
+
+Arrays that would hold nothing but nulls stay empty: the server fills them up.
+
+The gate out of `running`, for everything but done: one statement, one way through.
+
+Give-back, rescue, orphan rescue and leaving all come here. The statement is
+`model.transitions.way_out` in SQL, and takes any number of jobs; what a way out means for
+bounds, for the tally of the dead and for whoever waits for work is done around it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from durio.model.job import DEAD, READY
+from durio.model.outcome import Outcome, OutcomeKind, Reason
+from durio.stores.postgres.bounds import change_depths
+from durio.stores.postgres.death_counts import count_deaths
+from durio.stores.postgres.keys import free_at_end
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import NO_WORKER, PostgresTransaction
+
+FIELDS = Outcome._fields
+id_of = itemgetter(FIELDS.index("id"))
+claim_no_of = itemgetter(FIELDS.index("claim_no"))
+fence_of = itemgetter(FIELDS.index("id"), FIELDS.index("claim_no"))
+kind_of = itemgetter(FIELDS.index("kind"))
+result_of = itemgetter(FIELDS.index("result"))
+result_seconds_of = itemgetter(FIELDS.index("result_seconds"))
+keep_of = itemgetter(FIELDS.index("keep"))
+
+OutcomeColumns = tuple[list[Any], ...]
+NO_OUTCOME_COLUMNS: OutcomeColumns = ([], [], [], [], [], [], [])
+
+
+def are_done(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all of them are plainly done: the kind with the number 0."""
+    return not any(map(kind_of, outcomes))
+
+
+def is_progress_update(outcome: Outcome) -> bool:
+    """Whether the job runs on."""
+    return outcome.kind in (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
+
+
+def by_fence(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """By id; of two about one job the one with the younger claim counts, the last."""
+    return sorted(outcomes, key=fence_of)
+
+
+def done_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
+    """$1 to $7 of `exchange` and `exchange_finish`."""
+    if not outcomes:
+        return NO_OUTCOME_COLUMNS
+    return (
+        list(map(id_of, outcomes)),
+        list(map(claim_no_of, outcomes)),
+        list(map(result_of, outcomes)),
+        list(map(float, map(result_seconds_of, outcomes))),
+        *keep_columns(outcomes),
+    )
+
+
+def keep_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
+    """Seconds, bucket and count of each retention; empty when nobody has one."""
+    keeps = list(map(keep_of, outcomes))
+    if not any(keeps):
+        return ([], [], [])
+    return (
+        [None if keep is None else float(keep.seconds) for keep in keeps],
+        [None if keep is None else keep.bucket for keep in keeps],
+        [None if keep is None else keep.count for keep in keeps],
+    )
+
+
+def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> OutcomeColumns:
+    """$1 to $12 of `gate_pass`."""
+    return (
+        list(map(id_of, outcomes)),
+        list(map(claim_no_of, outcomes)),
+        list(workers),
+        list(map(int, map(kind_of, outcomes))),
+        [float(o.delay_seconds) for o in outcomes],
+        [o.error for o in outcomes],
+        [reason_of(o) for o in outcomes],
+        [o.killed_process for o in outcomes],
+        [o.parks for o in outcomes],
+        *keep_columns(outcomes),
+    )
+
+
+def reason_of(outcome: Outcome) -> str | None:
+    """Why it is dead, if it comes to that."""
+    return Reason.WORKER_LOST if outcome.kind == OutcomeKind.LOST else outcome.reason
+
+
+def progress_update_columns(updates: Sequence[Outcome]) -> OutcomeColumns:
+    """$1 to $4 of `finish_notes`: one row per claim, its newest progress."""
+    progress: dict[tuple[bytes, int], bytes | None] = {}
+    marked: set[tuple[bytes, int]] = set()
+    for note in updates:
+        claim = (note.id, note.claim_no)
+        if note.kind == OutcomeKind.ALONE:
+            progress.setdefault(claim, None)
+            marked.add(claim)
+        else:
+            progress[claim] = note.progress
+    claims = sorted(progress)
+    return (
+        [job_id for job_id, _ in claims],
+        [claim_no for _, claim_no in claims],
+        [progress[claim] for claim in claims],
+        [claim in marked for claim in claims],
+    )
+
+
+LOCK_BOUNDED = statement("gate_lock")
+LEAVE_RUNNING = statement("gate_pass")
+
+
+class PostgresExit(NamedTuple):
+    """Where a job went."""
+
+    state: int
+    lane: str
+    task: str
+    rank: int
+
+
+async def lock_bounded(
+    tx: PostgresTransaction, ids: Collection[bytes], lanes: Collection[str] = ()
+) -> None:
+    """Bounded queues whose depth these jobs or lanes may change: before any job's lock.
+
+    A statement of its own: what comes after it sees what the lock had to wait for.
+    """
+    if ids or lanes:
+        await tx.rows(LOCK_BOUNDED, list(ids), list(lanes))
+
+
+async def leave_running(
+    tx: PostgresTransaction,
+    workers: Sequence[int],
+    outcomes: Sequence[Outcome],
+    *,
+    except_worker: int = NO_WORKER,
+) -> list[PostgresExit | None]:
+    """Let jobs out, each by its worker's hand; None: the fence refused.
+
+    They come by id, and `lock_bounded` before. `tell` names who need not be rung.
+    """
+    retention = tx.retention
+    rows = await tx.rows(
+        LEAVE_RUNNING,
+        *exit_columns(workers, outcomes),
+        tx.injected,
+        retention.done_seconds,
+        retention.dead_seconds,
+    )
+    passed: list[PostgresExit | None] = [None] * len(outcomes)
+    entered: Counter[str] = Counter()
+    dead: list[bytes] = []
+    freed: list[tuple[bytes, bytes]] = []
+    for number, key, *where in rows:
+        place: int = number - 1
+        if key is not None:
+            freed.append((key, outcomes[place].id))
+        passed[place] = PostgresExit(*where)
+        state, lane = where[:2]
+        if state <= READY:
+            entered[lane] += 1
+        if state == READY:
+            tx.wake(lane, except_worker=except_worker)
+        elif state == DEAD:
+            dead.append(outcomes[place].id)
+    await change_depths(tx, entered)  # whatever their bounds: accepted once
+    free_at_end(tx, freed)
+    if dead:
+        # At the very end: all who count deaths wait for each other there.
+        tx.before_commit.append(partial(count_deaths, tx, dead))
+    return passed

@@ -1,0 +1,224 @@
+"""Which table is which day of history.
+
+The days of history: one partition each, made ahead and dropped whole.
+
+A row that is deleted leaves a dead version behind; a day that is dropped leaves nothing,
+whoever may still have an old transaction open. Today and the next two are made ahead, and
+`hist_default` is the net for what comes while a day is missing. A role that may not change
+the tables deletes row by row instead (history.py).
+
+Nobody waits long for the locks: a fifth of a second, and then the next turn tries again.
+
+Where final jobs are, and how they leave.
+
+`hist` has the jobs that are done and stay as long as all do: they leave by whole days
+(days.py), or by the row where days cannot be dropped. `kept` has every other one: dead,
+cancelled, done with a retention of its own, and done with a key whose window is longer.
+"""
+
+from datetime import date
+
+from durio.model.errors import StoreError
+from durio.model.settings import DAY
+from durio.stores.postgres.audit import prune_audit
+from durio.stores.postgres.connections import LockWait
+from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.driver import DEADLOCK, LOCKED, NO_RIGHT, UNIQUE_VIOLATION
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.worker_commands import prune_commands
+
+EPOCH = date(1970, 1, 1).toordinal()
+PARTITION_PREFIX = "hist_d"
+
+
+def partition_name(day: int) -> str:
+    """`hist_d20270115`."""
+    return f"{PARTITION_PREFIX}{date.fromordinal(EPOCH + day):%Y%m%d}"
+
+
+def day_of_partition(name: str) -> int | None:
+    """Which day a table is; None: none of ours."""
+    digits = name.removeprefix(PARTITION_PREFIX)
+    if not name.startswith(PARTITION_PREFIX) or len(digits) != len("20270115"):
+        return None
+    try:
+        return date.fromisoformat(digits).toordinal() - EPOCH
+    except ValueError:
+        return None
+
+
+READ_PARTITIONS = statement("hist_read_days")
+PARTITION_SIZE = statement("hist_day_size")
+CREATE_PARTITION = statement("hist_make_day")
+LOCK_DEFAULT_PARTITION = statement("hist_lock_default")
+MOVE_TO_PARTITION = statement("hist_move_day")
+ATTACH_PARTITION = statement("hist_attach_day")
+COUNT_PARTITION = statement("hist_count_day")
+DROP_PARTITION = statement("hist_drop_day")
+SHORT_WAIT = "set local lock_timeout = '200ms'"
+SHORT_WORK = "set local statement_timeout = '5s'"  # the net is looked through
+
+DAYS_AHEAD = 2
+REST_SECONDS = 600.0
+SOON_SECONDS = 10.0  # after a lock that was not free
+DEFAULT_PARTITION = "hist_default"
+# A day of more is not counted before it goes: that would take longer than all the rest.
+COUNTED_MAX = 100_000
+MOVED_BYTES_MAX = 64 * 1024 * 1024
+# A lock that was not free, somebody who was quicker, a net that was filled meanwhile.
+RETRY_STATES = frozenset(
+    {LOCKED, DEADLOCK, UNIQUE_VIOLATION, "42P07", "42P17", "23514", "42P01"}
+)
+STATEMENT_TIMEOUT = "57014"
+
+
+async def maintain_partitions(context: PostgresContext) -> int:
+    """Make what is missing, drop what is past; how many jobs went, of many about."""
+    days, clock = context.process.partitions, context.clock
+    if clock.monotonic() < days.next_at:
+        return 0
+    rows = await context.connections.read(READ_PARTITIONS, context.connections.now)
+    now, days.may_change = rows[0][0], bool(rows[0][1])
+    days.next_at = clock.monotonic() + REST_SECONDS
+    if not days.may_change:
+        return 0
+    known = {day_of_partition(name): jobs for _, _, name, jobs in rows}
+    known.pop(None, None)  # the net
+    try:
+        return await change_partitions(context, known, now)
+    except StoreError as error:
+        state = error.values.get("state")
+        if state in RETRY_STATES:
+            days.next_at = clock.monotonic() + SOON_SECONDS
+        elif state == NO_RIGHT:  # somebody else's table
+            days.may_change = False
+        elif state != STATEMENT_TIMEOUT:
+            raise
+        return 0
+
+
+async def change_partitions(
+    context: PostgresContext, known: dict[int | None, int], now: float
+) -> int:
+    """A transaction for each day: none keeps its locks while the next one waits."""
+    today = int(now // DAY)
+    for day in range(today, today + DAYS_AHEAD + 1):
+        if day not in known:
+            await context.connections.write(
+                lambda tx, day=day: create_partition(tx, day, today),
+                lock_wait=LockWait.ONE_TURN,
+            )
+    last = int((now - context.retention.done_seconds) // DAY)
+    past = sorted(day for day in known if day is not None and day < last)
+    went = 0
+    for day in past:
+        went += await context.connections.write(
+            lambda tx, day=day, about=known[day]: drop_partition(tx, day, about),
+            lock_wait=LockWait.ONE_TURN,
+        )
+    return went
+
+
+async def create_partition(tx: PostgresTransaction, day: int, today: int) -> None:
+    """One day; jobs of it that the net has caught go where they belong, if they are few.
+
+    Otherwise that day stays in the net, from which jobs leave row by row.
+    """
+    if (
+        day == today
+        and await tx.value(PARTITION_SIZE, DEFAULT_PARTITION) > MOVED_BYTES_MAX
+    ):
+        return
+    steps = (
+        SHORT_WAIT,
+        SHORT_WORK,
+        CREATE_PARTITION,
+        LOCK_DEFAULT_PARTITION,
+        MOVE_TO_PARTITION,
+        ATTACH_PARTITION,
+    )
+    for step in steps:
+        if step is not MOVE_TO_PARTITION or day == today:
+            await tx.rows(partition_statement(step, day))
+
+
+async def drop_partition(tx: PostgresTransaction, day: int, about: int) -> int:
+    """One day, with all that is in it; how many jobs that were."""
+    await tx.rows(SHORT_WAIT)
+    jobs = about
+    if about < COUNTED_MAX:
+        jobs = int(await tx.value(partition_statement(COUNT_PARTITION, day)))
+    await tx.rows(partition_statement(DROP_PARTITION, day))
+    return jobs
+
+
+def partition_statement(sql: str, day: int) -> str:
+    """A statement about one day; names and bounds cannot be parameters there."""
+    text = sql.replace("{day}", partition_name(day))
+    return text.replace("{first}", str(int(day * DAY))).replace(
+        "{next}", str(int((day + 1) * DAY))
+    )
+
+
+PRUNE_AGED = statement("hist_prune_aged")
+PRUNE_DEAD = statement("hist_prune_dead")
+NEXT_BUCKET = statement("hist_next_bucket")
+PRUNE_BUCKET = statement("hist_prune_bucket")
+PRUNE_DONE = statement("hist_prune_done")
+PRUNE_DEFAULT = statement("hist_prune_default")
+PRUNE_KEYS = statement("hist_prune_keys")
+PRUNE_REPEATED = statement("hist_prune_repeated")
+
+ID_TIME_BYTES = 6
+SMALL_PARTITION_BYTES = 8 * 1024 * 1024
+
+
+async def prune_rows(
+    tx: PostgresTransaction, limit: int, dead_count: int, *, drops_days: bool
+) -> int:
+    """By age, by count, and keys whose window is over: `limit` rows in all.
+
+    Old orders, lines of the audit and notes of repeated enqueues go too; nobody counts
+    them.
+    """
+    now = await tx.now()
+    await prune_commands(tx, limit)
+    await prune_audit(tx, limit)
+    await tx.rows(PRUNE_REPEATED, now, limit)
+    went = await deleted_rows(tx, PRUNE_AGED, now, limit)
+    went += await deleted_rows(tx, PRUNE_DEAD, now, limit - went, dead_count)
+    bucket = await tx.value(NEXT_BUCKET, "")
+    while bucket is not None and went < limit:
+        went += await deleted_rows(tx, PRUNE_BUCKET, bucket, limit - went, now)
+        bucket = await tx.value(NEXT_BUCKET, bucket)
+    went += await prune_done(tx, limit - went, drops_days=drops_days)
+    return went + await deleted_rows(tx, PRUNE_KEYS, now, limit - went)
+
+
+async def prune_done(tx: PostgresTransaction, limit: int, *, drops_days: bool) -> int:
+    """Jobs that are done, row by row.
+
+    Where days are dropped whole, a large one waits for that, up to a day longer; jobs of a
+    small one, and those outside of any day, go when they are due.
+    """
+    old = await tx.now() - tx.retention.done_seconds
+    by_row = PRUNE_DONE
+    if drops_days:
+        size = await tx.value(PARTITION_SIZE, partition_name(int(old // DAY)))
+        by_row = PRUNE_DONE if (size or 0) < SMALL_PARTITION_BYTES else PRUNE_DEFAULT
+    return await deleted_rows(tx, by_row, old, limit, last_id_of(old))
+
+
+async def deleted_rows(tx: PostgresTransaction, sql: str, *values: object) -> int:
+    """How many rows a delete took."""
+    return len(await tx.rows(sql, *values))
+
+
+def last_id_of(moment: float) -> bytes:
+    """The last id of a moment: ids begin with their time in milliseconds.
+
+    A job ends after it was made, so only ids up to here are worth a look.
+    """
+    at = min(max(int(moment * 1000), 0), (1 << 8 * ID_TIME_BYTES) - 1)
+    return at.to_bytes(ID_TIME_BYTES) + b"\xff" * (16 - ID_TIME_BYTES)

@@ -1,0 +1,364 @@
+"""Jobs arrive from another store: as they were there, each once, and at rest until all are.
+
+How far it is stands in one document, which every step locks, checks and writes together
+with what it brought: a step that comes again finds that it has been done. The queues are
+shut meanwhile: nothing runs here before everything is here, and nobody takes a key that
+is still on its way.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from durio.model.errors import OperatingError
+from durio.model.job import DEAD, DONE, READY, SCHEDULED
+from durio.model.names import namespace_of
+from durio.ports.move import (
+    Counts,
+    ImportProgress,
+    ImportStage,
+    JobDigest,
+    JobRow,
+    KeyRow,
+    StoreMetadata,
+)
+from durio.stores.postgres.audit import storable
+from durio.stores.postgres.bounds import (
+    COUNTED,
+    count_depths,
+    lock_guards,
+    recount,
+)
+from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.death_counts import next_deaths
+from durio.stores.postgres.filters import prefix_span
+from durio.stores.postgres.job_actions import INT2_MAX, INT4_MAX, clamp, error_list
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.store import PostgresStore
+from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
+
+LOCK_MARK = statement("move_lock_mark")
+READ_MARK = statement("move_read_mark")
+WRITE_MARK = statement("doc_publish")
+MAKE_MARK = statement("move_make_mark")
+CLOSE_QUEUES = statement("move_shut_queues")
+SET_QUEUES = statement("move_set_queues")
+INSERT_JOBS = statement("move_insert_jobs")
+INSERT_KEYS = statement("move_insert_keys")
+INSERT_DOCS = statement("move_insert_docs")
+INSERT_AUDIT = statement("move_insert_audit")
+ADD_DEATH_COUNTS = statement("tally_add")
+READ_DIGESTS = statement("move_read_seals")
+READ_KEYS = statement("move_read_keys")
+COUNT_JOBS = statement("move_count_jobs")
+DELETE_JOBS = statement("move_delete_jobs")
+DELETE_KEYS = statement("move_delete_keys")
+FIND_WORKERS = statement("control_find_workers")
+# The store's connections are set for its hot statements; a count reads all there is.
+READ_ALL = "set local enable_seqscan = on"
+
+KIND = "move"
+WAITING_STATES = (SCHEDULED, READY)
+
+_mark_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def import_jobs_into(store: Any) -> "PostgresImportJobs":
+    """The way into an open store of this kind."""
+    if not isinstance(store, PostgresStore):
+        raise TypeError(store)
+    return PostgresImportJobs(store.context)
+
+
+class PostgresImportJobs:
+    """The store where jobs arrive; see `ports.move.Arrival`."""
+
+    def __init__(self, context: PostgresContext) -> None:
+        self._context = context
+        self.connections = context.connections
+
+    # --- looking
+
+    async def progress(self, move: str) -> ImportProgress | None:
+        """How far this move is; None: nothing of it is here."""
+        rows = await self.connections.read(READ_MARK, move)
+        return decode_mark(rows[0][0]) if rows else None
+
+    async def counts(self, namespaces: Sequence[str]) -> Counts:
+        """The jobs of these namespaces, by state."""
+
+        async def look(reading: ReadTransaction) -> Counts:
+            await reading.run(READ_ALL)
+            found: dict[str, dict[int, int]] = {}
+            for namespace in namespaces:
+                of_app = found.setdefault(namespace, {})
+                span = prefix_span(f"{namespace}:")
+                for _, state, jobs in await reading.rows(COUNT_JOBS, *span):
+                    of_app[state] = of_app.get(state, 0) + jobs
+            return found
+
+        return await self.connections.read_many(look)
+
+    async def digests(self, ids: Sequence[bytes]) -> list[JobDigest]:
+        """What is here of these jobs."""
+        rows = await self.connections.read(READ_DIGESTS, list(ids))
+        return [JobDigest(*row) for row in rows]
+
+    async def held_keys(self, keys: Sequence[bytes]) -> list[KeyRow]:
+        """Who holds these keys here."""
+        rows = await self.connections.read(READ_KEYS, list(keys))
+        return [(key, job, mode, mark, until) for key, job, mode, mark, until in rows]
+
+    async def now(self) -> float:
+        """The server's time."""
+        return await self.connections.read_many(lambda reading: reading.now())
+
+    # --- taking
+
+    async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
+        """Shut queues for all that comes, and numbers for its deaths."""
+
+        async def work(tx: PostgresTransaction) -> None:
+            mark = ImportProgress("arriving", 0, b"", 0)
+            await tx.rows(MAKE_MARK, KIND, move, encode_mark(mark, origin))
+            _, mark = await lock_mark(tx, move)
+            if mark.stage != "arriving":
+                return
+            if metadata.deaths and not mark.seq:  # numbers that nobody has are no harm
+                first = await next_deaths(tx, metadata.deaths)
+                await write_mark(tx, move, mark._replace(deaths=first - 1), origin)
+            await tx.rows(INSERT_DOCS, *columns(metadata.docs, 3))
+            await self._close_queues(tx, metadata)
+
+        await self.connections.write(work)
+        await recount(self._context, [row.lane for row in metadata.queues])
+
+    async def take_jobs(
+        self, move: str, after: int, job_rows: Sequence[JobRow]
+    ) -> None:
+        """Store these, and that they came."""
+
+        async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
+            check_stage(mark, "arriving")
+            if mark.seq != after:  # they came with a step whose answer was lost
+                return mark
+            rows = [job_values(parcel, mark.deaths) for parcel in job_rows]
+            await tx.rows(INSERT_JOBS, *columns(rows, len(JobRow._fields) - 1))
+            return mark._replace(seq=job_rows[-1].seq)
+
+        await self._step(move, work)
+
+    async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
+        """The same for keys."""
+
+        async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
+            check_stage(mark, "arriving")
+            if mark.key != after:
+                return mark
+            await tx.rows(INSERT_KEYS, *columns(keys, 5))
+            return mark._replace(key=keys[-1][0])
+
+        await self._step(move, work)
+
+    async def open(self, move: str, metadata: StoreMetadata) -> None:
+        """The queues as they were left; workers here are told."""
+
+        async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
+            if mark.stage == "open":
+                return mark
+            check_stage(mark, "arriving", "shut")
+            await set_queues(tx, metadata)
+            if mark.stage == "arriving":
+                await tx.rows(
+                    ADD_DEATH_COUNTS, *columns(clean_text(metadata.tallies), 4)
+                )
+                await tx.rows(INSERT_AUDIT, *columns(clean_text(metadata.audit), 6))
+            await self._wake_workers(tx, metadata)
+            return mark._replace(stage="open")
+
+        await self._step(move, work)
+
+    # --- giving back
+
+    async def abort(self, move: str, origin: str) -> bool:
+        """Nothing comes in, and nothing is opened, from here on, also by late movers."""
+
+        async def work(tx: PostgresTransaction) -> bool:
+            mark = ImportProgress("leaving", 0, b"", 0)
+            if await tx.rows(MAKE_MARK, KIND, move, encode_mark(mark, origin)):
+                return False
+            _, mark = await lock_mark(tx, move)
+            check_stage(mark, "arriving", "leaving")
+            await write_mark(tx, move, mark._replace(stage="leaving"), origin)
+            return True
+
+        return await self.connections.write(work)
+
+    async def remove(self, move: str, ids: Sequence[bytes]) -> None:
+        """Take these jobs away again; a repeat finds them gone."""
+
+        async def work(tx: PostgresTransaction) -> None:
+            check_stage((await lock_mark(tx, move))[1], "leaving")
+            await tx.rows(DELETE_JOBS, list(ids))
+
+        await self.connections.write(work)
+
+    async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
+        """Take these keys away, where the same jobs hold them."""
+
+        async def work(tx: PostgresTransaction) -> None:
+            check_stage((await lock_mark(tx, move))[1], "leaving")
+            await tx.rows(DELETE_KEYS, *columns([key[:2] for key in keys], 2))
+
+        await self.connections.write(work)
+
+    async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
+        """Open the queues as they were; the mark stays, for movers that come late."""
+
+        async def work(tx: PostgresTransaction) -> None:
+            check_stage((await lock_mark(tx, move))[1], "leaving")
+            await set_queues(tx, metadata)
+
+        await self.connections.write(work)
+
+    # --- parts
+
+    async def _step(
+        self,
+        move: str,
+        work: Callable[
+            [PostgresTransaction, ImportProgress], Awaitable[ImportProgress]
+        ],
+    ) -> None:
+        """Work, and note it, in one transaction; whoever comes second finds it done."""
+
+        async def step(tx: PostgresTransaction) -> None:
+            body, mark = await lock_mark(tx, move)
+            after = await work(tx, mark)
+            if after != mark:
+                await write_mark(tx, move, after, body["from"])
+
+        await self.connections.write(step)
+
+    async def _close_queues(
+        self, tx: PostgresTransaction, metadata: StoreMetadata
+    ) -> None:
+        rows = [
+            (row.lane, row.maxsize, row.is_default, row.manual_maxsize)
+            for row in metadata.queues
+        ]
+        await tx.rows(CLOSE_QUEUES, *columns(rows, 4))
+        await self._wake_workers(tx, metadata)
+
+    async def _wake_workers(
+        self, tx: PostgresTransaction, metadata: StoreMetadata
+    ) -> None:
+        """Workers here ask at once which queues are shut."""
+        for namespace in {namespace_of(row.lane) for row in metadata.queues}:
+            for (worker,) in await tx.rows(FIND_WORKERS, namespace):
+                tx.wake_worker(worker)
+        for row in metadata.queues:
+            tx.wake(row.lane)
+
+
+# --- marks
+
+
+def decode_mark(body: str) -> ImportProgress:
+    """A mark as it is stored."""
+    told = _mark_decoder.decode(body)
+    told["key"] = bytes.fromhex(told["key"])
+    return ImportProgress(*(told[name] for name in ImportProgress._fields))
+
+
+async def lock_mark(
+    tx: PostgresTransaction, move: str
+) -> tuple[dict[str, Any], ImportProgress]:
+    """The mark, ours until the commit; without it somebody has taken the move back."""
+    rows = await tx.rows(LOCK_MARK, move)
+    if not rows:
+        raise move_ended()
+    return _mark_decoder.decode(rows[0][0]), decode_mark(rows[0][0])
+
+
+def check_stage(mark: ImportProgress, *stages: ImportStage) -> None:
+    """Somebody else may have opened it, or takes it back."""
+    if mark.stage not in stages:
+        raise move_ended()
+
+
+def move_ended() -> OperatingError:
+    """Two people at once, who want different things."""
+    return OperatingError(
+        "this move was ended by somebody else",
+        cure="See: durio audit ls; then begin it again.",
+    )
+
+
+async def write_mark(
+    tx: PostgresTransaction, move: str, mark: ImportProgress, origin: str
+) -> None:
+    """How far it is."""
+    await tx.rows(WRITE_MARK, [KIND], [move], [encode_mark(mark, origin)])
+
+
+def encode_mark(mark: ImportProgress, origin: str) -> str:
+    """A mark as it is stored, with where the jobs come from, for people."""
+    told = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
+    return msgspec.json.encode(told).decode()
+
+
+async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
+    """Paused and closed as they were left, and their depths counted."""
+    rows = [(row.lane, row.paused, row.closed) for row in metadata.queues]
+    lanes = [row.lane for row in metadata.queues]
+    await lock_guards(tx, lanes)
+    await count_depths(tx, lanes, COUNTED)
+    await tx.rows(SET_QUEUES, *columns(rows, 3))
+
+
+# --- rows
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Rows as the arrays that a statement takes; none are empty arrays."""
+    return [[row[place] for row in rows] for place in range(width)]
+
+
+def clean_text(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Text as this database takes it."""
+    return [[storable(v) if isinstance(v, str) else v for v in row] for row in rows]
+
+
+def job_values(job: JobRow, deaths: int) -> tuple[Any, ...]:
+    """A job as this store keeps it; `deaths` is added to the number of its death."""
+    p = job
+    if p.state < DONE and p.state not in WAITING_STATES:
+        raise OperatingError(
+            f"a job in state {p.state} cannot be moved", cure="Let it end first."
+        )
+    ended = p.created_at if p.finished_at is None else p.finished_at
+    died = None if p.state != DEAD else deaths + (p.died_no or 0)
+    return (
+        *(p.id, p.lane, p.rank, p.state, p.task, p.payload),
+        *(clamp(p.retried, INT4_MAX), clamp(p.losses, INT4_MAX)),
+        *(clamp(p.lost, INT2_MAX), clamp(p.snoozed, INT4_MAX)),
+        clamp(p.claim_no, INT4_MAX),
+        p.created_at if p.run_at is None and p.state == SCHEDULED else p.run_at,
+        *(p.parked_at, p.started_at, p.ukey, p.umode, p.opts),
+        array_literal(error_list(p.errors)),
+        *(p.progress, p.created_at, ended),
+        ended if p.gone_at is None else p.gone_at,
+        *(p.result, p.result_until),
+        None if p.reason is None else storable(p.reason),
+        None if p.bucket is None else storable(p.bucket),
+        *(p.keep_count, died),
+    )
+
+
+def array_literal(errors: list[bytes] | None) -> str | None:
+    """Several values of one row, as text: arrays of arrays would be one large array."""
+    if errors is None:
+        return None
+    return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"

@@ -1,0 +1,85 @@
+"""A look at a schema from outside: is it there, which migrations has it, their text.
+
+Only `migrate` writes. The URL is one that `store_at` has taken.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from durio.model.migration import MigrationStatus
+from durio.stores.postgres import schema
+from durio.stores.postgres.driver import (
+    BEGIN_WRITE,
+    Connection,
+    Connector,
+    DriverError,
+    PostgresLocation,
+)
+from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.statements import SchemaStatements
+from durio.stores.postgres.transaction import ReadTransaction
+from durio.stores.postgres.translate import translated
+
+T = TypeVar("T")
+MADE_AT_OPEN = False  # `durio migrate` is a step of its own
+MIGRATE_SECONDS = 600.0  # another one may be at it, with a large table
+
+
+def status(url: str) -> MigrationStatus:
+    """Which migrations the schema has, and which this code would apply."""
+    return run(in_transaction(location_from_url(url), schema.migration_status))
+
+
+def migrate(url: str) -> list[str]:
+    """Make the schema, or bring it up to date; the names of what was applied."""
+    place = replace(location_from_url(url), call_seconds=MIGRATE_SECONDS)
+    return run(in_transaction(place, lambda tx: schema.migrate(tx, place)))
+
+
+def script(url: str) -> str:
+    """Every migration, in order, as SQL."""
+    return schema.script(location_from_url(url).schema)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """On a loop of its own: whoever asks has none yet."""
+    return asyncio.run(work)
+
+
+async def in_transaction(
+    location: PostgresLocation, work: Callable[[ReadTransaction], Awaitable[T]]
+) -> T:
+    """One transaction on a connection of its own."""
+    opening = Connector(replace(location, prepared=False), lambda _text: None)
+    try:
+        connection = await opening.connect()
+        try:
+            async with asyncio.timeout(location.call_seconds):
+                return await run_and_commit(opening, connection, work)
+        finally:
+            with suppress(DriverError):
+                await connection.close()
+    except TimeoutError as error:
+        text = f"no answer within {location.call_seconds:g} s"
+        raise translated(DriverError(text, lost=True), location) from error
+    except DriverError as error:
+        raise translated(error, location) from error
+
+
+async def run_and_commit(
+    connector: Connector,
+    connection: Connection,
+    work: Callable[[ReadTransaction], Awaitable[T]],
+) -> T:
+    """Begin, work, commit; closing the connection rolls back."""
+    await connection.run(connector.begin(BEGIN_WRITE))
+    answer = await work(
+        ReadTransaction(
+            connection, SchemaStatements(connector.location.schema), None, None
+        )
+    )
+    await connection.run("commit")
+    return answer

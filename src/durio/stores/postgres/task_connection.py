@@ -1,0 +1,251 @@
+"""Connections for tasks: as plain as a driver makes them, in a transaction of ours.
+
+Tasks' own transactions, known to others by the names of their connections.
+
+A worker that stands still, or whose machine is cut off, leaves such a transaction behind, and
+with it locks on rows of the user's: the next attempt would wait for them in vain. Whoever
+takes a worker's jobs back ends its transactions too; their commits would be refused anyway.
+
+The name is set for the transaction alone: a pooler gives the connection to others after it.
+"""
+
+import asyncio
+import hashlib
+import os
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib import import_module
+from typing import Any, Protocol
+
+from durio.model.errors import WrongTransaction
+from durio.stores.postgres.caller_checks import SET_TASK_MARK
+from durio.stores.postgres.caller_connection import (
+    ASYNCPG,
+    PSYCOPG,
+    AsyncpgCallerConnection,
+    PostgresCallerConnection,
+    PsycopgCallerConnection,
+    in_use_error,
+)
+from durio.stores.postgres.driver import NO_RIGHT, DriverError, PostgresLocation
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import PostgresTransaction
+
+CLOSE_SECONDS = 2.0
+ACTIVE = 1  # of libpq, which psycopg hands on
+
+
+class TaskConnection(Protocol):
+    """One connection, and the transaction on it."""
+
+    connection: Any
+
+    async def begin(
+        self, location: PostgresLocation, mark: str, *, prepared: bool
+    ) -> None:
+        """Connect and begin; the mark is set in the transaction."""
+        ...
+
+    def exclusive(self) -> AbstractAsyncContextManager[PostgresCallerConnection]:
+        """What writes the end of the job there and commits; alone, till both are done.
+
+        A task may have left something behind that goes on writing, or rolls back.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Close the connection, a bounded time; what is not committed is gone."""
+        ...
+
+
+class AsyncpgTaskConnection:
+    """By asyncpg: blocks of `tx.transaction()` are savepoints in it."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self._driver: Any = import_module(ASYNCPG)
+
+    async def begin(
+        self, location: PostgresLocation, mark: str, *, prepared: bool
+    ) -> None:
+        """Connect and begin."""
+        options: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
+        try:
+            async with time_limit(location.connect_seconds):
+                self.connection = await self._driver.asyncpg.connect(
+                    location.dsn,
+                    timeout=location.connect_seconds,
+                    server_settings=dict(location.settings),
+                    **options,
+                )
+            async with time_limit(location.call_seconds):
+                await self.connection.transaction().start()
+                await self.connection.execute(mark)
+        except (*self._driver.FAILURES, ValueError) as error:
+            raise self._driver.driver_error(error, lost=True) from error
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
+        """Whoever comes in between is refused by asyncpg; or we, where they were quicker."""
+        if self.connection.is_closed():
+            raise connection_lost()
+        if not self.connection.is_in_transaction():
+            raise ended_by_task()
+        yield AsyncpgCallerConnection(self.connection)
+
+    async def end(self) -> None:
+        """Close the connection; asyncpg asks the server to give up what is under way."""
+        if self.connection is not None:
+            with suppress(*self._driver.FAILURES):
+                await self.connection.close(timeout=CLOSE_SECONDS)
+
+
+class PsycopgTaskConnection:
+    """By psycopg: blocks of `tx.transaction()` are savepoints in it."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self._driver: Any = import_module(PSYCOPG)
+
+    async def begin(
+        self, location: PostgresLocation, mark: str, *, prepared: bool
+    ) -> None:
+        """Connect and begin: the first statement does.
+
+        It is none that takes a snapshot: the task may choose an isolation level still.
+        """
+        psycopg = self._driver.psycopg
+        name = location.settings.get("application_name", "durio")
+        try:
+            async with time_limit(location.connect_seconds):
+                self.connection = await psycopg.AsyncConnection.connect(
+                    location.dsn,
+                    application_name=name,
+                    client_encoding="utf8",  # also where the database has none
+                )
+            if not prepared:
+                self.connection.prepare_threshold = None
+            async with time_limit(location.call_seconds):
+                await self.connection.execute(mark)
+        except (psycopg.Error, OSError) as error:
+            raise self._driver.driver_error(error, lost=True) from error
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
+        """Whoever comes in between waits for the lock, and finds a closed connection."""
+        connection = self.connection
+        if connection.broken:
+            raise connection_lost()
+        if connection.closed or not connection.info.transaction_status:
+            raise ended_by_task()
+        if connection._num_transactions:  # noqa: SLF001 - nobody else can tell
+            raise in_use_error()  # a block of `tx.transaction()` that somebody is still in
+        caller = PsycopgCallerConnection(connection, is_async=True, is_locked=True)
+        async with connection.lock:
+            try:
+                yield caller
+            finally:
+                connection.pgconn.finish()
+
+    async def end(self) -> None:
+        """Close the connection, after the server was asked to give up what is under way.
+
+        Else it would go on with that, and keep its locks; libpq only says goodbye.
+        """
+        connection = self.connection
+        if connection is None or connection.closed:
+            return
+        try:
+            if connection.info.transaction_status == ACTIVE:
+                with suppress(self._driver.psycopg.Error, OSError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await connection.cancel_safe(timeout=CLOSE_SECONDS)
+        finally:
+            await self._finish(connection)
+
+    async def _finish(self, connection: Any) -> None:
+        """Whoever still asks something there owns its memory: then it is only cut."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS), connection.lock:
+                connection.pgconn.finish()
+        except TimeoutError:
+            # It may be closed by now, or its other end.
+            with (
+                suppress(self._driver.psycopg.Error, OSError),
+                socket.socket(fileno=os.dup(connection.fileno())) as line,
+            ):
+                line.shutdown(socket.SHUT_RDWR)
+
+
+TASK_CONNECTIONS: dict[
+    str, type[AsyncpgTaskConnection] | type[PsycopgTaskConnection]
+] = {
+    "asyncpg": AsyncpgTaskConnection,
+    "psycopg": PsycopgTaskConnection,
+}
+
+
+@asynccontextmanager
+async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
+    """A server that neither lets us in nor refuses is not waited for any longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise DriverError(f"no answer within {seconds:g} s", lost=True) from error
+
+
+def connection_lost() -> DriverError:
+    """Nothing of it was committed."""
+    text = "it was closed, by the server or by hand, inside ctx.transaction()"
+    return DriverError(text, lost=True, unsent=True)
+
+
+def ended_by_task() -> WrongTransaction:
+    """What was written is committed or gone, without the end of the job."""
+    return WrongTransaction(
+        "the transaction was ended by hand, or `reset all` took our mark off it: the end "
+        "of the job cannot be in it",
+        cure="Leave commit and rollback to ctx.transaction(), raise to undo it, and reset "
+        "settings by their names.",
+    )
+
+
+END_TASK_TRANSACTIONS = statement("block_end")
+USE_LOGIN_ROLE = "savepoint durio_end; set local role none"
+RESTORE_ROLE = "rollback to savepoint durio_end"
+
+
+def task_connection_name(schema: str, worker: int) -> str:
+    """What pg_stat_activity shows; schemas with long names would be cut there."""
+    return f"durio tx {worker} {schema_tag(schema)}"
+
+
+def schema_tag(schema: str) -> str:
+    """What all of them have in their names."""
+    return hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()
+
+
+def mark_statement(schema: str, worker: int) -> str:
+    """What begins such a transaction."""
+    return SET_TASK_MARK.format(name=task_connection_name(schema, worker))
+
+
+async def end_task_transactions(
+    tx: PostgresTransaction, schema: str, workers: Sequence[int]
+) -> None:
+    """End the transactions that tasks of these workers have open, if we may.
+
+    Sessions are of whoever has logged in, who may act as somebody else (`set role`).
+    """
+    await tx.run(USE_LOGIN_ROLE)
+    try:
+        await tx.rows(
+            END_TASK_TRANSACTIONS,
+            [task_connection_name(schema, worker) for worker in workers],
+        )
+    except DriverError as error:
+        if error.lost or error.state != NO_RIGHT:
+            raise  # of a superuser, say: their jobs are taken back all the same
+    await tx.run(RESTORE_ROLE)

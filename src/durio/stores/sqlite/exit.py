@@ -1,0 +1,93 @@
+"""The gate out of `running`, for everything but done: one statement, one way through.
+
+Give-back, rescue, orphan rescue and leaving all come here. The statement is
+`model.transitions.way_out` in SQL; here its values are put together, and what a way out
+means for keys, retention and whoever waits for work is done in the same transaction.
+"""
+
+from typing import NamedTuple
+
+from durio.model.job import CANCELLED, DEAD, READY
+from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason
+from durio.stores.sqlite.bounds import add_to_depth
+from durio.stores.sqlite.death_counts import count_death
+from durio.stores.sqlite.keys import free_at_end, free_for_good
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.write_session import NO_WORKER, SqliteTransaction
+
+PASS_GATE = statement("pass_gate")
+DELETE_JOB = statement("delete_job")
+
+
+class SqliteExit(NamedTuple):
+    """Where a job went."""
+
+    state: int
+    lane: str
+    task: str
+
+
+def leave_running(
+    tx: SqliteTransaction,
+    worker: int | None,
+    outcome: Outcome,
+    *,
+    except_worker: int = NO_WORKER,
+) -> SqliteExit | None:
+    """Let one job out; None: the fence refused. `tell` names who need not be rung."""
+    keep = outcome.keep or Keep(tx.retention.done_seconds)
+    values = (
+        outcome.id,
+        outcome.claim_no,
+        worker,
+        outcome.kind,
+        tx.now + outcome.delay_seconds if outcome.delay_seconds > 0 else None,
+        None if outcome.error is None else outcome.error.decode(),
+        Reason.WORKER_LOST if outcome.kind == OutcomeKind.LOST else outcome.reason,
+        outcome.killed_process,
+        tx.now,
+        tx.now + keep.seconds,
+        tx.now + tx.retention.dead_seconds,
+        keep.bucket if keep.count is not None else None,
+        keep.count,
+        outcome.parks,
+    )
+    rows = tx.db.rows(PASS_GATE, values)
+    if not rows:
+        return None
+    state, key, mode, lane, task = rows[0]
+    if state <= READY:
+        add_to_depth(tx, lane)  # whatever its bound: it was accepted once
+    if state == READY:
+        tx.wake(lane, except_worker=except_worker)
+    elif state > READY:
+        if state == DEAD:
+            count_death(tx, outcome.id, lane, task)
+        gone = state == CANCELLED and keeps_nothing(outcome.keep)
+        free_key_at_end(tx, outcome.id, state, key, mode, gone=gone)
+    return SqliteExit(state, lane, task)
+
+
+def free_key_at_end(
+    tx: SqliteTransaction,
+    job_id: bytes,
+    state: int,
+    key: bytes | None,
+    mode: int | None,
+    *,
+    gone: bool,
+) -> None:
+    """A job has become dead or cancelled: its key, and its record if none is wanted."""
+    if gone:
+        tx.db.rows(DELETE_JOB, (job_id,))
+    if key is None or mode is None:
+        return
+    if gone:
+        free_for_good(tx, job_id, key)
+    else:
+        free_at_end(tx, job_id, key, mode, state)
+
+
+def keeps_nothing(keep: Keep | None) -> bool:
+    """Whether a job shall leave nothing behind."""
+    return keep is not None and keep.count is None and keep.seconds <= 0

@@ -1,0 +1,255 @@
+"""Jobs leave for another store: this file drains, freezes, and says where they went.
+
+What must not change is kept from changing by triggers. So every process that has this file
+open obeys, whatever release of ours it runs, also in a transaction of its own, and also
+after the mover was killed. Nothing about the queues is touched: they are left as they were.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from durio.model.errors import OperatingError
+from durio.ports.move import (
+    ActiveWorkers,
+    Counts,
+    ExportStage,
+    JobRow,
+    KeyRow,
+    MoveMark,
+    QueueSettingsRow,
+    StoreMetadata,
+)
+from durio.stores.sqlite.audit import write_audit_line
+from durio.stores.sqlite.context import SqliteContext
+from durio.stores.sqlite.database import Database, OwnDatabase
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.store import SqliteStore
+from durio.stores.sqlite.translate import read_mark, refusal_text
+from durio.stores.sqlite.worker_commands import send_command
+from durio.stores.sqlite.write_session import SqliteTransaction
+
+REFUSE_CHANGES = statement("move_refuse_changes")
+WRITE_MARK = statement("move_write_mark")
+DELETE_MARK = statement("move_delete_mark")
+FIND_TRIGGERS = statement("move_find_triggers")
+FIND_WORKERS = statement("move_find_workers")
+FIND_NAMESPACES = statement("move_find_namespaces")
+COUNT_CREW = statement("move_count_crew")
+COUNT_JOBS = statement("move_count_jobs")
+MEASURE_JOBS = statement("move_measure_jobs")
+READ_JOBS = statement("move_read_jobs")
+READ_KEYS = statement("move_read_keys")
+READ_QUEUES = statement("move_read_queues")
+READ_DOCS = statement("move_read_docs")
+READ_TALLIES = statement("move_read_tallies")
+READ_AUDIT = statement("move_read_audit")
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+COPIED = ("job", "uniq", "queue", "tally", "audit", "doc")
+# What a change is called in a trigger, and which row it is about.
+TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
+TRIGGER = re.compile(r"durio_move_\w+")
+
+
+def export_jobs_from(store: Any) -> "SqliteExportJobs":
+    """The way out of an open store of this kind."""
+    if not isinstance(store, SqliteStore):
+        raise TypeError(store)
+    return SqliteExportJobs(store.context)
+
+
+class SqliteExportJobs:
+    """The store that jobs leave; see `ports.move.Departure`."""
+
+    def __init__(self, context: SqliteContext) -> None:
+        self._context = context
+
+    @property
+    def name(self) -> str:
+        """The file."""
+        return str(self._context.path)
+
+    # --- looking
+
+    async def mark(self) -> MoveMark | None:
+        """The move that these jobs are on, if there is one."""
+        return await self._context.reader.read(read_mark)
+
+    async def counts(self) -> Counts:
+        """All jobs, by namespace and state; an App without one is named, too."""
+
+        def look(db: OwnDatabase) -> Counts:
+            found: dict[str, dict[int, int]]
+            found = {name: {} for (name,) in db.rows(FIND_NAMESPACES)}
+            for namespace, state, jobs in db.rows(COUNT_JOBS):
+                found.setdefault(namespace, {})[state] = jobs
+            return found
+
+        return await self._context.reader.read(look)
+
+    async def active_workers(self) -> ActiveWorkers:
+        """Workers, and jobs that run."""
+        return await self._context.reader.read(count_active_workers)
+
+    # --- leaving
+
+    async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
+        """No new workers; those that there are, are asked to end, once more if need be."""
+
+        def work(tx: SqliteTransaction) -> MoveMark:
+            standing = read_mark(tx.db)
+            if standing is None:
+                write_mark(tx, mark)
+                refuse_changes(tx, "worker", "after insert", mark.to)
+                audit_every_app(tx, by, f"to {mark.to}: drain")
+            for (worker,) in tx.db.rows(FIND_WORKERS):
+                send_command(tx, worker, "drain", by)
+            return standing or mark
+
+        return await self._context.writer.write(work)
+
+    async def freeze(self, move: str) -> ActiveWorkers | None:
+        """Nothing changes any more, unless somebody is left who would change something."""
+
+        def work(tx: SqliteTransaction) -> ActiveWorkers | None:
+            mark = current_mark(tx.db, move)
+            crew = count_active_workers(tx.db)
+            if mark.stage != "draining":
+                return None
+            if crew != (0, 0):
+                return crew
+            for table in COPIED:
+                for change in TRIGGER_ROWS:
+                    refuse_changes(tx, table, change, mark.to)
+            write_mark(tx, mark._replace(stage="frozen"))
+            return None
+
+        return await self._context.writer.write(work)
+
+    async def jobs(self, move: str, after: int, limit: int) -> list[JobRow]:
+        """The next jobs by arrival, bounded in number and in bytes."""
+
+        def look(db: OwnDatabase) -> list[JobRow]:
+            current_mark(db, move, "frozen", "moved")
+            last, size = after, 0
+            for seq, length in db.rows(MEASURE_JOBS, (after, limit)):
+                size += length
+                if last != after and size > BATCH_BYTES_MAX:
+                    break
+                last = seq
+            return [JobRow(*row) for row in db.rows(READ_JOBS, (after, last))]
+
+        return await self._context.reader.read(look)
+
+    async def keys(self, move: str, after: bytes, limit: int) -> list[KeyRow]:
+        """The next keys, in their order."""
+
+        def look(db: OwnDatabase) -> list[KeyRow]:
+            current_mark(db, move, "frozen", "moved")
+            rows = db.rows(READ_KEYS, (after, limit))
+            return [
+                (key, job, mode, mark, until) for key, job, mode, mark, until in rows
+            ]
+
+        return await self._context.reader.read(look)
+
+    async def metadata(self) -> StoreMetadata:
+        """Queues, documents, tallies and the audit."""
+        return await self._context.reader.read(read_metadata)
+
+    async def set_stage(self, move: str, stage: ExportStage) -> None:
+        """Note how far the move is."""
+
+        def work(tx: SqliteTransaction) -> None:
+            mark = current_mark(tx.db, move)
+            if mark.stage != stage:
+                write_mark(tx, mark._replace(stage=stage))
+
+        await self._context.writer.write(work)
+
+    async def unfreeze(self, move: str, *, by: str) -> None:
+        """Everything goes on as before; whoever waits for work begins by itself."""
+
+        def work(tx: SqliteTransaction) -> None:
+            mark = current_mark(tx.db, move)
+            for (name,) in tx.db.rows(FIND_TRIGGERS):
+                if TRIGGER.fullmatch(name):
+                    tx.db.rows(f"drop trigger {name}")
+            tx.db.rows(DELETE_MARK)
+            audit_every_app(tx, by, f"to {mark.to}: back out")
+
+        await self._context.writer.write(work)
+
+
+# --- marks
+
+
+def write_mark(tx: SqliteTransaction, mark: MoveMark) -> None:
+    """One for each file: its jobs go one way."""
+    tx.db.rows(WRITE_MARK, (msgspec.json.encode(mark._asdict()).decode(),))
+
+
+def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
+    """The mark of this move; somebody may have ended it meanwhile."""
+    mark = read_mark(db)
+    if mark is None or mark.id != move or (stages and mark.stage not in stages):
+        raise OperatingError(
+            "this move was ended by somebody else",
+            cure="See: durio audit ls; then begin it again.",
+        )
+    return mark
+
+
+def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> None:
+    """Whoever makes this change hears where the jobs go, and changes nothing."""
+    row = TRIGGER_ROWS[change]
+    text = "'" + refusal_text(to).replace("'", "''") + "'"
+    filled = {
+        "name": f"durio_move_{table}_{change.split()[1]}",
+        "when": change,
+        "table": table,
+        "unless": f"when {row}.kind <> 'move'" if table == "doc" else "",
+        "text": text,
+    }
+    sql = REFUSE_CHANGES
+    for name, value in filled.items():
+        sql = sql.replace(f"{{{name}}}", value)
+    tx.db.rows(sql)
+
+
+def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:
+    """A line in the audit of every App of this file."""
+    for (namespace,) in tx.db.rows(FIND_NAMESPACES):
+        write_audit_line(tx, namespace, by, "move away", target)
+
+
+# --- reading
+
+
+def count_active_workers(db: Database) -> ActiveWorkers:
+    """Who is at work."""
+    workers, running = db.rows(COUNT_CREW)[0]
+    return ActiveWorkers(workers, running)
+
+
+def read_metadata(db: Database) -> StoreMetadata:
+    """All that is little."""
+    tallies = db.rows(READ_TALLIES)
+    deaths = sum(dead for lane, _, _, dead in tallies if not lane)
+    return StoreMetadata(
+        queues=[
+            QueueSettingsRow(
+                name, bool(paused), bool(closed), most, bool(is_default), by_hand
+            )
+            for name, paused, closed, most, is_default, by_hand in db.rows(READ_QUEUES)
+        ],
+        docs=[(kind, name, body) for kind, name, body in db.rows(READ_DOCS)],
+        tallies=[(lane, task, kind, n) for lane, task, kind, n in tallies if lane],
+        deaths=deaths,
+        audit=[
+            (at, app, who, verb, target, jobs)
+            for at, app, who, verb, target, jobs in db.rows(READ_AUDIT)
+        ],
+    )

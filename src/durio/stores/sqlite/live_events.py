@@ -1,0 +1,338 @@
+"""Ears: who listens to what happens, by datagrams between processes or within one.
+
+A listener is an ear: a Unix datagram socket `<pid>-<id>.ear` in the private folder. Tellers
+look for ears, and send each as many events as fit into a datagram. They never wait: what a
+full buffer does not take is counted, and the next datagram that gets through begins with
+how many events are missing. In memory an ear is a bounded line.
+
+Nothing here may disturb whoever tells: every failure ends in silence.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from durio.ports.clock import Clock
+from durio.ports.live import Subscriber
+from durio.stores.sqlite.store_files import Folder
+from durio.stores.sqlite.wakeups import complete, socket_address, until_readable
+
+DATAGRAM_BYTES_MAX = 32 * 1024
+EVENT_BYTES_MAX = DATAGRAM_BYTES_MAX // 2
+BUFFER_BYTES = 1024 * 1024
+EVENTS_MAX = 10_000  # events kept for an ear that is slow to read
+SUBSCRIBERS_MAX = 16
+SUFFIX = ".ear"
+
+
+class SqliteLiveEvents(Protocol):
+    """Everybody who listens, and a way to join them."""
+
+    def has_subscribers(self) -> bool:
+        """Whether anybody listens."""
+        ...
+
+    def publish(self, events: Sequence[bytes]) -> None:
+        """Give these to all of them."""
+        ...
+
+    def subscribe(self) -> "SqliteSubscriber":
+        """One more."""
+        ...
+
+    def close(self) -> None:
+        """Close every ear of this process."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: the ears are the parent's."""
+        ...
+
+
+class SqliteSubscriber(Subscriber, Protocol):
+    """A listener that can be closed."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
+
+
+def missed_event(events: int) -> bytes:
+    """What a listener reads in place of events that it did not get."""
+    return msgspec.json.encode({"event": "live.missed", "events": events})
+
+
+# --- within one process
+
+
+class LocalLiveEvents:
+    """Ears of a store in memory."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[LocalSubscriber] = []
+
+    def has_subscribers(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._subscribers)
+
+    def publish(self, events: Sequence[bytes]) -> None:
+        """Put them into every line."""
+        for subscriber in list(self._subscribers):
+            subscriber.receive(events)
+
+    def subscribe(self) -> "LocalSubscriber":
+        """One more line."""
+        subscriber = LocalSubscriber(self._subscribers)
+        self._subscribers.append(subscriber)
+        return subscriber
+
+    def close(self) -> None:
+        """Let everybody go."""
+        for subscriber in list(self._subscribers):
+            subscriber.close()
+
+    def forget(self) -> None:
+        """Nobody in the child listens."""
+        self._subscribers.clear()
+
+
+class LocalSubscriber:
+    """A bounded line, filled from any thread and read on any loop."""
+
+    def __init__(self, subscribers: "list[LocalSubscriber]") -> None:
+        self._subscribers = subscribers
+        self._events: deque[bytes] = deque()
+        self._missed = 0
+        self._wake: Callable[[], object] | None = None
+        self._is_closed = False
+
+    def receive(self, events: Sequence[bytes]) -> None:
+        """Take what there is room for, and wake the reader."""
+        room = max(0, EVENTS_MAX - len(self._events))
+        self._events.extend(events[:room])
+        self._missed += len(events[room:])
+        if self._wake is not None:
+            self._wake()
+
+    async def read(self, timeout_seconds: float) -> list[bytes]:
+        """What came in; none when the time is over."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # that loop is closed
+                loop.call_soon_threadsafe(complete, ended)
+
+        # First listen, then look.
+        self._wake = wake
+        timer = loop.call_later(timeout_seconds, complete, ended)
+        try:
+            if not self._events and not self._is_closed:
+                await ended
+        finally:
+            timer.cancel()
+            self._wake = None
+        found = [self._events.popleft() for _ in range(len(self._events))]
+        if self._missed:
+            found.append(missed_event(self._missed))
+            self._missed = 0
+        return found
+
+    def close(self) -> None:
+        """Take no more."""
+        self._is_closed = True
+        with suppress(ValueError):
+            self._subscribers.remove(self)
+        if self._wake is not None:
+            self._wake()
+
+
+# --- between processes
+
+
+class SocketLiveEvents:
+    """Ears that every process on this file can reach."""
+
+    def __init__(self, folder: Folder, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._own: set[SocketSubscriber] = set()
+        self._socket: socket.socket | None = None
+        self._names: tuple[str, ...] = ()
+        self._missed: dict[str, int] = {}
+
+    def has_subscribers(self) -> bool:
+        """Whether there is an ear in the folder."""
+        names: list[str] = []
+        with suppress(OSError):
+            found = os.listdir(self._folder.descriptor)  # noqa: PTH208 - by descriptor
+            names = sorted(name for name in found if name.endswith(SUFFIX))
+        self._names = tuple(names[:SUBSCRIBERS_MAX])
+        self._missed = {n: m for n, m in list(self._missed.items()) if n in self._names}
+        return bool(names)
+
+    def publish(self, events: Sequence[bytes]) -> None:
+        """Send every ear what fits, without waiting."""
+        if not events or not self.has_subscribers():
+            return
+        with suppress(OSError):
+            for name in self._names:
+                self._send(name, events)
+
+    def _send(self, name: str, events: Sequence[bytes]) -> None:
+        address = socket_address(self._folder, name)
+        for datagram, size in datagrams_of(events, self._missed.pop(name, 0)):
+            try:
+                self._sending_socket().sendto(datagram, address)
+            except OSError as error:
+                if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
+                    # Its owner is gone, with or without its file.
+                    self._folder.unlink(name)
+                    return
+                self._missed[name] = self._missed.get(name, 0) + size
+
+    def _sending_socket(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        return self._socket
+
+    def subscribe(self) -> "SocketSubscriber":
+        """Bind one more socket; a place without sockets hears nothing."""
+        # The pid is for people: two containers may have the same.
+        name = f"{os.getpid()}-{self._clock.new_id().hex()}{SUFFIX}"
+        subscriber = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        subscriber.setblocking(False)
+        with suppress(OSError):
+            subscriber.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+            subscriber.bind(socket_address(self._folder, name))
+        opened = SocketSubscriber(subscriber, name, self._folder, self._own)
+        self._own.add(opened)
+        return opened
+
+    def close(self) -> None:
+        """Close what is open."""
+        for subscriber in list(self._own):
+            subscriber.close()
+        self._close_socket()
+
+    def forget(self) -> None:
+        """Close the child's copies; the parent listens on."""
+        for subscriber in list(self._own):
+            subscriber.forget()
+        self._own.clear()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._names = ()
+
+
+class SocketSubscriber:
+    """One bound socket, read on whatever loop asks."""
+
+    def __init__(
+        self,
+        bound_socket: socket.socket,
+        name: str,
+        folder: Folder,
+        own: "set[SocketSubscriber]",
+    ) -> None:
+        self._socket = bound_socket
+        self._name = name
+        self._folder = folder
+        self._own = own
+        self._is_closed = False
+        self._wake: Callable[[], object] | None = None  # while somebody reads
+
+    async def read(self, timeout_seconds: float) -> list[bytes]:
+        """What came in; none when the time is over."""
+        if self._is_closed:
+            return []
+        found = self._drain()
+        if found:
+            return found
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._wake = lambda: loop.call_soon_threadsafe(complete, ended)
+        try:
+            await until_readable(self._socket, ended, timeout_seconds)
+        finally:
+            self._wake = None
+            found = self._drain()
+            if self._is_closed:
+                self._socket.close()
+        return found
+
+    def _drain(self) -> list[bytes]:
+        found: list[bytes] = []
+        with suppress(OSError):
+            while len(found) < EVENTS_MAX:
+                datagram = self._socket.recv(2 * DATAGRAM_BYTES_MAX)
+                found += [line for line in datagram.split(b"\n") if line]
+        return found
+
+    def close(self) -> None:
+        """Take the ear down; a reader closes what it watches."""
+        self._is_closed = True
+        self._own.discard(self)
+        self._folder.unlink(self._name)
+        if self._wake is None:
+            self._socket.close()
+        else:
+            with suppress(RuntimeError):  # that loop is closed: so is its watch
+                self._wake()
+
+    def forget(self) -> None:
+        """Close a copy that belongs to another process."""
+        self._is_closed = True
+        self._socket.close()
+
+
+def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes, int]]:
+    """Datagrams of lines, each with the number of its events; first what is missing."""
+    datagrams: list[tuple[bytes, int]] = []
+    lines: list[bytes] = [missed_event(missed_count)] if missed_count else []
+    size, number = sum(map(len, lines)), missed_count
+    for told in events:
+        # One that is too long for a datagram is missed.
+        event = told if len(told) <= EVENT_BYTES_MAX else missed_event(1)
+        if size + len(event) >= DATAGRAM_BYTES_MAX:
+            datagrams.append((b"\n".join(lines), number))
+            lines, size, number = [], 0, 0
+        lines.append(event)
+        size += len(event) + 1
+        number += 1
+    datagrams.append((b"\n".join(lines), number))
+    return datagrams
+
+
+class NoLiveEvents:
+    """Where nobody can listen."""
+
+    def has_subscribers(self) -> bool:
+        """Nobody does."""
+        return False
+
+    def publish(self, events: Sequence[bytes]) -> None:
+        """Into the wind."""
+
+    def subscribe(self) -> LocalSubscriber:
+        """An ear that nobody reaches."""
+        return LocalSubscriber([])
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def forget(self) -> None:
+        """Nothing to forget."""

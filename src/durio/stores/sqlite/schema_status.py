@@ -1,0 +1,72 @@
+"""A look at a database from outside: is it there, which migrations has it, their text.
+
+Nothing is made, migrated or locked. The URL is one that `store_at` has taken.
+"""
+
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+import apsw
+
+from durio.model.migration import MigrationStatus
+from durio.stores.sqlite.database import DriverName, OwnDatabase
+from durio.stores.sqlite.schema import (
+    close_as_found,
+    connect_reader,
+    migration_status,
+    migrations,
+    one_snapshot,
+    refuse_name_clashes,
+)
+from durio.stores.sqlite.translate import translated
+
+MADE_AT_OPEN = True  # whoever opens a file makes or upgrades its schema
+
+
+def path_of(url: str) -> str | None:
+    """The file that a URL names; None: it is in memory."""
+    path = unquote(url.partition("?")[0].partition(":///")[2])
+    return None if path == ":memory:" else path
+
+
+def driver_of(url: str) -> DriverName:
+    """Which library a URL asks for."""
+    asked = dict(parse_qsl(url.partition("?")[2]))
+    return "stdlib" if asked.get("driver") == "stdlib" else "apsw"
+
+
+def is_missing(url: str) -> bool:
+    """Whether there is nothing yet at this place."""
+    path = path_of(url)
+    return path is not None and not Path(path).exists()
+
+
+def status(url: str) -> MigrationStatus:
+    """Which migrations the database has, and which this code would apply."""
+    path, names = path_of(url), [step.name for step in migrations()]
+    if path is None:  # made anew at every open
+        return MigrationStatus(applied=names, waiting=[], newer=[], changed=[])
+    if not Path(path).exists():
+        return MigrationStatus(applied=[], waiting=names, newer=[], changed=[])
+    try:
+        db = connect_reader(path, driver_of(url))
+        try:
+            return status_of(db)
+        finally:
+            close_as_found(db)
+    except apsw.Error as error:
+        raise translated(error, path, at_commit=False) from None
+
+
+def status_of(db: OwnDatabase) -> MigrationStatus:
+    """How an open file stands to this code; one that can never hold jobs is refused."""
+    with one_snapshot(db):
+        seen = migration_status(db)
+        if not seen.applied:
+            refuse_name_clashes(db, seen)
+    return seen
+
+
+def script(_url: str) -> str:
+    """Every migration, in order, as SQL."""
+    return "\n".join(f"-- {step.name}.sql\n{step.text}" for step in migrations())

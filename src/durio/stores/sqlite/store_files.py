@@ -1,0 +1,418 @@
+"""Where a database may lie: what is looked at before SQLite opens the file.
+
+The file itself is never opened here: closing a descriptor of it would drop the locks that
+SQLite holds on it in this process.
+
+The private folder beside the database: the writers' lock and the workers' life files.
+
+`<db>-durio/` belongs to one user (0700) and holds `writer.lock`, `<worker>.bell` and
+`<worker>.life`. SQLite makes waiting writers poll, slow and unfair; `flock` on a side file
+first puts them in a queue of the kernel's. It must be a side file: closing any descriptor
+of the database itself would drop SQLite's own locks for the whole process.
+
+A life file is locked as long as its worker lives: whoever gets that lock knows that the
+owner is dead, whatever its lease says. Never judge by pid: pids are used again.
+
+`flock` belongs to the open file, which a forked child shares: the child closes its copies,
+or a dead parent's locks would live on in it.
+"""
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from durio.model.errors import StoreError, StoreFull, StoreReplaced, StoreUnavailable
+from durio.ports.clock import Clock
+from durio.ports.store import Stall
+
+# Locks or shared memory do not hold on these.
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
+)
+MOUNTS = Path("/proc/self/mountinfo")
+DESCRIPTORS = Path("/proc/self/fd")
+
+Inode = tuple[int, int]
+# The file of each store of ours that is open, and its library; several threads add and
+# remove.
+_opened: list[tuple[Inode, str]] = []
+
+
+def check_location(path: str) -> None:
+    """Refuse what cannot work, with a hint, before anything is made."""
+    parent = Path(path).resolve().parent
+    if not parent.is_dir():
+        raise StoreUnavailable(
+            f"{path} cannot be opened: there is no folder {parent}",
+            cure=f"Make it first: mkdir -p {parent}",
+            path=path,
+        )
+    kind = file_system(parent)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnavailable(
+            f"{path} lies on a network file system ({kind}), where its locks do not hold",
+            cure="Put the file on a local disk, or use PostgreSQL for several machines.",
+            path=path,
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise StoreUnavailable(
+            f"{path} cannot be opened: this user may not write in {parent}",
+            cure="SQLite keeps files beside the database: make its folder writable.",
+            path=path,
+        )
+    if Path(path).is_dir():
+        raise StoreUnavailable(
+            f"{path} is a folder, not a database", cure="Name a file in it.", path=path
+        )
+    if Path(path).exists() and not Path(path).is_file():
+        raise StoreUnavailable(
+            f"{path} is not a regular file", cure="Name another file.", path=path
+        )
+    check_links(path)
+
+
+def check_links(path: str) -> None:
+    """Refuse a file with two names: each would get a log of its own, over one file."""
+    with suppress(OSError):
+        if os.stat(path).st_nlink > 1:  # noqa: PTH116
+            raise StoreUnavailable(
+                f"{path} has another name (a hard link), under which its log is not seen",
+                cure="Remove the other name, or copy the file.",
+                path=path,
+            )
+
+
+def file_system(folder: Path) -> str | None:
+    """The type of the file system that holds a folder; None: nobody can tell."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with suppress(OSError):
+        for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+            fields = line.split(" ")
+            if fields[2:3] == [wanted] and "-" in fields[:-1]:
+                return fields[fields.index("-") + 1]
+    return None
+
+
+def opened_by(inode: Inode) -> set[str]:
+    """By which library stores of this process have that file open."""
+    return {driver for other, driver in list(_opened) if other == inode}
+
+
+def register_open_file(path: str, driver: str) -> Inode | None:
+    """Note that a store of ours opens this file, made if it is missing: which one."""
+    if inode_of(path) is None:
+        # Nobody has it open, so closing it drops no locks.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
+    inode = inode_of(path)
+    if inode is not None:
+        _opened.append((inode, driver))
+    return inode
+
+
+def check_not_replaced(path: str, inode: Inode | None) -> None:
+    """Refuse to go on with a file that was deleted or replaced under its name."""
+    if inode is not None and inode_of(path) != inode:
+        raise StoreReplaced(
+            f"{path} was deleted or replaced while it was in use",
+            cure="Start this process again: what it has open is no longer that file.",
+            path=path,
+        )
+
+
+def unregister_open_file(inode: Inode | None, driver: str) -> None:
+    """Note that it has closed it."""
+    if inode is not None and (inode, driver) in _opened:
+        _opened.remove((inode, driver))
+
+
+def inode_of(path: str) -> Inode | None:
+    """Which file a path names; None: there is none."""
+    with suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116
+        return found.st_dev, found.st_ino
+    return None
+
+
+PID_BYTES = 12
+SUFFIX = "-durio"
+
+
+class Folder:
+    """A descriptor of the private folder; files in it are reached through it alone."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    def make(self) -> None:
+        """Make and open it now, if that was left for later."""
+        if self.descriptor < 0:
+            descriptor = enter_folder(self.path)
+            if descriptor is None:  # somebody else was quicker
+                raise not_private(self.path)
+            self.descriptor = descriptor
+
+    def close(self) -> None:
+        """Let go of the folder; its files stay."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor = -1
+
+    def unlink(self, name: str) -> None:
+        """Remove one file of it, if it is there."""
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self.descriptor)
+
+
+def open_folder(database: str) -> Folder | None:
+    """Open or make the folder; None when it is another user's, as the database is.
+
+    Such a producer can neither lock nor ring: SQLite's own locks and the workers' safety
+    poll serve it. Beside a file that may be another program's none is made yet.
+    """
+    path = f"{database}{SUFFIX}"
+    if is_filled(database) and not os.path.lexists(path):
+        return Folder(path, -1)  # see `make`
+    descriptor = enter_folder(path)
+    return None if descriptor is None else Folder(path, descriptor)
+
+
+def is_filled(path: str) -> bool:
+    """Whether a file is there with something in it: who knows whose it is."""
+    with suppress(OSError):
+        return os.stat(path).st_size > 0  # noqa: PTH116
+    return False
+
+
+def enter_folder(path: str) -> int | None:
+    """A descriptor of the folder, made if need be; None: the database's owner has it.
+
+    Any other foreign folder is refused: whoever owns it could stop us.
+    """
+    database = path.removesuffix(SUFFIX)
+    with suppress(FileExistsError):
+        make_folder(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        found = Path(path).lstat()
+        is_ours = found.st_uid == os.geteuid()
+        is_private = not found.st_mode & 0o077
+        if is_private and not is_ours and found.st_uid == owner(database):
+            return None
+        descriptor = os.open(path, flags) if is_ours and is_private else -1
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be opened: {error.strerror}",
+            cure="It must be a folder of this user's with mode 0700.",
+            path=path,
+        ) from None
+    if descriptor < 0:
+        raise not_private(path)
+    return descriptor
+
+
+def not_private(path: str) -> StoreUnavailable:
+    """Whoever can write in the folder, or owns it, could stop us."""
+    found = Path(path).lstat()
+    return StoreUnavailable(
+        f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
+        cure=f"Run as its owner and `chmod 700 {path}`.",
+        path=path,
+    )
+
+
+def make_folder(path: str) -> None:
+    """A new folder that only this user may enter."""
+    try:
+        Path(path).mkdir(mode=0o700)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise cannot_be_made(error, path) from None
+
+
+def cannot_be_made(error: OSError, path: str) -> StoreError:
+    """Why a file or folder beside the database cannot be made."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(
+            f"{path} cannot be made: {error.strerror}",
+            cure="Make room on its file system; nothing was written.",
+            path=path,
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreUnavailable(
+            f"{path} cannot be opened: {error.strerror}",
+            cure="Raise the limit of open files (ulimit -n), or find what keeps so many "
+            "open.",
+            path=path,
+        )
+    return StoreUnavailable(
+        f"{path} cannot be made: {error.strerror}",
+        cure="Give this user the right to write in the database's folder.",
+        path=path,
+    )
+
+
+def owner(path: str) -> int:
+    """The user that a file belongs to; nobody, when there is no such file yet."""
+    file = Path(path)
+    return file.stat().st_uid if file.exists() else -1
+
+
+class WriterLock:
+    """The line in which the writers of one database wait; a context for one turn."""
+
+    def __init__(self, folder: Folder | None, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._descriptor = -1
+        self._waiting_since: float | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        # A writer that opens the file within its turn may have to migrate it.
+        if self._depth or self.take_nowait():
+            self._depth += 1
+            return
+        # flock has no timeout, and a stopped holder keeps the lock: whoever asks `stall`
+        # meanwhile learns the holder's name.
+        self._waiting_since = self._clock.monotonic()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        finally:
+            self._waiting_since = None
+        self._write_pid()
+        self._depth = 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.release()
+
+    def prepare(self) -> None:
+        """Make the folder of the lock, now that the database is known to be ours."""
+        if self._folder is not None:
+            self._folder.make()
+
+    def take_nowait(self) -> bool:
+        """Take a turn if nobody else has it."""
+        if self._folder is None:
+            return True
+        if self._descriptor < 0:
+            self._descriptor = self._open(self._folder)
+        if not try_lock(self._descriptor):
+            return False
+        self._write_pid()
+        return True
+
+    def _open(self, folder: Folder) -> int:
+        try:
+            return open_lock(folder, "writer.lock")
+        except OSError as error:
+            raise cannot_be_made(error, f"{folder.path}/writer.lock") from None
+
+    def release(self) -> None:
+        """End the turn."""
+        if self._descriptor >= 0:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def _write_pid(self) -> None:
+        # The name is for people whom we keep waiting; a full disk has no room for it.
+        with suppress(OSError):
+            os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
+
+    def stall(self) -> Stall | None:
+        """Who keeps us waiting, and for how long already."""
+        since = self._waiting_since
+        if since is None:
+            return None
+        written = os.pread(self._descriptor, PID_BYTES, 0).strip()
+        pid = int(written) if written.isdigit() else 0
+        return Stall(pid, self._clock.monotonic() - since)
+
+    def close(self) -> None:
+        """Close the descriptor, and with it the lock."""
+        close_quietly(self._descriptor)
+        self._descriptor = -1
+        self._depth = 0
+        self._waiting_since = None
+
+
+class SqliteLifeLocks:
+    """The life locks of the workers of this process, and a look at the others'."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._held: dict[int, int] = {}
+
+    def begin(self, worker: int) -> bool:
+        """Lock the life file of a worker that is about to be registered."""
+        try:
+            descriptor = open_lock(self._folder, life_name(worker))
+        except OSError:
+            return False
+        self._held[worker] = descriptor
+        return try_lock(descriptor)
+
+    def end(self, worker: int) -> None:
+        """Let go, after the worker's row is gone."""
+        self._folder.unlink(life_name(worker))
+        close_quietly(self._held.pop(worker, -1))
+
+    def seize(self, worker: int) -> int | None:
+        """A descriptor that holds a dead worker's lock; None: it lives, or nobody knows."""
+        try:
+            descriptor = os.open(
+                life_name(worker),
+                os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW,
+                dir_fd=self._folder.descriptor,
+            )
+        except OSError:
+            return None
+        if try_lock(descriptor):
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def close(self) -> None:
+        """Close every lock of ours: in a forked child, or when the store closes."""
+        for descriptor in self._held.values():
+            close_quietly(descriptor)
+        self._held.clear()
+
+
+def life_name(worker: int) -> str:
+    """The file whose lock says that a worker lives."""
+    return f"{worker}.life"
+
+
+def open_lock(folder: Folder, name: str) -> int:
+    """A descriptor of a lock file in the folder, made if need be."""
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock if it is free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def close_quietly(descriptor: int) -> None:
+    """Close a descriptor that may be closed already."""
+    if descriptor >= 0:
+        with suppress(OSError):
+            os.close(descriptor)

@@ -1,0 +1,77 @@
+"""The writer's turn in other hands: a task's own transaction.
+
+While it lasts nobody else can write to the file anyway. So the writer's thread keeps its
+place in the line of writers, and holds still until the turn is given back. One turn is
+lent at a time, and between two the writer has one of its own: renewals come first there.
+"""
+
+import asyncio
+import threading
+from weakref import WeakKeyDictionary
+
+from durio.stores.sqlite.write_session import Writer
+
+# The writer's thread does not wait longer, whatever became of the borrower.
+HELD_SECONDS_MAX = 20.0
+
+
+class WriterHandover:
+    """One turn of the writer, lent."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._granted: asyncio.Future[None] = self._loop.create_future()
+        self._returned = threading.Event()
+
+    async def begin(self, writer: Writer) -> None:
+        """Wait for the turn; whoever is cancelled meanwhile holds nobody up."""
+        await self._lock.acquire()
+        try:
+            lender = self._loop.create_task(writer.write_outside(self._hold))
+            lender.add_done_callback(ignore_result)
+            await asyncio.wait(
+                (lender, self._granted), return_when=asyncio.FIRST_COMPLETED
+            )
+            if lender.done():
+                lender.result()  # the store is closed, or cannot be opened
+        except BaseException:
+            self.end()
+            raise
+
+    def _hold(self, _db: object) -> None:
+        """In the writer's thread: it has its turn, and does nothing with it."""
+        self._loop.call_soon_threadsafe(self._grant)
+        self._returned.wait(HELD_SECONDS_MAX)
+
+    def _grant(self) -> None:
+        if not self._granted.done():
+            self._granted.set_result(None)
+
+    def end(self) -> None:
+        """Give it back, once; on the loop that borrowed it."""
+        if self._returned.is_set():
+            return
+        self._returned.set()
+        self._lock.release()
+
+
+def ignore_result(request: "asyncio.Task[None]") -> None:
+    """Whatever the writer says after the turn was granted is nobody's business."""
+    if not request.cancelled():
+        request.exception()
+
+
+class WriterHandovers:
+    """One at a time, per event loop."""
+
+    def __init__(self) -> None:
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._locks = WeakKeyDictionary()
+
+    async def acquire(self, writer: Writer) -> WriterHandover:
+        """The writer's turn, as soon as it comes."""
+        lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        loan = WriterHandover(lock)
+        await loan.begin(writer)
+        return loan

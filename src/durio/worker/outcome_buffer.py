@@ -1,0 +1,223 @@
+"""Outcomes gathered for the next exchange, and what is told once they are accepted.
+
+An outcome leaves this buffer only when the store has answered for it. Whatever is said
+to logs and hooks is said after that: a transition the store refused never happened.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
+from durio.ports.exchange import Exchanged
+from durio.telemetry.emit import Emit, JobEvent
+from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FALTERED, JOB_FENCED
+from durio.worker.inflight import Attempt
+
+RUNS_AGAIN = frozenset(
+    {OutcomeKind.RETRY, OutcomeKind.SNOOZE, OutcomeKind.RELEASE, OutcomeKind.LOST}
+)
+
+
+class UnsentOutcome(NamedTuple):
+    """One outcome on its way to the store."""
+
+    outcome: Outcome
+    attempt: Attempt | None  # None: never started (a release of the buffer)
+    event: JobEvent | None  # None: done, or nothing to tell
+
+    @property
+    def accepted_event(self) -> JobEvent | None:
+        """What there is to tell once it is accepted."""
+        if self.event is None and self.outcome.kind == OutcomeKind.DONE:
+            return done_event(self.attempt)
+        return self.event
+
+
+class OutcomeBuffer:
+    """The outcomes that the store has not answered for yet."""
+
+    def __init__(
+        self,
+        emit: Emit,
+        notify_hooks: Callable[[Sequence[JobEvent]], None],
+        *,
+        has_hooks: bool,
+    ) -> None:
+        self._emit = emit
+        self._notify_hooks = notify_hooks
+        self._has_hooks = has_hooks
+        self._unsent: list[UnsentOutcome] = []
+        self._progress: dict[bytes, UnsentOutcome] = {}
+        self.sent: list[UnsentOutcome] = []
+
+    def __len__(self) -> int:
+        return len(self._unsent)
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether a note about a running attempt waits, and may go."""
+        return any(not _is_held(note) for note in self._progress.values())
+
+    @property
+    def has_sent_mark(self) -> bool:
+        """Whether a job about to run alone was marked by the exchange in flight."""
+        return any(ended.outcome.kind == OutcomeKind.ALONE for ended in self.sent)
+
+    def holds(self, job_id: bytes) -> bool:
+        """Whether an outcome of this job waits to be sent."""
+        return any(ended.outcome.id == job_id for ended in self._unsent)
+
+    def add(self, unsent: UnsentOutcome) -> None:
+        """An attempt ended, or a claim goes back."""
+        attempt = unsent.attempt
+        if attempt is not None and attempt.recorded is not None:
+            self._report_recorded(unsent)
+        else:
+            self._unsent.append(unsent)
+
+    def _report_recorded(self, unsent: UnsentOutcome) -> None:
+        """The store has it already, from the task's own transaction."""
+        events = [done_event(unsent.attempt)]
+        if unsent.event is not None and unsent.event.name == JOB_FALTERED:
+            events.append(unsent.event)
+        self._progress.pop(unsent.outcome.id, None)
+        self._emit.jobs(events)
+        if self._has_hooks:
+            self._notify_hooks(events[:1])
+
+    def add_progress(self, outcome: Outcome, attempt: Attempt) -> None:
+        """Progress of a running attempt: only the newest counts."""
+        self._progress[outcome.id] = UnsentOutcome(outcome, attempt, None)
+
+    def take(self) -> list[Outcome]:
+        """Everything there is, for one exchange; `settle` or `keep` must follow."""
+        self.sent, self._unsent = self._unsent, []
+        if self._progress:
+            # A final job keeps its last word; one that begins anew needs none.
+            over = {e.outcome.id for e in self.sent if e.outcome.kind in RUNS_AGAIN}
+            notes = [n for n in self._progress.values() if n.outcome.id not in over]
+            held = {n.outcome.id: n for n in notes if _is_held(n)}
+            self.sent = [n for n in notes if n.outcome.id not in held] + self.sent
+            self._progress = held
+        return [ended.outcome for ended in self.sent]
+
+    def keep(self) -> None:
+        """The exchange failed: its outcomes stay first in line."""
+        for ended in self.sent:
+            if ended.outcome.kind == OutcomeKind.PROGRESS:
+                self._progress.setdefault(ended.outcome.id, ended)
+        kept = [e for e in self.sent if e.outcome.kind != OutcomeKind.PROGRESS]
+        self._unsent = kept + self._unsent
+        self.sent = []
+
+    def drop(self) -> list[UnsentOutcome]:
+        """The lease is lost: nothing of this may be written any more."""
+        dropped, self._unsent, self.sent = self.sent + self._unsent, [], []
+        self._progress = {}
+        return dropped
+
+    def apply_answer(self, answer: Exchanged) -> None:
+        """Tell what the store accepted, and what it refused."""
+        sent, self.sent = self.sent, []
+        if answer.rejected or answer.cancelled:
+            sent = self._without_refused(sent, answer)
+        # Asked each time: somebody may have begun to listen.
+        if not self._has_hooks and not self._emit.wants(JOB_DONE):
+            events = [ended.event for ended in sent if ended.event is not None]
+        else:
+            events = [
+                ended.event or done_event(ended.attempt)
+                for ended in sent
+                if ended.event is not None or ended.outcome.kind == OutcomeKind.DONE
+            ]
+        if events:
+            self._emit.jobs(events)
+            if self._has_hooks:
+                self._notify_hooks(events)
+
+    def _without_refused(
+        self, sent: list[UnsentOutcome], answer: Exchanged
+    ) -> list[UnsentOutcome]:
+        refused = {(r.id, r.claim_no): r for r in answer.rejected}
+        cancelled = set(answer.cancelled)
+        accepted: list[UnsentOutcome] = []
+        late: list[JobEvent] = []
+        for ended in sent:
+            outcome = ended.outcome
+            refusal = refused.get((outcome.id, outcome.claim_no))
+            if refusal is None:
+                accepted.append(
+                    _as_cancelled(ended) if outcome.id in cancelled else ended
+                )
+            elif refusal.already_stored:
+                # The first try was accepted, its reply was lost; or its transaction was.
+                accepted.append(_as_done(ended) if _is_commit_unknown(ended) else ended)
+            elif ended.attempt is not None and outcome.kind != OutcomeKind.PROGRESS:
+                late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
+        if late:
+            self._emit.jobs(late)
+        return accepted
+
+
+def _is_held(note: UnsentOutcome) -> bool:
+    """Whether its attempt has a transaction open: it goes with the end of that.
+
+    Stored now it would change the row that the transaction ends: one at REPEATABLE READ
+    could not do so any more.
+    """
+    attempt = note.attempt
+    if attempt is None or attempt.is_over:
+        return False
+    return attempt.transaction is not None
+
+
+def _is_commit_unknown(ended: UnsentOutcome) -> bool:
+    return ended.attempt is not None and ended.attempt.is_commit_unknown
+
+
+def _as_done(ended: UnsentOutcome) -> UnsentOutcome:
+    return ended._replace(
+        outcome=ended.outcome._replace(kind=OutcomeKind.DONE), event=None
+    )
+
+
+def _as_cancelled(ended: UnsentOutcome) -> UnsentOutcome:
+    if ended.attempt is None or ended.outcome.kind == OutcomeKind.DONE:
+        return ended
+    event = ended.event or done_event(ended.attempt)
+    return ended._replace(event=event._replace(name=JOB_CANCELLED))
+
+
+def rescued_event(left: RescuedJob, name: str) -> JobEvent:
+    """The event of a job that left `running` by a rescuer's hand."""
+    return JobEvent(
+        name=name,
+        id=left.id,
+        task=left.task,
+        lane=left.lane,
+        attempt=left.attempt,
+        reason=left.reason or "",
+        worker=str(left.worker),
+    )
+
+
+def event_of(attempt: Attempt, name: str) -> JobEvent:
+    """The event of an attempt that has not ended yet."""
+    claim = attempt.claim
+    meta = None if attempt.overrides is None else attempt.overrides.meta
+    return JobEvent(name, claim.id, claim.task, claim.lane, attempt.number, meta=meta)
+
+
+def done_event(attempt: Attempt | None) -> JobEvent:
+    """The event of an attempt that ended well; built only when somebody listens."""
+    if attempt is None:
+        raise ValueError("only attempts are told about")
+    claim = attempt.claim
+    return JobEvent(
+        JOB_DONE,
+        claim.id,
+        claim.task,
+        claim.lane,
+        claim.retried + claim.losses + 1,
+        attempt.ended - attempt.started,
+    )

@@ -1,0 +1,257 @@
+"""Orders: what a worker is asked to do through the store, and its answers.
+
+They come with a renewal of the lease and are answered from beside the worker's loop, so
+that a worker whose loop is blocked can still say where. Every answer is one JSON object.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from durio.model.errors import StoreError
+from durio.model.ids import id_text
+from durio.model.job import Claim, attempt_number
+from durio.model.names import queue_of
+from durio.ports.clock import Clock
+from durio.ports.executor import ChildPool, SideLoop, ThreadStack
+from durio.ports.lease import Command, Vitals
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+from durio.worker.inflight import Attempt
+from durio.worker.slots import Slots
+from durio.worker.stacks import attempt_stack
+from durio.worker.watchdog import Machine
+from durio.worker.worker_config import WorkerConfig, WorkerIdentity
+
+LAG_SECONDS_MAX = 1.0  # a loop that does not answer within it is called blocked
+CHILD_SECONDS_MAX = 2.0
+ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
+JOBS_MAX = 200
+
+
+class CommandedWorker(Protocol):
+    """The worker that is asked."""
+
+    store: Store
+    clock: Clock
+    emit: Emit
+    identity: WorkerIdentity
+    config: WorkerConfig
+
+    def drain_by_command(self) -> None:
+        """Claim no more, and end."""
+        ...
+
+
+class CommandResponder:
+    """Answers the orders of one worker, each once."""
+
+    def __init__(
+        self,
+        worker: CommandedWorker,
+        side_loop: SideLoop,
+        machine: Machine,
+        slots: Slots,
+        measure: Callable[[], Vitals],
+        child_pool: ChildPool | None,
+    ) -> None:
+        self._worker = worker
+        self._identity = worker.identity
+        self._config = worker.config
+        self._side_loop = side_loop
+        self._machine = machine
+        self._slots = slots
+        self._measure = measure
+        self._child_pool = child_pool
+        self._loop = asyncio.get_running_loop()
+        self._in_progress: set[int] = set()
+
+    def receive(self, commands: Sequence[Command]) -> None:
+        """From whichever loop renewed; the same order comes until it is answered."""
+        for order in commands:
+            if order.id not in self._in_progress:
+                self._in_progress.add(order.id)
+                self._side_loop.start(partial(self._execute, order))
+
+    async def _execute(self, order: Command) -> None:
+        body = await self._body(order.verb)
+        try:
+            await self._worker.store.answer(self._identity.id, order.id, body)
+        except StoreError as error:
+            self._worker.emit("store.failed", call="answer", error=str(error))
+            self._in_progress.discard(order.id)  # it comes again with the next renewal
+            return
+        if order.verb == "drain":
+            # Answered first: once it drains, the worker may be gone at any moment.
+            self._loop.call_soon_threadsafe(self._worker.drain_by_command)
+
+    async def _body(self, verb: str) -> str:
+        """An answer in any case: whoever asked waits for one."""
+        try:
+            told = await self._answer(verb)
+            return msgspec.json.encode(told, enc_hook=repr).decode()
+        except Exception as error:
+            told = {**self._name(), "error": f"{type(error).__name__}: {error}"}
+            return msgspec.json.encode(told, enc_hook=repr).decode()
+
+    async def _answer(self, verb: str) -> dict[str, Any]:
+        if verb == "stack":
+            return await self._stack()
+        if verb == "report":
+            return await self._report()
+        if verb == "drain":
+            return {**self._name(), "draining": True, "running": self._running()}
+        return {**self._name(), "error": f"this release knows no order {verb!r}"}
+
+    def _name(self) -> dict[str, Any]:
+        plan = self._config
+        return {"worker": self._identity.id, "name": plan.name, "pid": plan.pid}
+
+    def _running(self) -> int:
+        return len(self._slots.running)
+
+    # --- stack
+
+    async def _stack(self) -> dict[str, Any]:
+        lag = await self._lag()
+        threads = self._machine.stacks()
+        by_thread = {thread.id: thread for thread in threads}
+        left = AnswerBudget(ANSWER_CHARS_MAX)
+        attempts = [
+            {**self._attempt(attempt), **self._where(attempt, by_thread)}
+            for attempt in self._attempts()
+        ]
+        return {
+            **self._name(),
+            "loop_lag_seconds": lag,
+            "attempts": left.take(attempts),
+            "threads": left.take(
+                [{"name": thread.name, "stack": thread.stack} for thread in threads]
+            ),
+            "children": left.take(await self._children(is_blocked=lag is None)),
+            "left_out": left.left_out,
+        }
+
+    def _where(
+        self, attempt: Attempt, threads: Mapping[int, ThreadStack]
+    ) -> dict[str, Any]:
+        call = attempt.call
+        if call is not None:
+            thread = threads.get(call.thread_id)
+            told = "waits for a thread\n" if thread is None else thread.stack
+            return {"where": "thread", "stack": told}
+        if asyncio.current_task(self._loop) is attempt.asyncio_task is not None:
+            return {
+                "where": "loop",
+                "stack": self._machine.stack(),
+            }  # it runs, or blocks
+        if attempt.handler.is_process:
+            return {"where": "child", "stack": ""}
+        return {"where": "loop", "stack": attempt_stack(attempt)}
+
+    async def _children(self, *, is_blocked: bool) -> list[dict[str, Any]]:
+        """What children say; their lines are read on the worker's loop."""
+        if self._child_pool is None or is_blocked:
+            return []
+        stacks = self._child_pool.stacks(CHILD_SECONDS_MAX)
+        asked = asyncio.run_coroutine_threadsafe(stacks, self._loop)
+        try:
+            async with asyncio.timeout(CHILD_SECONDS_MAX * 2):
+                told = await asyncio.wrap_future(asked)
+        except TimeoutError:
+            return []
+        return [{"pid": pid, "stack": stack} for pid, stack in sorted(told.items())]
+
+    # --- report
+
+    async def _report(self) -> dict[str, Any]:
+        lag = await self._lag()
+        plan, vitals = self._config, self._measure()
+        reserved = [self._claim(claim) for claim in list(self._slots.buffer)]
+        return {
+            **self._name(),
+            "namespace": plan.namespace,
+            "version": plan.version,
+            "loop_lag_seconds": lag,
+            "active": [self._attempt(attempt) for attempt in self._attempts()],
+            "reserved": reserved[:JOBS_MAX],
+            "registered": sorted(plan.handlers),
+            "queues": plan.serving.as_arguments,
+            **plan.serving.shown(),
+            "stats": {
+                "concurrency": self._slots.concurrency,
+                "running": self._running(),
+                "reserved": len(reserved),
+                **vitals._asdict(),
+            },
+        }
+
+    def _attempts(self) -> list[Attempt]:
+        """What runs; the list is made in one step, whatever the loop does meanwhile."""
+        return list(self._slots.running.values())[:JOBS_MAX]
+
+    def _attempt(self, attempt: Attempt) -> dict[str, Any]:
+        progress = attempt.progress
+        return {
+            **self._claim(attempt.claim),
+            "seconds": round(self._loop.time() - attempt.started, 3),
+            "hard_seconds": attempt.limits.hard_seconds,
+            "progress": None if progress is None else msgspec.Raw(progress),
+        }
+
+    def _claim(self, claim: Claim) -> dict[str, Any]:
+        return {
+            "job_id": id_text(claim.id),
+            "task": claim.task,
+            "queue": queue_of(claim.lane),
+            "attempt": attempt_number(claim.retried, claim.losses),
+        }
+
+    # --- the loop
+
+    async def _lag(self) -> float | None:
+        """How long the worker's loop takes to answer; None: it is blocked."""
+        here = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = here.create_future()
+        began = self._worker.clock.monotonic()
+
+        def settle() -> None:
+            if not answered.done():
+                answered.set_result(None)
+
+        def answer() -> None:
+            try:
+                here.call_soon_threadsafe(settle)
+            except RuntimeError:  # that loop has ended
+                return
+
+        self._loop.call_soon_threadsafe(answer)
+        try:
+            async with asyncio.timeout(LAG_SECONDS_MAX):
+                await answered
+        except TimeoutError:
+            return None
+        return round(self._worker.clock.monotonic() - began, 6)
+
+
+class AnswerBudget:
+    """An answer has a bound: what is beyond it is counted."""
+
+    def __init__(self, chars: int) -> None:
+        self._chars = chars
+        self.left_out = 0
+
+    def take(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As many rows as fit."""
+        kept: list[dict[str, Any]] = []
+        for row in rows:
+            size = len(str(row))
+            if size > self._chars:
+                self.left_out += 1
+                continue
+            self._chars -= size
+            kept.append(row)
+        return kept

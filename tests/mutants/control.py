@@ -1,0 +1,216 @@
+"""Bugs of those who do not hear what they are told, or do not answer, or do not wait."""
+
+from tests.mutants.planting import Mutant, Patch, Seeds
+
+ASK = "client/reliable_write.py"
+COMBINE = "client/batching.py"
+WORKER = "worker/worker.py"
+
+# What is lost meets what is late: a job ends while somebody asks who has it.
+LOST_AND_LATE = tuple(
+    (5.0 + 30 * turn, "bad_line", f"worker-{n}", 25.0, 0.5)
+    for turn in range(4)
+    for n in range(4)
+)
+# Nothing but stops, one worker after the other.
+STOPS = tuple(
+    (10.0 + 8 * n, "terminate", f"worker-{n % 4}", 0.0, 0.5) for n in range(12)
+)
+# Nothing but pauses of a queue, a store that is far away, and more jobs than slots.
+PAUSES = tuple((10.0 + 6 * n, "queue_paused", "*", 4.0, 0.5) for n in range(30))
+AHEAD = {
+    "seconds": 120.0,
+    "jobs": 160,
+    "lease_seconds": 6.0,
+    "concurrency": 1,
+    "prefetch": 20,
+    "trip_seconds": 0.1,
+    "old_workers": 0,
+    "is_calm": False,
+}
+CALM = {"is_calm": True}
+
+PLANTED = (
+    Mutant(
+        "client_dies_after_repeat",
+        "An enqueue that had to be repeated ends in an error that nobody expects.",
+        (
+            Patch(
+                ASK,
+                "                return _after_repeat(jobs, answers) if again else answers",
+                "                if again:\n"
+                "                    raise ZeroDivisionError('planted')\n"
+                "                return answers",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "client_hangs_on_error",
+        "Whoever enqueues while the store is away never hears of it.",
+        (
+            Patch(
+                COMBINE,
+                "            call.future.set_exception(error)\n        self._end(call)",
+                "            return",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "cancel_ignored",
+        "A worker never hears that a job of its was cancelled.",
+        (
+            Patch(
+                WORKER,
+                "        for job_id, claim_no in cancels:\n"
+                "            self._slots.cancel(job_id, claim_no)",
+                "        del cancels",
+            ),
+        ),
+        (Seeds(4, CALM),),
+    ),
+    Mutant(
+        "cancel_forgotten_at_a_retry",
+        "A job that fails after its cancel was asked for is begun again.",
+        (
+            Patch(
+                "stores/sqlite/sql/pass_gate.sql",
+                "      when cancel or ?4 = 5 then 6",
+                "      when ?4 = 5 then 6",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "pause_unheard",
+        "What a worker holds ahead begins though its queue is paused.",
+        (
+            Patch(
+                WORKER,
+                "        self._loop.call_soon_threadsafe(self._claims.pause, lanes)",
+                "        del lanes",
+            ),
+        ),
+        (Seeds(4, AHEAD, PAUSES),),
+    ),
+    Mutant(
+        "no_grace",
+        "A worker that is told to stop gives back at once what runs.",
+        (
+            Patch(
+                WORKER,
+                "        await self._until_idle(grace)\n",
+                "        await self._until_idle(0.0)\n",
+            ),
+        ),
+        (Seeds(4, CALM),),
+    ),
+    Mutant(
+        "drain_claims_on",
+        "A worker that is told to stop takes more jobs as long as one runs.",
+        (
+            Patch(
+                WORKER,
+                "        self._slots.close()\n        await self._until_idle(grace)",
+                "        await self._until_idle(grace)\n        self._slots.close()",
+            ),
+        ),
+        (Seeds(4, {"is_calm": False}, STOPS),),
+    ),
+    Mutant(
+        "watchdog_hasty",
+        "A loop that is blocked for three seconds ends its worker.",
+        (
+            Patch(
+                "worker/watchdog.py",
+                "        if guilty is not None and is_running"
+                " and self._is_past_hard(guilty):",
+                "        if seconds > 3 * self._block_seconds:\n"
+                "            self._has_ended = True\n"
+                "            self._machine.end(EXIT_BLOCKED)\n"
+                "        elif guilty is not None and is_running"
+                " and self._is_past_hard(guilty):",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "snooze_and_retry_at_once",
+        "Who shall wait for seconds waits for milliseconds.",
+        (
+            Patch(
+                "worker/attempt.py",
+                "            delay_seconds=decision.delay_seconds,\n            error=",
+                "            delay_seconds=decision.delay_seconds / 1000,\n            error=",
+            ),
+        ),
+        (Seeds(4, CALM),),
+    ),
+    Mutant(
+        "resync_restarts_ended",
+        "A job that ended while its worker asked what it has is begun again.",
+        (
+            Patch(
+                "worker/claim.py",
+                "            claims = [claim for claim in claims if not self._outcomes.holds(claim.id)]\n",
+                "",
+            ),
+        ),
+        (Seeds(4, {"is_calm": False, "concurrency": 5}, LOST_AND_LATE),),
+    ),
+    Mutant(
+        "progress_never_told",
+        "What a task says of its progress stays in its worker.",
+        (
+            Patch(
+                WORKER,
+                "        self._outcomes.add_progress(\n"
+                "            Outcome(claim.id, claim.claim_no, OutcomeKind.PROGRESS, progress=told),\n"
+                "            attempt,\n"
+                "        )\n",
+                "",
+            ),
+        ),
+        (Seeds(4, CALM),),
+    ),
+    Mutant(
+        "never_pruned",
+        "What retention should take stays for ever.",
+        (
+            Patch(
+                "maintenance/pruner.py",
+                "pruned = await self.store.prune(self.batch_max,"
+                " dead_count=self.dead_count)",
+                "pruned = 0",
+            ),
+        ),
+        (Seeds(4, {"is_calm": True, "keep_seconds": 40.0}),),
+    ),
+    Mutant(
+        "fence_ends_worker",
+        "A worker that lost its lease ends in place of starting anew.",
+        (
+            Patch(
+                WORKER,
+                "        self._registration.register_again(worker, claims.forget, claims.give_up)",
+                "        self._registration.register_again(worker, claims.forget, claims.give_up)\n"
+                "        self._too_many_abandoned(1)",
+            ),
+        ),
+        (Seeds(8),),
+    ),
+    Mutant(
+        "worker_goes_home",
+        "A worker stops by itself, in order, after a while.",
+        (
+            Patch(
+                WORKER,
+                "            self._vitals.ready(len(self.config.handlers))",
+                "            self._vitals.ready(len(self.config.handlers))\n"
+                "            self._loop.call_later(40.0, self.stop)",
+            ),
+        ),
+        (Seeds(4),),
+    ),
+)
