@@ -37,10 +37,7 @@ CRIMES = {
     ),
     "one store asks another": Crime(
         "stores",
-        {
-            "stores/mirror/__init__.py": '"""A second store."""',
-            "stores/mirror/store.py": "import durio.stores.sqlite.store",
-        },
+        {"stores/postgres/store.py": "import durio.stores.sqlite.store"},
     ),
     "two files lean on each other": Crime(
         "cycles",
@@ -117,6 +114,11 @@ def test_contract_notices(name: str, copy: Path) -> None:
     found = lint(copy)
     assert found.returncode != 0, f"nobody noticed: {name}"
     assert crime.contract in broken(found.stdout), found.stdout + found.stderr
+
+
+def test_no_store_is_forgotten() -> None:
+    stores = {f"durio.stores.{p.parent.name}" for p in SRC.glob("stores/*/__init__.py")}
+    assert set(CONTRACTS["stores"]["modules"]) == stores
 
 
 def test_every_contract_has_a_crime() -> None:
