@@ -89,7 +89,7 @@ async def story(store):
     async with store.listen() as listener:
         child = os.fork()
         if child == 0:
-            mine = len(store.context.live_events._mine)
+            mine = len(store.context.live_events._own)
             store.tell([b"1"])
             os._exit(mine)
         _, status = os.waitpid(child, 0)
