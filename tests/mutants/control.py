@@ -75,9 +75,9 @@ PLANTED = (
         "A job that fails after its cancel was asked for is begun again.",
         (
             Patch(
-                "stores/sqlite/sql/pass_gate.sql",
-                "      when cancel or ?4 = 5 then 6",
-                "      when ?4 = 5 then 6",
+                "stores/sqlite/sql/finish.sql",
+                "      when cancel or :kind = 5 then 6",
+                "      when :kind = 5 then 6",
             ),
         ),
         (Seeds(8),),

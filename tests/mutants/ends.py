@@ -2,8 +2,10 @@
 
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
-GATE = "stores/sqlite/sql/pass_gate.sql"
-FENCE = "and claim_no = ?2 and worker = ?3 and state = 3"
+FINISH = "stores/sqlite/sql/finish.sql"
+FENCE = "where id = :id and claim_no = :claim_no and worker = :worker and state = 3"
+# A statement must use all of its parameters.
+NO_FENCE = "where id = :id and :claim_no and :worker and state = 3"
 # Every few seconds a worker stands still for longer than its lease, and goes on.
 ZOMBIES = tuple(
     (10.0 + 9 * n, "pause", f"worker-{n % 4}", 20.0, 0.5) for n in range(30)
@@ -14,8 +16,12 @@ PLANTED = (
         "no_fence_at_done",
         "A done is accepted from whoever says it while the job runs anywhere.",
         (
-            Patch("stores/sqlite/sql/finish_plain.sql", FENCE, "and state = 3"),
-            Patch("stores/sqlite/sql/finish_done.sql", FENCE, "and state = 3"),
+            Patch(FINISH, f"{FENCE} and ukey is null", f"{NO_FENCE} and ukey is null"),
+            Patch(
+                FINISH,
+                f"keep_count = :keep_count\n{FENCE}",
+                f"keep_count = :keep_count\n{NO_FENCE}",
+            ),
         ),
         (Seeds(20, {"lease_seconds": 6.0}, ZOMBIES),),
     ),
@@ -24,9 +30,9 @@ PLANTED = (
         "A retry, a release or a death is accepted whichever claim it is about.",
         (
             Patch(
-                GATE,
-                "where id = ?1 and claim_no = ?2 and worker is ?3 and state = 3",
-                "where id = ?1 and state = 3",
+                FINISH,
+                "id = :id and claim_no = :claim_no and worker is :worker and state = 3",
+                "id = :id and :claim_no and (:worker is null or true) and state = 3",
             ),
         ),
         (Seeds(20, {"lease_seconds": 6.0}, ZOMBIES),),
@@ -52,9 +58,9 @@ PLANTED = (
         "A failed attempt is charged two retries.",
         (
             Patch(
-                GATE,
-                "retried = retried + (gate.way < 5 and ?4 = 1)",
-                "retried = retried + 2 * (gate.way < 5 and ?4 = 1)",
+                FINISH,
+                "retried = retried + (exit.way < 5 and :kind = 1)",
+                "retried = retried + 2 * (exit.way < 5 and :kind = 1)",
             ),
         ),
         (Seeds(),),
@@ -64,9 +70,9 @@ PLANTED = (
         "A job that is given back unrun pays with an attempt.",
         (
             Patch(
-                GATE,
-                "retried = retried + (gate.way < 5 and ?4 = 1)",
-                "retried = retried + (gate.way < 5 and ?4 in (1, 3))",
+                FINISH,
+                "retried = retried + (exit.way < 5 and :kind = 1)",
+                "retried = retried + (exit.way < 5 and :kind in (1, 3))",
             ),
         ),
         (Seeds(),),
@@ -76,9 +82,9 @@ PLANTED = (
         "A snooze does not end a row of losses, so that it convicts a job which ran well.",
         (
             Patch(
-                GATE,
-                "when gate.way >= 5 or ?4 = 3 then lost",
-                "when gate.way >= 5 or ?4 in (2, 3) then lost",
+                FINISH,
+                "when exit.way >= 5 or :kind = 3 then lost",
+                "when exit.way >= 5 or :kind in (2, 3) then lost",
             ),
         ),
         (Promises("upkeep.snooze_resets_lost"),),
@@ -86,13 +92,19 @@ PLANTED = (
     Mutant(
         "third_loss_without_alone",
         "The third loss in a row kills a job that only happened to be there.",
-        (Patch(GATE, "lost >= 2 and (alone or ?8)", "lost >= 2"),),
+        (
+            Patch(
+                FINISH,
+                "lost >= 2 and (alone or :killed_process)",
+                "lost >= 2 and (alone or :killed_process or true)",
+            ),
+        ),
         (Seeds(),),
     ),
     Mutant(
         "gate_forgets_an_asked_cancel",
         "A cancel that was asked while the job ran is forgotten when it begins anew.",
-        (Patch(GATE, "when cancel or ?4 = 5 then 6", "when ?4 = 5 then 6"),),
+        (Patch(FINISH, "when cancel or :kind = 5 then 6", "when :kind = 5 then 6"),),
         (Promises("control.asked_cancel_survives"),),
     ),
     Mutant(
@@ -100,10 +112,10 @@ PLANTED = (
         "Old jobs that still wait go with the old jobs that are over.",
         (
             Patch(
-                "stores/sqlite/sql/prune_aged.sql",
-                "where state >= 4 and state <> 5 and gone_at <= ?1",
-                "where (state >= 4 and state <> 5 and gone_at <= ?1)\n"
-                "    or (state in (0, 2) and created_at <= ?1 - 30)",
+                "stores/sqlite/sql/prune.sql",
+                "where state >= 4 and state <> 5 and gone_at <= :now",
+                "where (state >= 4 and state <> 5 and gone_at <= :now)\n"
+                "    or (state in (0, 2) and created_at <= :now - 30)",
             ),
         ),
         (Seeds(),),
@@ -113,9 +125,9 @@ PLANTED = (
         "A job that is over goes with the next prune, whatever its retention.",
         (
             Patch(
-                "stores/sqlite/sql/prune_aged.sql",
-                "state <> 5 and gone_at <= ?1",
-                "state <> 5 and finished_at <= ?1",
+                "stores/sqlite/sql/prune.sql",
+                "state <> 5 and gone_at <= :now",
+                "state <> 5 and finished_at <= :now",
             ),
         ),
         (Promises("retention.a_job_is_kept_for_its_age"),),

@@ -65,9 +65,9 @@ PLANTED = (
         "A job that ends lets a key go which its successor owns by now.",
         (
             Patch(
-                "stores/sqlite/sql/free_key.sql",
-                "where key = ?1 and id = ?2",
-                "where key = ?1 and ?2 is not null",
+                "stores/sqlite/sql/keys.sql",
+                "delete from uniq where key = :key and id = :job_id",
+                "delete from uniq where key = :key and :job_id is not null",
             ),
         ),
         (Promises("keys.a_successor_takes_the_key_and_keeps_it"),),
@@ -77,7 +77,7 @@ PLANTED = (
         "An enqueue that is repeated after its job was done makes the job again.",
         (
             Patch(
-                "stores/sqlite/sql/insert_job.sql",
+                "stores/sqlite/sql/enqueue.sql",
                 "on conflict (id) do nothing",
                 "on conflict (id) do update set state = excluded.state\n"
                 "where job.state >= 4",

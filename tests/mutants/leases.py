@@ -102,9 +102,9 @@ PLANTED = (
         "A worker that has lost some of its jobs to a rescuer may renew.",
         (
             Patch(
-                "stores/sqlite/sql/renew_worker.sql",
-                "where id = ?1 and not rescued and boot = ?3",
-                "where id = ?1 and boot = ?3",
+                "stores/sqlite/sql/lease.sql",
+                "where id = :worker and not rescued and boot = :boot",
+                "where id = :worker and boot = :boot",
             ),
         ),
         (Promises("lease.a_half_rescued_worker"),),
@@ -129,9 +129,9 @@ PLANTED = (
         "A lease counts as over two seconds before its end.",
         (
             Patch(
-                "stores/sqlite/sql/find_lost_workers.sql",
-                "expires_at <= ?2",
-                "expires_at - 2 <= ?2",
+                "stores/sqlite/sql/upkeep.sql",
+                "expires_at <= :monotonic_seconds",
+                "expires_at - 2 <= :monotonic_seconds",
             ),
         ),
         (Promises("lease."), Promises("upkeep."), Seeds()),
@@ -142,7 +142,7 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.monotonic_seconds)):",
+                "    if want <= 0 or not tx.db.rows(HAS_VALID_LEASE, lease):",
                 "    if want <= 0:",
             ),
         ),

@@ -10,9 +10,12 @@ NO_WAKEUPS = tuple(
 
 def ordered(by: str) -> tuple[Patch, ...]:
     """Wherever ready jobs are looked for, they come in this order instead."""
+    looked = "where name = :lane and paused)\n{}"
+    claimed = "select seq from job where state = 2 and queue = :lane {}"
+    usual = "order by rank, seq limit"
     return tuple(
-        Patch(f"stores/sqlite/sql/{name}.sql", "order by rank, seq limit", by)
-        for name in ("look_ready", "claim_ready")
+        Patch("stores/sqlite/sql/exchange.sql", text.format(usual), text.format(by))
+        for text in (looked, claimed)
     )
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.tidy.house import MODULES, ROOT, SRC, tree_of
 
@@ -22,6 +23,10 @@ NOT_A_CAPABILITY |= {"move", "store"}
 
 # Files of cli/ that every command shares.
 NOT_A_COMMAND = {"__init__", "main", "output"}
+
+# The head of a statement in a store's SQL; a part has another head and no name of its own.
+NAME_LINE = re.compile(r"^-- name: (\w+).*$", re.MULTILINE)
+ONLY_HERE = re.compile(r"^-- only here: \w", re.MULTILINE)
 
 # One job's whole way must stay readable in an hour.
 PATH_FILES_MAX = 25
@@ -91,15 +96,39 @@ def test_every_capability_has_three_faces() -> None:
 
 
 def test_every_statement_has_a_user() -> None:
-    """A .sql file is named by its verb, and the code of its store speaks that name."""
+    """The code of a store names each of its statements, and no other."""
     for folder in (SRC / "stores").glob("*/sql"):
         store = "".join(p.read_text("utf-8") for p in folder.parent.glob("*.py"))
-        unused = [
-            p.name
-            for p in folder.glob("*.sql")
-            if not re.search(rf"\b{re.escape(p.stem)}\b", store)
-        ]
-        assert not unused, f"{folder.relative_to(SRC)}: nobody runs {sorted(unused)}"
+        asked = set(re.findall(r"\bstatement\(\s*\"(\w+)\"", store))
+        named = set(statement_comments(folder))
+        place = folder.relative_to(SRC)
+        assert named, f"{place}: no statement"
+        assert not named - asked, f"{place}: not used: {sorted(named - asked)}"
+        assert not asked - named, f"{place}: not there: {sorted(asked - named)}"
+
+
+def test_a_statement_is_in_every_store_or_says_why_not() -> None:
+    """`-- only here: why` marks a statement that no other store has, and no other one."""
+    stores = {
+        str(folder.relative_to(SRC)): statement_comments(folder)
+        for folder in (SRC / "stores").glob("*/sql")
+    }
+    assert len(stores) > 1, f"compared with nothing: {sorted(stores)}"
+    for place, statements in stores.items():
+        others = {name for other in stores if other != place for name in stores[other]}
+        marked = {name for name, text in statements.items() if ONLY_HERE.search(text)}
+        alone = set(statements) - others
+        assert not alone - marked, f"{place}: say why: {sorted(alone - marked)}"
+        assert not marked - alone, f"{place}: not alone: {sorted(marked - alone)}"
+
+
+def statement_comments(folder: Path) -> dict[str, str]:
+    """Statement name -> the text below its head, comments included."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.sql")):
+        _, *parts = NAME_LINE.split(file.read_text(encoding="utf-8"))
+        found.update(zip(parts[::2], parts[1::2], strict=True))
+    return found
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:

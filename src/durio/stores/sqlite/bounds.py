@@ -19,15 +19,15 @@ from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteGuard, SqliteTransaction
 
-HAS_GUARDED = statement("has_guarded")
+HAS_GUARDED_QUEUE = statement("has_guarded_queue")
 READ_GUARD = statement("read_guard")
 CHANGE_DEPTH = statement("change_depth")
 COUNT_DEPTH = statement("count_depth")
 READ_BOUND = statement("read_bound")
 DECLARE_BOUND = statement("declare_bound")
-BOUND_BY_HAND = statement("bound_by_hand")
-IS_SMALL = statement("is_small")
-READ_MARKED = statement("read_marked")
+OVERRIDE_BOUND = statement("override_bound")
+HAS_FEW_JOBS = statement("has_few_jobs")
+READ_MARKED_QUEUES = statement("read_marked_queues")
 READ_SOFT_QUEUES = statement("read_soft_queues")
 COUNT_WAITING = statement("count_waiting")
 MARK_OVER = statement("mark_over")
@@ -50,7 +50,7 @@ def guard_of(tx: SqliteTransaction, lane: str) -> SqliteGuard | None:
     guards = tx.guards
     if guards is None:
         guards = tx.guards = {}
-        tx.has_guards = bool(tx.db.rows(HAS_GUARDED))
+        tx.has_guards = bool(tx.db.rows(HAS_GUARDED_QUEUE))
     if not tx.has_guards:
         return None
     if lane not in guards:
@@ -173,7 +173,7 @@ def declare_bounds(
 def set_manual_bound(tx: SqliteTransaction, lane: str, maxsize: int) -> None:
     """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back."""
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
-    tx.db.rows(BOUND_BY_HAND, (lane, by_hand))
+    tx.db.rows(OVERRIDE_BOUND, (lane, by_hand))
     tx.new_lanes.add(lane)
     clear_soft_mark(tx, lane)
     count_depth(tx, lane)
@@ -195,9 +195,9 @@ def changed_soft_marks(
     db: Database, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
     """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
-    if not soft_max or db.value(IS_SMALL, (soft_max,)):
+    if not soft_max or db.value(HAS_FEW_JOBS, (soft_max,)):
         # Nothing can be beyond it: only old marks have to go.
-        return [(lane, 0, 0) for (lane,) in db.rows(READ_MARKED, span)]
+        return [(lane, 0, 0) for (lane,) in db.rows(READ_MARKED_QUEUES, span)]
     found: list[tuple[str, int, int]] = []
     for lane, mark in db.rows(READ_SOFT_QUEUES, span):
         depth = db.value(COUNT_WAITING, (lane, soft_max))

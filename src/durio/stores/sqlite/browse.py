@@ -25,13 +25,13 @@ READ_JOBS = statement("read_jobs")
 READ_STATES = statement("read_states")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
-COUNT_LIVE = statement("count_live")
+COUNT_JOBS_BY_STATE = statement("count_jobs_by_state")
 READ_WORKERS = statement("read_workers")
 READ_TASKS = statement("read_tasks")
 READ_SIGNATURES = statement("read_signatures")
-READ_OLDEST = statement("read_oldest")
+READ_OLDEST_READY = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
-READ_TALLIES = statement("read_tallies")
+READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
 PAGE_MAX = 200
@@ -93,7 +93,9 @@ class SqliteBrowse(SqliteCapability):
     async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
         """Lane -> state -> jobs, for states that are not final, and dead."""
         span = prefix_span(f"{namespace}:")
-        rows = await self.context.reader.read(lambda db: db.rows(COUNT_LIVE, span))
+        rows = await self.context.reader.read(
+            lambda db: db.rows(COUNT_JOBS_BY_STATE, span)
+        )
         counted: dict[str, dict[int, int]] = {}
         for lane, state, jobs in rows:
             counted.setdefault(lane, {})[state] = jobs
@@ -136,7 +138,7 @@ class SqliteBrowse(SqliteCapability):
         """Lane -> since when its oldest ready job could have run, absolute seconds."""
         span = prefix_span(f"{namespace}:")
         return dict(
-            await self.context.reader.read(lambda db: db.rows(READ_OLDEST, span))
+            await self.context.reader.read(lambda db: db.rows(READ_OLDEST_READY, span))
         )
 
     async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
@@ -148,7 +150,9 @@ class SqliteBrowse(SqliteCapability):
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
-        rows = await self.context.reader.read(lambda db: db.rows(READ_TALLIES, span))
+        rows = await self.context.reader.read(
+            lambda db: db.rows(READ_DEATH_COUNTS, span)
+        )
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:

@@ -34,11 +34,11 @@ from durio.stores.sqlite.worker_commands import read_answer, send_command
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 CHANGE_QUEUE = statement("change_queue")
-FIND_BELLS = statement("find_bells")
+FIND_WORKERS_TO_WAKE = statement("find_workers_to_wake")
 READ_LANES = statement("read_lanes")
 INSERT_QUEUE = statement("insert_queue")
-MOVE_READY = statement("move_ready")
-MOVE_SCHEDULED = statement("move_scheduled")
+MOVE_READY_JOBS = statement("move_ready_jobs")
+MOVE_SCHEDULED_JOBS = statement("move_scheduled_jobs")
 
 
 def change_queue(
@@ -59,7 +59,7 @@ def change_queue(
 
 def wake_workers(tx: SqliteTransaction, lane: str, *, paused: bool) -> None:
     """Every worker of the namespace, so that it asks at once."""
-    for worker, _ in tx.db.rows(FIND_BELLS, (namespace_of(lane),)):
+    for worker, _ in tx.db.rows(FIND_WORKERS_TO_WAKE, (namespace_of(lane),)):
         tx.woken_workers.add(worker)
     if not paused:
         tx.wake(lane)
@@ -89,11 +89,11 @@ def move_jobs(
     """Ready jobs first, in order, then those that are not due."""
     if lane == to:
         return BulkStep(0, more=False), audit_line
-    jobs = len(tx.db.rows(MOVE_READY, (lane, to, limit)))
+    jobs = len(tx.db.rows(MOVE_READY_JOBS, (lane, to, limit)))
     if jobs:
         tx.wake(to)
     if jobs < limit:
-        jobs += len(tx.db.rows(MOVE_SCHEDULED, (lane, to, limit - jobs)))
+        jobs += len(tx.db.rows(MOVE_SCHEDULED_JOBS, (lane, to, limit - jobs)))
     if jobs:
         tx.db.rows(INSERT_QUEUE, (to,))
         tx.new_lanes.add(to)

@@ -34,7 +34,7 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 INSERT_JOB = statement("insert_job")
 REWRITE_JOB = statement("rewrite_job")
 INSERT_QUEUE = statement("insert_queue")
-FIND_STANDING = statement("find_standing")
+READ_CLAIM_STATE = statement("read_claim_state")
 
 
 class SqliteEnqueue(SqliteCapability):
@@ -128,7 +128,7 @@ def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> No
     """
     if any(job.key is not None for job in call) or refusal_for_jobs(tx, call) is None:
         return
-    new = {job.id: job for job in call if not tx.db.rows(FIND_STANDING, (job.id,))}
+    new = {job.id: job for job in call if not tx.db.rows(READ_CLAIM_STATE, (job.id,))}
     full = refusal_for_jobs(tx, new.values())
     if full is not None:
         raise SqliteNoRoom(full)
@@ -184,7 +184,7 @@ def insert_or_find(tx: SqliteTransaction, row: tuple[Any, ...]) -> Enqueued:
 
 def answer_from_stored(tx: SqliteTransaction, job_id: bytes) -> Enqueued:
     """A repeat after an unknown outcome."""
-    return Enqueued(job_id, False, tx.db.value(FIND_STANDING, (job_id,)))
+    return Enqueued(job_id, False, tx.db.value(READ_CLAIM_STATE, (job_id,)))
 
 
 def due_at(tx: SqliteTransaction, job: NewJob) -> float | None:
@@ -214,7 +214,7 @@ def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[An
 
 def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
     """One job with a key: new, or whatever the key's holder answers."""
-    if tx.db.rows(FIND_STANDING, (job.id,)):
+    if tx.db.rows(READ_CLAIM_STATE, (job.id,)):
         return answer_from_stored(tx, job.id)
     held = find_holder(tx, key)
     told = key_answer(key.mode, None if held is None else held.holder)

@@ -21,15 +21,15 @@ from durio.stores.sqlite.finish import SqliteRecordedOutcomes, record_outcomes
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-IS_ALIVE = statement("is_alive")
-NEXT_DUE = statement("next_due")
+HAS_VALID_LEASE = statement("has_valid_lease")
+NEXT_DUE_IN_LANE = statement("next_due_in_lane")
 PROMOTE_LANE = statement("promote_lane")
 LOOK_READY = statement("look_ready")
 CLAIM_READY = statement("claim_ready")
 LOOK_KNOWN = statement("look_known")
 CLAIM_KNOWN = statement("claim_known")
 FREE_KEY = statement("free_key")
-CLAIMED_BEFORE = statement("claimed_before")
+READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
 # Behind the fields of a Claim, a row has its key and the key's mode.
@@ -67,7 +67,7 @@ class SqliteExchange(SqliteCapability):
 
 def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:
     """Every job that runs under this worker: the reply that brought it was lost."""
-    return [Claim(*row) for row in tx.db.rows(CLAIMED_BEFORE, (worker,))]
+    return [Claim(*row) for row in tx.db.rows(READ_HELD_CLAIMS, (worker,))]
 
 
 def promote_lanes(
@@ -76,11 +76,11 @@ def promote_lanes(
     """Make ready what is due here; the seconds until the next that is not."""
     nearest: float | None = None
     for lane in dict.fromkeys(name for name, _ in lanes):  # one may come twice
-        due = tx.db.value(NEXT_DUE, (lane,))
+        due = tx.db.value(NEXT_DUE_IN_LANE, (lane,))
         if due is not None and due <= tx.now:
             tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
             tx.wake(lane, except_worker=worker)
-            due = tx.db.value(NEXT_DUE, (lane,))
+            due = tx.db.value(NEXT_DUE_IN_LANE, (lane,))
         if due is not None and (nearest is None or due < nearest):
             nearest = due
     return None if nearest is None else max(0.0, nearest - tx.now)
@@ -95,7 +95,8 @@ def claim_lanes(
     claims: list[Claim],
 ) -> bool:
     """Claim in lane order into `claims`; True: a lane may have more."""
-    if want <= 0 or not tx.db.rows(IS_ALIVE, (worker, tx.boot, tx.monotonic_seconds)):
+    lease = (worker, tx.boot, tx.monotonic_seconds)
+    if want <= 0 or not tx.db.rows(HAS_VALID_LEASE, lease):
         return False
     more = False
     names = None if known is None else msgspec.json.encode(list(known)).decode()

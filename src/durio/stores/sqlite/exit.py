@@ -15,7 +15,7 @@ from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import NO_WORKER, SqliteTransaction
 
-PASS_GATE = statement("pass_gate")
+LEAVE_RUNNING = statement("leave_running")
 DELETE_JOB = statement("delete_job")
 
 
@@ -52,7 +52,7 @@ def leave_running(
         keep.count,
         outcome.parks,
     )
-    rows = tx.db.rows(PASS_GATE, values)
+    rows = tx.db.rows(LEAVE_RUNNING, values)
     if not rows:
         return None
     state, key, mode, lane, task = rows[0]

@@ -30,21 +30,21 @@ from durio.stores.sqlite.translate import read_mark, refusal_text
 from durio.stores.sqlite.worker_commands import send_command
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-REFUSE_CHANGES = statement("move_refuse_changes")
-WRITE_MARK = statement("move_write_mark")
-DELETE_MARK = statement("move_delete_mark")
-FIND_TRIGGERS = statement("move_find_triggers")
-FIND_WORKERS = statement("move_find_workers")
-FIND_NAMESPACES = statement("move_find_namespaces")
-COUNT_CREW = statement("move_count_crew")
-COUNT_JOBS = statement("move_count_jobs")
-MEASURE_JOBS = statement("move_measure_jobs")
-READ_JOBS = statement("move_read_jobs")
-READ_KEYS = statement("move_read_keys")
-READ_QUEUES = statement("move_read_queues")
-READ_DOCS = statement("move_read_docs")
-READ_TALLIES = statement("move_read_tallies")
-READ_AUDIT = statement("move_read_audit")
+CREATE_FREEZE_TRIGGER = statement("create_freeze_trigger")
+WRITE_MOVE_MARK = statement("write_move_mark")
+DELETE_MOVE_MARK = statement("delete_move_mark")
+FIND_FREEZE_TRIGGERS = statement("find_freeze_triggers")
+FIND_REGISTERED_WORKERS = statement("find_registered_workers")
+FIND_NAMESPACES = statement("find_namespaces")
+COUNT_ACTIVE_WORKERS = statement("count_active_workers")
+COUNT_ALL_JOBS = statement("count_all_jobs")
+MEASURE_NEXT_JOBS = statement("measure_next_jobs")
+EXPORT_JOBS = statement("export_jobs")
+EXPORT_KEYS = statement("export_keys")
+EXPORT_QUEUES = statement("export_queues")
+EXPORT_DOCUMENTS = statement("export_documents")
+EXPORT_DEATH_COUNTS = statement("export_death_counts")
+EXPORT_AUDIT = statement("export_audit")
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 COPIED = ("job", "uniq", "queue", "tally", "audit", "doc")
@@ -83,7 +83,7 @@ class SqliteExportJobs:
         def look(db: OwnDatabase) -> Counts:
             found: dict[str, dict[int, int]]
             found = {name: {} for (name,) in db.rows(FIND_NAMESPACES)}
-            for namespace, state, jobs in db.rows(COUNT_JOBS):
+            for namespace, state, jobs in db.rows(COUNT_ALL_JOBS):
                 found.setdefault(namespace, {})[state] = jobs
             return found
 
@@ -104,7 +104,7 @@ class SqliteExportJobs:
                 write_mark(tx, mark)
                 refuse_changes(tx, "worker", "after insert", mark.to)
                 audit_every_app(tx, by, f"to {mark.to}: drain")
-            for (worker,) in tx.db.rows(FIND_WORKERS):
+            for (worker,) in tx.db.rows(FIND_REGISTERED_WORKERS):
                 send_command(tx, worker, "drain", by)
             return standing or mark
 
@@ -134,12 +134,12 @@ class SqliteExportJobs:
         def look(db: OwnDatabase) -> list[JobRow]:
             current_mark(db, move, "frozen", "moved")
             last, size = after, 0
-            for seq, length in db.rows(MEASURE_JOBS, (after, limit)):
+            for seq, length in db.rows(MEASURE_NEXT_JOBS, (after, limit)):
                 size += length
                 if last != after and size > BATCH_BYTES_MAX:
                     break
                 last = seq
-            return [JobRow(*row) for row in db.rows(READ_JOBS, (after, last))]
+            return [JobRow(*row) for row in db.rows(EXPORT_JOBS, (after, last))]
 
         return await self._context.reader.read(look)
 
@@ -148,7 +148,7 @@ class SqliteExportJobs:
 
         def look(db: OwnDatabase) -> list[KeyRow]:
             current_mark(db, move, "frozen", "moved")
-            rows = db.rows(READ_KEYS, (after, limit))
+            rows = db.rows(EXPORT_KEYS, (after, limit))
             return [
                 (key, job, mode, mark, until) for key, job, mode, mark, until in rows
             ]
@@ -174,10 +174,10 @@ class SqliteExportJobs:
 
         def work(tx: SqliteTransaction) -> None:
             mark = current_mark(tx.db, move)
-            for (name,) in tx.db.rows(FIND_TRIGGERS):
+            for (name,) in tx.db.rows(FIND_FREEZE_TRIGGERS):
                 if TRIGGER.fullmatch(name):
                     tx.db.rows(f"drop trigger {name}")
-            tx.db.rows(DELETE_MARK)
+            tx.db.rows(DELETE_MOVE_MARK)
             audit_every_app(tx, by, f"to {mark.to}: back out")
 
         await self._context.writer.write(work)
@@ -188,7 +188,7 @@ class SqliteExportJobs:
 
 def write_mark(tx: SqliteTransaction, mark: MoveMark) -> None:
     """One for each file: its jobs go one way."""
-    tx.db.rows(WRITE_MARK, (msgspec.json.encode(mark._asdict()).decode(),))
+    tx.db.rows(WRITE_MOVE_MARK, (msgspec.json.encode(mark._asdict()).decode(),))
 
 
 def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
@@ -213,7 +213,7 @@ def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> N
         "unless": f"when {row}.kind <> 'move'" if table == "doc" else "",
         "text": text,
     }
-    sql = REFUSE_CHANGES
+    sql = CREATE_FREEZE_TRIGGER
     for name, value in filled.items():
         sql = sql.replace(f"{{{name}}}", value)
     tx.db.rows(sql)
@@ -230,26 +230,28 @@ def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:
 
 def count_active_workers(db: Database) -> ActiveWorkers:
     """Who is at work."""
-    workers, running = db.rows(COUNT_CREW)[0]
+    workers, running = db.rows(COUNT_ACTIVE_WORKERS)[0]
     return ActiveWorkers(workers, running)
 
 
 def read_metadata(db: Database) -> StoreMetadata:
     """All that is little."""
-    tallies = db.rows(READ_TALLIES)
+    tallies = db.rows(EXPORT_DEATH_COUNTS)
     deaths = sum(dead for lane, _, _, dead in tallies if not lane)
     return StoreMetadata(
         queues=[
             QueueSettingsRow(
                 name, bool(paused), bool(closed), most, bool(is_default), by_hand
             )
-            for name, paused, closed, most, is_default, by_hand in db.rows(READ_QUEUES)
+            for name, paused, closed, most, is_default, by_hand in db.rows(
+                EXPORT_QUEUES
+            )
         ],
-        docs=[(kind, name, body) for kind, name, body in db.rows(READ_DOCS)],
+        docs=[(kind, name, body) for kind, name, body in db.rows(EXPORT_DOCUMENTS)],
         tallies=[(lane, task, kind, n) for lane, task, kind, n in tallies if lane],
         deaths=deaths,
         audit=[
             (at, app, who, verb, target, jobs)
-            for at, app, who, verb, target, jobs in db.rows(READ_AUDIT)
+            for at, app, who, verb, target, jobs in db.rows(EXPORT_AUDIT)
         ],
     )

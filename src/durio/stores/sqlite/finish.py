@@ -24,10 +24,10 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 
 FINISH_PLAIN = statement("finish_plain")
 FINISH_DONE = statement("finish_done")
-FINISH_GONE = statement("finish_gone")
-NOTE_PROGRESS = statement("note_progress")
-NOTE_ALONE = statement("note_alone")
-FIND_STANDING = statement("find_standing")
+FINISH_WITHOUT_TRACE = statement("finish_without_trace")
+WRITE_PROGRESS = statement("write_progress")
+MARK_ALONE = statement("mark_alone")
+READ_CLAIM_STATE = statement("read_claim_state")
 IS_REGISTERED = statement("is_registered")
 
 
@@ -87,9 +87,9 @@ def record_progress_updates(
     for note in updates:
         fence: tuple[Any, ...] = (note.id, note.claim_no, worker)
         if note.kind == OutcomeKind.PROGRESS:
-            taken = tx.db.rows(NOTE_PROGRESS, (*fence, note.progress))
+            taken = tx.db.rows(WRITE_PROGRESS, (*fence, note.progress))
         else:
-            taken = tx.db.rows(NOTE_ALONE, fence)
+            taken = tx.db.rows(MARK_ALONE, fence)
         if not taken:
             refused.append(note)
     return refused
@@ -139,7 +139,7 @@ def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
     tx.keyed.discard(outcome.id)
     fence = (outcome.id, outcome.claim_no, worker)
     if keeps_nothing(outcome.keep):
-        for job_id, key, _ in (taken := tx.db.rows(FINISH_GONE, fence)):
+        for job_id, key, _ in (taken := tx.db.rows(FINISH_WITHOUT_TRACE, fence)):
             if key is not None:
                 free_for_good(tx, job_id, key)
         return bool(taken)
@@ -171,7 +171,7 @@ def classify_refused(
 
 def is_stored_end(tx: SqliteTransaction, outcome: Outcome) -> bool:
     """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
-    rows = tx.db.rows(FIND_STANDING, (outcome.id,))
+    rows = tx.db.rows(READ_CLAIM_STATE, (outcome.id,))
     if not rows:
         return False
     state, claim_no, reason = rows[0]

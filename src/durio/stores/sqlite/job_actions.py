@@ -54,9 +54,9 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 FIND_STATE_AND_LANE = statement("find_state_and_lane")
 CANCEL_WAITING = statement("cancel_waiting")
 CANCEL_RUNNING = statement("cancel_running")
-KEEP_JOB = statement("keep_job")
+SET_RETENTION = statement("set_retention")
 DELETE_JOB = statement("delete_job")
-FIND_CLAIM_ON_KEY = statement("find_claim_on_key")
+FIND_KEY_OF_FINAL_JOB = statement("find_key_of_final_job")
 TAKE_KEY = statement("take_key")
 RETRY_JOB = statement("retry_job")
 DISCARD_JOB = statement("discard_job")
@@ -142,7 +142,7 @@ def apply_retention(tx: SqliteTransaction, job_id: bytes, opts: bytes) -> None:
         tx.db.rows(DELETE_JOB, (job_id,))
         return
     bucket = None if keep.count is None else keep.bucket
-    tx.db.rows(KEEP_JOB, (job_id, tx.now + keep.seconds, bucket, keep.count))
+    tx.db.rows(SET_RETENTION, (job_id, tx.now + keep.seconds, bucket, keep.count))
 
 
 def retry_job(
@@ -159,7 +159,7 @@ def retry_job(
 
 def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> bool:
     """The key that a job came with, if it came with one; False: another job has it."""
-    for key, mode, stored, taken in tx.db.rows(FIND_CLAIM_ON_KEY, (job_id, tx.now)):
+    for key, mode, stored, taken in tx.db.rows(FIND_KEY_OF_FINAL_JOB, (job_id, tx.now)):
         if taken:
             return False
         if mode != WINDOW:
@@ -199,7 +199,7 @@ def restore_jobs(tx: SqliteTransaction, jobs: Sequence[StoredJob], by: str) -> i
     return sum(map(len, of_apps.values()))
 
 
-READ_MARK = statement("read_mark")
+READ_BULK_MARK = statement("read_bulk_mark")
 
 BULK_JOBS_MAX = 1000
 REMEMBERED_MAX = 64
@@ -293,7 +293,7 @@ def count_jobs(db: Database, query: Query, now: float) -> Counted:
         parts.append((f"{walk.source} where {walk.condition} {where}", values))
     total = " + ".join(f"(select count(*) from {part})" for part, _ in parts)  # noqa: S608
     given = [value for _, values in parts for value in values]
-    seq, at, deaths, jobs = db.rows(f"{READ_MARK}, {total or '0'}", given)[0]
+    seq, at, deaths, jobs = db.rows(f"{READ_BULK_MARK}, {total or '0'}", given)[0]
     at = max(now, at, latest_moment(db, parts, states))
     return Counted(jobs, str(SqliteBulkMark(seq, at, deaths)))
 

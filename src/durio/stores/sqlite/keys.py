@@ -7,10 +7,10 @@ from durio.model.keys import WINDOW, KeyHolder
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-FIND_HOLDER = statement("find_holder")
+FIND_KEY_HOLDER = statement("find_key_holder")
 TAKE_KEY = statement("take_key")
 FREE_KEY = statement("free_key")
-KEEP_FOR_WINDOW = statement("keep_for_window")
+EXTEND_TO_WINDOW = statement("extend_to_window")
 
 
 class HeldKey(NamedTuple):
@@ -25,7 +25,7 @@ class HeldKey(NamedTuple):
 
 def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
     """The holder of a key, if it has one."""
-    rows = tx.db.rows(FIND_HOLDER, (claim.key,))
+    rows = tx.db.rows(FIND_KEY_HOLDER, (claim.key,))
     if not rows:
         return None
     job_id, code, until, digest, created_at, lane = rows[0]
@@ -50,7 +50,7 @@ def free_at_end(
     if mode != WINDOW or state == CANCELLED:
         tx.db.rows(FREE_KEY, (key, job_id))
     elif state == DONE:
-        tx.db.rows(KEEP_FOR_WINDOW, (key, job_id))
+        tx.db.rows(EXTEND_TO_WINDOW, (key, job_id))
 
 
 def free_for_good(tx: SqliteTransaction, job_id: bytes, key: bytes) -> None:

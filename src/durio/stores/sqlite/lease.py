@@ -29,14 +29,14 @@ from durio.stores.sqlite.worker_commands import (
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 REGISTER_WORKER = statement("register_worker")
-EQUIP_WORKER = statement("equip_worker")
+SET_WORKER_FLAGS = statement("set_worker_flags")
 PUBLISH_TASK = statement("publish_task")
 FORGET_SIGNATURES = statement("forget_signatures")
 RENEW_WORKER = statement("renew_worker")
-FIND_CANCELS = statement("find_cancels")
-FIND_PAUSED = statement("find_paused")
+FIND_CANCEL_REQUESTS = statement("find_cancel_requests")
+FIND_PAUSED_LANES = statement("find_paused_lanes")
 DELETE_WORKER = statement("delete_worker")
-FIND_HELD = statement("find_held")
+FIND_HELD_JOBS = statement("find_held_jobs")
 TAKE_LEASE = statement("take_lease")
 
 SIGNATURE_DAYS = 30  # after the last worker that had it began
@@ -137,7 +137,7 @@ def register_worker(
     publish_signatures(tx, info)
     tx.after_rollback.append(lambda: release_worker_files(context, worker))
     has_life = context.life_locks is not None and context.life_locks.begin(worker)
-    tx.db.rows(EQUIP_WORKER, (worker, context.wakeups.register(worker), has_life))
+    tx.db.rows(SET_WORKER_FLAGS, (worker, context.wakeups.register(worker), has_life))
     remember_data_version(tx, context, worker)
     return worker
 
@@ -179,8 +179,8 @@ def renew_worker(
     if not rows:
         return Renewed(alive=False, cancels=[])
     remember_data_version(tx, context, worker)
-    cancels = tx.db.rows(FIND_CANCELS, (worker,))
-    paused = tx.db.rows(FIND_PAUSED, prefix_span(f"{rows[0][0]}:"))
+    cancels = tx.db.rows(FIND_CANCEL_REQUESTS, (worker,))
+    paused = tx.db.rows(FIND_PAUSED_LANES, prefix_span(f"{rows[0][0]}:"))
     return Renewed(
         alive=True,
         cancels=cancels,
@@ -204,7 +204,7 @@ def data_version(db: Database) -> int:
 
 def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) -> None:
     """Give back, delete the row, and only then let the locks go."""
-    held = tx.db.rows(FIND_HELD, (worker, NO_LIMIT))
+    held = tx.db.rows(FIND_HELD_JOBS, (worker, NO_LIMIT))
     for job_id, claim_no, _, _ in held:
         leave_running(tx, worker, Outcome(job_id, claim_no, OutcomeKind.RELEASE))
     tx.db.rows(DELETE_WORKER, (worker,))

@@ -31,12 +31,12 @@ IN_MEMORY = ":memory:"
 SETTINGS = ("cache_size=-8000", "temp_store=memory", "journal_size_limit=67108864")
 
 READ_MIGRATION_COLUMNS = statement("read_migration_columns")
-CREATE_MIGRATION = statement("create_migration")
+CREATE_MIGRATION_TABLE = statement("create_migration_table")
 READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 
 CREATED = re.compile(r"^create (?:table|index) (\w+)", re.MULTILINE)
-# As `create_migration` makes it: another program may have a table of this name, too.
+# As `create_migration_table` makes it: another program may have a table of this name, too.
 MIGRATION_COLUMNS = [
     ("table", "number", "integer", 0, 1),
     ("table", "name", "text", 1, 0),
@@ -157,7 +157,7 @@ def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
     db.rows("begin immediate")
     try:
         status = checked_status(db, path)  # somebody may have been quicker
-        db.rows(CREATE_MIGRATION)
+        db.rows(CREATE_MIGRATION_TABLE)
         for step in migrations():
             if step.name in status.waiting:
                 db.run_script(step.text)

@@ -1,10 +1,10 @@
-"""SQL lives in files: one statement each, named by its verb, read once at import."""
+"""The store's SQL, read once at import from `sql/`: one file per capability."""
 
-from importlib.resources import files
+from durio.stores.statement_files import read_statements
 
-FOLDER = files("durio.stores.sqlite").joinpath("sql")
+STATEMENTS = read_statements("durio.stores.sqlite", "?")
 
 
 def statement(name: str) -> str:
-    """The text of `sql/<name>.sql`."""
-    return FOLDER.joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    """The text of the statement under `-- name: <name>`."""
+    return STATEMENTS[name]

@@ -23,7 +23,7 @@ from durio.ports.move import MoveMark
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
 
-READ_MARK = statement("move_read_mark")
+READ_MOVE_MARK = statement("read_move_mark")
 
 _mark_decoder = msgspec.json.Decoder(dict[str, str])
 
@@ -56,7 +56,7 @@ def moved_to(path: str | None, to: str) -> StoreMoved:
 
 def read_mark(db: Database) -> MoveMark | None:
     """The move that the jobs of this file are on, if there is one."""
-    body = db.value(READ_MARK)
+    body = db.value(READ_MOVE_MARK)
     if body is None:
         return None
     told = _mark_decoder.decode(body)

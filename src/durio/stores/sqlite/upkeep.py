@@ -21,13 +21,13 @@ from durio.stores.sqlite.write_session import SqliteTransaction, shorten_log
 
 NEXT_DUE_ANYWHERE = statement("next_due_anywhere")
 READ_BUSY_LANES = statement("read_busy_lanes")
-FIND_DUE = statement("find_due")
+FIND_DUE_JOBS = statement("find_due_jobs")
 PROMOTE_JOB = statement("promote_job")
 FIND_LOST_WORKERS = statement("find_lost_workers")
 FIND_LOCAL_WORKERS = statement("find_local_workers")
 MARK_RESCUED = statement("mark_rescued")
-FIND_HELD = statement("find_held")
-FIND_ORPHANS = statement("find_orphans")
+FIND_HELD_JOBS = statement("find_held_jobs")
+FIND_ORPHANED_JOBS = statement("find_orphaned_jobs")
 DELETE_WORKER = statement("delete_worker")
 PRUNE_AGED = statement("prune_aged")
 PRUNE_DEAD = statement("prune_dead")
@@ -129,7 +129,7 @@ def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
     """The oldest due jobs of all lanes; each lane is asked by its index."""
     due: list[tuple[float, int, str]] = []
     for lane, *_ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
-        due += tx.db.rows(FIND_DUE, (lane, tx.now, limit))
+        due += tx.db.rows(FIND_DUE_JOBS, (lane, tx.now, limit))
     due.sort()
     del due[limit:]
     tx.db.rows_of_many(PROMOTE_JOB, [(seq,) for _, seq, _ in due])
@@ -159,7 +159,7 @@ def rescue_workers(
     left: list[RescuedJob] = []
     for worker in workers:
         room = limit - len(left)
-        held = tx.db.rows(FIND_HELD, (worker, room + 1))
+        held = tx.db.rows(FIND_HELD_JOBS, (worker, room + 1))
         # From here on it cannot renew: it may have lost a job already.
         tx.db.rows(MARK_RESCUED, (worker,))
         left += [leave_as_lost(tx, worker, row) for row in held[:room]]
@@ -213,7 +213,7 @@ def leave_by_rescue(
 
 def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
     """Nobody knows what became of their workers: nobody is charged."""
-    rows = tx.db.rows(FIND_ORPHANS, (limit + 1,))
+    rows = tx.db.rows(FIND_ORPHANED_JOBS, (limit + 1,))
     left: list[RescuedJob] = []
     for job_id, claim_no, retried, losses, worker in rows[:limit]:
         outcome = Outcome(job_id, claim_no, OutcomeKind.RELEASE)

@@ -10,13 +10,13 @@ from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-FIND_NAMESPACE = statement("find_namespace")
-INSERT_ORDER = statement("insert_order")
-FIND_ORDERS = statement("find_orders")
-ANSWER_ORDER = statement("answer_order")
-CLOSE_ORDERS = statement("close_orders")
+FIND_WORKER_NAMESPACE = statement("find_worker_namespace")
+INSERT_COMMAND = statement("insert_command")
+FIND_COMMANDS = statement("find_commands")
+ANSWER_COMMAND = statement("answer_command")
+CLOSE_COMMANDS = statement("close_commands")
 READ_ANSWER = statement("read_answer")
-PRUNE_ORDERS = statement("prune_orders")
+PRUNE_COMMANDS = statement("prune_commands")
 
 ANSWER_BYTES_MAX = 256 * 1024
 CUT = "\n... cut: the answer was {} bytes long"
@@ -27,22 +27,22 @@ KEPT_SECONDS = 3600.0
 
 def send_command(tx: SqliteTransaction, worker: int, verb: str, by: str) -> int | None:
     """Note it, and let the worker know that somebody wants something."""
-    number = tx.db.value(INSERT_ORDER, (worker, verb, tx.now))
+    number = tx.db.value(INSERT_COMMAND, (worker, verb, tx.now))
     if number is not None:
         tx.woken_workers.add(worker)
-        namespace = tx.db.value(FIND_NAMESPACE, (worker,))
+        namespace = tx.db.value(FIND_WORKER_NAMESPACE, (worker,))
         write_audit_line(tx, namespace, by, verb, f"worker {worker}")
     return number
 
 
 def open_commands(tx: SqliteTransaction, worker: int) -> list[Command]:
     """What a worker has not answered yet, the oldest first."""
-    return [Command(*row) for row in tx.db.rows(FIND_ORDERS, (worker,))]
+    return [Command(*row) for row in tx.db.rows(FIND_COMMANDS, (worker,))]
 
 
 def answer_command(tx: SqliteTransaction, worker: int, command: int, body: str) -> None:
     """The first answer stays."""
-    tx.db.rows(ANSWER_ORDER, (command, worker, tx.now, bounded_answer(body) or DONE))
+    tx.db.rows(ANSWER_COMMAND, (command, worker, tx.now, bounded_answer(body) or DONE))
 
 
 def bounded_answer(body: str) -> str:
@@ -57,7 +57,7 @@ def bounded_answer(body: str) -> str:
 
 def close_commands(tx: SqliteTransaction, worker: int) -> None:
     """The worker is gone."""
-    tx.db.rows(CLOSE_ORDERS, (worker, tx.now))
+    tx.db.rows(CLOSE_COMMANDS, (worker, tx.now))
 
 
 def read_answer(db: Database, command: int) -> str | None:
@@ -71,4 +71,4 @@ def read_answer(db: Database, command: int) -> str | None:
 
 def prune_commands(tx: SqliteTransaction, limit: int) -> None:
     """Whoever asked has long seen the answer."""
-    tx.db.rows(PRUNE_ORDERS, (tx.now - KEPT_SECONDS, limit))
+    tx.db.rows(PRUNE_COMMANDS, (tx.now - KEPT_SECONDS, limit))

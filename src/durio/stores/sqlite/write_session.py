@@ -221,7 +221,7 @@ KEYED_MAX = 100_000
 FILE_CHECK_SECONDS = 1.0
 WAKEUPS_MAX = 32  # per lane and commit: a herd would find nothing
 
-FIND_BELLS = statement("find_bells")
+FIND_WORKERS_TO_WAKE = statement("find_workers_to_wake")
 
 decode_queues = msgspec.json.Decoder(list[str]).decode
 
@@ -361,7 +361,7 @@ def workers_to_wake(
     """The workers with a bell that serve a lane, another first each time."""
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
-    for worker, queues in db.rows(FIND_BELLS, (namespace,)):
+    for worker, queues in db.rows(FIND_WORKERS_TO_WAKE, (namespace,)):
         told = None if queues is None else decode_queues(queues)
         if worker != except_worker and serves(told, queue):
             found.append(worker)

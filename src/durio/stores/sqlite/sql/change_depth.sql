@@ -1,1 +1,0 @@
-update queue set depth = depth + ?2 where name = ?1

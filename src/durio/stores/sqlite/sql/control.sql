@@ -1,0 +1,90 @@
+-- What operators do to queues and jobs.
+-- State codes: 0 scheduled, 2 ready, 3 running, 4 done, 5 dead, 6 cancelled.
+
+-- name: change_queue(lane, paused, closed)
+-- Null leaves a setting as it is.
+insert into queue (name, paused, closed)
+values (:lane, coalesce(:paused, 0), coalesce(:closed, 0))
+on conflict (name) do update
+set paused = coalesce(:paused, paused), closed = coalesce(:closed, closed)
+
+-- name: move_ready_jobs(lane, to_lane, limit)
+update job set queue = :to_lane
+where seq in (
+  select seq from job where state = 2 and queue = :lane order by rank, seq limit :limit
+)
+returning 1
+
+-- name: move_scheduled_jobs(lane, to_lane, limit)
+update job set queue = :to_lane
+where seq in (
+  select seq from job where state = 0 and queue = :lane order by run_at limit :limit
+)
+returning 1
+
+-- name: find_state_and_lane(id)
+-- only here: PostgreSQL reads both with `read_states`.
+-- Read first, so that an action can report the state before and after.
+select state, queue from job where id = :id
+
+-- name: cancel_waiting(id, now, gone_at)
+update job set state = 6, finished_at = :now, gone_at = :gone_at
+where id = :id and state < 3
+returning ukey, opts, queue
+
+-- name: cancel_running(id)
+-- Asks the worker to cancel it; the worker reads this with its next renewal.
+update job set cancel = 1 where id = :id and state = 3 returning worker
+
+-- name: set_retention(id, gone_at, bucket, keep_count)
+-- only here: PostgreSQL writes the retention when it writes the cancelled job.
+-- After `cancel_waiting`, for a job with a retention of its own.
+update job set gone_at = :gone_at, bucket = :bucket, keep_count = :keep_count where id = :id
+
+-- name: find_key_of_final_job(id, now)
+-- only here: PostgreSQL locks the job, the key and its holder one after the other.
+-- Before a retry: the key that a dead or cancelled job came with, and whether another job
+-- answers for that key now.
+select ukey, umode, payload,
+  exists (
+    select 1 from uniq join job as holder on holder.id = uniq.id
+    where uniq.key = job.ukey and uniq.id <> job.id and (holder.state < 4 or uniq.until > :now)
+  )
+from job
+where id = :id and ukey is not null and state in (5, 6)
+
+-- name: retry_job(id, payload, now)
+-- Counters start at zero, the fence stays. `payload` holds new arguments, or null. `run_at`
+-- is now: the job waits from here on, however old it is.
+update job
+set state = 2, retried = 0, losses = 0, lost = 0, snoozed = 0, cancel = 0, alone = 0,
+  worker = null, parked_at = null, run_at = :now, started_at = null, finished_at = null,
+  died_at = null, died_no = null, gone_at = null, progress = null, reason = null,
+  bucket = null, keep_count = null, payload = coalesce(:payload, payload)
+where id = :id and state in (5, 6)
+returning queue
+
+-- name: discard_job(id)
+delete from job where id = :id and state = 5
+returning ukey
+
+-- name: restore_job(id, lane, rank, task, payload, retried, losses, lost, snoozed, claim_no, opts, errors, created_at, started_at, finished_at, gone_at, reason, death_number)
+-- A dead letter from a file. A job that is already stored stays as it is.
+insert into job (
+  id, queue, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+  errors, created_at, started_at, finished_at, died_at, gone_at, reason, died_no
+)
+values (
+  :id, :lane, :rank, 5, :task, :payload, :retried, :losses, :lost, :snoozed, :claim_no, :opts,
+  :errors, :created_at, :started_at, :finished_at, :finished_at, :gone_at, :reason,
+  :death_number
+)
+on conflict (id) do nothing
+returning id
+
+-- name: read_bulk_mark()
+-- How far a bulk action looks: the newest job, its creation time, and the number of deaths so
+-- far. The caller appends a count, so that count and mark are read in one statement.
+select coalesce((select max(seq) from job), 0),
+  coalesce((select created_at from job where seq = (select max(seq) from job)), 0),
+  coalesce((select dead from tally where queue = '' and task = '' and error_type = ''), 0)

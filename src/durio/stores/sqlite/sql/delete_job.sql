@@ -1,1 +1,0 @@
-delete from job where id = ?1

@@ -1,0 +1,75 @@
+-- Claiming jobs, inside the transaction that also records outcomes (finish.sql).
+-- State codes: 0 scheduled, 2 ready, 3 running, 4 done, 5 dead, 6 cancelled.
+
+-- name: has_valid_lease(worker, boot, monotonic_seconds)
+-- only here: PostgreSQL checks the lease inside the statement that claims.
+-- Only a worker with a lease that has not expired may claim.
+select 1 from worker
+where id = :worker and boot = :boot and expires_at > :monotonic_seconds and not rescued
+
+-- name: next_due_in_lane(lane)
+-- only here: PostgreSQL finds the next due time inside the statement that claims.
+-- When the first scheduled job of this lane is due.
+select min(run_at) from job where state = 0 and queue = :lane
+
+-- name: promote_lane(lane, now, limit)
+-- Due jobs of one lane become ready, before the same transaction claims from it.
+update job set state = 2
+where seq in (
+  select seq from job
+  where state = 0 and queue = :lane and run_at <= :now
+  order by run_at limit :limit
+)
+returning 1
+
+-- name: look_ready(lane, room)
+-- only here: PostgreSQL reads and claims in one statement.
+-- The next jobs of a lane, as claims. `claim_ready` then takes these same jobs: no other
+-- connection can write between the two. Two plain statements are faster than one with
+-- RETURNING.
+select id, claim_no + 1, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
+  parked_at, ukey, umode
+from job
+where state = 2 and queue = :lane
+  and not exists (select 1 from queue where name = :lane and paused)
+order by rank, seq limit :room
+
+-- name: claim_ready(worker, lane, jobs, now)
+-- only here: the second half of `look_ready`.
+-- `jobs` is the number of rows that `look_ready` returned.
+update job
+set state = 3, worker = :worker, claim_no = claim_no + 1, alone = 0, started_at = :now
+where seq in (
+  select seq from job where state = 2 and queue = :lane order by rank, seq limit :jobs
+)
+
+-- name: look_known(lane, room, tasks)
+-- only here: PostgreSQL reads and claims in one statement.
+-- `look_ready` for a worker that has met a task it does not know. `tasks` is a JSON list of
+-- the tasks it knows.
+select id, claim_no + 1, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
+  parked_at, ukey, umode
+from job
+where state = 2 and queue = :lane
+  and not exists (select 1 from queue where name = :lane and paused)
+  and task in (select value from json_each(:tasks))
+order by rank, seq limit :room
+
+-- name: claim_known(worker, lane, jobs, now, tasks)
+-- only here: the second half of `look_known`.
+update job
+set state = 3, worker = :worker, claim_no = claim_no + 1, alone = 0, started_at = :now
+where seq in (
+  select seq from job
+  where state = 2 and queue = :lane and task in (select value from json_each(:tasks))
+  order by rank, seq limit :jobs
+)
+
+-- name: read_held_claims(worker)
+-- Every job that runs under this worker. A worker asks for them (`resync`) when the reply to
+-- an exchange was lost.
+select id, claim_no, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
+  parked_at
+from job
+where state = 3 and worker = :worker
+order by rank, seq

@@ -1,1 +1,0 @@
-select id, queues from worker where namespace = ?1 and has_bell and not rescued

@@ -1,1 +1,0 @@
-select namespace from worker where id = ?1

@@ -1,1 +1,0 @@
-select name from queue where paused and name >= ?1 and name < ?2

@@ -1,1 +1,0 @@
-select state, claim_no, reason from job where id = ?1

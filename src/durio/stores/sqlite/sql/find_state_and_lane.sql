@@ -1,1 +1,0 @@
-select state, queue from job where id = ?1

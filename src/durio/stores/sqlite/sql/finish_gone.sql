@@ -1,4 +1,0 @@
--- Done, and no trace is wanted.
-delete from job
-where id = ?1 and claim_no = ?2 and worker = ?3 and state = 3
-returning id, ukey, umode

@@ -1,0 +1,62 @@
+-- Workers, their leases, and what they publish when they register. Leases are judged by the
+-- monotonic clock of one boot: a lease of another boot has expired.
+
+-- name: register_worker(namespace, queues, info, boot, expires_at)
+insert into worker (namespace, queues, info, boot, expires_at, has_bell, has_life)
+values (:namespace, :queues, :info, :boot, :expires_at, 0, 0)
+returning id
+
+-- name: set_worker_flags(worker, has_wakeup, has_life)
+-- only here: a PostgreSQL worker has no wakeup socket, and names its life mark in `info`.
+-- Called in the transaction that registers, once the wakeup socket and the life lock of the
+-- new id exist.
+update worker set has_bell = :has_wakeup, has_life = :has_life where id = :worker
+
+-- name: renew_worker(worker, expires_at, boot, vitals)
+-- Never inserts: a rescued worker stays rescued.
+update worker set expires_at = :expires_at, boot = :boot, vitals = coalesce(:vitals, vitals)
+where id = :worker and not rescued and boot = :boot
+returning namespace
+
+-- name: find_cancel_requests(worker)
+-- only here: PostgreSQL reads these in the statement that renews.
+-- Running jobs of this worker that should be cancelled.
+select id, claim_no from job where state = 3 and worker = :worker and cancel
+
+-- name: find_paused_lanes(first, end)
+-- only here: PostgreSQL reads these in the statement that renews.
+select name from queue where paused and name >= :first and name < :end
+
+-- name: delete_worker(worker)
+delete from worker where id = :worker returning id
+
+-- name: find_held_jobs(worker, limit)
+-- Called when a worker leaves or is rescued.
+select id, claim_no, retried, losses from job
+where state = 3 and worker = :worker
+order by seq limit :limit
+
+-- name: take_lease(name, holder, boot, now, expires_at)
+-- A named lease, for leaders. The token grows with every change of the holder. Times are
+-- monotonic seconds.
+insert into lease (name, holder, token, boot, expires_at)
+values (:name, :holder, 1, :boot, :expires_at)
+on conflict (name) do update
+set holder = :holder, token = token + (holder <> :holder), boot = :boot,
+  expires_at = :expires_at
+where holder = :holder or boot <> :boot or expires_at <= :now
+returning token
+
+-- name: publish_task(kind, name, body)
+-- Tasks and signatures of tasks that this worker knows. Writes nothing where nothing is new.
+insert into doc (kind, name, body) values (:kind, :name, :body)
+on conflict (kind, name) do update set body = excluded.body where body <> excluded.body
+
+-- name: forget_signatures(kind, day)
+-- Signatures that no worker has published since `day`; the body is the number of a day.
+delete from doc where kind = :kind and cast(body as integer) < :day
+
+-- name: find_workers_to_wake(namespace)
+-- only here: PostgreSQL wakes workers with NOTIFY.
+-- Workers with a wakeup socket. `queues` is a JSON list; null means every queue.
+select id, queues from worker where namespace = :namespace and has_bell and not rescued

@@ -1,1 +1,0 @@
-update worker set rescued = 1 where id = ?1

@@ -1,0 +1,79 @@
+-- Moving all jobs of this file to another store. These statements read whole tables, once.
+-- SQLite is only ever the store that is left.
+
+-- name: read_move_mark()
+-- The move that the jobs of this file are on, if there is one.
+select body from doc where kind = 'move' and name = ''
+
+-- name: write_move_mark(body)
+-- only here: PostgreSQL inserts its mark once, and changes it with `publish_task`.
+insert into doc (kind, name, body) values ('move', '', :body)
+on conflict (kind, name) do update set body = excluded.body
+
+-- name: delete_move_mark()
+-- only here: a move is taken back in the store that is left.
+delete from doc where kind = 'move' and name = ''
+
+-- name: create_freeze_trigger()
+-- only here: a move freezes the store that is left.
+-- SQLite itself refuses changes of this table by any process, of any release. The caller fills
+-- in name, event, table, condition and message. An insert is refused after it happened: an
+-- insert that finds its row stored writes nothing and is not refused.
+create trigger {name} {when} on {table} {unless}
+begin
+  select raise(abort, {text});
+end
+
+-- name: find_freeze_triggers()
+-- only here: a move freezes the store that is left.
+select name from sqlite_schema where type = 'trigger' and name glob 'durio_move_*'
+
+-- name: find_registered_workers()
+-- only here: the workers of the store that is left are asked to drain.
+select id from worker where not rescued order by id
+
+-- name: count_active_workers()
+-- only here: the store that is left waits until no worker and no running job remains.
+select (select count(*) from worker), (select count(*) from job where state = 3)
+
+-- name: find_namespaces()
+-- only here: the store that is left names the Apps whose jobs move.
+select distinct substr(name, 1, instr(name, ':') - 1) from queue order by 1
+
+-- name: count_all_jobs()
+-- Jobs by namespace and state.
+select substr(queue, 1, instr(queue, ':') - 1), state, count(*) from job group by 1, 2
+
+-- name: measure_next_jobs(after, limit)
+-- only here: jobs are exported from the store that is left.
+-- The bytes of the next jobs: a batch is bounded in bytes as well as in jobs.
+select seq, length(payload) + coalesce(length(result), 0) + coalesce(length(errors), 0)
+  + coalesce(length(opts), 0) + coalesce(length(progress), 0)
+from job where seq > :after order by seq limit :limit
+
+-- name: export_jobs(after, last)
+-- only here: jobs are exported from the store that is left.
+select seq, id, queue, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
+  run_at, parked_at, started_at, ukey, umode, opts, cast(errors as blob), progress,
+  created_at, finished_at, gone_at, result, result_until, reason, bucket, keep_count, died_no
+from job where seq > :after and seq <= :last order by seq
+
+-- name: export_keys(after, limit)
+-- only here: keys are exported from the store that is left.
+select key, id, mode, digest, until from uniq where key > :after order by key limit :limit
+
+-- name: export_queues()
+-- only here: queues are exported from the store that is left.
+select name, paused, closed, maxsize, is_default, hand_maxsize from queue order by name
+
+-- name: export_documents()
+-- only here: documents are exported from the store that is left.
+select kind, name, body from doc where kind <> 'move' order by kind, name
+
+-- name: export_death_counts()
+-- only here: death counts are exported from the store that is left.
+select queue, task, error_type, dead from tally order by queue, task, error_type
+
+-- name: export_audit()
+-- only here: the audit is exported from the store that is left.
+select at, namespace, who, verb, target, jobs from audit order by seq

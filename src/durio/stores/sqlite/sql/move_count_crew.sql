@@ -1,1 +1,0 @@
-select (select count(*) from worker), (select count(*) from job where state = 3)

@@ -1,1 +1,0 @@
-delete from doc where kind = 'move' and name = ''

@@ -1,1 +1,0 @@
-select id from worker where not rescued order by id

@@ -1,1 +1,0 @@
-select at, namespace, who, verb, target, jobs from audit order by seq

@@ -1,1 +1,0 @@
-select kind, name, body from doc where kind <> 'move' order by kind, name

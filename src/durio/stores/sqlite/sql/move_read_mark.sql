@@ -1,1 +1,0 @@
-select body from doc where kind = 'move' and name = ''

@@ -1,1 +1,0 @@
-select name, paused, closed, maxsize, is_default, hand_maxsize from queue order by name

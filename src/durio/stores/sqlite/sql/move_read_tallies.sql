@@ -1,1 +1,0 @@
-select queue, task, error_type, dead from tally order by queue, task, error_type

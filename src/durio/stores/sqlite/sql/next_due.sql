@@ -1,1 +1,0 @@
-select min(run_at) from job where state = 0 and queue = ?1

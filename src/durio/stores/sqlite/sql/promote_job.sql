@@ -1,1 +1,0 @@
-update job set state = 2 where seq = ?1 and state = 0

@@ -1,7 +1,0 @@
-update job set state = 2
-where seq in (
-  select seq from job
-  where state = 0 and queue = ?1 and run_at <= ?2
-  order by run_at limit ?3
-)
-returning 1

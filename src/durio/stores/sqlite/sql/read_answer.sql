@@ -1,1 +1,0 @@
-select answered_at, answer from command where id = ?1

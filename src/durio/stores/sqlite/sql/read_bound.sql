@@ -1,1 +1,0 @@
-select maxsize, is_default from queue where name = ?1

@@ -1,1 +1,0 @@
-select number, name, checksum from migration order by number

@@ -1,1 +1,0 @@
-select id, state from job where id in (select unhex(value) from json_each(?1))

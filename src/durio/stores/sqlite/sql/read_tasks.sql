@@ -1,1 +1,0 @@
-select name, body from doc where kind = ?1 order by name
