@@ -5,6 +5,7 @@ from tests.mutants.planting import Mutant, Patch, Seeds
 ASK = "client/reliable_write.py"
 COMBINE = "client/batching.py"
 WORKER = "worker/worker.py"
+LEASE_EVENTS = "worker/lease_events.py"
 
 # What is lost meets what is late: a job ends while somebody asks who has it.
 LOST_AND_LATE = tuple(
@@ -62,7 +63,7 @@ PLANTED = (
         "A worker never hears that a job of its was cancelled.",
         (
             Patch(
-                WORKER,
+                LEASE_EVENTS,
                 "        for job_id, claim_no in cancels:\n"
                 "            self._slots.cancel(job_id, claim_no)",
                 "        del cancels",
@@ -87,7 +88,7 @@ PLANTED = (
         "What a worker holds ahead begins though its queue is paused.",
         (
             Patch(
-                WORKER,
+                LEASE_EVENTS,
                 "        self._loop.call_soon_threadsafe(self._claims.pause, lanes)",
                 "        del lanes",
             ),
@@ -112,8 +113,8 @@ PLANTED = (
         (
             Patch(
                 WORKER,
-                "        self._slots.close()\n        await self._until_idle(grace)",
-                "        await self._until_idle(grace)\n        self._slots.close()",
+                "        self.slots.close()\n        await self._until_idle(grace)",
+                "        await self._until_idle(grace)\n        self.slots.close()",
             ),
         ),
         (Seeds(4, {"is_calm": False}, STOPS),),
@@ -164,9 +165,9 @@ PLANTED = (
         "What a task says of its progress stays in its worker.",
         (
             Patch(
-                WORKER,
+                "worker/claim.py",
                 "        self._outcomes.add_progress(\n"
-                "            Outcome(claim.id, claim.claim_no, OutcomeKind.PROGRESS, progress=told),\n"
+                "            Outcome(claim.id, claim.claim_no, OutcomeKind.PROGRESS, progress=progress),\n"
                 "            attempt,\n"
                 "        )\n",
                 "",
@@ -192,10 +193,10 @@ PLANTED = (
         "A worker that lost its lease ends in place of starting anew.",
         (
             Patch(
-                WORKER,
+                LEASE_EVENTS,
                 "        self._registration.register_again(worker, claims.forget, claims.give_up)",
                 "        self._registration.register_again(worker, claims.forget, claims.give_up)\n"
-                "        self._too_many_abandoned(1)",
+                "        self._slots._on_too_many_abandoned(1)",
             ),
         ),
         (Seeds(8),),
@@ -206,8 +207,8 @@ PLANTED = (
         (
             Patch(
                 WORKER,
-                "            self._vitals.ready(len(self.config.handlers))",
-                "            self._vitals.ready(len(self.config.handlers))\n"
+                "            self.vitals.ready(len(self.config.handlers))",
+                "            self.vitals.ready(len(self.config.handlers))\n"
                 "            self._loop.call_later(40.0, self.stop)",
             ),
         ),

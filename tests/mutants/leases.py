@@ -164,7 +164,7 @@ PLANTED = (
     Mutant(
         "fenced_worker_runs_on",
         "A worker that has lost its lease takes a new name and lets its old jobs go on.",
-        (Patch("worker/worker.py", "        self._slots.drop_all()\n", ""),),
+        (Patch("worker/lease_events.py", "        self._slots.drop_all()\n", ""),),
         (Seeds(),),
     ),
     Mutant(
@@ -173,8 +173,8 @@ PLANTED = (
         (
             Patch(
                 "worker/worker.py",
-                '        self._side_loop.start(keeper.guard("heartbeat", heart.run, heart.give_up))\n',
-                "        self._beat = self._loop.create_task(self._heartbeat.run())\n",
+                '        self.side_loop.start(guard("heartbeat", heart.run, heart.give_up))\n',
+                "        self._beat = self._loop.create_task(heart.run())\n",
             ),
         ),
         (Seeds(),),

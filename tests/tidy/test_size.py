@@ -59,11 +59,6 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
     "worker/slots.py": (420, "one owner of all attempts"),
     "worker/supervisor.py": (420, "one state machine over all processes"),
-    "worker/worker.py": (420, "the life of a worker in written order"),
-    "worker/worker.py:_build": (
-        67,
-        "the parts of a worker, in the order in which they need each other",
-    ),
     "cli/worker.py:command": (65, "click wants every flag in one signature"),
 }
 

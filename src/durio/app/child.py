@@ -85,11 +85,11 @@ async def refuse_store() -> NoReturn:
 async def serve(app: App, setup: Setup, connection: WorkerConnection) -> None:
     """Jobs, one after another, with the dependencies entered around them."""
     seat = ChildSlot(app, setup, connection)
-    seat.runner.worker_task = asyncio.current_task()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(app.close)
-        if app.deps is not None:
-            seat.runner.deps = await stack.enter_async_context(app.deps())
+        deps = app.deps
+        entered = None if deps is None else await stack.enter_async_context(deps())
+        seat.runner.start(entered)
         connection.listen(asyncio.get_running_loop(), seat.on_message)
         tasks = [task for task, h in app.registry.handlers.items() if h.is_process]
         connection.send(Ready(tasks))
@@ -120,11 +120,12 @@ class ChildSlot:
             keeps=app.registry.queue_keeps(),
             worker_name=setup.worker,
             report=self._report,
-        )
-        # By the job at hand, or by one before it: see `lost` of the bench.
-        self.runner.loop_ended_message = (
-            f"child process {os.getpid()} is broken: a task stopped its event loop, or "
-            "cancelled what is not its own"
+            # By this job, or by one before it: see `AttemptRunner.lost`.
+            loop_ended_message=(
+                f"child process {os.getpid()} is broken: a task stopped its event loop, "
+                "or cancelled what is not its own"
+            ),
+            is_first_in_child=lambda: self._jobs_begun == 1,
         )
 
     def on_message(self, message: ToChild) -> None:
@@ -166,7 +167,6 @@ class ChildSlot:
         if self._is_leaving:
             return  # the worker gives it to another child
         self._jobs_begun += 1
-        self.runner.is_first_in_child = self._jobs_begun == 1
         outcome, event = await self.runner.make(attempt)
         if outcome.kind == OutcomeKind.LOST:
             self.leave()  # said first: whoever hears of an end sends the next job

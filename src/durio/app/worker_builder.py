@@ -31,6 +31,7 @@ from durio.ports.executor import ChildPool, Executor, SideLoop
 from durio.ports.fleet import SendProcessMessage
 from durio.telemetry.log import install_job_fields
 from durio.telemetry.names import JOB_CANCELLED, JOB_DEAD, JOB_RESCUED
+from durio.worker.build import WorkerBuilder, WorkerPorts
 from durio.worker.outcome_buffer import rescued_event
 from durio.worker.watchdog import Machine
 from durio.worker.worker import Worker
@@ -77,17 +78,16 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
     settings = with_concurrency(settings, total)
     plan = worker_config(app, settings, served, process or process_name())
     plan = replace(plan, is_burst=is_burst, send_message=send_message)
-    return Worker(
-        plan,
+    ports = WorkerPorts(
         store=store,
         clock=app.clock,
         emit=app.emit,
         executor=executor or ThreadExecutor(settings.worker.concurrency),
         side_loop=side_loop or ThreadSideLoop(),
         machine=machine or WorkerMachine(),
-        loops=maintenance_loops,
         child_pool=child_pool or make_child_pool(app, settings, plan.name),
     )
+    return WorkerBuilder(plan, ports).build(maintenance_loops)
 
 
 def worker_config(

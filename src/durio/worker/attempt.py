@@ -9,7 +9,7 @@ for control flow: Retry.after, Snooze, Permanent, DeadLetter and Cancel become o
 import asyncio
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -64,7 +64,7 @@ NAME_BY_KIND = {
 class AttemptRunner:
     """What all attempts of a worker share, and how an attempt is made."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what all attempts share, in a worker or a child
         self,
         *,
         clock: Clock,
@@ -73,7 +73,11 @@ class AttemptRunner:
         middleware: Sequence[Middleware],
         keeps: Mapping[str, Keep],
         worker_name: str,
-        report: Any,
+        report: Callable[[Attempt, bytes], None],
+        begin: Begin | None = None,
+        child_pool: ChildPool | None = None,
+        loop_ended_message: str = "",
+        is_first_in_child: Callable[[], bool] = lambda: False,
     ) -> None:
         self.clock = clock
         self.executor = executor
@@ -82,16 +86,24 @@ class AttemptRunner:
         self.keeps = keeps
         self.worker_name = worker_name
         self.report = report
+        self.begin = begin  # None: in a child, which has no transactions
+        self.child_pool = child_pool
+        # In a child: the error of an attempt whose loop was ended under it, and whether
+        # that attempt is the first one there.
+        self._loop_ended_message = loop_ended_message
+        self._is_first_in_child = is_first_in_child
         self.deps: Any = None
-        self.child_pool: ChildPool | None = None
-        self.worker_task: asyncio.Task[Any] | None = None  # the worker's own
-        self.begin: Begin | None = None  # None: no store is in reach of its tasks
-        self.loop_ended_message = ""  # in a child: what to tell when its loop is ended
-        self.is_first_in_child = (
-            False  # in a child: nobody was there before this attempt
-        )
+        self._worker_task: asyncio.Task[Any] | None = None
         self._bind = structlog_binder()
         self.loop = asyncio.get_running_loop()
+
+    def start(self, deps: Any) -> None:
+        """Called before the first attempt, in the task that runs the worker or child.
+
+        `deps` is what the user's dependencies gave when they were entered.
+        """
+        self.deps = deps
+        self._worker_task = asyncio.current_task()
 
     async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
         """Run the handler to its end; the outcome, and what to tell when accepted."""
@@ -214,12 +226,12 @@ class AttemptRunner:
             return self._faltered(attempt, error)
         claim = attempt.claim
         if isinstance(error, asyncio.CancelledError) and self._is_loop_ending():
-            if self.loop_ended_message and attempt.interrupt_reason is None:
+            if self._loop_ended_message and attempt.interrupt_reason is None:
                 return self.lost(
                     attempt,
-                    self.loop_ended_message,
+                    self._loop_ended_message,
                     "",
-                    is_cause=self.is_first_in_child,
+                    is_cause=self._is_first_in_child(),
                 )
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
         if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
@@ -247,7 +259,8 @@ class AttemptRunner:
 
     def _is_loop_ending(self) -> bool:
         """Whether the whole loop is being ended: it cancels the worker with the rest."""
-        return self.worker_task is not None and self.worker_task.cancelling() > 0
+        task = self._worker_task
+        return task is not None and task.cancelling() > 0
 
     def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
         """The hard limit: the attempt is over, whatever its code still does."""

@@ -26,11 +26,13 @@ from durio.model.errors import (
     StoreFull,
 )
 from durio.model.job import READY, RUNNING
+from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.settings import WorkerSettings
 from durio.ports.clock import Clock
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
+from durio.worker.inflight import Attempt
 from durio.worker.lanes import Lanes
 from durio.worker.outcome_buffer import OutcomeBuffer
 from durio.worker.register import PERMANENT_ERRORS
@@ -63,6 +65,8 @@ class ClaimLoop:
         is_burst: bool,
         settings: WorkerSettings,
         on_broken: Callable[[DurioError], None],
+        outcomes: OutcomeBuffer,
+        make_slots: Callable[["ClaimLoop"], Slots],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -88,11 +92,10 @@ class ClaimLoop:
         self._failed_at = 0.0  # of the last
         self._is_ending = False
         self._gone: StoreError | None = None  # the store, for good
-
-    def join(self, slots: Slots, outcomes: OutcomeBuffer) -> None:
-        """The slots and the outbox that this loop serves."""
-        self._slots = slots
         self._outcomes = outcomes
+        # Slots call `nudge` and `report_progress`; this loop reads and fills them. So the
+        # loop makes its slots: they get bound methods, with no indirection for each job.
+        self.slots = make_slots(self)
 
     # --- being told
 
@@ -105,7 +108,19 @@ class ClaimLoop:
         elif self._flush_timer is None:
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
 
-    def schedule_progress(self) -> None:
+    def report_progress(self, attempt: Attempt, progress: bytes) -> None:
+        """Keep the newest progress of an attempt for a coming exchange."""
+        if attempt.is_over:
+            return
+        claim, attempt.progress = attempt.claim, progress
+        self._outcomes.add_progress(
+            Outcome(claim.id, claim.claim_no, OutcomeKind.PROGRESS, progress=progress),
+            attempt,
+        )
+        if attempt.transaction is None:
+            self._schedule_progress()
+
+    def _schedule_progress(self) -> None:
         """A note of progress waits."""
         if self._progress_timer is None and not self._in_flight:
             self._progress_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
@@ -117,14 +132,14 @@ class ClaimLoop:
 
     def _wake(self) -> None:
         self._is_woken = True
-        if self._slots.want or len(self._outcomes):
+        if self.slots.want or len(self._outcomes):
             self._go.set()
 
     def pause(self, lanes: frozenset[str]) -> None:
         """These lanes are paused: what has not started goes back."""
         if self._in_flight:  # its answer may be from before
             self._paused_meanwhile = lanes
-        self._slots.release_lanes(lanes)
+        self.slots.release_lanes(lanes)
 
     def end(self) -> None:
         """Flush what is left, then stop."""
@@ -169,7 +184,7 @@ class ClaimLoop:
             await self._clock.sleep(BACKOFF_FIRST)
             return None
         outcomes = self._outcomes.take()
-        want, began = self._slots.want, self._loop.time()
+        want, began = self.slots.want, self._loop.time()
         lanes = self._lanes.ask(want)
         self._is_woken = False
         self._stop_timers()
@@ -182,7 +197,7 @@ class ClaimLoop:
                 outcomes,
                 lanes,
                 want,
-                known=self._known if self._slots.skips_unknown else None,
+                known=self._known if self.slots.skips_unknown else None,
                 resync=self._resync,
             )
         except StoreError as error:
@@ -198,7 +213,7 @@ class ClaimLoop:
         self._failures = 0
         if me != self._identity.id:
             return None  # fenced meanwhile: this answer belongs to a worker that was
-        self._slots.round_trip(self._loop.time() - began)
+        self.slots.round_trip(self._loop.time() - began)
         return self._apply_answer(answer, want)
 
     def _apply_answer(self, answer: Exchanged, want: int) -> Exchanged:
@@ -208,13 +223,13 @@ class ClaimLoop:
         else:
             self._resync = False
             claims = [claim for claim in claims if not self._outcomes.holds(claim.id)]
-        if self._slots.awaits_mark and self._outcomes.has_sent_mark:
-            self._slots.apply_mark_answer({refused.id for refused in answer.rejected})
+        if self.slots.awaits_mark and self._outcomes.has_sent_mark:
+            self.slots.apply_mark_answer({refused.id for refused in answer.rejected})
         self._outcomes.apply_answer(answer)
         if claims:
-            self._slots.add(self._lanes.mixed(claims))
+            self.slots.add(self._lanes.mixed(claims))
         if self._paused_meanwhile:
-            self._slots.release_lanes(self._paused_meanwhile)
+            self.slots.release_lanes(self._paused_meanwhile)
             self._paused_meanwhile = frozenset()
         return answer if more == answer.more else answer._replace(more=more)
 
@@ -269,7 +284,7 @@ class ClaimLoop:
 
     async def _rest(self, answer: Exchanged) -> None:
         """Until there is a reason for the next turn."""
-        slots = self._slots
+        slots = self.slots
         if answer.more and slots.want:
             self._is_woken = True
         if self._is_due():
@@ -279,7 +294,7 @@ class ClaimLoop:
         if len(self._outcomes):
             self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._go.set)
         elif self._outcomes.has_progress:
-            self.schedule_progress()
+            self._schedule_progress()
         if answer.next_due_seconds is not None:
             self._due_timer = self._loop.call_later(
                 max(answer.next_due_seconds, 0.0), self._wake
@@ -287,7 +302,7 @@ class ClaimLoop:
         await self._go.wait()
 
     def _is_due(self) -> bool:
-        slots, waiting = self._slots, len(self._outcomes)
+        slots, waiting = self.slots, len(self._outcomes)
         if self._is_ending or (self._is_woken and slots.want):
             return True
         if not waiting:
@@ -324,7 +339,7 @@ class ClaimLoop:
         while True:
             await self._clock.sleep(every_seconds)
             await self._learn_lanes()
-            self._slots.check_waiting()
+            self.slots.check_waiting()
 
     # --- bursts
 
@@ -332,7 +347,7 @@ class ClaimLoop:
         """Nothing is ready or running in these lanes, here or elsewhere."""
         if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
             return False  # `more`: not every lane has been asked yet
-        if not self._slots.is_idle or self._slots.awaits_mark:
+        if not self.slots.is_idle or self.slots.awaits_mark:
             return False
         await self._learn_lanes()
         try:
@@ -347,7 +362,7 @@ class ClaimLoop:
             or (
                 states.get(READY)
                 and name not in paused
-                and not self._slots.skips_unknown
+                and not self.slots.skips_unknown
             )
             for name, states in counts.items()
             if self._lanes.serves(name)

@@ -66,12 +66,13 @@ class VitalsReporter:
         usage: ProcessUsage,
         attempts: AttemptCounts,
         send_message: SendProcessMessage | None,
+        measure_children: Callable[[], ChildVitals] | None,
     ) -> None:
         self._settings = settings
         self._usage = usage
         self._attempts = attempts
         self._send_message = send_message
-        self.children: Callable[[], ChildVitals] = lambda: NO_CHILDREN
+        self._measure_children = measure_children or (lambda: NO_CHILDREN)
 
     def ready(self, tasks: int) -> None:
         """It has a lease and claims."""
@@ -87,7 +88,7 @@ class VitalsReporter:
 
     def measure(self) -> Vitals:
         """One beat; from the heartbeat's thread."""
-        children = self.children()
+        children = self._measure_children()
         vitals = Vitals(
             round(self._usage.cpu_seconds() + children.cpu_seconds, 3),
             self._usage.rss_bytes() + children.rss_bytes,

@@ -57,7 +57,7 @@ class Slots:
         sort: Sort | None = None,
     ) -> None:
         settings = runner.settings.worker
-        self._runner = runner
+        self.runner = runner
         self._handlers = handlers
         self._outcomes = outcomes
         self._emit = emit
@@ -92,7 +92,7 @@ class Slots:
         """How many claims the next exchange should ask for."""
         if self._is_closed or self._to_run_alone or self._alone is not None:
             return 0
-        if len(self._abandoned) >= self._runner.settings.worker.abandoned_max:
+        if len(self._abandoned) >= self.runner.settings.worker.abandoned_max:
             return 0
         free = self.concurrency - len(self.running)
         if self._quotas is not None:
@@ -166,9 +166,9 @@ class Slots:
             return
         try:
             if handler.is_process:
-                attempt = ChildAttempt(claim, handler, self._runner, self)
+                attempt = ChildAttempt(claim, handler, self.runner, self)
             else:
-                attempt = Attempt(claim, handler, self._loop.time(), self._runner)
+                attempt = Attempt(claim, handler, self._loop.time(), self.runner)
         except DurioError as error:
             self._mark_dead(claim, error, Reason.BAD_PAYLOAD)
             return
@@ -202,7 +202,7 @@ class Slots:
         self._notify_hooks([event])
 
     async def _run(self, attempt: Attempt) -> None:
-        outcome, event = await self._runner.make(attempt)
+        outcome, event = await self.runner.make(attempt)
         if attempt.is_over:
             return  # abandoned or fenced meanwhile: its word no longer counts
         settle = self._record_end if event is None else self.end_attempt
@@ -251,12 +251,12 @@ class Slots:
 
     def _park(self, claim: Claim) -> None:
         self._skips_until = self._loop.time() + SKIP_SECONDS
-        day = self._runner.settings.worker.unknown_task_seconds
-        self._outcomes.add(parked_or_dead(claim, self._runner.clock.now(), day))
+        day = self.runner.settings.worker.unknown_task_seconds
+        self._outcomes.add(parked_or_dead(claim, self.runner.clock.now(), day))
         self._nudge()
 
     def _mark_dead(self, claim: Claim, error: DurioError, reason: str) -> None:
-        self._outcomes.add(dead_outcome(claim, error, reason, self._runner.clock.now()))
+        self._outcomes.add(dead_outcome(claim, error, reason, self.runner.clock.now()))
         self._nudge()
 
     # --- jobs that run alone
@@ -309,7 +309,7 @@ class Slots:
 
     def _time_out(self, attempt: Attempt) -> None:
         """The hard limit: record it, cancel, abandon."""
-        outcome, event = self._runner.timed_out(attempt)
+        outcome, event = self.runner.timed_out(attempt)
         self._abandon(attempt)
         self.end_attempt(attempt, outcome, event)
         task = attempt.asyncio_task
@@ -331,7 +331,7 @@ class Slots:
             return
         self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
         self._hanging = {t for t in self._hanging if not t.done()} | {task}
-        if len(self._hanging) >= self._runner.settings.worker.abandoned_max:
+        if len(self._hanging) >= self.runner.settings.worker.abandoned_max:
             self._on_too_many_abandoned(len(self._hanging))
 
     @property

@@ -1,6 +1,8 @@
 """Wakeups are hints: a ring, or the safety poll, makes the worker look; nothing more."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from durio.model.errors import StoreError
 from durio.ports.clock import Clock
@@ -20,13 +22,16 @@ class WakeupLoop:
         clock: Clock,
         identity: WorkerIdentity,
         poll_seconds: float,
+        renew: Callable[[], Coroutine[Any, Any, None]],
         on_wake: Callable[[Wake], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._identity = identity
         self._poll_seconds = poll_seconds
+        self._renew = renew
         self._on_wake = on_wake
+        self._renewing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -41,4 +46,11 @@ class WakeupLoop:
             except StoreError:
                 await self._clock.sleep(PAUSE_SECONDS)
                 wake = Wake(woken=False, lanes=frozenset(), control=False)
+            if wake.control and self._renewing is None:
+                # An action on our jobs: ask now, not at the next heartbeat.
+                self._renewing = asyncio.get_running_loop().create_task(self._renew())
+                self._renewing.add_done_callback(self._renewed)
             self._on_wake(wake)
+
+    def _renewed(self, _task: "asyncio.Task[None]") -> None:
+        self._renewing = None

@@ -5,9 +5,9 @@ that a worker whose loop is blocked can still say where. Every answer is one JSO
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -17,12 +17,14 @@ from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
 from durio.ports.clock import Clock
 from durio.ports.executor import ChildPool, SideLoop, ThreadStack
-from durio.ports.lease import Command, Vitals
+from durio.ports.lease import Command
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
+from durio.worker.heartbeat import VitalsReporter
 from durio.worker.inflight import Attempt
 from durio.worker.slots import Slots
 from durio.worker.stacks import attempt_stack
+from durio.worker.stop_control import StopControl
 from durio.worker.watchdog import Machine
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
@@ -32,39 +34,34 @@ ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
 JOBS_MAX = 200
 
 
-class CommandedWorker(Protocol):
-    """The worker that is asked."""
-
-    store: Store
-    clock: Clock
-    emit: Emit
-    identity: WorkerIdentity
-    config: WorkerConfig
-
-    def drain_by_command(self) -> None:
-        """Claim no more, and end."""
-        ...
-
-
 class CommandResponder:
     """Answers the orders of one worker, each once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a worker that it asks
         self,
-        worker: CommandedWorker,
+        *,
+        store: Store,
+        clock: Clock,
+        emit: Emit,
+        identity: WorkerIdentity,
+        config: WorkerConfig,
+        stop_control: StopControl,
         side_loop: SideLoop,
         machine: Machine,
         slots: Slots,
-        measure: Callable[[], Vitals],
+        vitals: VitalsReporter,
         child_pool: ChildPool | None,
     ) -> None:
-        self._worker = worker
-        self._identity = worker.identity
-        self._config = worker.config
+        self._store = store
+        self._clock = clock
+        self._emit = emit
+        self._identity = identity
+        self._config = config
+        self._stop_control = stop_control
         self._side_loop = side_loop
         self._machine = machine
         self._slots = slots
-        self._measure = measure
+        self._vitals = vitals
         self._child_pool = child_pool
         self._loop = asyncio.get_running_loop()
         self._in_progress: set[int] = set()
@@ -79,14 +76,20 @@ class CommandResponder:
     async def _execute(self, order: Command) -> None:
         body = await self._body(order.verb)
         try:
-            await self._worker.store.answer(self._identity.id, order.id, body)
+            await self._store.answer(self._identity.id, order.id, body)
         except StoreError as error:
-            self._worker.emit("store.failed", call="answer", error=str(error))
+            self._emit("store.failed", call="answer", error=str(error))
             self._in_progress.discard(order.id)  # it comes again with the next renewal
             return
         if order.verb == "drain":
             # Answered first: once it drains, the worker may be gone at any moment.
-            self._loop.call_soon_threadsafe(self._worker.drain_by_command)
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        """Drain, and report it: a supervisor starts no process in place of this one."""
+        self._vitals.drain_commanded()
+        if not self._stop_control.requested.is_set():
+            self._stop_control.request()
 
     async def _body(self, verb: str) -> str:
         """An answer in any case: whoever asked waits for one."""
@@ -169,7 +172,7 @@ class CommandResponder:
 
     async def _report(self) -> dict[str, Any]:
         lag = await self._lag()
-        plan, vitals = self._config, self._measure()
+        plan, vitals = self._config, self._vitals.measure()
         reserved = [self._claim(claim) for claim in list(self._slots.buffer)]
         return {
             **self._name(),
@@ -216,7 +219,7 @@ class CommandResponder:
         """How long the worker's loop takes to answer; None: it is blocked."""
         here = asyncio.get_running_loop()
         answered: asyncio.Future[None] = here.create_future()
-        began = self._worker.clock.monotonic()
+        began = self._clock.monotonic()
 
         def settle() -> None:
             if not answered.done():
@@ -234,7 +237,7 @@ class CommandResponder:
                 await answered
         except TimeoutError:
             return None
-        return round(self._worker.clock.monotonic() - began, 6)
+        return round(self._clock.monotonic() - began, 6)
 
 
 class AnswerBudget:

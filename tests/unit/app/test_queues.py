@@ -62,7 +62,7 @@ class StartRecorder:
 
     def watch(self, worker: Worker) -> None:
         """See what is held ahead each time that claims came."""
-        slots, add = worker._slots, worker._slots.add
+        slots, add = worker.slots, worker.slots.add
 
         def add_and_look(claims: list[Claim]) -> None:
             add(claims)
@@ -75,7 +75,7 @@ class StartRecorder:
         """What the worker holds ahead now, by queue."""
         if self.worker is None or not self.worker.started.is_set():
             return Counter()
-        return Counter(c.lane.partition(":")[2] for c in self.worker._slots.buffer)
+        return Counter(c.lane.partition(":")[2] for c in self.worker.slots.buffer)
 
     async def enqueue(self, counts: dict[str, int]) -> list[Job[Any]]:
         jobs: list[Job[Any]] = []
@@ -558,11 +558,11 @@ async def test_a_pause_reaches_claims_that_are_on_their_way(app: App) -> None:
     async with working(app) as told.worker:
         await told.worker.started.wait()
         await app.clock.sleep(10.0)
-        told.worker._slots.target = 5
+        told.worker.slots.target = 5
         before = faulty.counter["exchange"]
         jobs = await told.enqueue({"low": 6})
         await reached(jobs[0], lambda _: faulty.counter["exchange"] > before)
-        told.worker._claims.pause(frozenset({lane(app.name, "low")}))
+        told.worker.claims.pause(frozenset({lane(app.name, "low")}))
         await in_state(jobs[0], State.RUNNING)
         await reached(jobs[0], lambda _: told.queues == ["low"])
         assert not told.waiting()
@@ -573,7 +573,7 @@ async def test_a_pause_reaches_claims_that_are_on_their_way(app: App) -> None:
 
 def held(worker: Worker | None) -> int:
     assert worker is not None
-    return len(worker._slots.buffer) + len(worker._slots.running)
+    return len(worker.slots.buffer) + len(worker.slots.running)
 
 
 # --- the preset

@@ -119,7 +119,7 @@ async def test_a_look_that_fails_is_answered_too(
         def broken() -> None:
             raise RuntimeError("it moved")
 
-        monkeypatch.setattr(worker._machine, "stacks", broken)
+        monkeypatch.setattr(worker.watchdog._machine, "stacks", broken)
         told = await answer(app, worker, "stack")
         assert told["error"] == "RuntimeError: it moved"
 
@@ -157,7 +157,7 @@ async def test_an_order_is_answered_once(app: App) -> None:
     """It comes with every renewal until the answer is stored."""
     async with working(app) as worker:
         await worker.started.wait()
-        orders: CommandResponder = worker._heartbeat._on_commands.__self__  # type: ignore[attr-defined]
+        orders: CommandResponder = worker.heartbeat._on_commands.__self__  # type: ignore[attr-defined]
         started: list[Any] = []
         orders._side_loop = type(
             "Aside", (), {"start": lambda _s, work: started.append(work)}

@@ -331,7 +331,7 @@ async def test_a_loop_that_is_blocked_after_its_watchdog_failed_ends_the_process
     @app.task(name="blocks", timeout=None)
     async def blocks() -> None:
         failed.wait(20)
-        await worker._stop.wait()
+        await worker.stop_control.requested.wait()
         machine.ended.wait(20)
 
     await blocks.enqueue()
@@ -350,7 +350,7 @@ async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         await worker.started.wait()
-        give_up = worker._slots.deadlines._give_up
+        give_up = worker.slots.deadlines._give_up
 
         def stumble(attempt: Any) -> None:
             if not met:
@@ -358,7 +358,7 @@ async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
                 raise ZeroDivisionError("a bug")
             give_up(attempt)
 
-        worker._slots.deadlines._give_up = stumble
+        worker.slots.deadlines._give_up = stumble
         jobs = [await long.enqueue() for _ in range(2)]
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         await asyncio.wait(

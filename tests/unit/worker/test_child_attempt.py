@@ -18,6 +18,7 @@ from durio.ports.control import QueueChange
 from durio.ports.executor import ChildAttemptCallbacks, ChildVitals
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import JOB_DEAD, JOB_STARTED
+from durio.worker.lease_events import LeaseEvents
 from tests.bad_input.refusals import asked
 from tests.unit.app.app_harness import (
     CALM,
@@ -341,7 +342,8 @@ async def test_a_worker_that_has_lost_its_lease_kills_and_writes_nothing(
         jobs = [await work.enqueue() for _ in range(2)]
         await sent(nursery, jobs[-1], 2)
         nursery.attempts[0].begin()
-        worker._lost(worker.identity.id)
+        events: LeaseEvents = worker.heartbeat._on_lost.__self__  # type: ignore[attr-defined]
+        events._lost(worker.identity.id)
         nursery.attempts[0].sender.crashed("it died", "", is_first=True)
         assert [errand.requests for errand in nursery.attempts] == [["kill"], []]
         again = [await sent(nursery, jobs[-1], number) for number in (3, 4)]
@@ -363,7 +365,7 @@ async def test_children_that_never_start_end_the_worker(
     async with working(app, child_pool=nursery) as worker:
         await sent(nursery, job)
         nursery.broken(error := ChildFailed("it did not start"))
-        await worker._stop.wait()
+        await worker.stop_control.requested.wait()
     assert worker.broken is error
     assert exit_code(worker, None) == 70
     (told,) = [r for r in caplog.records if vars(r).get("event") == "worker.broken"]

@@ -252,7 +252,7 @@ async def test_without_a_heartbeat_a_grace_ends_before_the_lease(app: App) -> No
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
         await worker.started.wait()
-        renewed_at, worker._heartbeat._measure = worker.identity.renewed_at, measure
+        renewed_at, worker.heartbeat._measure = worker.identity.renewed_at, measure
     assert renewed_at + 20 < ends[0] < renewed_at + 30
 
 
@@ -263,7 +263,7 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
     lost: list[float] = []
     async with working(app) as worker:
         await worker.started.wait()
-        renewed_at, hear = worker.identity.renewed_at, worker._heartbeat._on_lost
+        renewed_at, hear = worker.identity.renewed_at, worker.heartbeat._on_lost
 
         def note(me: int) -> None:
             lost.append(app.clock.monotonic())
@@ -274,7 +274,7 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
         async def do_others_write(_worker: int) -> bool:
             return bool(others)
 
-        worker._heartbeat._on_lost = note
+        worker.heartbeat._on_lost = note
         faulty.is_contested = do_others_write
         faulty.cut()
         await app.clock.sleep(renewed_at + 21 - app.clock.monotonic())
@@ -370,7 +370,7 @@ async def test_who_was_blocked_between_two_failures_is_not_deaf(app: App) -> Non
 
     async with working(app) as worker:
         await worker.started.wait()
-        worker._claims._clock = Held(app.clock, seconds=300)
+        worker.claims._clock = Held(app.clock, seconds=300)
         faulty.fail("exchange", times=2)
         await finished(await work.enqueue())
         assert worker.broken is None
@@ -382,5 +382,5 @@ async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
     async with working(app) as worker:
         await worker.started.wait()
         worker.identity.renewed_at = app.clock.monotonic() - 27
-        await worker._heartbeat.renew()
+        await worker.heartbeat.renew()
         assert worker.identity.renewed_at == app.clock.monotonic()

@@ -1,0 +1,44 @@
+"""Whether a worker must stop, how fast, and why.
+
+The worker reads it. A signal, a command, or a part of the worker that cannot go on sets
+it. It is an object of its own because those parts are built before the worker.
+"""
+
+import asyncio
+
+from durio.model.errors import DurioError, OperatingError
+from durio.telemetry.emit import Emit
+from durio.worker.worker_config import WorkerIdentity
+
+
+class StopControl:
+    """The stop requests of one worker."""
+
+    def __init__(self, emit: Emit, identity: WorkerIdentity) -> None:
+        self._emit = emit
+        self._identity = identity
+        self.requested = asyncio.Event()
+        self.immediate = asyncio.Event()  # running jobs get no more grace
+        self.error: DurioError | None = None  # why the worker is broken
+
+    def request(self) -> None:
+        """Drain; the second request gives back at once what still runs."""
+        if self.requested.is_set():
+            self.immediate.set()
+        self.requested.set()
+
+    def fail(self, error: DurioError) -> None:
+        """The worker cannot go on here: drain, and let a new process begin."""
+        if self.error is None:
+            self.error = error
+            self._emit("worker.broken", worker=self._identity.id, error=error.what)
+            self.request()
+
+    def fail_abandoned(self, count: int) -> None:
+        """Too many abandoned attempts still run code in this process."""
+        self.fail(
+            OperatingError(
+                f"too many attempts ignore their end: {count} hang on",
+                cure="See job.abandoned in the log; restart this process.",
+            )
+        )
