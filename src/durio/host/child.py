@@ -202,8 +202,8 @@ class Child:
         if isinstance(message, ForwardedRecord):
             replay(message, sender)
         elif isinstance(message, ProgressUpdate):
-            if sender is not None:
-                sender.noted(message.progress)
+            if self.job is not None:
+                self.job.callbacks.progressed(message.progress)
         elif self.stack_reply is not None and not self.stack_reply.done():
             self.stack_reply.set_result(message.stack)
 
