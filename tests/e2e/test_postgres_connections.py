@@ -202,12 +202,12 @@ FORKING = """
     from durio.stores.postgres.location import location_from_url
     from durio.stores.postgres.store import PostgresStore
 
-    store = PostgresStore(place_of(sys.argv[1]), HostClock())
+    store = PostgresStore(location_from_url(sys.argv[1]), HostClock())
     pid = "select pg_backend_pid()"
 
     async def ask():
         await store.open()
-        return (await store.desk.lines.read(pid))[0][0]
+        return (await store.context.connections.read(pid))[0][0]
 
     async def run():
         before = await ask()

@@ -14,7 +14,7 @@ BOUND = """
 import sys
 from durio.host.clock import HostClock
 from durio.stores.postgres.life_sockets import PostgresLifeSockets
-mark, sign = Lives(HostClock()).bind()
+mark, sign = PostgresLifeSockets(HostClock()).bind()
 print(mark.name, flush=True)
 sys.stdin.read()
 """

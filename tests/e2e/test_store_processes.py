@@ -135,7 +135,7 @@ async def story(store):
     def hold(tx):
         print("held", flush=True)
         sys.stdin.readline()
-    await store.desk.writer.write(hold)
+    await store.context.writer.write(hold)
 run_on_store(Path(sys.argv[1]), story)
 """
 
@@ -245,7 +245,7 @@ async def story(store):
     child = os.fork()
     if child == 0:
         try:
-            store.desk
+            store.context
         except StoreUnavailable:
             os._exit(0)
         os._exit(1)
