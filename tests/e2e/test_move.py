@@ -122,7 +122,7 @@ async def some(store: Any, *states: int) -> list[StoredJob]:
     while True:
         query = Query(states=states or None)
         page = await store.find(query, limit=200, cursor=cursor)
-        found += page.records
+        found += page.jobs
         cursor = page.cursor
         if cursor is None:
             return sorted(found)
@@ -378,7 +378,7 @@ def test_a_statement_that_fails_leaves_nothing_behind(source: str, target: str) 
 
 async def with_fault(moving: Any, nth: int) -> bool:
     """Let the nth statement that is written there fail; True: it came to its end."""
-    lines, left = moving.target.lines, nth
+    lines, left = moving.target.connections, nth
 
     def look(statement: str) -> None:
         nonlocal left
@@ -386,13 +386,13 @@ async def with_fault(moving: Any, nth: int) -> bool:
         if left == 0:
             raise DriverError(f"planted at: {statement[:60]}", state="53100")
 
-    lines.look = look
+    lines.on_statement = look
     try:
         await moving.move(drain_seconds=20, by="test")
     except StoreError:
         return False
     finally:
-        lines.look = None
+        lines.on_statement = None
     return True
 
 
@@ -494,7 +494,7 @@ async def plant_stage(target: Any, move: str, stage: ImportStage) -> None:
         if stage == "shut":
             await tx.rows(import_jobs.SET_QUEUES, ["shop:default"], [True], [True])
 
-    await target.lines.write(work)
+    await target.connections.write(work)
 
 
 def test_jobs_of_the_same_app_are_not_mixed(source: str, target: str) -> None:

@@ -42,7 +42,7 @@ async def at_the_end(app: App, call: Callable[[], None]) -> list[str]:
             call()
 
     store: Any = await app.store()
-    store.context.connections.look = look
+    store.context.connections.on_statement = look
     return seen
 
 
