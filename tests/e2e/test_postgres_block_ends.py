@@ -14,7 +14,7 @@ from durio import App, Context, Job
 from durio.errors import JobDead, StoreUnavailable, WrongTransaction
 from durio.stores.postgres import schema_status, task_connection
 from durio.stores.postgres.driver import DriverError
-from durio.stores.postgres.finish import FINISH_DONE
+from durio.stores.postgres.finish import FINISH_JOBS
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import SchemaStatements
 from tests.e2e.postgres_shop import adding, counts, plain, run_story, why_dead
@@ -22,7 +22,7 @@ from tests.servers.postgres import PostgresServer
 
 SECONDS = 20
 DRIVERS = ["asyncpg", "psycopg"]
-FINISHES = SchemaStatements("durio")[FINISH_DONE]
+FINISHES = SchemaStatements("durio")[FINISH_JOBS]
 
 
 def run(shop: PostgresServer, *statements: str) -> None:

@@ -24,10 +24,11 @@ from durio import App
 from durio.errors import JobNotFound, StoreUnavailable, WrongTransaction
 from durio.keys import replace
 from durio.stores.postgres import caller_connection
-from durio.stores.postgres.statements import FOLDER, SCHEMA, statement
+from durio.stores.postgres.statements import SCHEMA, statement
 from tests.e2e.caller_transactions import Undo
 from tests.e2e.postgres_shop import adding, counts, opened, plain
 from tests.servers.postgres import PostgresServer
+from tests.servers.statements import names_in
 
 SECONDS = 20
 TEXT = 'a\\b"c\x7fü'
@@ -252,14 +253,14 @@ def test_ids_are_known_by_the_names_of_their_columns(shop: PostgresServer) -> No
 
     async def story(_app: App, _add: Any) -> None:
         connection = await asyncpg.connect(plain(shop))
-        for file in FOLDER.iterdir():
-            if not file.name.startswith(("enqueue_", "key_", "bound_", "finish_", "w")):
-                continue
-            text = statement(file.name.removesuffix(".sql")).replace(SCHEMA, "durio")
+        names = names_in("enqueue", "keys", "bounds", "finish")
+        names.remove("finish_jobs")  # only on the store's own connections
+        for name in ("read_identity", *names):
+            text = statement(name).replace(SCHEMA, "durio")
             for column in (await connection.prepare(text)).get_attributes():
                 is_id = column.type.name == "uuid"
                 assert is_id == (column.name == caller_connection.ID), (
-                    file.name,
+                    name,
                     column.name,
                 )
         await connection.close()

@@ -17,10 +17,11 @@ from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.stores.postgres import vacuum
 from durio.stores.postgres.location import location_from_url
-from durio.stores.postgres.statements import FOLDER, statement
+from durio.stores.postgres.statements import statement
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.manual_clock import ManualClock
 from tests.conformance.postgres import ScratchSchema
+from tests.servers.statements import names_in
 
 DAY = 86400.0
 LANE = "shop:default"
@@ -39,8 +40,8 @@ grant select, insert, update, delete on all tables in schema durio to durio_work
 grant usage on all sequences in schema durio to durio_worker
 """
 # Who runs once in a while may look through a small table.
-SCANS = {"vacuum_look", "vacuum_oldest", "hist_read_days"}
-MINE = ("exchange", "finish_", "gate_", "lease_", "upkeep_", "hist_")
+SCANS = {"read_partitions"}
+CAPABILITIES = ("exchange", "finish", "lease", "upkeep", "prune")
 
 
 @pytest.fixture
@@ -191,8 +192,7 @@ def test_every_statement_goes_by_an_index(url: str) -> None:
     """As planned on empty tables, for whatever comes: that plan is kept for long."""
 
     async def story() -> list[str]:
-        names = sorted(file.name.removesuffix(".sql") for file in FOLDER.iterdir())
-        names = [name for name in names if name.startswith(MINE) and name not in SCANS]
+        names = [name for name in names_in(*CAPABILITIES) if name not in SCANS]
         wrong: list[str] = []
         async with opened(url, HostClock(), real=True) as store:
             line = await store.context.connections.connection()

@@ -3,9 +3,9 @@
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-INSERT_AUDIT = statement("audit_insert")
-ADD_TO_AUDIT = statement("audit_add")
-PRUNE_AUDIT = statement("audit_prune")
+INSERT_AUDIT = statement("insert_audit")
+ADD_TO_AUDIT = statement("add_to_audit")
+PRUNE_AUDIT = statement("prune_audit")
 
 AUDIT_LINES_MAX = 10_000
 WHO_CHARS_MAX = 200

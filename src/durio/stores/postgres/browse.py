@@ -43,7 +43,7 @@ from durio.stores.postgres.lease import signatures_kind, tasks_kind
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import ReadTransaction
 
-READ_JOBS = statement("browse_jobs")
+READ_JOBS = statement("read_jobs")
 
 PAGE_MAX = 200
 SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is simply sorted
@@ -217,23 +217,23 @@ def jobs_in_order(ids: Sequence[bytes], rows: Sequence[Row]) -> list[StoredJob]:
 
 
 def stored_job_of(row: Row) -> StoredJob:
-    """A row of `browse_jobs`; its errors are one JSON list."""
+    """A row of `read_jobs`; its errors are one JSON list."""
     record = StoredJob(*row)
     errors = row[ERRORS]
     return record._replace(errors=b"[" + b",".join(errors) + b"]" if errors else None)
 
 
-READ_STATES = statement("browse_states")
-READ_LANES = statement("browse_lanes")
-READ_BUSY_LANES = statement("browse_busy_lanes")
-COUNT_LIVE = statement("browse_counts")
-READ_WORKERS = statement("browse_workers")
-READ_OLDEST = statement("browse_oldest")
-READ_WAITING_TASKS = statement("browse_waiting_tasks")
-READ_TASKS = statement("doc_read_tasks")
-READ_SIGNATURES = statement("doc_read_signatures")
-READ_TALLIES = statement("tally_read")
-READ_AUDIT = statement("audit_read")
+READ_STATES = statement("read_states")
+READ_LANES = statement("read_lanes")
+READ_BUSY_LANES = statement("read_busy_lanes")
+COUNT_LIVE = statement("count_jobs_by_state")
+READ_WORKERS = statement("read_workers")
+READ_OLDEST = statement("read_oldest_ready")
+READ_WAITING_TASKS = statement("read_waiting_tasks")
+READ_TASKS = statement("read_tasks")
+READ_SIGNATURES = statement("read_signatures")
+READ_DEATH_COUNTS = statement("read_death_counts")
+READ_AUDIT = statement("read_audit")
 
 IDS_MAX = 1000  # asked for in one statement
 AUDIT_ROWS_MAX = 2**31 - 1
@@ -328,7 +328,7 @@ class PostgresBrowse(PostgresCapability):
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
-        rows = await self.context.connections.read(READ_TALLIES, *span)
+        rows = await self.context.connections.read(READ_DEATH_COUNTS, *span)
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:

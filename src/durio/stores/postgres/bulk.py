@@ -50,7 +50,7 @@ from durio.stores.postgres.job_actions import (
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
 
-READ_MARK = statement("control_mark")
+READ_MARK = statement("read_bulk_mark")
 
 SCAN_MAX = 20_000  # rows of a table, per step
 ERRORS_MAX = 1000  # errors read, per step

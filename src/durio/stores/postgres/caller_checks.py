@@ -12,7 +12,7 @@ from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.driver import DriverError, Row
 from durio.stores.postgres.statements import statement
 
-READ_IDENTITY = statement("where_am_i")
+READ_IDENTITY = statement("read_identity")
 # What goes along with the question, one value of each type, and comes back.
 SAMPLE_VALUES = (
     "Aa",

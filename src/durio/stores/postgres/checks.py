@@ -92,17 +92,17 @@ class Probe:
             raise translated(failure, self.location) from failure
 
 
-READ_SERVER = statement("check_server")
-READ_RIGHTS = statement("check_rights")
-READ_SETTINGS = statement("check_settings")
-COUNT_CONNECTIONS = statement("check_connections")
-READ_DAYS = statement("hist_read_days")
-IS_DEFAULT_USED = statement("check_default_day")
-READ_DEAD_ROWS = statement("vacuum_look")
-FIND_OLDEST = statement("vacuum_oldest")
-READ_CLOCK = statement("check_clock")
-READ_MOVES = statement("check_moves")
-FIND_TASK_TRANSACTIONS = statement("check_blocks")
+READ_SERVER = statement("read_server")
+READ_MISSING_RIGHTS = statement("read_missing_rights")
+READ_SETTINGS = statement("read_settings")
+COUNT_CONNECTIONS = statement("count_connections")
+READ_DAYS = statement("read_partitions")
+IS_DEFAULT_USED = statement("is_default_partition_used")
+READ_DEAD_ROWS = statement("read_dead_rows")
+FIND_OLDEST_SNAPSHOT = statement("find_oldest_snapshot")
+READ_CLOCK = statement("read_clock")
+READ_MOVES = statement("read_moves")
+FIND_TASK_TRANSACTIONS = statement("find_task_transactions")
 NOTIFY = "select pg_notify($1::text, $2::text)"
 
 CALL_SECONDS_MAX = 5.0
@@ -312,7 +312,10 @@ async def schema(probe: Probe) -> Findings:
 
 async def rights(probe: Probe) -> Findings:
     """Reading and writing every table, and calling what they call."""
-    name, rows = "store.rights", await probe.rows(READ_RIGHTS, probe.location.schema)
+    name, rows = (
+        "store.rights",
+        await probe.rows(READ_MISSING_RIGHTS, probe.location.schema),
+    )
     if not rows:
         return
     lacking = [(thing, right) for thing, right in rows if right is not None]
@@ -433,7 +436,7 @@ async def horizon(probe: Probe) -> Findings:
     """No transaction is so old that nothing can be cleaned up."""
     if probe.connection is None:
         return
-    rows = await probe.rows(FIND_OLDEST)
+    rows = await probe.rows(FIND_OLDEST_SNAPSHOT)
     name = "store.horizon"
     if not rows:
         yield fine(name, "nobody keeps old row versions alive")

@@ -52,7 +52,7 @@ T = TypeVar("T")
 RECONNECT_PAUSE_SECONDS_MIN = 0.05
 RECONNECT_PAUSE_SECONDS_MAX = 5.0
 CLOSE_LOCK_SECONDS = 1.0
-TERMINATE_LOST = statement("line_end_lost")
+TERMINATE_LOST = statement("terminate_lost_connections")
 # Sessions are of whoever has logged in, whatever role is acted as.
 BEGIN_AS_LOGIN_ROLE = "begin; set local role none"
 TERMINATE_SECONDS = 3.0  # that it is waited for, once

@@ -45,13 +45,13 @@ from durio.stores.postgres.worker_commands import (
     send_command,
 )
 
-MAKE_LANES = statement("control_make_lanes")
-LOCK_QUEUE = statement("control_lock_queue")
-CHANGE_QUEUE = statement("control_change_queue")
-FIND_WORKERS = statement("control_find_workers")
-MOVE_READY = statement("control_move_ready")
-MOVE_SCHEDULED = statement("control_move_sched")
-COUNT_HELD = statement("control_count_held")
+MAKE_LANES = statement("insert_queue")
+LOCK_QUEUE = statement("lock_queue")
+CHANGE_QUEUE = statement("change_queue")
+FIND_WORKERS = statement("find_namespace_workers")
+MOVE_READY = statement("move_ready_jobs")
+MOVE_SCHEDULED = statement("move_scheduled_jobs")
+COUNT_HELD = statement("count_locked_jobs")
 
 
 async def change_queue(

@@ -17,11 +17,11 @@ from durio.model.names import namespace_of
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-NEXT_DEATHS = statement("tally_next")
-NUMBER_DEATHS = statement("tally_number")
-FIND_KINDS = statement("tally_find")
-COUNT_KINDS = statement("tally_count")
-ADD_DEATHS = statement("tally_add")
+NEXT_DEATHS = statement("next_death_number")
+NUMBER_DEATHS = statement("number_death")
+FIND_KINDS = statement("find_death_counts")
+COUNT_KINDS = statement("count_death_rows")
+ADD_DEATHS = statement("upsert_death_counts")
 
 KINDS_MAX = 10_000
 OTHER_KIND = "other"

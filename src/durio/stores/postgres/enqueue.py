@@ -51,11 +51,11 @@ from durio.stores.postgres.keys import (
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-FIND = statement("enqueue_find")
-INSERT = statement("enqueue_insert")
-REWRITE = statement("enqueue_rewrite")
-RECHECK = statement("enqueue_doubt")
-MARK_REPEATED = statement("enqueue_mark")
+FIND = statement("find_stored_jobs")
+INSERT = statement("insert_job")
+REWRITE = statement("rewrite_job")
+RECHECK = statement("recheck_repeated")
+MARK_REPEATED = statement("mark_repeated")
 
 # How long a first try may be on its way after its repeat: longer than any network keeps
 # a connection that it has lost.

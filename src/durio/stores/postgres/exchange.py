@@ -37,9 +37,9 @@ from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.watermarks import ClaimRanges
 
 EXCHANGE = statement("exchange")
-CLAIM = statement("exchange_claim")
-PROMOTE_LANES = statement("exchange_promote")
-CLAIMED_BEFORE = statement("exchange_resync")
+CLAIM = statement("claim_jobs")
+PROMOTE_LANES = statement("promote_lane")
+READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
 HELD_SECONDS = 0.2  # until a look again for a due job that somebody holds
@@ -235,7 +235,7 @@ def record_due_scan(
 
 async def claimed_before(tx: PostgresTransaction, worker: int) -> list[Claim]:
     """Every job that runs under this worker: the reply that brought it was lost."""
-    return [Claim(*row) for row in await tx.rows(CLAIMED_BEFORE, worker)]
+    return [Claim(*row) for row in await tx.rows(READ_HELD_CLAIMS, worker)]
 
 
 async def promote_lanes(

@@ -52,7 +52,7 @@ def by_fence(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def done_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """$1 to $7 of `exchange` and `exchange_finish`."""
+    """The parameters `ids` to `keep_counts` of `exchange` and `finish_jobs`."""
     if not outcomes:
         return NO_OUTCOME_COLUMNS
     return (
@@ -77,7 +77,7 @@ def keep_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
 
 
 def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """$1 to $12 of `gate_pass`."""
+    """The parameters `ids` to `keep_counts` of `leave_running`."""
     return (
         list(map(id_of, outcomes)),
         list(map(claim_no_of, outcomes)),
@@ -98,7 +98,7 @@ def reason_of(outcome: Outcome) -> str | None:
 
 
 def progress_update_columns(updates: Sequence[Outcome]) -> OutcomeColumns:
-    """$1 to $4 of `finish_notes`: one row per claim, its newest progress."""
+    """Columns for `write_progress_and_alone`: the newest progress of each claim."""
     progress: dict[tuple[bytes, int], bytes | None] = {}
     marked: set[tuple[bytes, int]] = set()
     for note in updates:
@@ -117,8 +117,8 @@ def progress_update_columns(updates: Sequence[Outcome]) -> OutcomeColumns:
     )
 
 
-LOCK_BOUNDED = statement("gate_lock")
-LEAVE_RUNNING = statement("gate_pass")
+LOCK_BOUNDED = statement("lock_bounded_queues")
+LEAVE_RUNNING = statement("leave_running")
 
 
 class PostgresExit(NamedTuple):

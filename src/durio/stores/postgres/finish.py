@@ -30,11 +30,11 @@ from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-FINISH_DONE = statement("exchange_finish")
-RECORD_PROGRESS_UPDATES = statement("finish_notes")
-FIND_FINAL = statement("finish_standing")
-IS_REGISTERED = statement("finish_registered")
-LOCK_RUNNING = statement("finish_lock")
+FINISH_JOBS = statement("finish_jobs")
+RECORD_PROGRESS_UPDATES = statement("write_progress_and_alone")
+FIND_FINAL = statement("read_claim_state")
+IS_REGISTERED = statement("is_registered")
+LOCK_RUNNING = statement("lock_finishing_jobs")
 
 # `tx.rows` or `lines.read`: whatever asks one statement.
 ReadRows = Callable[..., Awaitable[Sequence[Row]]]
@@ -114,7 +114,7 @@ async def record_done(
     if not done:
         return []
     stays = tx.retention.done_seconds
-    rows = await tx.rows(FINISH_DONE, *done_columns(done), worker, stays, tx.injected)
+    rows = await tx.rows(FINISH_JOBS, *done_columns(done), worker, stays, tx.injected)
     taken = {number for number, _, _ in rows}
     free_at_end(tx, [(key, job_id) for _, job_id, key in rows if key is not None])
     return [o for number, o in enumerate(done, start=1) if number not in taken]

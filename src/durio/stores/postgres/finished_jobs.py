@@ -48,14 +48,14 @@ def day_of_partition(name: str) -> int | None:
         return None
 
 
-READ_PARTITIONS = statement("hist_read_days")
-PARTITION_SIZE = statement("hist_day_size")
-CREATE_PARTITION = statement("hist_make_day")
-LOCK_DEFAULT_PARTITION = statement("hist_lock_default")
-MOVE_TO_PARTITION = statement("hist_move_day")
-ATTACH_PARTITION = statement("hist_attach_day")
-COUNT_PARTITION = statement("hist_count_day")
-DROP_PARTITION = statement("hist_drop_day")
+READ_PARTITIONS = statement("read_partitions")
+MEASURE_PARTITION = statement("measure_partition")
+CREATE_PARTITION = statement("create_partition")
+LOCK_DEFAULT_PARTITION = statement("lock_default_partition")
+MOVE_TO_PARTITION = statement("move_to_partition")
+ATTACH_PARTITION = statement("attach_partition")
+COUNT_PARTITION = statement("count_partition")
+DROP_PARTITION = statement("drop_partition")
 SHORT_WAIT = "set local lock_timeout = '200ms'"
 SHORT_WORK = "set local statement_timeout = '5s'"  # the net is looked through
 
@@ -127,7 +127,7 @@ async def create_partition(tx: PostgresTransaction, day: int, today: int) -> Non
     """
     if (
         day == today
-        and await tx.value(PARTITION_SIZE, DEFAULT_PARTITION) > MOVED_BYTES_MAX
+        and await tx.value(MEASURE_PARTITION, DEFAULT_PARTITION) > MOVED_BYTES_MAX
     ):
         return
     steps = (
@@ -161,14 +161,14 @@ def partition_statement(sql: str, day: int) -> str:
     )
 
 
-PRUNE_AGED = statement("hist_prune_aged")
-PRUNE_DEAD = statement("hist_prune_dead")
-NEXT_BUCKET = statement("hist_next_bucket")
-PRUNE_BUCKET = statement("hist_prune_bucket")
-PRUNE_DONE = statement("hist_prune_done")
-PRUNE_DEFAULT = statement("hist_prune_default")
-PRUNE_KEYS = statement("hist_prune_keys")
-PRUNE_REPEATED = statement("hist_prune_repeated")
+PRUNE_AGED = statement("prune_aged")
+PRUNE_DEAD = statement("prune_dead")
+NEXT_BUCKET = statement("next_bucket")
+PRUNE_BUCKET = statement("prune_bucket")
+PRUNE_DONE = statement("prune_done")
+PRUNE_DEFAULT = statement("prune_default_partition")
+PRUNE_KEYS = statement("prune_keys")
+PRUNE_REPEATED = statement("prune_repeated")
 
 ID_TIME_BYTES = 6
 SMALL_PARTITION_BYTES = 8 * 1024 * 1024
@@ -205,7 +205,7 @@ async def prune_done(tx: PostgresTransaction, limit: int, *, drops_days: bool) -
     old = await tx.now() - tx.retention.done_seconds
     by_row = PRUNE_DONE
     if drops_days:
-        size = await tx.value(PARTITION_SIZE, partition_name(int(old // DAY)))
+        size = await tx.value(MEASURE_PARTITION, partition_name(int(old // DAY)))
         by_row = PRUNE_DONE if (size or 0) < SMALL_PARTITION_BYTES else PRUNE_DEFAULT
     return await deleted_rows(tx, by_row, old, limit, last_id_of(old))
 

@@ -47,8 +47,8 @@ from durio.stores.postgres.keys import free_at_end, retake_keys
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-MAKE_LANES = statement("control_make_lanes")
-RESTORE_JOB = statement("control_restore")
+MAKE_LANES = statement("insert_queue")
+RESTORE_JOB = statement("restore_job")
 
 INT2_MAX, INT4_MAX = 2**15 - 1, 2**31 - 1
 
@@ -100,18 +100,18 @@ def error_list(stored: bytes | None) -> list[bytes] | None:
         return [stored]
 
 
-READ_STATES = statement("browse_states")
-LOCK_READY = statement("control_lock_ready")
-LOCK_SCHEDULED = statement("control_lock_sched")
-LEAVE_READY = statement("control_leave_ready")
-LEAVE_SCHEDULED = statement("control_leave_sched")
-LOCK_JOBS = statement("control_lock_jobs")
-END_JOBS = statement("control_end")
-LOCK_RUNNING = statement("control_lock_run")
-CANCEL_RUNNING = statement("control_cancel_run")
-LOCK_KEPT = statement("control_lock_kept")
-RETRY_JOBS = statement("control_retry")
-DISCARD_JOBS = statement("control_discard")
+READ_STATES = statement("read_states")
+LOCK_READY = statement("lock_ready_jobs")
+LOCK_SCHEDULED = statement("lock_scheduled_jobs")
+DELETE_READY = statement("delete_ready")
+DELETE_SCHEDULED = statement("delete_scheduled")
+LOCK_JOBS = statement("lock_jobs")
+CANCEL_WAITING = statement("cancel_waiting")
+LOCK_RUNNING = statement("lock_running_jobs")
+CANCEL_RUNNING = statement("cancel_running")
+LOCK_FINAL = statement("lock_final_jobs")
+RETRY_JOBS = statement("retry_job")
+DISCARD_JOBS = statement("discard_job")
 
 BULK_JOBS_MAX = 1000
 # Between two rounds in which nothing could be done; then twice as long each time.
@@ -310,7 +310,7 @@ async def leave_lane(
         meant = await judge(state, held)
         held = {job_id: held[job_id] for job_id in held if job_id in meant}
     if held:
-        leave = LEAVE_READY if is_ready else LEAVE_SCHEDULED
+        leave = DELETE_READY if is_ready else DELETE_SCHEDULED
         taken = [places[job_id] for job_id in held]
         await tx.rows(leave, *lane_columns(taken, is_ready=is_ready))
     return held
@@ -344,7 +344,7 @@ async def end_jobs(
         if key is not None:
             keys.append((key, job_id))
     await tx.rows(
-        END_JOBS,
+        CANCEL_WAITING,
         ids,
         [held[job_id] for job_id in ids],
         [now + keep.seconds for keep in keeps],
@@ -395,7 +395,7 @@ async def retry_jobs(
     judge: Judge | None,
 ) -> Changes:
     """Dead and cancelled jobs begin anew, but for those whose key another one has."""
-    rows = await tx.rows(LOCK_KEPT, sorted(ids))
+    rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held: Changes = {row[0]: row[1] for row in rows}
     if judge is not None and held:
         meant: set[bytes] = set()
@@ -420,7 +420,7 @@ async def discard_jobs(
     tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge | None
 ) -> Changes:
     """The records of dead jobs go, and whatever keys they still held."""
-    rows = await tx.rows(LOCK_KEPT, sorted(ids))
+    rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held = {row[0] for row in rows if row[1] == DEAD}
     if judge is not None and held:
         held &= await judge(DEAD, held)

@@ -27,12 +27,12 @@ from durio.stores.postgres.driver import LOCK_WAIT, LOCKED, DriverError
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-FIND_LANES = statement("key_find_lanes")
-LOCK_HOLDERS = statement("key_lock_holders")
-LOCK = statement("key_lock")
-READ = statement("key_read")
-TAKE = statement("key_take")
-FREE = statement("key_free")
+FIND_LANES = statement("find_holder_lanes")
+LOCK_HOLDERS = statement("lock_holders")
+LOCK = statement("lock_keys")
+READ = statement("read_keys")
+TAKE = statement("take_key")
+FREE = statement("free_key")
 
 
 class KeyHold(NamedTuple):
@@ -133,7 +133,7 @@ def free_at_end(tx: PostgresTransaction, held: Collection[tuple[bytes, bytes]]) 
     tx.freed += held
 
 
-FIND_HOLDERS = statement("control_find_holders")
+FIND_HOLDER_STATES = statement("find_holder_states")
 SHORT_LOCK_WAIT, USUAL_LOCK_WAIT = (
     f"set local lock_timeout = '{wait}'" for wait in ("1ms", LOCK_WAIT)
 )
@@ -245,7 +245,7 @@ async def current_holders(
     if not held:
         return {}
     now, ids = await tx.now(), [hold.id for hold in held.values()]
-    rows = await tx.rows(FIND_HOLDERS, ids)
+    rows = await tx.rows(FIND_HOLDER_STATES, ids)
     live = {job_id: is_running for job_id, is_live, is_running in rows if is_live}
     over = {job_id for job_id, is_live, _ in rows if not is_live}
     return {
@@ -257,8 +257,8 @@ async def current_holders(
     }
 
 
-NEXT_KEYS = statement("key_next")
-FREE_UNUSED = statement("key_sweep")
+NEXT_KEYS = statement("lock_next_keys")
+FREE_UNUSED = statement("free_unused_keys")
 
 UNUSED_REST_SECONDS = 60.0
 UNUSED_BATCH_MAX = 1000

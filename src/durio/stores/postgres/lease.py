@@ -31,8 +31,8 @@ from durio.stores.postgres.worker_commands import (
     open_commands,
 )
 
-PUBLISH_DOCS = statement("doc_publish")
-FORGET_SIGNATURES = statement("doc_forget")
+PUBLISH_DOCS = statement("publish_task")
+FORGET_SIGNATURES = statement("forget_signatures")
 
 SIGNATURE_DAYS = 30  # after the last worker that had it began
 
@@ -70,13 +70,13 @@ def to_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-REGISTER_WORKER = statement("lease_register")
-RENEW_WORKER = statement("lease_renew")
-LOCK_WORKERS = statement("lease_lock")
-FIND_HELD = statement("lease_find_held")
-READ_HELD = statement("lease_read_held")
-DELETE_WORKERS = statement("lease_delete")
-TAKE_LEASE = statement("lease_lead")
+REGISTER_WORKER = statement("register_worker")
+RENEW_WORKER = statement("renew_worker")
+LOCK_WORKERS = statement("mark_rescued")
+FIND_HELD = statement("find_held_jobs")
+READ_HELD = statement("lock_held_jobs")
+DELETE_WORKERS = statement("delete_worker")
+TAKE_LEASE = statement("take_lease")
 
 
 class PostgresLease(PostgresCapability):

@@ -26,9 +26,9 @@ from durio.stores.postgres.notify import NOTIFY, channel_name
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.wakeups import PostgresWakeups
 
-FIND_SUBSCRIBERS = statement("ears_find")
-KEEP_SUBSCRIBER = statement("ear_keep")
-DROP_SUBSCRIBER = statement("ear_drop")
+FIND_SUBSCRIBERS = statement("find_subscribers")
+KEEP_SUBSCRIBER = statement("keep_subscriber")
+DROP_SUBSCRIBER = statement("drop_subscriber")
 
 SUBSCRIBER_CHECK_SECONDS = 1.0
 FRESH_SECONDS = 1.4  # what was seen longer ago says nothing

@@ -21,8 +21,10 @@ from durio.ports.clock import Clock
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.statements import statement
 
-NOTIFY = statement("ring")
-NOTIFY_IN_TRANSACTION = statement("ring_inside")  # with `Bell.payloads_inside`
+NOTIFY = statement("notify")
+NOTIFY_IN_TRANSACTION = statement(
+    "notify_in_transaction"
+)  # with `Bell.payloads_inside`
 
 WORK, CONTROL, LISTEN_CHECK = "+", "!", "="
 NAME_LENGTH = 12

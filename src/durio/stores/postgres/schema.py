@@ -22,7 +22,7 @@ from durio.stores.postgres.transaction import ReadTransaction
 HAS_MIGRATIONS = statement("has_migrations")
 HAS_SCHEMA = statement("has_schema")
 CREATE_SCHEMA = statement("create_schema")
-CREATE_MIGRATION = statement("create_migration")
+CREATE_MIGRATION = statement("create_migration_table")
 READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 

@@ -1,39 +1,32 @@
-"""SQL lives in files: one statement each, named by its verb, read once at import.
+"""The SQL of this store: one file per capability below `sql/`, read once at import.
 
-What two statements must do alike, to the letter, is a part: `{done}` stands for
-`sql/parts/done.sql` in both.
+A table that was empty at its last analyze is one row to the planner, however full it is
+now. To the planner a scan of the whole table then costs as little as an index probe. A
+join `a.id = b.id` lets it choose the scan. `a.id = any(array[b.id])` does not: no order of
+rows helps such a join, so only an index probe for each row of `b` is left. In a key of
+several columns it is enough for the first column. Other forms that always give an index
+probe are `id = any(array(select ...))`, a lateral subquery with `offset 0`, and a subquery
+as a value. `exists` is no such form: the planner may turn it into a join.
+tests/conformance/test_postgres_plans.py checks the plans.
 
-A table that was empty when the server last counted is one row to its planner, until it
-counts again: as cheap to walk through as to look into by a key, however full it is by now.
-`a.id = b.id` gives it that choice. `a.id = any(array[b.id])` does not: no order of rows
-serves it, so that nothing is left but one look into the index for each `b`. In a key of
-several columns the first one is enough. Neither do `id = any(array(select ...))`, a lateral
-subquery with `offset 0`, and a subquery as a value, where `exists` may become a join.
-tests/conformance/test_postgres_plans.py sees to it.
-
-`{schema}` stands for the schema's quoted name. It is filled where a statement meets a
-connection (lines.py), once per text: several stores of a process may differ in it.
+`{schema}` stands for the quoted name of the schema. It is filled in where a statement meets
+a connection (connections.py), once per text: several stores of a process may use different
+schemas.
 """
 
-from importlib.resources import files
+from durio.stores.statement_files import read_statements
 
-FOLDER = files("durio.stores.postgres").joinpath("sql")
 SCHEMA = "{schema}"
-PARTS = ("done",)
+STATEMENTS = read_statements("durio.stores.postgres", "$")
 
 
 def statement(name: str) -> str:
-    """The text of `sql/<name>.sql` with its parts, and `{schema}` still in it."""
-    text = FOLDER.joinpath(f"{name}.sql").read_text(encoding="utf-8")
-    for part in PARTS:
-        if f"{{{part}}}" in text:
-            found = FOLDER.joinpath("parts", f"{part}.sql").read_text(encoding="utf-8")
-            text = text.replace(f"{{{part}}}", found.rstrip())
-    return text
+    """The text of a statement, with `{schema}` still in it."""
+    return STATEMENTS[name]
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever it holds."""
+    """A name as a quoted SQL identifier, whatever characters it holds."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -45,6 +38,6 @@ class SchemaStatements(dict[str, str]):
         self.schema = quoted(schema)
 
     def __missing__(self, sql: str) -> str:
-        """Fill it; a plain replace, for SQL has braces of its own."""
+        """Fill in the name with `replace`: SQL has braces of its own."""
         filled = self[sql] = sql.replace(SCHEMA, self.schema)
         return filled

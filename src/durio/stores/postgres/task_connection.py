@@ -212,7 +212,7 @@ def ended_by_task() -> WrongTransaction:
     )
 
 
-END_TASK_TRANSACTIONS = statement("block_end")
+END_TASK_TRANSACTIONS = statement("end_task_transactions")
 USE_LOGIN_ROLE = "savepoint durio_end; set local role none"
 RESTORE_ROLE = "rollback to savepoint durio_end"
 

@@ -75,8 +75,8 @@ from durio.stores.postgres.translate import translated
 
 T = TypeVar("T")
 
-MAKE_LANES = statement("control_make_lanes")
-NOTIFY_IN_TRANSACTION = statement("ring_inside")
+MAKE_LANES = statement("insert_queue")
+NOTIFY_IN_TRANSACTION = statement("notify_in_transaction")
 CONSTRAINT_CLASS = "23"
 CONFLICT_STATES = frozenset({NOT_SERIALIZABLE, DEADLOCK})
 

@@ -36,13 +36,13 @@ from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.vacuum import vacuum_tables
 from durio.stores.postgres.worker_commands import close_commands
 
-PROMOTE = statement("upkeep_promote")
+PROMOTE = statement("promote_due_jobs")
 ANYWHERE = ""  # in place of a lane
-NEXT_DUE = statement("upkeep_next_due")
-FIND_LOST = statement("upkeep_find_lost")
-FIND_LOCAL = statement("upkeep_find_local")
-FIND_ORPHANS = statement("upkeep_find_orphans")
-LOCK_ORPHANS = statement("upkeep_lock_orphans")
+NEXT_DUE = statement("next_due_anywhere")
+FIND_LOST = statement("find_lost_workers")
+FIND_LOCAL = statement("find_local_workers")
+FIND_ORPHANS = statement("find_orphaned_jobs")
+LOCK_ORPHANS = statement("lock_orphaned_jobs")
 
 
 class PostgresUpkeep(PostgresCapability):

@@ -14,8 +14,8 @@ from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.statements import statement
 
-READ_DEAD_ROWS = statement("vacuum_look")
-FIND_OLDEST = statement("vacuum_oldest")
+READ_DEAD_ROWS = statement("read_dead_rows")
+FIND_OLDEST_SNAPSHOT = statement("find_oldest_snapshot")
 VACUUM = "vacuum (skip_locked, index_cleanup on, truncate off) {schema}."
 
 DEAD_MAX = 20_000  # row versions in one lane
@@ -57,7 +57,7 @@ async def vacuum_tables(context: PostgresContext) -> None:
 async def find_oldest(context: PostgresContext) -> float:
     """For how long the oldest transaction has kept versions alive; people are told."""
     try:
-        rows = await context.connections.read(FIND_OLDEST)
+        rows = await context.connections.read(FIND_OLDEST_SNAPSHOT)
     except StoreError:
         return 0.0  # not everybody may ask
     if not rows:

@@ -29,7 +29,7 @@ from durio.stores.postgres.notify import (
 )
 from durio.stores.postgres.statements import statement
 
-POLL_WORKER = statement("look_around")
+POLL_WORKER = statement("poll_worker")
 
 POLL_FIRST_SECONDS, POLL_LAST_SECONDS = 0.010, 0.250
 POLL_PAUSE_FACTOR = 10  # pauses are so many times as long as looks
@@ -246,7 +246,7 @@ class PostgresWakeups:
                 wakeup.wake(CONTROL)
 
     def payloads_in_transaction(self, lanes: Mapping[str, int]) -> list[str]:
-        """For `sql/ring_inside.sql` in a user's transaction; empty: they poll."""
+        """For `notify_in_transaction` in a caller's transaction; empty: workers poll."""
         return transaction_payloads(lanes) if self._notify else []
 
     # --- hearing, in the thread of the ear's home

@@ -12,12 +12,12 @@ from durio.stores.postgres.driver import Row
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
-INSERT_COMMAND = statement("order_insert")
-FIND_COMMANDS = statement("order_find")
-ANSWER_COMMAND = statement("order_answer")
-CLOSE_COMMANDS = statement("order_close")
-READ_ANSWER = statement("order_read")
-PRUNE_COMMANDS = statement("order_prune")
+INSERT_COMMAND = statement("insert_command")
+FIND_COMMANDS = statement("find_commands")
+ANSWER_COMMAND = statement("answer_command")
+CLOSE_COMMANDS = statement("close_commands")
+READ_ANSWER = statement("read_answer")
+PRUNE_COMMANDS = statement("prune_commands")
 
 ANSWER_BYTES_MAX = 256 * 1024
 TRUNCATED = "\n... cut: the answer was {} bytes long"

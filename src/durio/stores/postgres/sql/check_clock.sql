@@ -1,1 +1,0 @@
-select extract(epoch from clock_timestamp())::float8

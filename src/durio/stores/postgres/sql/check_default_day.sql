@@ -1,1 +1,0 @@
-select 1 from {schema}.hist_default limit 1

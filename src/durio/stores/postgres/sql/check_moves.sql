@@ -1,1 +1,0 @@
-select name, body from {schema}.doc where kind = 'move' order by name

@@ -1,0 +1,215 @@
+-- Actions on queues and on jobs, by id or in bulk.
+--
+-- Lock order: guarded queues (bounds.sql), rows of `sched` and `ready`, their jobs, then rows
+-- of `run`: an exchange that has locked a row of `ready` may wait for a row of `run`, and never
+-- the other way round. Rows are locked by id and with `skip locked`: another transaction may
+-- be a caller's, and long.
+
+-- name: lock_queue(lane)
+-- only here: SQLite has one writer and needs no locks.
+select paused, closed, hand_maxsize from {schema}.queue where name = :lane::text
+for no key update
+
+-- name: change_queue(lane, paused, closed)
+-- null leaves a value as it is.
+update {schema}.queue
+set paused = coalesce(:paused::bool, paused), closed = coalesce(:closed::bool, closed)
+where name = :lane::text
+
+-- name: find_namespace_workers(namespace)
+-- only here: SQLite wakes workers through their sockets (`find_workers_to_wake`).
+select id from {schema}.worker where namespace = :namespace::text
+
+-- name: move_ready_jobs(source, target, limit)
+with next as materialized (
+  select ctid as place from {schema}.ready
+  where lane = :source::text order by rank, id limit :limit::int4
+  for update skip locked
+),
+gone as (
+  delete from {schema}.ready where ctid = any(array(select place from next))
+  returning rank, id, claim_no
+),
+moved as (
+  update {schema}.job set lane = :target::text where id = any(array(select id from gone))
+)
+insert into {schema}.ready (lane, rank, id, claim_no)
+select :target::text, rank, id, claim_no from gone
+returning 1
+
+-- name: move_scheduled_jobs(source, target, limit)
+with next as materialized (
+  select ctid as place from {schema}.sched
+  where lane = :source::text order by run_at, id limit :limit::int4
+  for update skip locked
+),
+gone as (
+  delete from {schema}.sched where ctid = any(array(select place from next))
+  returning run_at, id, claim_no
+),
+moved as (
+  update {schema}.job set lane = :target::text where id = any(array(select id from gone))
+)
+insert into {schema}.sched (lane, run_at, id, claim_no)
+select :target::text, run_at, id, claim_no from gone
+returning 1
+
+-- name: count_locked_jobs(lane, limit)
+-- only here: SQLite has one writer; no other transaction locks a job.
+-- How many of the first `limit` waiting jobs of a queue another transaction has locked.
+with ready_rows as materialized (
+  select 1 from {schema}.ready where lane = :lane::text order by rank, id limit :limit::int4
+),
+unlocked_ready as materialized (
+  select 1 from {schema}.ready where lane = :lane::text order by rank, id limit :limit::int4
+  for update skip locked
+),
+scheduled_rows as materialized (
+  select 1 from {schema}.sched where lane = :lane::text order by run_at, id limit :limit::int4
+),
+unlocked_scheduled as materialized (
+  select 1 from {schema}.sched where lane = :lane::text order by run_at, id limit :limit::int4
+  for update skip locked
+)
+select (select count(*) from ready_rows) - (select count(*) from unlocked_ready)
+  + (select count(*) from scheduled_rows) - (select count(*) from unlocked_scheduled)
+
+-- name: lock_scheduled_jobs(ids, lanes, run_ats)
+-- only here: SQLite has one writer and needs no locks.
+-- A job that was promoted meanwhile is not returned: its row is gone. Nor is one that another
+-- transaction has locked: it may be a caller's long transaction.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+select t.id, t.claim_no
+from unnest(:ids::uuid[], :lanes::text[], :run_ats::float8[]) as u (id, lane, run_at)
+join {schema}.sched as t on t.lane = any(array[u.lane]) and t.run_at = u.run_at and t.id = u.id
+order by t.id
+for update of t skip locked
+
+-- name: lock_ready_jobs(ids, lanes, ranks)
+-- only here: SQLite has one writer and needs no locks.
+-- A job that was claimed meanwhile is not returned: its row is gone. Nor is one that another
+-- transaction has locked: it may be a caller's long transaction.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+select t.id, t.claim_no
+from unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
+join {schema}.ready as t on t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
+order by t.id
+for update of t skip locked
+
+-- name: lock_jobs(ids)
+-- only here: SQLite has one writer and needs no locks.
+select id, lane, opts, ukey from {schema}.job
+where id = any(:ids::uuid[])
+order by id
+for update
+
+-- name: delete_scheduled(ids, lanes, run_ats)
+-- only here: SQLite's states are a column, not tables.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+delete from {schema}.sched as t
+using unnest(:ids::uuid[], :lanes::text[], :run_ats::float8[]) as u (id, lane, run_at)
+where t.lane = any(array[u.lane]) and t.run_at = u.run_at and t.id = u.id
+
+-- name: delete_ready(ids, lanes, ranks)
+-- only here: SQLite's states are a column, not tables.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+delete from {schema}.ready as t
+using unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
+where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
+
+-- name: cancel_waiting(ids, claim_nos, gone_ats, buckets, keep_counts, are_kept, now)
+-- Jobs that are cancelled while they wait. The caller has deleted their rows in `ready` and
+-- `sched`. `are_kept` says which of them stay as final jobs.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with cancelled as materialized (
+  select * from unnest(
+    :ids::uuid[], :claim_nos::int4[], :gone_ats::float8[], :buckets::text[],
+      :keep_counts::int4[], :are_kept::bool[]
+  ) as u (id, claim_no, gone_at, bucket, keep_count, stays)
+),
+gone as (
+  delete from {schema}.job as j using cancelled where j.id = any(array[cancelled.id])
+  returning j.*, cancelled.claim_no, cancelled.gone_at, cancelled.bucket, cancelled.keep_count,
+    cancelled.stays
+)
+insert into {schema}.kept (
+  id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+  errors, created_at, run_at, finished_at, ukey, umode, gone_at, bucket, keep_count
+)
+select id, lane, rank, 6, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+  errors, created_at, run_at, :now::float8, ukey, umode, gone_at, bucket, keep_count
+from gone
+where stays
+
+-- name: lock_running_jobs(ids)
+-- only here: SQLite has one writer and needs no locks.
+-- A job that was finished meanwhile is not returned: its row is gone. Nor is one that another
+-- transaction has locked: a task's own transaction is finishing it and may be long.
+select id, worker from {schema}.run
+where id = any(:ids::uuid[])
+order by id
+for update skip locked
+
+-- name: cancel_running(ids)
+-- A request that is already there is not written again.
+update {schema}.run set cancel = true where id = any(:ids::uuid[]) and not cancel
+
+-- name: lock_final_jobs(ids)
+-- only here: SQLite has one writer and needs no locks.
+-- Of two actions on the same job only one gets it. Rows that another transaction has locked
+-- are skipped.
+select id, state, ukey, umode, case when ukey is not null then payload end, id
+from {schema}.kept
+where id = any(:ids::uuid[]) and state in (5, 6)
+order by id
+for update skip locked
+
+-- name: retry_job(ids, payload, now)
+-- Counters are reset to zero, the claim number stays. `payload`: other arguments, or null.
+-- The jobs count as due since `now`, however old they are.
+with back as (
+  delete from {schema}.kept where id = any(:ids::uuid[]) returning *
+),
+begun as (
+  insert into {schema}.job (
+    id, lane, rank, task, payload, run_at, ukey, umode, opts, errors, created_at
+  )
+  select id, lane, rank, task, coalesce(:payload::bytea, payload), :now::float8, ukey, umode,
+    opts, errors, created_at
+  from back
+  on conflict (id) do nothing
+  returning id
+)
+insert into {schema}.ready (lane, rank, id, claim_no)
+-- `is true` keeps the planner from a join, which would be a nested loop here.
+select lane, rank, id, claim_no from back where (id in (select id from begun)) is true
+returning lane
+
+-- name: discard_job(ids)
+delete from {schema}.kept where id = any(:ids::uuid[])
+
+-- name: restore_job(id, lane, rank, task, payload, retried, losses, snoozed, claim_no, lost, opts, errors, created_at, started_at, finished_at, gone_at, reason)
+-- A dead letter from a file. A job that is already stored stays as it is.
+insert into {schema}.kept (
+  id, lane, rank, state, task, payload, retried, losses, snoozed, claim_no, lost, opts,
+  errors, created_at, started_at, finished_at, gone_at, reason
+)
+select :id::uuid, :lane::text, :rank::int2, 5, :task::text, :payload::bytea, :retried::int4,
+  :losses::int4, :snoozed::int4, :claim_no::int4, :lost::int2, :opts::bytea, :errors::bytea[],
+  :created_at::float8, :started_at::float8, :finished_at::float8, :gone_at::float8,
+  :reason::text
+where not exists (select 1 from {schema}.job where id = :id::uuid)
+  and not exists (select 1 from {schema}.hist where id = :id::uuid)
+on conflict (id) do nothing
+returning id
+
+-- name: read_bulk_mark
+-- The newest id that a bulk action may meet, and the number of all deaths.
+select
+  greatest(
+    (select id from {schema}.job order by id desc limit 1),
+    (select id from {schema}.kept order by id desc limit 1)
+  ),
+  coalesce(
+    (select dead from {schema}.tally where lane = '' and task = '' and error_type = ''), 0
+  )

@@ -1,1 +1,0 @@
-delete from {schema}.kept where id = any($1::uuid[])

@@ -1,1 +1,0 @@
-select id from {schema}.worker where namespace = $1::text

@@ -1,1 +1,0 @@
-select name, body from {schema}.doc where kind = $1::text order by name

@@ -1,1 +1,0 @@
-delete from {schema}.lease l where l.name = $1::text

@@ -1,4 +1,0 @@
-select id from {schema}.run
-where id = any($1::uuid[])
-order by id
-for update

@@ -1,1 +1,0 @@
-select to_regclass('{schema}.migration') is not null

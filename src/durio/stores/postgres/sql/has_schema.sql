@@ -1,1 +1,0 @@
-select exists (select 1 from pg_catalog.pg_namespace where nspname = $1::text)

@@ -1,2 +1,0 @@
-alter table {schema}.hist attach partition {schema}.{day}
-for values from ({first}) to ({next})

@@ -1,1 +1,0 @@
-lock table {schema}.hist_default in access exclusive mode

@@ -1,0 +1,88 @@
+-- Workers and their leases, leadership, and what workers publish about tasks.
+
+-- name: register_worker(namespace, queues, info, seconds, now)
+insert into {schema}.worker (namespace, queues, info, expires_at)
+values (:namespace::text, :queues::text, :info::text, :seconds::float8 + coalesce(
+  :now::float8, extract(epoch from clock_timestamp())::float8
+))
+returning id
+
+-- name: publish_task(kinds, names, bodies)
+-- Writes only documents that have changed.
+insert into {schema}.doc as d (kind, name, body)
+select kind, name, body
+from unnest(:kinds::text[], :names::text[], :bodies::text[]) as u (kind, name, body)
+on conflict (kind, name) do update set body = excluded.body where d.body <> excluded.body
+
+-- name: forget_signatures(kind, first_day)
+-- Deletes signatures that no worker has published for long: their body is the number of a day.
+delete from {schema}.doc
+where kind = :kind::text and name = any(array(
+  select name from {schema}.doc
+  where kind = :kind::text
+    and case when body ~ '^[0-9]{1,9}$' then body::int4 < :first_day::int4 else true end
+  for update skip locked
+))
+
+-- name: renew_worker(worker, seconds, now, vitals)
+-- Never inserts: a rescued worker stays dead. Returns the running jobs with a request to
+-- cancel, and the paused lanes of the namespace. `offset 0`: first the worker's own jobs are
+-- selected, then they are sorted. Without it the planner may scan all running jobs in order.
+update {schema}.worker as w
+set vitals = coalesce(:vitals::text, w.vitals), expires_at = :seconds::float8 + coalesce(
+  :now::float8, extract(epoch from clock_timestamp())::float8
+)
+where w.id = :worker::int4 and not w.rescued
+returning
+  array(
+    select c.id from (
+      select r.id from {schema}.run as r where r.worker = w.id and r.cancel offset 0
+    ) as c order by c.id
+  ),
+  array(
+    select c.claim_no from (
+      select r.id, r.claim_no from {schema}.run as r
+      where r.worker = w.id and r.cancel offset 0
+    ) as c order by c.id
+  ),
+  array(
+    select q.name from {schema}.queue as q
+    where q.paused and starts_with(q.name, w.namespace || ':')
+  )
+
+-- name: delete_worker(workers)
+delete from {schema}.worker where id = any(:workers::int4[]) returning id
+
+-- name: find_held_jobs(workers, limit)
+-- The jobs that these workers hold, worker by worker; `limit` null means all. `offset 0`: the
+-- jobs are found through their worker. By id the planner would scan those of all workers.
+select r.worker, r.id
+from unnest(:workers::int4[]) as w (id)
+cross join lateral (
+  select h.worker, h.id from {schema}.run as h where h.worker = w.id offset 0
+) as r
+order by r.worker, r.id
+limit :limit::int4
+
+-- name: lock_held_jobs(workers, ids)
+-- only here: SQLite has one writer and needs no locks.
+-- Waits for transactions that finish one of these jobs right now.
+-- A join by `any(array[...])` is always an index probe (statements.py). `+ 0` keeps the
+-- planner from the index by worker.
+select r.id, r.claim_no, b.retried, b.losses, r.worker
+from {schema}.run as r join {schema}.job as b on b.id = any(array[r.id])
+where r.worker + 0 = any(:workers::int4[]) and r.id = any(:ids::uuid[])
+order by r.id
+for update of r
+
+-- name: take_lease(name, worker, seconds, now)
+-- Leadership: takes or renews the lease if it is free, expired or already held by this worker.
+insert into {schema}.lease as l (name, holder, token, expires_at)
+values (:name::text, :worker::int4, 1, :seconds::float8 + coalesce(
+  :now::float8, extract(epoch from clock_timestamp())::float8
+))
+on conflict (name) do update
+set holder = excluded.holder, token = l.token + (l.holder <> excluded.holder)::int4,
+  expires_at = excluded.expires_at
+where l.holder = excluded.holder or l.expires_at <= excluded.expires_at - :seconds::float8
+returning token

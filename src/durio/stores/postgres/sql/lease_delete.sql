@@ -1,1 +1,0 @@
-delete from {schema}.worker where id = any($1::int4[]) returning id

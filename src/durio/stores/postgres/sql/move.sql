@@ -1,0 +1,184 @@
+-- Receiving the jobs of another store (`durio move`).
+
+-- name: create_move_mark(kind, namespace, body)
+-- only here: SQLite is only the source of a move (`write_move_mark`).
+-- Of two moves that begin at the same time, one inserts the mark. The other waits for its
+-- commit and then finds the mark.
+insert into {schema}.doc (kind, name, body) values (:kind::text, :namespace::text, :body::text)
+on conflict (kind, name) do nothing
+returning 1
+
+-- name: lock_move_mark(namespace)
+-- only here: SQLite has one writer and needs no locks.
+select body from {schema}.doc where kind = 'move' and name = :namespace::text for update
+
+-- name: read_move_mark(namespace)
+select body from {schema}.doc where kind = 'move' and name = :namespace::text
+
+-- name: import_queues(names, maxsizes, are_default, manual_maxsizes)
+-- only here: only PostgreSQL receives a move.
+-- Queues with their old settings, but paused and closed. A bound that code has declared here
+-- stays.
+insert into {schema}.queue as q (
+  name, paused, closed, maxsize, is_default, hand_maxsize
+)
+select u.name, true, true, u.maxsize, u.is_default, u.hand_maxsize
+from unnest(:names::text[], :maxsizes::int8[], :are_default::bool[], :manual_maxsizes::int8[])
+  as u (name, maxsize, is_default, hand_maxsize)
+order by u.name
+on conflict (name) do update
+set paused = true, closed = true, hand_maxsize = excluded.hand_maxsize,
+  maxsize = coalesce(q.maxsize, excluded.maxsize),
+  is_default = case when q.maxsize is null then excluded.is_default else q.is_default end
+
+-- name: set_imported_queues(names, paused, closed)
+-- only here: only PostgreSQL receives a move.
+update {schema}.queue as q set paused = u.paused, closed = u.closed
+from unnest(:names::text[], :paused::bool[], :closed::bool[]) as u (name, paused, closed)
+where q.name = u.name
+
+-- name: import_jobs(ids, lanes, ranks, states, tasks, payloads, retried, losses, lost, snoozed, claim_nos, run_ats, parked_ats, started_ats, keys, key_modes, opts, errors, progress, created_ats, finished_ats, gone_ats, results, result_untils, reasons, buckets, keep_counts, death_numbers)
+-- only here: only PostgreSQL receives a move.
+-- Jobs of the other store, unchanged. Final ones go to `kept`, with the end of their
+-- retention: the partitions of `hist` are for jobs that end here.
+with imported as materialized (
+  select * from unnest(
+    :ids::uuid[], :lanes::text[], :ranks::int2[], :states::int2[], :tasks::text[],
+    :payloads::bytea[], :retried::int4[], :losses::int4[], :lost::int2[], :snoozed::int4[],
+    :claim_nos::int4[], :run_ats::float8[], :parked_ats::float8[], :started_ats::float8[],
+    :keys::bytea[], :key_modes::int2[], :opts::bytea[], :errors::text[], :progress::bytea[],
+    :created_ats::float8[], :finished_ats::float8[], :gone_ats::float8[], :results::bytea[],
+    :result_untils::float8[], :reasons::text[], :buckets::text[], :keep_counts::int4[],
+    :death_numbers::int8[]
+  ) as u (
+    id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, run_at,
+    parked_at, started_at, ukey, umode, opts, errors, progress, created_at, finished_at,
+    gone_at, result, result_until, reason, bucket, keep_count, died_no
+  )
+),
+new_jobs as (
+  insert into {schema}.job (
+    id, lane, rank, task, payload, retried, losses, lost, snoozed, run_at, parked_at, ukey,
+    umode, opts, errors, created_at
+  )
+  select id, lane, rank, task, payload, retried, losses, lost, snoozed, run_at, parked_at,
+    ukey, umode, opts, errors::bytea[], created_at
+  from imported where state <= 2
+),
+new_ready as (
+  insert into {schema}.ready (lane, rank, id, claim_no)
+  select lane, rank, id, claim_no from imported where state = 2
+),
+new_scheduled as (
+  insert into {schema}.sched (lane, run_at, id, claim_no)
+  select lane, run_at, id, claim_no from imported where state = 0
+)
+insert into {schema}.kept (
+  id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+  errors, progress, created_at, run_at, started_at, finished_at, result, result_until, ukey,
+  umode, reason, died_no, gone_at, bucket, keep_count
+)
+select id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+  errors::bytea[], progress, created_at, run_at, started_at, finished_at, result,
+  result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count
+from imported where state >= 4
+
+-- name: import_keys(keys, ids, modes, digests, untils)
+-- only here: only PostgreSQL receives a move.
+insert into {schema}.uniq (key, id, mode, digest, until)
+select key, id, mode, digest, until
+from unnest(:keys::bytea[], :ids::uuid[], :modes::int2[], :digests::bytea[], :untils::float8[])
+  as u (key, id, mode, digest, until)
+order by key
+on conflict (key) do nothing
+
+-- name: import_documents(kinds, names, bodies)
+-- only here: only PostgreSQL receives a move.
+-- A document that workers have published here is newer and stays.
+insert into {schema}.doc (kind, name, body)
+select kind, name, body
+from unnest(:kinds::text[], :names::text[], :bodies::text[]) as u (kind, name, body)
+on conflict (kind, name) do nothing
+
+-- name: import_audit(ats, namespaces, who, verbs, targets, jobs)
+-- only here: only PostgreSQL receives a move.
+insert into {schema}.audit (at, namespace, who, verb, target, jobs)
+select at, namespace, who, verb, target, jobs
+from unnest(:ats::float8[], :namespaces::text[], :who::text[], :verbs::text[], :targets::text[],
+  :jobs::int8[])
+  with ordinality as u (at, namespace, who, verb, target, jobs, n)
+order by n
+
+-- name: read_imported_jobs(ids)
+-- only here: only PostgreSQL receives a move.
+-- Every place that holds one of these jobs, to compare it with the source. State -1 is a live
+-- job without a row in `ready`, `sched` or `run`.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+select j.id,
+  case
+    when r.id is not null then 3 when s.id is not null then 0 when q.id is not null then 2
+    else -1
+  end,
+  coalesce(r.claim_no, s.claim_no, q.claim_no, 0), j.payload, j.lane, j.rank, j.task,
+  j.run_at, j.created_at, null::bytea
+from {schema}.job as j
+left join {schema}.run as r on r.id = any(array[j.id])
+left join {schema}.sched as s
+  on s.lane = any(array[j.lane]) and s.run_at = j.run_at and s.id = j.id
+left join {schema}.ready as q
+  on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = j.id
+where j.id = any(:ids::uuid[])
+union all
+select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result
+from {schema}.kept where id = any(:ids::uuid[])
+union all
+select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result
+from {schema}.hist where id = any(:ids::uuid[])
+
+-- name: read_imported_keys(keys)
+-- only here: only PostgreSQL receives a move.
+select key, id, mode, digest, until from {schema}.uniq where key = any(:keys::bytea[])
+
+-- name: count_all_jobs(first, end)
+-- All jobs of a range of lanes. It reads whole tables, once or twice per move.
+select lane, state, sum(jobs)::int8 from (
+  select lane, 2 as state, count(*) as jobs from {schema}.ready
+  where lane >= :first::text and lane < :end::text group by lane
+  union all
+  select lane, 0, count(*) from {schema}.sched
+  where lane >= :first::text and lane < :end::text group by lane
+  union all
+  select j.lane, 3, count(*) from {schema}.run as r join {schema}.job as j on j.id = r.id
+  where j.lane >= :first::text and j.lane < :end::text group by j.lane
+  union all
+  select lane, state, count(*) from {schema}.kept
+  where lane >= :first::text and lane < :end::text group by lane, state
+  union all
+  select lane, state, count(*) from {schema}.hist
+  where lane >= :first::text and lane < :end::text group by lane, state
+) as c
+group by lane, state
+
+-- name: delete_imported_jobs(ids)
+-- only here: only PostgreSQL receives a move.
+-- Takes back imported jobs that have not changed since.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with removed as (
+  delete from {schema}.job where id = any(:ids::uuid[]) returning lane, rank, run_at, id
+),
+removed_ready as (
+  delete from {schema}.ready as q using removed
+  where q.lane = any(array[removed.lane]) and q.rank = removed.rank and q.id = removed.id
+),
+removed_scheduled as (
+  delete from {schema}.sched as d using removed
+  where d.lane = any(array[removed.lane]) and d.run_at = removed.run_at and d.id = removed.id
+)
+delete from {schema}.kept where id = any(:ids::uuid[])
+
+-- name: delete_imported_keys(keys, ids)
+-- only here: only PostgreSQL receives a move.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+delete from {schema}.uniq as q
+using unnest(:keys::bytea[], :ids::uuid[]) as u (key, id)
+where q.key = any(array[u.key]) and q.id = u.id

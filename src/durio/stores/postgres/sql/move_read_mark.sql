@@ -1,1 +1,0 @@
-select body from {schema}.doc where kind = 'move' and name = $1::text

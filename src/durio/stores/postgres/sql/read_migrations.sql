@@ -1,1 +1,0 @@
-select number, name, checksum from {schema}.migration order by number
