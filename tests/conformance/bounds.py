@@ -337,7 +337,7 @@ async def running_and_final_jobs_take_no_room(scene: Scene) -> None:
     ends = [
         outcome(c, k, reason="permanent") for c, k in zip(claims, kinds, strict=True)
     ]
-    assert await scene.store.finish(worker, ends) == []
+    assert (await scene.store.exchange(worker, ends, (), 0)).rejected == []
     assert await check_depth(scene) == BOUND
     scene.clock.advance(60 * 86400.0)
     assert await scene.store.prune(MANY, dead_count=0) == BOUND

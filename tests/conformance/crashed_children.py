@@ -54,8 +54,8 @@ async def a_repeated_guilty_loss_has_landed(scene: Scene) -> None:
     """The reply got lost, the word is sent again: charged once, and known as ours."""
     worker, claim = await scene.running()
     word = outcome(claim, OutcomeKind.LOST, killed_process=True)
-    assert await scene.store.finish(worker, [word]) == []
-    assert await scene.store.finish(worker, [word]) == [
+    assert (await scene.store.exchange(worker, [word], (), 0)).rejected == []
+    assert (await scene.store.exchange(worker, [word], (), 0)).rejected == [
         Rejected(claim.id, claim.claim_no, already_stored=True)
     ]
     assert (await scene.record(claim.id)).losses == 1

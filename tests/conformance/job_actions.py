@@ -294,6 +294,8 @@ async def a_death_is_counted_with_the_death(scene: Scene) -> None:
     words = [
         outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason="permanent")
     ]
-    refused = await scene.after_every_fault(lambda: scene.store.finish(worker, words))
-    assert refused == []
+    exchanged = await scene.after_every_fault(
+        lambda: scene.store.exchange(worker, words, (), 0)
+    )
+    assert exchanged.rejected == []
     assert await scene.store.tallies("shop") == [DeathCount(LANE, TASK, "E", 1)]

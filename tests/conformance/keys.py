@@ -177,7 +177,7 @@ async def a_done_job_answers_with_its_result_for_the_whole_window(
     worker, claim = await scene.running(key=key(policy))
     ends = scene.clock.now() + WINDOW_SECONDS
     word = outcome(claim, result=b'"paid"', result_seconds=60.0, keep=keep)
-    assert await (await scene.other()).finish(worker, [word]) == []
+    assert (await (await scene.other()).exchange(worker, [word], (), 0)).rejected == []
     scene.clock.advance(WINDOW_SECONDS - 1)
     await scene.store.prune(MANY, dead_count=0)
     answer = await scene.send(key=key(policy))

@@ -59,7 +59,7 @@ async def a_rescued_worker_never_comes_back(scene: Scene) -> None:
         assert (renewed.alive, renewed.cancels) == (False, [])
         assert await scene.claim(worker) == []
     assert await scene.store.workers(None) == []
-    assert await scene.store.finish(worker, [outcome(claim)]) == [
+    assert (await scene.store.exchange(worker, [outcome(claim)], (), 0)).rejected == [
         Rejected(claim.id, 1, False)
     ]
 
@@ -99,7 +99,7 @@ async def leaving_gives_jobs_back_uncharged(scene: Scene) -> None:
         assert (record.retried, record.losses, record.lost) == (0, 0, 0)
     assert await scene.store.workers(None) == []
     assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
-    refused = await scene.store.finish(worker, [outcome(others[0])])
+    refused = (await scene.store.exchange(worker, [outcome(others[0])], (), 0)).rejected
     assert [r.id for r in refused] == [others[0].id]
     await scene.store.leave(worker)
 

@@ -132,7 +132,7 @@ class Scene:
         """A job that died of an error."""
         worker, claim = await self.running(**fields)
         word = outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason=reason)
-        assert await self.store.finish(worker, [word]) == []
+        assert (await self.store.exchange(worker, [word], (), 0)).rejected == []
         return claim.id
 
     # --- when
@@ -166,7 +166,9 @@ class Scene:
     async def finish(self, worker: int, claim: Claim, **fields: Any) -> None:
         """Done, or the kind that is named; it must be taken."""
         kind = fields.pop("kind", OutcomeKind.DONE)
-        refused = await self.store.finish(worker, [outcome(claim, kind, **fields)])
+        refused = (
+            await self.store.exchange(worker, [outcome(claim, kind, **fields)], (), 0)
+        ).rejected
         assert refused == []
 
     async def lose(self, worker: int) -> Rescued:

@@ -98,7 +98,7 @@ async def work(store: Store, worker: int) -> None:
     await store.wait(worker, 0.01)
     exchanged = await store.exchange(worker, [], [Lane(LANE, 2)], 2)
     first, second = exchanged.claims
-    assert await store.finish(worker, [outcome(first)]) == []
+    assert (await store.exchange(worker, [outcome(first)], (), 0)).rejected == []
     await store.act([second.id], "cancel")
     renewed = await store.renew(worker, LEASE_SECONDS)
     assert renewed.cancels == [(second.id, 1)]

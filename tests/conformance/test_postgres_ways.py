@@ -20,10 +20,10 @@ from tests.servers.postgres import NEWEST, OLDEST, PostgresServer, programs
 
 EVERY = os.environ.get("DURIO_EVERY_WAY") == "1"
 WAYS: dict[str, frozenset[str]] = {
-    "oldest": frozenset({"exchange", "finish", "upkeep", "bulk", "store"}),
+    "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store"}),
     "psycopg": frozenset({"enqueue", "exchange", "browse", "live", "store"}),
     "pgbouncer": frozenset({"enqueue", "exchange", "lease", "live", "store"}),
-    "split": frozenset({"exchange", "finish", "guilt", "bounds"}),
+    "split": frozenset({"exchange", "outcomes", "guilt", "bounds"}),
 }
 OPTIONS: dict[str, dict[str, str]] = {
     "oldest": {"prepared": "on"},

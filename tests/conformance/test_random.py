@@ -163,7 +163,7 @@ class Twins(RuleBasedStateMachine):
             reason="x",
             killed_process=kind is OutcomeKind.LOST,
         )
-        refused = self.ask(self.store.finish(worker, [word]))
+        refused = self.ask(self.store.exchange(worker, [word], (), 0)).rejected
         taken = self.model.end(worker, job_id, claim_no, kind, delay)
         assert [r.id for r in refused] == ([] if taken else [job_id])
         self.agree()

@@ -5,7 +5,7 @@ import pytest
 from tests.conformance import SUITE, Promise, Subject, check, transactions
 from tests.conformance.conftest import SUBJECTS
 
-STDLIB_CHAPTERS = {"enqueue", "exchange", "finish", "upkeep", "store", "transactions"}
+STDLIB_CHAPTERS = {"enqueue", "exchange", "outcomes", "upkeep", "store", "transactions"}
 
 
 def promise_params() -> list[object]:

@@ -151,7 +151,7 @@ async def work(crowd: Crowd, store: PostgresStore) -> None:
         chance.shuffle(outcomes)
         if chance.random() < 0.5:
             outcomes = [each._replace(kind=OutcomeKind.DONE) for each in outcomes]
-    await store.finish(worker, outcomes)
+    await store.exchange(worker, outcomes, (), 0)
     if chance.random() < 0.7:
         await store.leave(worker)
 

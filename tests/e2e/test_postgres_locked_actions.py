@@ -71,7 +71,7 @@ class Scene:
         jobs = [job(key) for key in keys]
         claims = await self.run(jobs)
         ends = [Outcome(c.id, c.claim_no, OutcomeKind.DEAD, reason="x") for c in claims]
-        assert await self.other.finish(self.worker, ends) == []
+        assert (await self.other.exchange(self.worker, ends, (), 0)).rejected == []
         return [each.id for each in jobs]
 
     async def take_key(self, key: str) -> bytes:
@@ -286,9 +286,11 @@ def test_the_mark_of_a_job_that_runs_alone_is_waited_for(
         await scene.hold(HOLD_RUN, held.id)
         mark = Outcome(held.id, held.claim_no, OutcomeKind.ALONE)
         with pytest.raises(StoreUnavailable):
-            await scene.operator.finish(scene.worker, [mark])
+            await scene.operator.exchange(scene.worker, [mark], (), 0)
         await scene.caller.execute("rollback")
-        assert await scene.operator.finish(scene.worker, [mark]) == []
+        assert (
+            await scene.operator.exchange(scene.worker, [mark], (), 0)
+        ).rejected == []
         rows = await scene.caller.fetch("select alone from durio.run")
         assert [row["alone"] for row in rows] == [True]
 

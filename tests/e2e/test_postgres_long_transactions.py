@@ -182,7 +182,7 @@ def test_who_needs_its_key_waits_alone(grounds: ScratchSchema, ends: str) -> Non
         for _ in range(3):  # everybody else has the line meanwhile
             await store.enqueue([job()])
             (claim,) = await scene.claims()
-            await store.finish(scene.worker, [done(claim)])
+            await store.exchange(scene.worker, [done(claim)], (), 0)
         assert not late.done()
         await scene.caller.execute(ends)
         (told,) = await late
@@ -283,7 +283,7 @@ def test_one_that_is_tried_again_does_not_get_its_key_back(
         again = Outcome(
             claim.id, claim.claim_no, OutcomeKind.RETRY, error=b'{"type":"E"}'
         )
-        await store.finish(scene.worker, [again])
+        await store.exchange(scene.worker, [again], (), 0)
         (told,) = await store.enqueue([job(key="k", policy=while_waiting)])
         assert told.created
 
@@ -303,7 +303,7 @@ def test_a_cancelled_job_answers_for_nothing(grounds: ScratchSchema) -> None:
             error=b'{"type":"E"}',
             reason="permanent",
         )
-        await store.finish(scene.worker, [end])
+        await store.exchange(scene.worker, [end], (), 0)
         await store.context.connections.write_one("delete from {schema}.uniq")
         await store.enqueue([late])
         await scene.caller.fetch("select 1 from durio.uniq for update")

@@ -299,7 +299,7 @@ def test_no_ring_is_lost_between_a_look_and_a_wait(tmp_path: Path) -> None:
             told = await store.exchange(worker, [], [Lane(LANE, 9)], 9)
             done = [Outcome(c.id, c.claim_no, 0) for c in told.claims]
             assert len(done) == 1
-            await store.finish(worker, done)
+            await store.exchange(worker, done, (), 0)
 
     run_on_store(tmp_path / "jobs.db", story)
 

@@ -16,7 +16,7 @@ import msgspec
 from durio.model.job import RUNNING, Claim, NewJob
 from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
 from durio.ports.enqueue import Enqueued
-from durio.ports.exchange import Exchanged, Rejected
+from durio.ports.exchange import Exchanged
 from durio.ports.store import Store
 from durio.ports.upkeep import Rescued
 from tests.simulation.world import Node, World
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
-WRITES = {"enqueue", "exchange", "finish", "register", "renew", "leave", "lead"}
+WRITES = {"enqueue", "exchange", "register", "renew", "leave", "lead"}
 WRITES |= {"rescue", "rescue_here", "rescue_orphans", "promote", "prune", "act"}
 
 
@@ -131,8 +131,6 @@ class CallRecorder:
             case "exchange":
                 self._ended(node, args[1], answer)
                 self._claimed(node, args[0], answer.claims)
-            case "finish":
-                self._finished(node, args[1], answer)
             case "rescue" | "rescue_here" | "rescue_orphans":
                 self._rescued(node, answer)
             case "register":
@@ -179,21 +177,8 @@ class CallRecorder:
     def _ended(
         self, node: Node, outcomes: Sequence[Outcome], answer: Exchanged
     ) -> None:
-        self._outcomes(node, outcomes, answer.rejected, set(answer.cancelled))
-
-    def _finished(
-        self, node: Node, outcomes: Sequence[Outcome], rejected: Sequence[Rejected]
-    ) -> None:
-        self._outcomes(node, outcomes, rejected, set())
-
-    def _outcomes(
-        self,
-        node: Node,
-        outcomes: Sequence[Outcome],
-        rejected: Sequence[Rejected],
-        cancelled: set[bytes],
-    ) -> None:
-        refused = {(one.id, one.claim_no): one.already_stored for one in rejected}
+        cancelled = set(answer.cancelled)
+        refused = {(r.id, r.claim_no): r.already_stored for r in answer.rejected}
         for outcome in outcomes:
             landed = refused.get((outcome.id, outcome.claim_no))
             if outcome.kind == OutcomeKind.PROGRESS:

@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
 LATE_SECONDS_MAX = (
     15.0  # that the server may still have a call after its connection broke
 )
-LATE_METHODS = {"enqueue", "exchange", "finish"}  # what it may do then
+LATE_METHODS = {"enqueue", "exchange"}  # what it may do then
 NO_WAKEUP = Wake(woken=False, lanes=frozenset(), control=False)
 
 

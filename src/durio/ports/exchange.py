@@ -40,7 +40,7 @@ class Exchanged(NamedTuple):
 
 
 class Exchange(Protocol):
-    """Finishing and claiming in one transaction."""
+    """Recording outcomes and claiming in one transaction."""
 
     async def exchange(
         self,
@@ -53,6 +53,12 @@ class Exchange(Protocol):
         resync: bool = False,
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`.
+
+        `done` writes state, result and end time, and frees a key held while active.
+        Any other outcome takes the exit that `model.transitions.way_out` names: a final
+        state frees the key by its mode, other jobs go back to their lane with the same
+        `claim_no`. An outcome that the fence refuses is in `rejected`. Without lanes
+        this only records, for any worker: one that stops, or one that is not registered.
 
         Lanes are asked in order, each for its limit; one may come twice. Paused lanes
         give nothing. A worker whose lease is over, or that is unknown, claims nothing.

@@ -7,7 +7,6 @@ from durio.ports.browse import Browse
 from durio.ports.control import OperatorControl
 from durio.ports.enqueue import Enqueue
 from durio.ports.exchange import Exchange
-from durio.ports.finish import Finish
 from durio.ports.lease import Lease
 from durio.ports.live import Live
 from durio.ports.transactions import Transactions
@@ -32,7 +31,6 @@ class Stall(NamedTuple):
 class Store(
     Enqueue,
     Exchange,
-    Finish,
     Lease,
     Upkeep,
     OperatorControl,

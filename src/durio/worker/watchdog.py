@@ -235,7 +235,8 @@ class Watchdog:
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):
                 worker = self._worker_id()
-                answers = await self._store.finish(worker, [o for o, _ in told])
+                ends = [outcome for outcome, _ in told]
+                answers = await self._store.exchange(worker, ends, (), 0)
                 # What was claimed and not started goes back with the lease.
                 await self._store.leave(worker)
         except (StoreError, TimeoutError) as error:
@@ -243,7 +244,9 @@ class Watchdog:
             for each in ended:  # for a loop that turns again
                 self._outcomes.add(each)
         else:
-            refused = {answer.id for answer in answers if not answer.already_stored}
+            refused = {
+                answer.id for answer in answers.rejected if not answer.already_stored
+            }
             await self._notify([e for o, e in told if e and o.id not in refused])
 
     async def _notify(self, events: Sequence[JobEvent]) -> None:

@@ -735,7 +735,7 @@ def test_dead_letters_that_pile_up(
             Outcome(c.id, c.claim_no, OutcomeKind.DEAD, error=error, reason="exhausted")
             for c in got.claims
         ]
-        await store.finish(me, outcomes)
+        await store.exchange(me, outcomes, (), 0)
 
     clinic.with_store(plant)
     assert clinic.one("queues.dead_letters").severity == "ok"

@@ -67,8 +67,8 @@ def test_a_drain_keeps_workers_away_and_takes_jobs(
         await store.enqueue(new_jobs(1))
         (claim,) = (await store.exchange(worker, [], [Lane(LANE, 1)], 1)).claims
         assert await leaving.freeze("m1") == ActiveWorkers(1, 1)
-        await store.finish(
-            worker, [Outcome(claim.id, claim.claim_no, OutcomeKind.DONE)]
+        await store.exchange(
+            worker, [Outcome(claim.id, claim.claim_no, OutcomeKind.DONE)], (), 0
         )
         assert await leaving.freeze("m1") == ActiveWorkers(1, 0)
         await store.leave(worker)

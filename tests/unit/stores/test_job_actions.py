@@ -100,7 +100,7 @@ async def die(
     await store.enqueue([new_job(lane=lane, **fields)])
     claims = (await store.exchange(worker, [], [Lane(lane, 9)], 9)).claims
     words = [Outcome(c.id, c.claim_no, OutcomeKind.DEAD, error=error) for c in claims]
-    assert await store.finish(worker, words) == []
+    assert (await store.exchange(worker, words, (), 0)).rejected == []
 
 
 def test_kinds_of_deaths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_damaged_errors_keep_no_job_from_dying(errors: str | None) -> None:
             lambda tx: tx.db.rows("update job set errors = ? where id = ?", values)
         )
         word = Outcome(job.id, claim.claim_no, OutcomeKind.DEAD, reason="permanent")
-        assert await store.finish(worker, [word]) == []
+        assert (await store.exchange(worker, [word], (), 0)).rejected == []
         assert [one.dead for one in await store.tallies("shop")] == [1]
         assert (await store.count(Query(error="type"))).jobs == 0
 

@@ -134,7 +134,7 @@ def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
         assert await store.states([job.id for job in big]) == {}
         await store.context.writer.write_outside(lambda db: db.rows(f"{limit}=1000000"))
         done = Outcome(claim.id, claim.claim_no, 0, b"1")
-        assert await store.finish(worker, [done]) == []
+        assert (await store.exchange(worker, [done], (), 0)).rejected == []
         assert all(answer.created for answer in await store.enqueue(big))
 
     run_on_store(tmp_path / "jobs.db", story)
@@ -245,7 +245,7 @@ def test_keyed_plain_kept_and_refused_finish_together() -> None:
         ends = {c.id: Outcome(c.id, c.claim_no, 0, b"1") for c in claims}
         ends[gone.id] = ends[gone.id]._replace(keep=Keep(0.0))
         ends[stale.id] = ends[stale.id]._replace(claim_no=7)
-        rejected = await store.finish(worker, list(ends.values()))
+        rejected = (await store.exchange(worker, list(ends.values()), (), 0)).rejected
         assert [r.id for r in rejected] == [stale.id]
         states = await store.states(list(ends))
         assert states == {plain.id: DONE, keyed.id: DONE, stale.id: 3}

@@ -93,6 +93,8 @@ class PostgresExchange(PostgresCapability):
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`."""
         desk = self.context
+        if not outcomes and not lanes and not resync:
+            return Exchanged([], [], [], more=False, next_due_seconds=None)
         useful = [lane for lane in lanes if lane.limit > 0] if want > 0 else []
         asked = ClaimRequest(
             worker,
@@ -183,6 +185,10 @@ async def exchange_by_statements(
     for place in told.ready_again:
         lower_watermark(tx, context, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
+    if not names:
+        return Exchanged(
+            before, told.rejected, told.cancelled, more=False, next_due_seconds=None
+        )
     began = context.clock.monotonic()
     full = await promote_lanes(tx, context, names, ages, asked.worker)
     look = context.process.watermarks.next_ranges(asked.lanes)

@@ -15,15 +15,12 @@ from typing import Any, NamedTuple
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
 from durio.ports.exchange import Rejected
-from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import (
-    are_done,
     by_fence,
     done_columns,
     is_progress_update,
     leave_running,
-    lock_bounded,
     progress_update_columns,
 )
 from durio.stores.postgres.keys import free_at_end
@@ -46,22 +43,6 @@ class PostgresRecordedOutcomes(NamedTuple):
     rejected: list[Rejected]
     cancelled: list[bytes]
     ready_again: list[tuple[str, int, bytes]]  # ready again: lane, rank, id
-
-
-class PostgresFinish(PostgresCapability):
-    """Recording outcomes without claiming."""
-
-    async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
-        """Record outcomes in one transaction; return those refused by the fence."""
-        if not outcomes:
-            return []
-
-        async def work(tx: PostgresTransaction) -> PostgresRecordedOutcomes:
-            if not are_done(outcomes):
-                await lock_bounded(tx, [outcome.id for outcome in outcomes])
-            return await record_outcomes(tx, worker, outcomes)
-
-        return (await self.context.connections.write(work)).rejected
 
 
 async def record_outcomes(

@@ -24,7 +24,6 @@ from durio.stores.postgres.control import PostgresControl
 from durio.stores.postgres.driver import Connector, PostgresLocation, Warn
 from durio.stores.postgres.enqueue import PostgresEnqueue
 from durio.stores.postgres.exchange import PostgresExchange
-from durio.stores.postgres.finish import PostgresFinish
 from durio.stores.postgres.lease import PostgresLease
 from durio.stores.postgres.live import PostgresLive
 from durio.stores.postgres.live_events import PostgresLiveEvents
@@ -79,7 +78,6 @@ def ignore_warning(_text: str) -> None:
 class PostgresStore(
     PostgresEnqueue,
     PostgresExchange,
-    PostgresFinish,
     PostgresLease,
     PostgresUpkeep,
     PostgresControl,

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from durio.model.job import CANCELLED, DONE
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
 from durio.ports.exchange import Rejected
-from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.exit import keeps_nothing, leave_running
 from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.statements import statement
@@ -36,17 +35,6 @@ class SqliteRecordedOutcomes(NamedTuple):
 
     rejected: list[Rejected]
     cancelled: list[bytes]
-
-
-class SqliteFinish(SqliteCapability):
-    """Recording outcomes without claiming."""
-
-    async def finish(self, worker: int, outcomes: Sequence[Outcome]) -> list[Rejected]:
-        """Record outcomes in one transaction; return those refused by the fence."""
-        recorded = await self.context.writer.write(
-            lambda tx: record_outcomes(tx, worker, outcomes), rows=len(outcomes)
-        )
-        return recorded.rejected
 
 
 def record_outcomes(

@@ -22,7 +22,6 @@ from durio.stores.sqlite.database import (
 )
 from durio.stores.sqlite.enqueue import SqliteEnqueue
 from durio.stores.sqlite.exchange import SqliteExchange
-from durio.stores.sqlite.finish import SqliteFinish
 from durio.stores.sqlite.lease import SqliteLease, data_version
 from durio.stores.sqlite.live import SqliteLive
 from durio.stores.sqlite.live_events import (
@@ -77,7 +76,6 @@ def ignore_warning(_text: str) -> None:
 class SqliteStore(
     SqliteEnqueue,
     SqliteExchange,
-    SqliteFinish,
     SqliteLease,
     SqliteUpkeep,
     SqliteControl,

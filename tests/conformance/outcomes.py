@@ -21,7 +21,7 @@ from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, PAYLOAD, Scene, outcome
 
-chapter = Chapter("finish")
+chapter = Chapter("outcomes")
 
 ERROR = b'{"type":"ValueError","message":"no"}'
 
@@ -32,9 +32,14 @@ async def done_is_state_result_and_end_together(scene: Scene) -> None:
     worker, claim = await scene.running()
     started = scene.clock.now()
     scene.clock.advance(2.0)
-    refused = await scene.store.finish(
-        worker, [outcome(claim, result=b'{"paid":true}', result_seconds=600.0)]
-    )
+    refused = (
+        await scene.store.exchange(
+            worker,
+            [outcome(claim, result=b'{"paid":true}', result_seconds=600.0)],
+            (),
+            0,
+        )
+    ).rejected
     assert refused == []
     record = await scene.record(claim.id)
     assert (record.state, record.result, record.worker) == (
@@ -50,7 +55,7 @@ async def done_is_state_result_and_end_together(scene: Scene) -> None:
 @chapter.promise()
 async def no_outcomes_is_no_work(scene: Scene) -> None:
     """An empty call is answered."""
-    assert await scene.store.finish(await scene.worker(), []) == []
+    assert (await scene.store.exchange(await scene.worker(), [], (), 0)).rejected == []
 
 
 @chapter.promise("M2", "M70")
@@ -186,7 +191,7 @@ async def a_stale_word_is_refused_and_named(scene: Scene, kind: OutcomeKind) -> 
     async def refused() -> None:
         before = await scene.everything()
         wanted = [Rejected(claim.id, 1, False)]
-        assert await scene.store.finish(zombie, [word]) == wanted
+        assert (await scene.store.exchange(zombie, [word], (), 0)).rejected == wanted
         exchanged = await scene.store.exchange(zombie, [word], [Lane("shop:x", 1)], 1)
         assert exchanged.rejected == wanted
         assert await scene.everything() == before
@@ -209,7 +214,7 @@ async def a_word_about_an_earlier_claim_of_ones_own_is_refused(
     (second,) = await scene.claim(worker)
     before = await scene.everything()
     late = outcome(first, kind, progress=b"{}", reason="permanent", error=ERROR)
-    refused = await scene.store.finish(worker, [late])
+    refused = (await scene.store.exchange(worker, [late], (), 0)).rejected
     assert [r[:2] for r in refused] == [(first.id, 1)]
     assert await scene.everything() == before
     await scene.finish(worker, second)
@@ -235,7 +240,9 @@ async def the_fence_is_job_claim_and_worker(scene: Scene, wrong: Wrong) -> None:
     worker, claim = await scene.running()
     await scene.worker()
     stale = claim._replace(claim_no=claim.claim_no + wrong.claim_no)
-    refused = await scene.store.finish(worker + wrong.worker, [outcome(stale)])
+    refused = (
+        await scene.store.exchange(worker + wrong.worker, [outcome(stale)], (), 0)
+    ).rejected
     assert [r[:2] for r in refused] == [(claim.id, stale.claim_no)]
     assert await scene.state(claim.id) == RUNNING
     await scene.finish(worker, claim)
@@ -246,7 +253,7 @@ async def a_word_about_nothing_is_refused(scene: Scene) -> None:
     """There is no such job, and there is none afterwards."""
     worker, claim = await scene.running()
     unknown = claim._replace(id=scene.clock.new_id())
-    refused = await scene.store.finish(worker, [outcome(unknown)])
+    refused = (await scene.store.exchange(worker, [outcome(unknown)], (), 0)).rejected
     assert [r[:2] for r in refused] == [(unknown.id, 1)]
     assert [record.id for record in await scene.records()] == [claim.id]
 
@@ -339,7 +346,7 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
         )
         for claim, attempt in pairs
     ]
-    assert await scene.store.finish(worker, words) == []
+    assert (await scene.store.exchange(worker, words, (), 0)).rejected == []
     for claim, attempt in pairs:
         await same_as_the_rule(scene, lost, claim, attempt)
 
