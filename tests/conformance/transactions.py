@@ -19,7 +19,7 @@ WAKE_SECONDS = 20.0
 async def the_end_of_a_job_is_in_its_own_transaction(scene: Scene) -> None:
     """Result, progress, state and end time; and no later word about it counts."""
     worker, claim = await scene.running()
-    own = await scene.store.begin(worker)
+    own = await scene.store.transaction(worker)
     await own.commit(outcome(claim, result=b"42", progress=b'{"done":1}'))
     record = await scene.record(claim.id)
     assert (record.state, record.result) == (DONE, b"42")
@@ -34,9 +34,9 @@ async def what_is_enqueued_in_it_comes_with_its_commit(scene: Scene) -> None:
     """Nobody sees it before; then it is claimed once."""
     worker, claim = await scene.running()
     other = await scene.other()
-    own = await scene.store.begin(worker)
+    own = await scene.store.transaction(worker)
     new = [scene.job(), scene.job()]
-    answers = await scene.store.enqueue_in(own.connection, new)
+    answers = await scene.store.enqueue(new, tx=own.connection)
     assert [(a.id, a.created, a.state) for a in answers] == [
         (job.id, True, READY) for job in new
     ]
@@ -51,13 +51,13 @@ async def a_rollback_leaves_nothing(scene: Scene) -> None:
     """The job still runs, under the same claim; its next transaction may end it."""
     worker, claim = await scene.running()
     before = await scene.everything()
-    own = await scene.store.begin(worker)
-    await scene.store.enqueue_in(own.connection, [scene.job(key=key(window(60.0)))])
+    own = await scene.store.transaction(worker)
+    await scene.store.enqueue([scene.job(key=key(window(60.0)))], tx=own.connection)
     await own.roll_back()
     assert await scene.everything() == before
     assert await scene.state(claim.id) == RUNNING
     await own.roll_back()  # once more does no harm
-    again = await scene.store.begin(worker)
+    again = await scene.store.transaction(worker)
     await again.commit(outcome(claim))
     assert await scene.state(claim.id) == DONE
 
@@ -69,9 +69,9 @@ async def a_fenced_task_commits_nothing(scene: Scene) -> None:
     await scene.lose(worker)
     _, taken = await scene.claim_one()
     assert taken.id == claim.id
-    own = await scene.store.begin(worker)
+    own = await scene.store.transaction(worker)
     follow_up = scene.job()
-    await scene.store.enqueue_in(own.connection, [follow_up])
+    await scene.store.enqueue([follow_up], tx=own.connection)
     try:
         await own.commit(outcome(claim, result=b"1"))
     except LeaseLost:
@@ -87,11 +87,11 @@ async def a_transaction_that_is_over_takes_no_job(scene: Scene) -> None:
     """Committed or rolled back: its connection is refused, in words."""
     worker, claim = await scene.running()
     for ends in (False, True):
-        own = await scene.store.begin(worker)
+        own = await scene.store.transaction(worker)
         connection = own.connection
         await (own.commit(outcome(claim)) if ends else own.roll_back())
         try:
-            await scene.store.enqueue_in(connection, [scene.job()])
+            await scene.store.enqueue([scene.job()], tx=connection)
         except WrongTransaction:
             continue
         raise AssertionError("a job was put into a transaction that is over")
@@ -103,17 +103,17 @@ async def keys_are_judged_in_it(scene: Scene) -> None:
     """By what is committed and by what it wrote itself; a rollback frees them."""
     held = await scene.add(key=key(while_active))
     worker = await scene.worker()
-    own = await scene.store.begin(worker)
-    enqueue, tx = scene.store.enqueue_in, own.connection
-    existing = (await enqueue(tx, [scene.job(key=key(while_active))]))[0]
+    own = await scene.store.transaction(worker)
+    enqueue, tx = scene.store.enqueue, own.connection
+    existing = (await enqueue([scene.job(key=key(while_active))], tx=tx))[0]
     assert (existing.id, existing.created) == (held, False)
     mine = key(window(60.0), text="mine")
-    first = (await enqueue(tx, [scene.job(key=mine)]))[0]
+    first = (await enqueue([scene.job(key=mine)], tx=tx))[0]
     assert first.created
-    same = (await enqueue(tx, [scene.job(key=mine)]))[0]
+    same = (await enqueue([scene.job(key=mine)], tx=tx))[0]
     assert (same.id, same.created, same.same_args) == (first.id, False, True)
     other = key(window(60.0), OTHER_PAYLOAD, "mine")
-    conflict = (await enqueue(tx, [scene.job(key=other, payload=OTHER_PAYLOAD)]))[0]
+    conflict = (await enqueue([scene.job(key=other, payload=OTHER_PAYLOAD)], tx=tx))[0]
     assert conflict.conflict
     await own.roll_back()
     assert (await scene.send(key=other, payload=OTHER_PAYLOAD)).created
@@ -125,16 +125,16 @@ async def a_full_queue_is_only_named(scene: Scene) -> None:
     await scene.store.declare({LANE: 1})
     worker, claim = await scene.running()
     await scene.add()
-    own = await scene.store.begin(worker)
-    told = (await scene.store.enqueue_in(own.connection, [scene.job()]))[0]
+    own = await scene.store.transaction(worker)
+    told = (await scene.store.enqueue([scene.job()], tx=own.connection))[0]
     assert told.created
     assert told.full is not None
     assert (told.full.lane, told.full.limit) == (LANE, 1)
     await own.commit(outcome(claim))
     assert len(await scene.claim(worker, 10)) == 2
     await scene.store.change_queue(LANE, QueueChange(closed=True), by="op")
-    own = await scene.store.begin(worker)
-    told = (await scene.store.enqueue_in(own.connection, [scene.job()]))[0]
+    own = await scene.store.transaction(worker)
+    told = (await scene.store.enqueue([scene.job()], tx=own.connection))[0]
     assert not told.created
     assert told.full is not None
     assert told.full.is_closed
@@ -148,8 +148,8 @@ async def whoever_serves_the_lane_is_woken_by_its_commit(scene: Scene) -> None:
     waiting = await scene.worker()
     while (await scene.store.wait(waiting, 0.05)).woken:
         pass
-    own = await scene.store.begin(worker)
-    await scene.store.enqueue_in(own.connection, [scene.job()])
+    own = await scene.store.transaction(worker)
+    await scene.store.enqueue([scene.job()], tx=own.connection)
     async with asyncio.TaskGroup() as group:
         heard = group.create_task(scene.store.wait(waiting, WAKE_SECONDS))
         await own.commit(outcome(claim))
@@ -161,10 +161,10 @@ async def whoever_serves_the_lane_is_woken_by_its_commit(scene: Scene) -> None:
 async def others_are_not_lost_meanwhile(scene: Scene) -> None:
     """They are written beside it or after it, whatever becomes of it."""
     worker, claim = await scene.running()
-    own = await scene.store.begin(worker)
+    own = await scene.store.transaction(worker)
     async with asyncio.TaskGroup() as group:
         beside = [group.create_task(scene.send()) for _ in range(5)]
-        await scene.store.enqueue_in(own.connection, [scene.job()])
+        await scene.store.enqueue([scene.job()], tx=own.connection)
         await own.commit(outcome(claim))
     assert all(sent.result().created for sent in beside)
     assert len(await scene.claim(worker, 10)) == 6

@@ -99,7 +99,7 @@ def test_a_lost_worker_s_block_is_ended_by_whoever_may(
             opened(url) as ours,
         ):
             lost = await theirs.register(info(), 0.01)
-            block = await theirs.begin(lost)
+            block = await theirs.transaction(lost)
             pid = await block.connection.fetchval("select pg_backend_pid()")
             has_warned = bool(await doctor_evidence(url))
             assert has_warned == (rescuer == "other")

@@ -76,10 +76,10 @@ def test_a_bound_that_it_does_not_see_counts_what_it_brings(
         async with snapshot_transaction(grounds, level) as guest:
             await store.declare({LANE: BOUND, OTHER: BOUND})
             await store.enqueue([job(), job(OTHER)])
-            await store.enqueue_in(guest, [job(), job()])  # by each of the statements
-            await store.enqueue_in(guest, [keyed("new")])
-            await store.enqueue_in(guest, [job(), keyed("new")])
-            await store.enqueue_in(guest, [replacing("moved")])
+            await store.enqueue([job(), job()], tx=guest)  # by each of the statements
+            await store.enqueue([keyed("new")], tx=guest)
+            await store.enqueue([job(), keyed("new")], tx=guest)
+            await store.enqueue([replacing("moved")], tx=guest)
         assert await depth(store, LANE) == 6
         assert await depth(store, OTHER) == 1
         (told, *_) = await store.enqueue([job() for _ in range(BOUND - 6 + 1)])
@@ -94,7 +94,7 @@ def test_a_bound_that_it_sees_counts_once(grounds: ScratchSchema, level: str) ->
     async def story(store: PostgresStore) -> None:
         await store.declare({LANE: BOUND})
         async with snapshot_transaction(grounds, level) as guest:
-            await store.enqueue_in(guest, [job(), job()])
+            await store.enqueue([job(), job()], tx=guest)
         assert await depth(store, LANE) == 2
 
     run_story(grounds, story)
@@ -104,7 +104,7 @@ def test_a_bound_that_it_sees_counts_once(grounds: ScratchSchema, level: str) ->
 def test_without_a_bound_no_note_stays(grounds: ScratchSchema, level: str) -> None:
     async def story(store: PostgresStore) -> None:
         async with snapshot_transaction(grounds, level) as guest:
-            await store.enqueue_in(guest, [job(), job(), job(OTHER)])
+            await store.enqueue([job(), job(), job(OTHER)], tx=guest)
         noted = [] if level == "read committed" else [(LANE, 2), (OTHER, 1)]
         assert list(map(tuple, await store.context.connections.read(NOTES))) == noted
         await store.measure(0, namespace=SHOP)

@@ -76,7 +76,7 @@ class Scene:
 
     async def take_key(self, key: str) -> bytes:
         """The stranger enqueues a job with it, and does not commit."""
-        (told,) = await self.other.enqueue_in(self.caller, [job(key)])
+        (told,) = await self.other.enqueue([job(key)], tx=self.caller)
         assert told.created
         return told.id
 
@@ -342,7 +342,7 @@ def test_a_command_line_tells_what_was_not_done(
         await scene.other.enqueue([waiting, job()])
         await scene.take_key("k")
         again = waiting._replace(id=clock.new_id())
-        assert not (await scene.other.enqueue_in(scene.caller, [again]))[0].created
+        assert not (await scene.other.enqueue([again], tx=scene.caller))[0].created
         letter, name = str(UUID(bytes=dead)), str(UUID(bytes=waiting.id))
 
         (one,) = (await ask("jobs", "cancel", name, code=1))["jobs"]

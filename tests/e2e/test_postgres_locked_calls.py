@@ -40,7 +40,7 @@ def play(
             opened(place) as store,
             open_transaction(grounds.url) as stranger,
         ):
-            await story(store, lambda one: store.enqueue_in(stranger, [one]))
+            await story(store, lambda one: store.enqueue([one], tx=stranger))
 
     asyncio.run(main())
 

@@ -46,7 +46,7 @@ class Scene:
         """Jobs that wait; the second of them answers the stranger."""
         jobs = [job(), job(policy), job()]
         assert all(told.created for told in await self.other.enqueue(jobs))
-        (told,) = await self.other.enqueue_in(self.caller, [job(policy)])
+        (told,) = await self.other.enqueue([job(policy)], tx=self.caller)
         assert (told.id, told.created) == (jobs[1].id, False)
         return [each.id for each in jobs]
 

@@ -50,7 +50,7 @@ class Scene:
 
     async def joins(self, *jobs: NewJob) -> list[Enqueued]:
         """The stranger brings jobs, and does not commit."""
-        return await self.store.enqueue_in(self.caller, jobs)
+        return await self.store.enqueue(jobs, tx=self.caller)
 
     async def claims(self, *outcomes: Outcome, lane: str = LANE) -> list[Any]:
         """The worker brings what it has, and takes what there is."""

@@ -209,7 +209,7 @@ def test_a_rescue_ends_what_its_worker_had_open(
     async def story(app: App) -> None:
         store = await app.store()
         lost, alive = [await store.register(info(), 60.0) for _ in range(2)]
-        theirs, others = await store.begin(lost), await store.begin(alive)
+        theirs, others = await store.transaction(lost), await store.transaction(alive)
         await theirs.connection.execute("select pg_advisory_xact_lock(1)")
         await others.connection.execute("select pg_advisory_xact_lock(2)")
         await store.rescue(100, worker=lost)
@@ -261,7 +261,7 @@ def test_its_name_ends_with_the_transaction(shop: PostgresServer, driver: str) -
 
     async def story(app: App) -> None:
         store = await app.store()
-        own = await store.begin(await store.register(info(), 60.0))
+        own = await store.transaction(await store.register(info(), 60.0))
         with psycopg.connect(plain(shop), autocommit=True) as admin:
             pid = await pid_of(own.connection)
             assert str(admin.execute(names, [pid]).fetchone()).startswith("('durio tx ")

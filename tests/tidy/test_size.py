@@ -35,10 +35,6 @@ ALLOWED: dict[str, tuple[int, str]] = {
         440,
         "one state machine for cancel, retry and discard",
     ),
-    "stores/postgres/transactions.py": (
-        420,
-        "both directions of joining transactions share their errors",
-    ),
     "stores/postgres/watermarks.py": (
         480,
         "watermarks and their rescans keep one invariant",

@@ -32,7 +32,7 @@ async def enqueue_in_caller_tx(
     if not jobs:
         return []
     warn_large(emit, warn_bytes, jobs)
-    answers = await store.enqueue_in(tx, jobs)
+    answers = await store.enqueue(jobs, tx=tx)
     for answer in answers:
         if answer.full is not None and answer.full.is_closed:
             raise queue_closed(answer.full)

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from durio.model.errors import StoreError
 from durio.model.job import NewJob
+from durio.model.tx import Joinable
 
 
 class Full(NamedTuple):
@@ -46,6 +47,7 @@ class Enqueue(Protocol):
         *,
         calls: Sequence[int] | None = None,
         again: bool = False,
+        tx: Joinable | None = None,
     ) -> list[Enqueued]:
         """Store all of them in a transaction that survives a power cut.
 
@@ -64,8 +66,17 @@ class Enqueue(Protocol):
         either, as long as its job is not final.
 
         Keys are judged by `model.keys.answer`. `run_at` in the past, or no delay, is
-        ready now. Afterwards whoever serves the lanes is woken. Raises StoreError, with `unknown`
-        set when the write may have happened.
+        ready now. Afterwards the workers of these lanes are woken. Raises StoreError, with
+        `unknown` set when the write may have happened.
+
+        `tx` is a transaction that the caller has open: the jobs exist if and only if it
+        commits. All jobs are one run, and `calls` and `again` have no meaning. Nothing is
+        committed, and nothing is waited for: with a `tx` that belongs to no event loop
+        this never suspends. A full queue refuses nothing: the answers say `full` of jobs
+        that were `created`. A queue that was closed by hand takes none. Workers are woken
+        after the commit where the store can see it; else they find the jobs by
+        themselves. Raises WrongTransaction for a `tx` that is over, or of another
+        database, and StoreError: the caller rolls back.
         """
         ...
 

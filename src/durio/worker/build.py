@@ -175,7 +175,7 @@ class WorkerBuilder:
 
     def _begin_transaction(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001
         # The id is read with each call: a fenced worker registers again.
-        return self._store.begin(self._identity.id, is_sync=is_sync)
+        return self._store.transaction(self._identity.id, is_sync=is_sync)
 
     # --- beside the worker's loop
 

@@ -13,12 +13,14 @@ that is younger than its rows: where the other was quicker after all, it begins 
 try may stand still between its first look and its insert for as long as it likes.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from durio.model.errors import InvariantBroken, StoreError, StoreUnavailable
 from durio.model.job import READY, NewJob
 from durio.model.names import namespace_of
+from durio.model.tx import Joinable
 from durio.ports.enqueue import Enqueued, Locked
 from durio.stores.postgres.admission import (
     Admission,
@@ -36,6 +38,7 @@ from durio.stores.postgres.bounds import (
     read_guards,
     record_entered,
 )
+from durio.stores.postgres.caller_transaction import enqueue_joined
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import BRIEF_WAIT, LOCKED
@@ -74,10 +77,13 @@ class PostgresEnqueue(PostgresCapability):
         *,
         calls: Sequence[int] | None = None,
         again: bool = False,
+        tx: Joinable | None = None,
     ) -> list[Enqueued]:
-        """Store all of them, each call whole, and wake whoever serves their lanes."""
+        """Store all of them, each call whole, and wake the workers of their lanes."""
         if not jobs:
             return []
+        if tx is not None:
+            return await enqueue_joined(self.context, tx, jobs, enqueue_in_caller_tx)
         if calls is not None:
             return await enqueue_calls(self.context, jobs, calls, again=again)
         whole = (len(jobs),)
@@ -122,6 +128,21 @@ def fill_answers(
     """All answers, with those that came later in their places."""
     more = iter(late)
     return [next(more) if told is None else told for told in answers]
+
+
+async def enqueue_in_caller_tx(
+    context: PostgresContext, jobs: Sequence[NewJob]
+) -> list[Enqueued]:
+    """By the same statements, in the caller's transaction of this context."""
+    calls = (len(jobs),)
+    answers = await enqueue_fast(context, jobs, calls)
+    if answers is None:
+        return await enqueue_locked(context, jobs, calls, again=False)
+    if context.has_fixed_snapshot:
+        told = zip(jobs, answers, strict=True)
+        new = Counter(job.lane for job, is_in in told if is_in and is_in.created)
+        await record_entered(cast("Any", context.connections), new)
+    return await complete_answers(context, jobs, answers)
 
 
 # --- for several callers

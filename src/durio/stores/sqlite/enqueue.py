@@ -14,6 +14,7 @@ from typing import Any
 from durio.model.errors import InvariantBroken
 from durio.model.job import READY, SCHEDULED, KeyClaim, NewJob
 from durio.model.keys import KeyAnswer, key_answer
+from durio.model.tx import Joinable
 from durio.ports.enqueue import Enqueued, Full
 from durio.stores.sqlite.bounds import (
     SqliteNoRoom,
@@ -26,6 +27,7 @@ from durio.stores.sqlite.bounds import (
     subtract_from_depth,
     undo_if_full,
 )
+from durio.stores.sqlite.caller_transaction import enqueue_joined
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.keys import HeldKey, find_holder, take_key
 from durio.stores.sqlite.statements import statement
@@ -46,10 +48,13 @@ class SqliteEnqueue(SqliteCapability):
         *,
         calls: Sequence[int] | None = None,
         again: bool = False,  # noqa: ARG002 - every enqueue finds what is stored
+        tx: Joinable | None = None,
     ) -> list[Enqueued]:
-        """Store all of them in one transaction, and wake whoever serves their lanes."""
+        """Store all of them in one transaction, and wake the workers of their lanes."""
         if not jobs:
             return []
+        if tx is not None:
+            return await enqueue_joined(self.context, tx, jobs, insert_into_full)
         return await self.context.writer.write(
             lambda tx: enqueue_jobs(tx, jobs, calls), rows=len(jobs)
         )
@@ -89,6 +94,21 @@ def insert_all(
         if job.key is None
         else enqueue_keyed(tx, job, job.key)
         for job in jobs
+    ]
+
+
+def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """All of them, also into full queues; the answers say which queues are full."""
+    lanes = {job.lane for job in jobs}
+    for lane in lanes:
+        guard_of(
+            tx, lane
+        )  # read first: plain inserts look only at guards that were read
+    answers = insert_all(tx, jobs, lanes)
+    full = {each.lane: each for each in tx.full_queues}
+    return [
+        answer._replace(full=full.get(job.lane)) if answer.created else answer
+        for job, answer in zip(jobs, answers, strict=True)
     ]
 
 

@@ -1,12 +1,9 @@
-"""Jobs in callers' transactions, and transactions of their own for tasks.
+"""Transactions for tasks, each on a connection of its own.
 
-A caller's connection is to the same file and of the same library, or it is refused. A
-task's own transaction borrows the writer's turn: nobody else could write meanwhile.
+Such a transaction has the turn of the writer: nothing else can write to the file meanwhile.
 """
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,29 +11,17 @@ import apsw
 
 from durio.model.errors import LeaseLost, StoreError, StoreUnavailable, WrongTransaction
 from durio.model.ids import id_text
-from durio.model.job import READY, NewJob
 from durio.model.outcome import Outcome, with_progress
-from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
-from durio.ports.enqueue import Enqueued
 from durio.ports.transactions import OwnTransaction
-from durio.stores.sqlite.bounds import SqliteNoRoom, guard_of
 from durio.stores.sqlite.caller_connection import (
-    SqliteCallerConnection,
-    SqliteCallerTransaction,
     UnsentWakeups,
-    async_sqlalchemy_connection,
-    caller_transaction,
-    sqlalchemy_connection,
-    sqlalchemy_transaction,
 )
+from durio.stores.sqlite.caller_transaction import transaction_on, wake_lanes_soon
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
-from durio.stores.sqlite.database import Database, OwnDatabase, StdlibDatabase
-from durio.stores.sqlite.enqueue import insert_all
+from durio.stores.sqlite.database import OwnDatabase, StdlibDatabase
 from durio.stores.sqlite.finish import record_outcomes
 from durio.stores.sqlite.schema import connect_writer
-from durio.stores.sqlite.store_files import inode_of
 from durio.stores.sqlite.translate import translated
-from durio.stores.sqlite.write_session import SqliteTransaction
 from durio.stores.sqlite.writer_handover import WriterHandover
 
 # Nobody can write to the file while a task's transaction is open: it has so long.
@@ -45,35 +30,13 @@ OWN_SECONDS_MAX = 10.0
 BUSY_SECONDS_MAX, BUSY_LOOK_SECONDS = 5.0, 0.02
 STILL_IN_USE_SECONDS = 0.1
 
-# What a driver raises when its connection cannot be used as it is.
-UNUSABLE_ERRORS = (
-    apsw.ConnectionClosedError,
-    apsw.CursorClosedError,
-    apsw.ThreadingViolationError,
-    apsw.MisuseError,
-)
-
 
 class SqliteTransactions(SqliteCapability):
-    """Writing in transactions of others."""
+    """Transactions for tasks."""
 
-    async def enqueue_in(self, tx: Joinable, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Write these jobs in a transaction that the caller has open."""
-        desk, kind = self.context, tx_kind(tx)
-        if desk.path is None:
-            raise WrongTransaction(
-                "a store in memory has a connection of its own, which nobody shares",
-                cure="Use a file (sqlite:///jobs.db), or leave tx out.",
-            )
-        if kind in SQLALCHEMY and kind.is_async:
-            connection = await async_sqlalchemy_connection(tx, kind)
-            return await connection.run_sync(enqueue_in_sqlalchemy, desk, jobs)
-        if kind in SQLALCHEMY:
-            return enqueue_in_sqlalchemy(sqlalchemy_connection(tx, kind), desk, jobs)
-        own = desk.task_wakeups.get(id(tx))
-        return enqueue_on(desk, lambda: caller_transaction(tx, kind, own), jobs)
-
-    async def begin(self, worker: int, *, is_sync: bool = False) -> OwnTransaction:
+    async def transaction(
+        self, worker: int, *, is_sync: bool = False
+    ) -> OwnTransaction:
         """A transaction for a task, on a connection of its own; threads may use it."""
         del is_sync
         desk = self.context
@@ -90,140 +53,6 @@ class SqliteTransactions(SqliteCapability):
             await own.roll_back()
             raise
         return own
-
-
-# --- in a caller's transaction
-
-
-def enqueue_in_sqlalchemy(
-    connection: Any, context: SqliteContext, jobs: Sequence[NewJob]
-) -> list[Enqueued]:
-    """In a connection of SQLAlchemy, whichever driver it has."""
-    return enqueue_on(context, lambda: sqlalchemy_transaction(connection), jobs)
-
-
-def enqueue_on(
-    context: SqliteContext, find_transaction: Any, jobs: Sequence[NewJob]
-) -> list[Enqueued]:
-    """Write the jobs there, and see to it that somebody hears of them."""
-    try:
-        host: SqliteCallerTransaction = find_transaction()
-        with host.connection.settings_restored():
-            check_caller_connection(context, host.connection)
-            tx, answers = enqueue_within(context, host.connection, jobs)
-            if tx.woken_lanes:
-                host.wake_after_commit(
-                    lambda lanes: wake_lanes_soon(context, lanes), tx.woken_lanes
-                )
-            return answers
-    except apsw.Error as error:
-        raise caller_error(error, context) from None
-
-
-def check_caller_connection(
-    context: SqliteContext, connection: SqliteCallerConnection
-) -> None:
-    """The same library, for two would break each other's locks; and the same file."""
-    if connection.driver != context.driver:
-        raise WrongTransaction(
-            f"tx is of another SQLite library than the store ({context.path}): two in one "
-            "process break each other's locks",
-            cure=f"Open the store with ?driver={connection.driver}, or leave tx out.",
-        )
-    files = {name: file for _, name, file in connection.rows("pragma database_list")}
-    if not files["main"] or inode_of(files["main"]) != context.inode:
-        raise WrongTransaction(
-            f"tx is a connection to {files['main'] or 'memory'}, but jobs are in "
-            f"{context.path}",
-            cure="Give a connection to that file, or leave tx out.",
-        )
-
-
-def enqueue_within(
-    context: SqliteContext, connection: SqliteCallerConnection, jobs: Sequence[NewJob]
-) -> tuple[SqliteTransaction, list[Enqueued]]:
-    """All of them or none; the caller's own rows stay as they are."""
-    is_new = connection.begin()
-    connection.rows("savepoint durio")
-    tx = transaction_on(context, connection)
-    tx.in_caller_tx = True
-    try:
-        answers = insert_into_full(tx, jobs)
-    except SqliteNoRoom as no_room:
-        roll_back_to_savepoint(connection)
-        tx.woken_lanes.clear()
-        answers = [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
-    except BaseException:
-        with suppress(apsw.Error):  # it may have rolled back by itself
-            connection.rows("rollback") if is_new else roll_back_to_savepoint(
-                connection
-            )
-        raise
-    else:
-        connection.rows("release durio")
-    return tx, answers
-
-
-def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:
-    """Leave nothing of ours in the caller's transaction."""
-    connection.rows("rollback to durio")
-    connection.rows("release durio")
-
-
-def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Into whatever queue; the answers say which of them are full."""
-    lanes = {job.lane for job in jobs}
-    for lane in lanes:
-        guard_of(tx, lane)  # asked before: plain inserts look only when there are any
-    answers = insert_all(tx, jobs, lanes)
-    full = {each.lane: each for each in tx.full_queues}
-    return [
-        answer._replace(full=full.get(job.lane)) if answer.created else answer
-        for job, answer in zip(jobs, answers, strict=True)
-    ]
-
-
-def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
-    """What operations see of a connection that is not the writer's."""
-    return SqliteTransaction(
-        db=db,
-        now=context.clock.now(),
-        monotonic_seconds=context.clock.monotonic(),
-        boot=context.clock.boot_id(),
-        retention=context.retention,
-        known_lanes=frozenset(),
-        keyed=set(),
-    )
-
-
-def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
-    """The writer's next turn comes after the commit at hand: it rings."""
-
-    def ring(tx: SqliteTransaction) -> None:
-        for lane in lanes:
-            tx.wake(lane)
-
-    context.writer.post(ring)
-
-
-def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
-    """What a caller hears of a failure in its own transaction."""
-    if isinstance(error, UNUSABLE_ERRORS):
-        return WrongTransaction(
-            f"tx cannot be used here: {error}",
-            cure="Give a connection that is open, in the thread that uses it.",
-        )
-    if isinstance(error, apsw.BusyError):
-        return StoreUnavailable(
-            f"{context.path} is being written by somebody else ({error})",
-            cure="Begin with `begin immediate`, give the connection a busy timeout, "
-            "and try the whole transaction again.",
-            path=context.path,
-        )
-    return translated(error, context.path, at_commit=False)
-
-
-# --- a task's own
 
 
 class SqliteOwnTransaction:

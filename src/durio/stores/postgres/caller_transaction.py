@@ -1,0 +1,231 @@
+"""Jobs in a transaction that a caller has open.
+
+They are written by the statements of every enqueue, on the caller's connection. Workers learn
+of them by a notification that the caller's commit sends.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from durio.model.errors import (
+    StoreError,
+    StoreUnavailable,
+    WrongTransaction,
+)
+from durio.model.job import NewJob
+from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
+from durio.ports.enqueue import Enqueued
+from durio.stores.postgres.caller_checks import (
+    FIXED_SNAPSHOT,
+    SNAPSHOT,
+    check_caller_connection,
+    read_only_error,
+)
+from durio.stores.postgres.caller_connection import (
+    PostgresCallerConnection,
+    caller_connection,
+    caller_connection_in_sqlalchemy,
+    failed_transaction_error,
+)
+from durio.stores.postgres.connections import (
+    RETRY_STATES,
+    LockWait,
+)
+from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.driver import (
+    DEADLOCK,
+    FAILED_TRANSACTION,
+    NO_RIGHT,
+    NOT_SERIALIZABLE,
+    READ_ONLY,
+    Connection,
+    DriverError,
+    Row,
+)
+from durio.stores.postgres.statements import SchemaStatements, statement
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.translate import translated
+
+T = TypeVar("T")
+
+MAKE_LANES = statement("insert_queue")
+NOTIFY_IN_TRANSACTION = statement("notify_in_transaction")
+CONSTRAINT_CLASS = "23"
+CONFLICT_STATES = frozenset({NOT_SERIALIZABLE, DEADLOCK})
+
+
+Write = Callable[[PostgresContext, Sequence[NewJob]], Awaitable[list[Enqueued]]]
+
+
+async def enqueue_joined(
+    context: PostgresContext, tx: Joinable, jobs: Sequence[NewJob], write: Write
+) -> list[Enqueued]:
+    """Write these jobs in the transaction of `tx`."""
+    kind = tx_kind(tx)
+    try:
+        if kind in SQLALCHEMY:
+            caller = await caller_connection_in_sqlalchemy(tx, kind)
+        else:
+            caller = caller_connection(tx, kind)
+        lines = CallerConnectionAdapter(context, caller)
+        theirs = await check_caller_connection(context, lines, may_wait=kind.is_async)
+        is_frozen = theirs[SNAPSHOT] == FIXED_SNAPSHOT
+        if kind.is_async:
+            await make_lanes(context, jobs)
+        joined = context_on(context, lines, has_fixed_snapshot=is_frozen)
+        answers = await write(joined, jobs)
+        payloads = context.wakeups.payloads_in_transaction(lines.woken_lanes)
+        if payloads:
+            await lines.rows(NOTIFY_IN_TRANSACTION, context.wakeups.channel, payloads)
+    except DriverError as error:
+        raise caller_error(error, context) from error
+    except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, DriverError):
+            raise caller_error(cause, context) from cause
+        raise
+    else:
+        return answers
+
+
+def context_on(
+    context: PostgresContext,
+    connections: "CallerConnectionAdapter",
+    *,
+    has_fixed_snapshot: bool,
+) -> PostgresContext:
+    """The context of the store, on the connection of a caller."""
+    return replace(
+        context,
+        connections=cast("Any", connections),
+        wakeups=cast("Any", connections),
+        in_caller_tx=True,
+        has_fixed_snapshot=has_fixed_snapshot,
+        known_lanes=set(context.known_lanes),  # the caller may roll back what is new
+        guarded_lanes=set(),
+    )
+
+
+async def make_lanes(context: PostgresContext, jobs: Sequence[NewJob]) -> None:
+    """Create queues that are not known yet, by a transaction of our own.
+
+    In the caller's transaction, every other enqueue into them would wait until it is over;
+    so it does where our own connection fails now.
+    """
+    news = sorted({job.lane for job in jobs} - context.known_lanes)
+    if news:
+        with suppress(StoreError):
+            patience = LockWait.ONE_TURN
+            await context.connections.write_one(MAKE_LANES, news, lock_wait=patience)
+            context.known_lanes.update(news)
+
+
+class CallerConnectionAdapter:
+    """Stands for the store's connections and wakeups in an enqueue on one connection."""
+
+    def __init__(
+        self, context: PostgresContext, connection: PostgresCallerConnection
+    ) -> None:
+        self.now = context.connections.now
+        self.woken_lanes: dict[str, int] = {}
+        self._context = context
+        self._connection = connection
+        self._statements = SchemaStatements(context.location.schema)
+
+    def wake(self, lanes: dict[str, int], _workers: object) -> None:
+        """Later, and by the commit of the caller."""
+        self.woken_lanes |= lanes
+
+    async def rows(self, sql: str, *args: Any) -> Sequence[Row]:
+        """One statement, with its errors as the driver has them."""
+        return await self._connection.rows(self._statements[sql], args)
+
+    async def write_one(
+        self,
+        sql: str,
+        *args: Any,
+        lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002 - that of their connection
+    ) -> Sequence[Row]:
+        """One statement."""
+        try:
+            return await self.rows(sql, *args)
+        except DriverError as error:
+            raise translated(error, self._context.location) from error
+
+    async def write(
+        self,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002
+    ) -> T:
+        """Several; whatever raises undoes them, and nothing else of the caller's."""
+        tx = transaction_on(self._context, self._connection)
+        try:
+            await self._connection.run("savepoint durio")
+            try:
+                answer = await work(tx)
+                for call in tx.before_commit:
+                    await call()
+            except BaseException:
+                with suppress(DriverError):
+                    await self._connection.run("rollback to savepoint durio")
+                raise
+            await self._connection.run("release savepoint durio")
+        except DriverError as error:
+            raise translated(error, self._context.location) from error
+        self.woken_lanes |= tx.woken_lanes
+        return answer
+
+
+def transaction_on(
+    context: PostgresContext, connection: PostgresCallerConnection
+) -> PostgresTransaction:
+    """What operations see of a connection that is not the store's."""
+    return PostgresTransaction(
+        cast("Connection", connection),
+        SchemaStatements(context.location.schema),
+        context.connections.now,
+        context.connections.on_statement,
+        context.retention,
+    )
+
+
+def caller_error(error: DriverError, context: PostgresContext) -> Exception:
+    """The error that a caller gets for a failure in its own transaction."""
+    if error.lost:
+        return StoreUnavailable(
+            f"{context.location.shown}: the connection of tx was lost, and its transaction with "
+            f"it ({error.text})",
+            cure="Do the whole transaction again, on another connection.",
+            state=error.state,
+        )
+    if error.state in CONFLICT_STATES:
+        return StoreUnavailable(
+            f"{context.location.shown}: another transaction was in the way of tx ({error.text})",
+            cure="Roll it back, and do the whole transaction again.",
+            state=error.state,
+        )
+    if error.state == NO_RIGHT:
+        refused = translated(error, context.location)
+        refused.cure = (
+            "Say `reset role` before the enqueue, where the transaction has another role "
+            f"than its connection. {refused.cure}"
+        )
+        return refused
+    return transaction_error(error, context)
+
+
+def transaction_error(error: DriverError, context: PostgresContext) -> Exception:
+    """The error of either kind of transaction."""
+    if error.state == FAILED_TRANSACTION:
+        return failed_transaction_error()
+    if error.state == READ_ONLY:
+        return read_only_error()
+    if error.state.startswith(CONSTRAINT_CLASS) and error.state not in RETRY_STATES:
+        return WrongTransaction(
+            f"the transaction breaks a rule of your tables: {error.text}",
+            cure="It was rolled back: see the constraint, and whether it is deferred.",
+        )
+    return translated(error, context.location)

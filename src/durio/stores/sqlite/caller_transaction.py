@@ -1,0 +1,178 @@
+"""Jobs in a transaction that a caller has open.
+
+The connection is to the same file and of the same library, or it is refused.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import apsw
+
+from durio.model.errors import StoreUnavailable, WrongTransaction
+from durio.model.job import READY, NewJob
+from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
+from durio.ports.enqueue import Enqueued
+from durio.stores.sqlite.bounds import SqliteNoRoom
+from durio.stores.sqlite.caller_connection import (
+    SqliteCallerConnection,
+    SqliteCallerTransaction,
+    async_sqlalchemy_connection,
+    caller_transaction,
+    sqlalchemy_connection,
+    sqlalchemy_transaction,
+)
+from durio.stores.sqlite.context import SqliteContext
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.store_files import inode_of
+from durio.stores.sqlite.translate import translated
+from durio.stores.sqlite.write_session import SqliteTransaction
+
+# What a driver raises when its connection cannot be used as it is.
+UNUSABLE_ERRORS = (
+    apsw.ConnectionClosedError,
+    apsw.CursorClosedError,
+    apsw.ThreadingViolationError,
+    apsw.MisuseError,
+)
+
+Insert = Callable[[SqliteTransaction, Sequence[NewJob]], list[Enqueued]]
+
+
+async def enqueue_joined(
+    context: SqliteContext, tx: Joinable, jobs: Sequence[NewJob], insert: Insert
+) -> list[Enqueued]:
+    """Insert these jobs in the transaction of `tx`."""
+    kind = tx_kind(tx)
+    if context.path is None:
+        raise WrongTransaction(
+            "a store in memory has a connection of its own, which nobody shares",
+            cure="Use a file (sqlite:///jobs.db), or leave tx out.",
+        )
+
+    def on_sqlalchemy(connection: Any) -> list[Enqueued]:
+        return enqueue_on(
+            context, lambda: sqlalchemy_transaction(connection), jobs, insert
+        )
+
+    if kind in SQLALCHEMY and kind.is_async:
+        connection = await async_sqlalchemy_connection(tx, kind)
+        return await connection.run_sync(on_sqlalchemy)
+    if kind in SQLALCHEMY:
+        return on_sqlalchemy(sqlalchemy_connection(tx, kind))
+    own = context.task_wakeups.get(id(tx))
+    return enqueue_on(context, lambda: caller_transaction(tx, kind, own), jobs, insert)
+
+
+def enqueue_on(
+    context: SqliteContext,
+    find_transaction: Any,
+    jobs: Sequence[NewJob],
+    insert: Insert,
+) -> list[Enqueued]:
+    """Write the jobs there, and wake the workers of their lanes after the commit."""
+    try:
+        host: SqliteCallerTransaction = find_transaction()
+        with host.connection.settings_restored():
+            check_caller_connection(context, host.connection)
+            tx, answers = enqueue_within(context, host.connection, jobs, insert)
+            if tx.woken_lanes:
+                host.wake_after_commit(
+                    lambda lanes: wake_lanes_soon(context, lanes), tx.woken_lanes
+                )
+            return answers
+    except apsw.Error as error:
+        raise caller_error(error, context) from None
+
+
+def check_caller_connection(
+    context: SqliteContext, connection: SqliteCallerConnection
+) -> None:
+    """The same library, for two would break each other's locks; and the same file."""
+    if connection.driver != context.driver:
+        raise WrongTransaction(
+            f"tx is of another SQLite library than the store ({context.path}): two in one "
+            "process break each other's locks",
+            cure=f"Open the store with ?driver={connection.driver}, or leave tx out.",
+        )
+    files = {name: file for _, name, file in connection.rows("pragma database_list")}
+    if not files["main"] or inode_of(files["main"]) != context.inode:
+        raise WrongTransaction(
+            f"tx is a connection to {files['main'] or 'memory'}, but jobs are in "
+            f"{context.path}",
+            cure="Give a connection to that file, or leave tx out.",
+        )
+
+
+def enqueue_within(
+    context: SqliteContext,
+    connection: SqliteCallerConnection,
+    jobs: Sequence[NewJob],
+    insert: Insert,
+) -> tuple[SqliteTransaction, list[Enqueued]]:
+    """All of them or none; the caller's own rows stay as they are."""
+    is_new = connection.begin()
+    connection.rows("savepoint durio")
+    tx = transaction_on(context, connection)
+    tx.in_caller_tx = True
+    try:
+        answers = insert(tx, jobs)
+    except SqliteNoRoom as no_room:
+        roll_back_to_savepoint(connection)
+        tx.woken_lanes.clear()
+        answers = [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
+    except BaseException:
+        with suppress(apsw.Error):  # it may have rolled back by itself
+            connection.rows("rollback") if is_new else roll_back_to_savepoint(
+                connection
+            )
+        raise
+    else:
+        connection.rows("release durio")
+    return tx, answers
+
+
+def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:
+    """Leave nothing of ours in the caller's transaction."""
+    connection.rows("rollback to durio")
+    connection.rows("release durio")
+
+
+def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
+    """What operations see of a connection that is not the writer's."""
+    return SqliteTransaction(
+        db=db,
+        now=context.clock.now(),
+        monotonic_seconds=context.clock.monotonic(),
+        boot=context.clock.boot_id(),
+        retention=context.retention,
+        known_lanes=frozenset(),
+        keyed=set(),
+    )
+
+
+def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
+    """Wake them by the writer's next transaction, which comes after this commit."""
+
+    def ring(tx: SqliteTransaction) -> None:
+        for lane in lanes:
+            tx.wake(lane)
+
+    context.writer.post(ring)
+
+
+def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
+    """The error that a caller gets for a failure in its own transaction."""
+    if isinstance(error, UNUSABLE_ERRORS):
+        return WrongTransaction(
+            f"tx cannot be used here: {error}",
+            cure="Give a connection that is open, in the thread that uses it.",
+        )
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(
+            f"{context.path} is being written by somebody else ({error})",
+            cure="Begin with `begin immediate`, give the connection a busy timeout, "
+            "and try the whole transaction again.",
+            path=context.path,
+        )
+    return translated(error, context.path, at_commit=False)
