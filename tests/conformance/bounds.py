@@ -8,6 +8,7 @@ from durio.model.job import READY, SCHEDULED
 from durio.model.keys import replace, while_active, window
 from durio.model.outcome import OutcomeKind
 from durio.ports.enqueue import Enqueued, Full
+from durio.ports.upkeep import Orphans
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
     LANE,
@@ -281,7 +282,7 @@ async def an_orphan_enters_a_full_queue(scene: Scene) -> None:
     await scene.add()
     assert scene.subject.forget_worker is not None
     await scene.subject.forget_worker(scene.store, worker)
-    await scene.store.rescue_orphans(MANY)
+    await scene.store.rescue(MANY, Orphans())
     assert await check_depth(scene) == BOUND + 1
 
 

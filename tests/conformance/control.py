@@ -6,6 +6,7 @@ from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Cl
 from durio.model.outcome import OutcomeKind
 from durio.ports.control import Acted, QueueChange
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import ExpiredLeases
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, outcome
 
@@ -126,7 +127,7 @@ def sent_outcome(kind: OutcomeKind, delay_seconds: float = 0.0) -> Way:
 async def rescued(scene: Scene, worker: int, claim: Claim) -> None:
     """The lease ended."""
     scene.clock.advance(LEASE_SECONDS + 1)
-    (left,) = (await scene.store.rescue(MANY)).left
+    (left,) = (await scene.store.rescue(MANY, ExpiredLeases())).left
     assert (left.id, left.state, left.worker) == (claim.id, CANCELLED, worker)
 
 

@@ -3,6 +3,7 @@
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import OutcomeKind
 from durio.ports.exchange import Rejected
+from durio.ports.upkeep import ExpiredLeases, OneWorker
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LEASE_SECONDS, MANY, Scene, info, outcome
 
@@ -31,7 +32,7 @@ async def renewing_extends_the_lease(scene: Scene) -> None:
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
         assert (renewed.alive, renewed.cancels) == (True, [])
     scene.clock.advance(LEASE_SECONDS - 0.25)
-    assert (await scene.store.rescue(MANY)).workers == []
+    assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == []
     await scene.finish(worker, claim)
 
 
@@ -40,9 +41,9 @@ async def a_lease_that_is_not_renewed_ends_in_time(scene: Scene) -> None:
     """Not a moment before, and then for good."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS - 0.25)
-    assert (await scene.store.rescue(MANY)).workers == []
+    assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == []
     scene.clock.advance(0.5)
-    rescued = await scene.store.rescue(MANY)
+    rescued = await scene.store.rescue(MANY, ExpiredLeases())
     assert rescued.workers == [worker]
     assert [left.id for left in rescued.left] == [claim.id]
     assert await scene.is_ready(claim.id)
@@ -53,7 +54,7 @@ async def a_rescued_worker_never_comes_back(scene: Scene) -> None:
     """Its renewals say so, it claims nothing, and nobody lists it any more."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS + 1)
-    await scene.store.rescue(MANY)
+    await scene.store.rescue(MANY, ExpiredLeases())
     for _ in range(2):
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
         assert (renewed.alive, renewed.cancels) == (False, [])
@@ -70,10 +71,10 @@ async def a_half_rescued_worker_does_not_come_back_either(scene: Scene) -> None:
     worker = await scene.worker()
     await scene.add_many(4)
     await scene.claim(worker, 4)
-    assert (await scene.store.rescue(2, worker=worker)).more
+    assert (await scene.store.rescue(2, OneWorker(worker))).more
     assert await scene.claim(worker) == []
     assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
-    assert (await scene.store.rescue(MANY)).workers == [worker]
+    assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == [worker]
     assert (await scene.store.counts("shop"))["shop:default"] == {READY: 4}
 
 
@@ -110,7 +111,7 @@ async def a_step_of_the_wall_clock_ends_no_lease(scene: Scene) -> None:
     worker, claim = await scene.running()
     for step in (HOUR, -2 * HOUR, HOUR):
         scene.clock.step(step)
-        assert (await scene.store.rescue(MANY)).workers == []
+        assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == []
         assert (await scene.store.renew(worker, LEASE_SECONDS)).alive
         assert await scene.store.lead("upkeep", worker, 10.0) is not None
     await scene.add()
@@ -127,7 +128,7 @@ async def another_boot_ends_every_lease(scene: Scene) -> None:
     scene.clock.reboot()
     assert await scene.claim(worker) == []
     assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
-    rescued = await scene.store.rescue(MANY)
+    rescued = await scene.store.rescue(MANY, ExpiredLeases())
     assert (rescued.workers, rescued.left[0].id) == ([worker], claim.id)
     heir = await scene.worker()
     token = await scene.store.lead("upkeep", heir, 10.0)

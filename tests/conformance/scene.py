@@ -18,7 +18,7 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Lane
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
-from durio.ports.upkeep import Rescued
+from durio.ports.upkeep import OneWorker, Rescued
 from tests.conformance.manual_clock import ManualClock
 from tests.conformance.subject import Subject
 
@@ -173,7 +173,7 @@ class Scene:
 
     async def lose(self, worker: int) -> Rescued:
         """The worker is gone and whoever looks for such finds out."""
-        return await self.store.rescue(MANY, worker=worker)
+        return await self.store.rescue(MANY, OneWorker(worker))
 
     async def crash_child(self, worker: int, claim: Claim) -> None:
         """The job has killed its own child process, and its worker says so."""

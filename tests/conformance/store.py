@@ -8,6 +8,7 @@ from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake
+from durio.ports.upkeep import DeadOnThisHost, OneWorker, Orphans
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
     LANE,
@@ -111,9 +112,9 @@ async def look_after(store: Store) -> None:
     """What a leader asks."""
     worker = await store.register(info(), LEASE_SECONDS)
     assert await store.promote(MANY) == (0, None)
-    assert (await store.rescue(MANY, worker=worker)).workers == [worker]
-    assert (await store.rescue_here(MANY)).workers == []
-    assert (await store.rescue_orphans(MANY)).left == []
+    assert (await store.rescue(MANY, OneWorker(worker))).workers == [worker]
+    assert (await store.rescue(MANY, DeadOnThisHost())).workers == []
+    assert (await store.rescue(MANY, Orphans())).left == []
     assert await store.prune(MANY, dead_count=0) == 0
     await store.tidy()
     await store.change_queue(LANE, QueueChange(paused=True), by="ann")

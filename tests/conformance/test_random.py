@@ -14,6 +14,7 @@ from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import OneWorker
 from durio.stores.sqlite.store import SqliteStore
 from tests.conformance import ManualClock
 from tests.conformance.model_store import ModelStore
@@ -180,7 +181,7 @@ class Twins(RuleBasedStateMachine):
     @rule(n=any_one)
     def rescue(self, n: int) -> None:
         worker = self.workers.pop(n % len(self.workers))
-        self.ask(self.store.rescue(1000, worker=worker))
+        self.ask(self.store.rescue(1000, OneWorker(worker)))
         self.model.rescue(worker)
         self.agree()
 

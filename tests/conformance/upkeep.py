@@ -5,6 +5,7 @@ import asyncio
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, Claim
 from durio.model.outcome import OutcomeKind, Reason
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
     LANE,
@@ -74,11 +75,11 @@ async def a_crash_between_claim_and_finish_runs_again_once(scene: Scene) -> None
     """Charged as a loss, not as a retry; the next attempt has the next number."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS + 1)
-    rescued = await (await scene.other()).rescue(MANY)
+    rescued = await (await scene.other()).rescue(MANY, ExpiredLeases())
     (left,) = rescued.left
     assert (left.id, left.state, left.worker) == (claim.id, READY, worker)
     assert (left.task, left.lane, left.reason) == (claim.task, claim.lane, None)
-    assert (await scene.store.rescue(MANY)).workers == []
+    assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == []
     heir, again = await scene.claim_one()
     assert (again.id, again.claim_no) == (claim.id, 2)
     assert (again.retried, again.losses, again.lost) == (0, 1, 1)
@@ -190,7 +191,7 @@ async def a_rescue_is_bounded_and_goes_on(scene: Scene) -> None:
     scene.clock.advance(LEASE_SECONDS + 1)
     seen: list[bytes] = []
     for _ in range(20):
-        rescued = await scene.store.rescue(3)
+        rescued = await scene.store.rescue(3, ExpiredLeases())
         assert len(rescued.left) <= 3
         seen += [left.id for left in rescued.left]
         if not rescued.more:
@@ -209,7 +210,9 @@ async def two_rescuers_do_no_harm(scene: Scene) -> None:
         await scene.claim(await scene.worker(), 10)
     scene.clock.advance(LEASE_SECONDS + 1)
     stores = (scene.store, await scene.other())
-    answers = await asyncio.gather(*(store.rescue(MANY) for store in stores * 3))
+    answers = await asyncio.gather(
+        *(store.rescue(MANY, ExpiredLeases()) for store in stores * 3)
+    )
     assert sorted(left.id for a in answers for left in a.left) == sorted(ids)
     assert {record.lost for record in await scene.store.get(ids)} == {1}
 
@@ -229,10 +232,10 @@ async def rescue_leaves_the_living_alone(scene: Scene) -> None:
     alive, claim = await scene.running()
     gone = await scene.worker(lease_seconds=5.0)
     scene.clock.advance(10.0)
-    assert (await scene.store.rescue(MANY)).workers == [gone]
+    assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == [gone]
     for store in (scene.store, await scene.other()):
-        assert await store.rescue_here(MANY) == ([], [], False)
-        assert await store.rescue_orphans(MANY) == ([], [], False)
+        assert await store.rescue(MANY, DeadOnThisHost()) == ([], [], False)
+        assert await store.rescue(MANY, Orphans()) == ([], [], False)
     assert (await scene.record(claim.id)).worker == alive
     await scene.finish(alive, claim)
 
@@ -247,8 +250,8 @@ async def a_death_on_this_host_is_seen_at_once(scene: Scene) -> None:
         worker = await doomed.register(info(), LEASE_SECONDS)
         exchanged = await doomed.exchange(worker, [], [Lane(LANE, 9)], 9)
         assert [claim.id for claim in exchanged.claims] == [job_id]
-        assert (await scene.store.rescue_here(MANY)).workers == []
-    rescued = await scene.store.rescue_here(MANY)
+        assert (await scene.store.rescue(MANY, DeadOnThisHost())).workers == []
+    rescued = await scene.store.rescue(MANY, DeadOnThisHost())
     assert (rescued.workers, [left.id for left in rescued.left]) == ([worker], [job_id])
     record = await scene.record(job_id)
     assert (record.state, record.lost, record.losses) == (READY, 1, 1)
@@ -281,7 +284,7 @@ async def orphans_come_back_uncharged(scene: Scene) -> None:
     """Running under a worker that does not exist: nobody's fault."""
     claim = await orphan(scene)
     alive, kept = await scene.running(lane="shop:other")
-    rescued = await scene.store.rescue_orphans(MANY)
+    rescued = await scene.store.rescue(MANY, Orphans())
     assert [left.id for left in rescued.left] == [claim.id]
     record = await scene.record(claim.id)
     assert (record.state, record.losses, record.lost) == (READY, 0, 0)
@@ -294,7 +297,7 @@ async def an_asked_cancel_survives_orphan_rescue(scene: Scene) -> None:
     """The same gate."""
     claim = await orphan(scene)
     await scene.store.act([claim.id], "cancel")
-    await scene.store.rescue_orphans(MANY)
+    await scene.store.rescue(MANY, Orphans())
     assert await scene.state(claim.id) == CANCELLED
 
 

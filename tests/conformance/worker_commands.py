@@ -4,6 +4,7 @@ from durio.model.job import CANCELLED, READY
 from durio.ports.browse import AuditLine, LaneRow, Query
 from durio.ports.control import QueueChange, Verb
 from durio.ports.lease import Command, Vitals
+from durio.ports.upkeep import ExpiredLeases
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, info
 
@@ -74,7 +75,7 @@ async def nobody_waits_for_a_worker_that_is_gone(scene: Scene) -> None:
     await scene.store.leave(left)
     await scene.lose(lost)
     scene.clock.advance(LEASE_SECONDS + 1)
-    await scene.store.rescue(MANY)
+    await scene.store.rescue(MANY, ExpiredLeases())
     other = await scene.other()
     assert [await other.answer_to(order or 0) for order in orders] == ["", "", ""]
     assert await other.answer_to(4711) == ""

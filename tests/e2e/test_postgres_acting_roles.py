@@ -9,6 +9,7 @@ import pytest
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
+from durio.ports.upkeep import ExpiredLeases
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.checks import checks
 from durio.stores.postgres.location import location_from_url
@@ -104,7 +105,7 @@ def test_a_lost_worker_s_block_is_ended_by_whoever_may(
             has_warned = bool(await doctor_evidence(url))
             assert has_warned == (rescuer == "other")
             async with asyncio.timeout(20):
-                while not (rescued := await ours.rescue(100)).workers:
+                while not (rescued := await ours.rescue(100, ExpiredLeases())).workers:
                     pass
                 assert list(rescued.workers) == [lost]
                 while is_ended and await is_open(hand, pid):

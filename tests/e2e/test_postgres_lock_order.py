@@ -16,6 +16,7 @@ from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import ExpiredLeases, Orphans
 from durio.stores.postgres.driver import LOCKED
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.postgres import ScratchSchema
@@ -183,8 +184,8 @@ async def meddle(crowd: Crowd, store: PostgresStore) -> None:
 async def tend(_: Crowd, store: PostgresStore) -> None:
     """What leaders do, two at once."""
     await store.promote(20)
-    await store.rescue(20)
-    await store.rescue_orphans(20)
+    await store.rescue(20, ExpiredLeases())
+    await store.rescue(20, Orphans())
     await store.prune(20, dead_count=5)
     await store.measure(10_000, namespace=SHOP)
     await store.tidy()

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from durio import App, Context, Job, Retry
+from durio.ports.upkeep import OneWorker
 from durio.stores.postgres.task_connection import task_connection_name
 from tests.conformance.scene import info
 from tests.conftest import Require
@@ -212,7 +213,7 @@ def test_a_rescue_ends_what_its_worker_had_open(
         theirs, others = await store.transaction(lost), await store.transaction(alive)
         await theirs.connection.execute("select pg_advisory_xact_lock(1)")
         await others.connection.execute("select pg_advisory_xact_lock(2)")
-        await store.rescue(100, worker=lost)
+        await store.rescue(100, OneWorker(lost))
         with psycopg.connect(plain(shop)) as next_one:
             next_one.execute("set lock_timeout = '10s'")
             next_one.execute("select pg_advisory_xact_lock(1)")

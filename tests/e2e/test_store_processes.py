@@ -12,6 +12,7 @@ from durio.model.job import DONE
 from durio.model.outcome import Outcome
 from durio.ports.browse import Query
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import DeadOnThisHost
 from durio.stores.sqlite.store import SqliteStore
 from tests.unit.stores.sqlite_harness import (
     CLOCK,
@@ -115,12 +116,12 @@ def test_a_death_on_this_host_is_seen_long_before_the_lease_ends(
         process = start(HOLD_A_JOB, path)
         assert process.stdout is not None
         worker = int(await asyncio.to_thread(process.stdout.readline))
-        assert (await store.rescue_here(10)).workers == []
+        assert (await store.rescue(10, DeadOnThisHost())).workers == []
         os.kill(process.pid, signal.SIGSTOP)
-        assert (await store.rescue_here(10)).workers == []
+        assert (await store.rescue(10, DeadOnThisHost())).workers == []
         process.kill()
         process.wait()
-        rescued = await store.rescue_here(10)
+        rescued = await store.rescue(10, DeadOnThisHost())
         assert rescued.workers == [worker]
         assert [left.id for left in rescued.left] == [job.id]
         left_over = set(os.listdir(f"{path}-durio"))  # noqa: PTH208
@@ -193,6 +194,7 @@ def test_closing_while_stalled_answers_whoever_waits(tmp_path: Path) -> None:
 FORK = """
 import os
 import threading
+from durio.ports.upkeep import DeadOnThisHost
 async def story(store):
     worker = await store.register(INFO, 30)
     job = new_job()
@@ -204,7 +206,7 @@ async def story(store):
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (await store.renew(worker, 30)).alive
     assert len(await store.counts("shop")) == 1
-    assert (await store.rescue_here(10)).workers == []
+    assert (await store.rescue(10, DeadOnThisHost())).workers == []
     assert {file.name for file in Path(sys.argv[1] + "-durio").iterdir()} == {
         "writer.lock", f"{worker}.bell", f"{worker}.life"
     }

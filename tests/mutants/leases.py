@@ -27,7 +27,9 @@ PLANTED = (
                 "monotonic_seconds=self.clock.now()",
             ),
             Patch(
-                UPKEEP, "asked = desk.clock.monotonic()", "asked = context.clock.now()"
+                UPKEEP,
+                "asked = context.clock.monotonic()",
+                "asked = context.clock.now()",
             ),
         ),
         (Seeds(20, {"lease_seconds": 30.0, "concurrency": 10}, CLOCK_IS_SET),),

@@ -26,7 +26,7 @@ T = TypeVar("T")
 ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
 WRITES = {"enqueue", "exchange", "register", "renew", "leave", "lead"}
-WRITES |= {"rescue", "rescue_here", "rescue_orphans", "promote", "prune", "act"}
+WRITES |= {"rescue", "promote", "prune", "act"}
 
 
 class LedgerLine(NamedTuple):
@@ -131,7 +131,7 @@ class CallRecorder:
             case "exchange":
                 self._ended(node, args[1], answer)
                 self._claimed(node, args[0], answer.claims)
-            case "rescue" | "rescue_here" | "rescue_orphans":
+            case "rescue":
                 self._rescued(node, answer)
             case "register":
                 self.ledger.note(node.name, "registered", worker=answer)

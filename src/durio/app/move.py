@@ -32,6 +32,7 @@ from durio.ports.move import (
     MoveMark,
 )
 from durio.ports.store import Store
+from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
 
 T = TypeVar("T")
 FROM, TO = "durio.stores.sqlite", "durio.stores.postgres"
@@ -192,10 +193,9 @@ class Mover:
         return mark
 
     async def try_freeze(self, move: str) -> ActiveWorkers | None:
-        """Take back what dead workers held: nobody else does; then try."""
-        await self.store.rescue_here(RESCUED_MAX)
-        await self.store.rescue(RESCUED_MAX)
-        await self.store.rescue_orphans(RESCUED_MAX)
+        """Take back what dead workers held, as nothing else does now; then try."""
+        for scope in (DeadOnThisHost(), ExpiredLeases(), Orphans()):
+            await self.store.rescue(RESCUED_MAX, scope)
         return await self.source.freeze(move)
 
     async def copy(self, move: str, total_jobs: int) -> None:

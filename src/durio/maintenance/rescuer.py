@@ -6,11 +6,17 @@ Two rescuers at once do no harm: the store takes each worker back in one transac
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from durio.model.outcome import RescuedJob
-from durio.ports.upkeep import Rescued, Upkeep
+from durio.ports.upkeep import (
+    DeadOnThisHost,
+    ExpiredLeases,
+    Orphans,
+    RescueScope,
+    Upkeep,
+)
 from durio.telemetry.emit import Emit
 
 ORPHAN_EVERY = 6  # turns
@@ -35,27 +41,23 @@ class Rescuer:
         """The leader's turn: ended leases, and now and then orphans."""
         if not self.may_rescue():
             return min(self.interval_seconds, RETRY_SECONDS)
-        await self._rescue_all(
-            lambda: self.store.rescue(self.batch_max, namespace=self.namespace)
-        )
+        await self._rescue_all(ExpiredLeases(self.namespace))
         self.turns += 1
         if self.turns % ORPHAN_EVERY == 0:
-            await self._rescue_all(lambda: self.store.rescue_orphans(self.batch_max))
+            await self._rescue_all(Orphans())
         return self.interval_seconds
 
     async def turn_this_host(self) -> float:
         """Everybody's turn: deaths on this host."""
-        await self._rescue_all(
-            lambda: self.store.rescue_here(self.batch_max, namespace=self.namespace)
-        )
+        await self._rescue_all(DeadOnThisHost(self.namespace))
         return self.this_host_seconds
 
-    async def _rescue_all(self, rescue: Callable[[], Awaitable[Rescued]]) -> None:
+    async def _rescue_all(self, scope: RescueScope) -> None:
         """Batches until there is no more; two leaders share the work by themselves."""
         jobs: Counter[int] = Counter()
         while True:
             # No time is passed: the store judges leases by its own clock, not by ours.
-            rescued = await rescue()
+            rescued = await self.store.rescue(self.batch_max, scope)
             jobs.update(left.worker for left in rescued.left)
             for worker in rescued.workers:
                 self.emit("worker.rescued", worker=worker, jobs=jobs[worker])

@@ -20,6 +20,31 @@ class Rescued(NamedTuple):
     more: bool = False
 
 
+class ExpiredLeases(NamedTuple):
+    """Workers whose lease is over."""
+
+    namespace: str | None = None  # None: of every App
+
+
+class DeadOnThisHost(NamedTuple):
+    """Workers whose death can be seen on this host, whatever their lease says."""
+
+    namespace: str | None = None
+
+
+class Orphans(NamedTuple):
+    """Running jobs whose worker does not exist."""
+
+
+class OneWorker(NamedTuple):
+    """This worker, dead or not; only tests name one."""
+
+    id: int
+
+
+RescueScope = ExpiredLeases | DeadOnThisHost | Orphans | OneWorker
+
+
 class Upkeep(Protocol):
     """Run by whoever leads; two at once do no harm."""
 
@@ -27,27 +52,12 @@ class Upkeep(Protocol):
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         ...
 
-    async def rescue(
-        self,
-        limit: int,
-        *,
-        worker: int | None = None,
-        namespace: str | None = None,
-    ) -> Rescued:
-        """Take back the jobs of workers whose lease is over, or of this `worker`.
+    async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
+        """Take back the jobs of lost workers, `limit` at most.
 
-        Each goes through the gate as lost. A worker's row goes with its last job.
-        `namespace` leaves the workers of other Apps to these: their hooks are not ours.
-        Only tests name a `worker`: it is a death that nobody has to wait for.
+        Each job ends its attempt as lost. A worker's row goes with its last job. Orphans
+        go back without a loss: what became of their workers is not known.
         """
-        ...
-
-    async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
-        """The same for workers whose death can be seen on this very host."""
-        ...
-
-    async def rescue_orphans(self, limit: int) -> Rescued:
-        """Running jobs whose worker does not exist: back, uncharged."""
         ...
 
     async def prune(self, limit: int, *, dead_count: int) -> int:

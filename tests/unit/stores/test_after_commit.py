@@ -5,6 +5,7 @@ import errno
 from pathlib import Path
 
 from durio.ports.exchange import Lane
+from durio.ports.upkeep import ExpiredLeases
 from durio.stores.sqlite.store import SqliteStore
 from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, new_job
 
@@ -42,9 +43,11 @@ def test_a_rescue_leaves_the_workers_of_another_app_alone() -> None:
         await store.enqueue([new_job()])
         worker = await store.register(INFO, 0)
         other = await store.register(INFO._replace(namespace="other"), 0)
-        rescued = await store.rescue(10, namespace="other")
+        rescued = await store.rescue(10, ExpiredLeases("other"))
         assert rescued.workers == [other]
-        assert (await store.rescue(10, namespace=INFO.namespace)).workers == [worker]
+        assert (await store.rescue(10, ExpiredLeases(INFO.namespace))).workers == [
+            worker
+        ]
         again = await store.register(INFO, 30)
         assert (await store.exchange(again, [], [Lane(LANE, 1)], 1)).claims
 

@@ -12,6 +12,7 @@ from durio.model.names import lane
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
+from durio.ports.upkeep import OneWorker
 from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
 from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
@@ -24,7 +25,7 @@ async def lose(app: App, job_id: str, times: int, queue: str = "default") -> Non
         worker = await store.register(info, 30)
         answer = await store.exchange(worker, [], [Lane(lane(app.name, queue), 1)], 1)
         assert [claim.id for claim in answer.claims] == [id_bytes(job_id)]
-        await store.rescue(10, worker=worker)
+        await store.rescue(10, OneWorker(worker))
 
 
 @virtual
@@ -94,7 +95,7 @@ async def test_a_third_loss_alone_is_the_end(app: App) -> None:
     claims = (await store.exchange(worker, [], [Lane("app:default", 1)], 1)).claims
     assert claims[0].lost == 2
     # Claimed, but its mark was never written: it goes back, uncharged.
-    await store.rescue(10, worker=worker)
+    await store.rescue(10, OneWorker(worker))
     status = await job.status()
     assert (status.state, status.attempt) == (State.READY, 3)
 

@@ -10,7 +10,15 @@ from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
 from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
-from durio.ports.upkeep import Promoted, Rescued
+from durio.ports.upkeep import (
+    DeadOnThisHost,
+    ExpiredLeases,
+    OneWorker,
+    Orphans,
+    Promoted,
+    Rescued,
+    RescueScope,
+)
 from durio.stores.postgres.bounds import (
     changed_soft_marks,
     count_entered,
@@ -53,43 +61,29 @@ class PostgresUpkeep(PostgresCapability):
         desk = self.context
         return await desk.connections.write(lambda tx: promote_due(tx, desk, limit))
 
-    async def rescue(
-        self,
-        limit: int,
-        *,
-        worker: int | None = None,
-        namespace: str | None = None,
-    ) -> Rescued:
-        """Take back the jobs of workers whose lease is over, or of this `worker`."""
+    async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
+        """Take back the jobs of lost workers, `limit` at most."""
         desk = self.context
-
-        async def work(tx: PostgresTransaction) -> Rescued:
-            if worker is not None:
-                return await rescue_workers(tx, desk, [worker], limit)
-            now = desk.process.lease_time.now()
-            rows = await tx.rows(FIND_LOST, now, namespace)
-            return await rescue_workers(tx, desk, [lost for (lost,) in rows], limit)
-
-        return await desk.connections.write(work)
-
-    async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
-        """The same for workers whose life mark on this host is gone."""
-        desk = self.context
-        here = desk.process.life_sockets.here()
-        if here is None:
-            return Rescued([], [])
-        rows = await desk.connections.read(FIND_LOCAL, here, namespace)
-        dead = [worker for worker, name in rows if is_dead(name)]
-        if not dead:
-            return Rescued([], [])
-        return await desk.connections.write(
-            lambda tx: rescue_workers(tx, desk, dead, limit)
-        )
-
-    async def rescue_orphans(self, limit: int) -> Rescued:
-        """Running jobs whose worker does not exist: back, uncharged."""
-        desk = self.context
-        return await desk.connections.write(lambda tx: rescue_orphans(tx, desk, limit))
+        match scope:
+            case DeadOnThisHost(namespace):
+                dead = await dead_on_this_host(desk, namespace)
+                if not dead:
+                    return Rescued([], [])
+                return await desk.connections.write(
+                    lambda tx: rescue_workers(tx, desk, dead, limit)
+                )
+            case Orphans():
+                return await desk.connections.write(
+                    lambda tx: rescue_orphans(tx, desk, limit)
+                )
+            case OneWorker(worker):
+                return await desk.connections.write(
+                    lambda tx: rescue_workers(tx, desk, [worker], limit)
+                )
+            case ExpiredLeases(namespace):
+                return await desk.connections.write(
+                    lambda tx: rescue_expired(tx, desk, namespace, limit)
+                )
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
@@ -148,6 +142,28 @@ async def promote_due(
 
 
 # --- rescue
+
+
+async def dead_on_this_host(
+    context: PostgresContext, namespace: str | None
+) -> list[int]:
+    """Workers whose life socket on this host is gone."""
+    here = context.process.life_sockets.here()
+    if here is None:
+        return []
+    rows = await context.connections.read(FIND_LOCAL, here, namespace)
+    return [worker for worker, name in rows if is_dead(name)]
+
+
+async def rescue_expired(
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    namespace: str | None,
+    limit: int,
+) -> Rescued:
+    """Take back the jobs of workers whose lease is over."""
+    rows = await tx.rows(FIND_LOST, context.process.lease_time.now(), namespace)
+    return await rescue_workers(tx, context, [worker for (worker,) in rows], limit)
 
 
 async def rescue_workers(

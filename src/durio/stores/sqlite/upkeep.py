@@ -6,7 +6,15 @@ from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, attempt_number
 from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
-from durio.ports.upkeep import Promoted, Rescued
+from durio.ports.upkeep import (
+    DeadOnThisHost,
+    ExpiredLeases,
+    OneWorker,
+    Orphans,
+    Promoted,
+    Rescued,
+    RescueScope,
+)
 from durio.stores.sqlite.audit import prune_audit
 from durio.stores.sqlite.bounds import changed_soft_marks, write_soft_marks
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
@@ -46,56 +54,20 @@ class SqliteUpkeep(SqliteCapability):
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         return await self.context.writer.write(lambda tx: promote_due(tx, limit))
 
-    async def rescue(
-        self,
-        limit: int,
-        *,
-        worker: int | None = None,
-        namespace: str | None = None,
-    ) -> Rescued:
-        """Take back the jobs of workers whose lease is over, or of this `worker`.
-
-        A lease counts as over if it was when this was asked: one that ended while we
-        waited to write may belong to a worker that waits to renew it.
-        """
+    async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
+        """Take back the jobs of lost workers, `limit` at most."""
         desk = self.context
-        asked = desk.clock.monotonic()
-
-        def work(tx: SqliteTransaction) -> Rescued:
-            workers = (
-                [worker] if worker is not None else lost_workers(tx, asked, namespace)
-            )
-            return rescue_workers(tx, desk, workers, limit)
-
-        return await desk.writer.write(work)
-
-    async def rescue_here(self, limit: int, *, namespace: str | None = None) -> Rescued:
-        """The same for workers whose life lock on this host is free."""
-        desk = self.context
-        lives = desk.life_locks
-        if lives is None:
-            return Rescued([], [])
-        boot = desk.clock.boot_id()
-        local = await desk.reader.read(
-            lambda db: [
-                row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot, namespace))
-            ]
-        )
-        # Held until the rescue is committed: the owner is dead, and stays so.
-        seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
-        if not seized:
-            return Rescued([], [])
-        try:
-            return await desk.writer.write(
-                lambda tx: rescue_workers(tx, desk, list(seized), limit)
-            )
-        finally:
-            for lock in seized.values():
-                close_quietly(lock)
-
-    async def rescue_orphans(self, limit: int) -> Rescued:
-        """Running jobs whose worker does not exist: back, uncharged."""
-        return await self.context.writer.write(lambda tx: rescue_orphans(tx, limit))
+        match scope:
+            case DeadOnThisHost(namespace):
+                return await rescue_this_host(desk, namespace, limit)
+            case Orphans():
+                return await desk.writer.write(lambda tx: rescue_orphans(tx, limit))
+            case OneWorker(worker):
+                return await desk.writer.write(
+                    lambda tx: rescue_workers(tx, desk, [worker], limit)
+                )
+            case ExpiredLeases(namespace):
+                return await rescue_expired(desk, namespace, limit)
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past their retention, and expired keys; how many went."""
@@ -143,10 +115,50 @@ def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
 # --- rescue
 
 
+async def rescue_expired(
+    context: SqliteContext, namespace: str | None, limit: int
+) -> Rescued:
+    """Take back the jobs of workers whose lease was over when this was asked.
+
+    A lease that ended while this waited to write may belong to a worker that waits to
+    renew it.
+    """
+    asked = context.clock.monotonic()
+    return await context.writer.write(
+        lambda tx: rescue_workers(
+            tx, context, lost_workers(tx, asked, namespace), limit
+        )
+    )
+
+
+async def rescue_this_host(
+    context: SqliteContext, namespace: str | None, limit: int
+) -> Rescued:
+    """Take back the jobs of workers whose life lock on this host is free."""
+    lives = context.life_locks
+    if lives is None:
+        return Rescued([], [])
+    boot = context.clock.boot_id()
+    local = await context.reader.read(
+        lambda db: [row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot, namespace))]
+    )
+    # Held until the rescue is committed: the owner is dead, and stays so.
+    seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
+    if not seized:
+        return Rescued([], [])
+    try:
+        return await context.writer.write(
+            lambda tx: rescue_workers(tx, context, list(seized), limit)
+        )
+    finally:
+        for lock in seized.values():
+            close_quietly(lock)
+
+
 def lost_workers(
     tx: SqliteTransaction, monotonic_seconds: float, namespace: str | None
 ) -> list[int]:
-    """Workers whose lease was over at `ticks`, and those whose rescue has begun."""
+    """Workers whose lease was over at that time, and those whose rescue has begun."""
     rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, monotonic_seconds, namespace))
     return [worker for (worker,) in rows]
 
