@@ -85,7 +85,7 @@ async def as_jobs(count: int, turns: int) -> float:
     before = {record.id for record in await records()}
     await compute.enqueue_many([(turns,)] * count)
     store = await app.store()
-    while any((await store.counts(app.name)).values()):
+    while any(row.counts for row in await store.queues(app.name, counts=True)):
         await app.clock.sleep(WATCH_SECONDS)
     found = [record for record in await records() if record.id not in before]
     jobs.check(jobs.states(found) == {"done": count}, "every job is done")

@@ -91,7 +91,7 @@ async def drained(seconds: float) -> None:
     """Until nothing waits or runs; for at most so long."""
     store, clock = await app.store(), app.clock
     deadline = clock.monotonic() + seconds
-    while any((await store.counts(app.name)).values()):
+    while any(row.counts for row in await store.queues(app.name, counts=True)):
         check(clock.monotonic() < deadline, f"all jobs are final after {seconds:g} s")
         await clock.sleep(0.1)
 

@@ -88,11 +88,11 @@ class Run:
 
     async def waiting(self) -> int:
         """Jobs that are neither done nor dead."""
-        counted = await (await jobs.app.store()).counts(jobs.app.name)
+        store = await jobs.app.store()
         return sum(
             number
-            for states in counted.values()
-            for state, number in states.items()
+            for row in await store.queues(jobs.app.name, counts=True)
+            for state, number in row.counts.items()
             if state != DEAD
         )
 
@@ -149,8 +149,8 @@ async def main(count: int, json_path: Path | None) -> None:
             store = await jobs.app.store()
             dead = [
                 f"{number} {STATE_BY_CODE[state].value}"
-                for states in (await store.counts(jobs.app.name)).values()
-                for state, number in states.items()
+                for row in await store.queues(jobs.app.name, counts=True)
+                for state, number in row.counts.items()
                 if number
             ]
             worker.terminate()

@@ -20,6 +20,7 @@ from tests.conformance.scene import (
     key,
     outcome,
 )
+from tests.job_counts import count_jobs
 
 chapter = Chapter("bounds")
 
@@ -29,7 +30,7 @@ BOUND = 3
 
 async def depth(scene: Scene, lane: str = LANE) -> int:
     """How many jobs a bounded lane says it holds: a call that can never fit is told."""
-    (row,) = [row for row in await scene.store.lanes(SHOP) if row.name == lane]
+    (row,) = [row for row in await scene.store.queues(SHOP) if row.name == lane]
     assert row.maxsize is not None
     jobs = [scene.job(lane=lane) for _ in range(row.maxsize + 1)]
     answers = await scene.store.enqueue(jobs)
@@ -41,7 +42,7 @@ async def depth(scene: Scene, lane: str = LANE) -> int:
 
 async def check_depth(scene: Scene, lane: str = LANE) -> int:
     """The depth, which must be what waits there, counted."""
-    counts = (await scene.store.counts(SHOP)).get(lane, {})
+    counts = (await count_jobs(scene.store, SHOP)).get(lane, {})
     waiting = counts.get(READY, 0) + counts.get(SCHEDULED, 0)
     assert await depth(scene, lane) == waiting
     return waiting

@@ -32,7 +32,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
     ids.append(await scene.add())
     assert await scene.claim(worker, MANY) == []
     assert await scene.claim(worker, MANY, known=["shop.pay"]) == []
-    rows = {row.name: row.paused for row in await scene.store.lanes("shop")}
+    rows = {row.name: row.paused for row in await scene.store.queues("shop")}
     assert rows == {LANE: True, "shop:beside": False}
     await scene.store.change_queue(LANE, RESUMED, by="ann")
     assert [c.id for c in await scene.claim(worker, MANY)] == ids

@@ -9,6 +9,7 @@ from durio.ports.enqueue import Full
 from tests.conformance.bounds import BOUND, MAIL, bounded, check_depth
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, SHOP, Scene, key
+from tests.job_counts import count_jobs
 
 chapter = Chapter("declared bounds")
 
@@ -45,7 +46,7 @@ async def a_bound_by_hand_beats_the_code(scene: Scene) -> None:
     for by_hand, limit in ((BOUND - 1, BOUND - 1), (-1, None), (-2, BOUND)):
         await scene.store.change_queue(LANE, QueueChange(maxsize=by_hand), by="ann")
         await scene.store.declare({LANE: BOUND})
-        waiting = (await scene.store.counts(SHOP))[LANE][READY]
+        waiting = (await count_jobs(scene.store, SHOP))[LANE][READY]
         full = (await scene.send()).full
         assert full == (limit and Full(LANE, waiting, limit))
     assert await check_depth(scene) == BOUND + 1

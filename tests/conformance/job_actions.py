@@ -179,7 +179,10 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     claims = await scene.claim(worker, MANY, lane="shop:there")
     assert [c.id for c in claims] == [tried, there, low]
     assert claims[0].claim_no == 2
-    assert [row.name for row in await scene.store.lanes("shop")] == [LANE, "shop:there"]
+    assert [row.name for row in await scene.store.queues("shop")] == [
+        LANE,
+        "shop:there",
+    ]
 
 
 @chapter.promise()

@@ -6,6 +6,7 @@ from durio.ports.exchange import Rejected
 from durio.ports.upkeep import ExpiredLeases, OneWorker
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LEASE_SECONDS, MANY, Scene, info, outcome
+from tests.job_counts import count_jobs
 
 chapter = Chapter("lease")
 
@@ -75,7 +76,7 @@ async def a_half_rescued_worker_does_not_come_back_either(scene: Scene) -> None:
     assert await scene.claim(worker) == []
     assert not (await scene.store.renew(worker, LEASE_SECONDS)).alive
     assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == [worker]
-    assert (await scene.store.counts("shop"))["shop:default"] == {READY: 4}
+    assert (await count_jobs(scene.store, "shop"))["shop:default"] == {READY: 4}
 
 
 @chapter.promise()

@@ -211,8 +211,7 @@ class Scene:
         return (
             await self.records(),
             await self.store.workers(None),
-            await self.store.lanes(SHOP),
-            await self.store.counts(SHOP),
+            await self.store.queues(SHOP, counts=True),
             await self.store.tasks(SHOP),
             await self.store.tallies(SHOP),
             await self.store.audit(None, limit=MANY),

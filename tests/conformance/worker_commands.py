@@ -7,6 +7,7 @@ from durio.ports.lease import Command, Vitals
 from durio.ports.upkeep import ExpiredLeases
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, info
+from tests.job_counts import count_jobs
 
 chapter = Chapter("orders")
 
@@ -166,8 +167,8 @@ async def a_queue_is_changed_field_by_field(scene: Scene) -> None:
         (QueueChange(maxsize=0), LaneRow(LANE, False, False, 0, is_manual=True)),
     ):
         await store.change_queue(LANE, change, by="ann")
-        assert await other.lanes("shop") == [wanted], change
-        assert await other.lanes("shop", busy=True) == [wanted]
+        assert await other.queues("shop") == [wanted], change
+        assert await other.queues("shop", busy=True) == [wanted]
 
 
 @chapter.promise()
@@ -175,7 +176,7 @@ async def a_queue_may_be_changed_before_its_first_job(scene: Scene) -> None:
     """It is known from then on."""
     change = QueueChange(closed=True, maxsize=3)
     await scene.store.change_queue("shop:new", change, by="ann")
-    (row,) = await scene.store.lanes("shop")
+    (row,) = await scene.store.queues("shop")
     assert row == LaneRow("shop:new", False, True, 3, is_manual=True)
 
 
@@ -242,7 +243,7 @@ async def a_bulk_act_is_one_line_with_its_query_in_words(scene: Scene) -> None:
         for word in (LANE, "shop.pay"):
             assert word in line.target
     assert len(await scene.store.audit("shop", limit=MANY)) == 2
-    assert (await scene.store.counts("shop"))[LANE] == {READY: 9}
+    assert (await count_jobs(scene.store, "shop"))[LANE] == {READY: 9}
 
 
 @chapter.promise("M85")

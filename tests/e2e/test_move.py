@@ -34,6 +34,7 @@ from durio.stores.postgres.driver import DriverError
 from tests.conformance.postgres import ScratchSchema
 from tests.e2e.moving import Died, Steps, die_here, mover
 from tests.e2e.workers import Place, seeded, wait_until
+from tests.job_counts import count_jobs
 from tests.servers.postgres import PostgresServer
 
 KILLS = 6
@@ -138,11 +139,11 @@ async def contents(url: str) -> dict[str, Any]:
     """All that a store says of two Apps."""
     async with shop(url) as app:
         store = await app.store()
-        lanes = [await store.lanes(name) for name in ("shop", "other")]
+        lanes = [await store.queues(name) for name in ("shop", "other")]
         return {
             "jobs": [whole(record) for record in await some(store)],
             "lanes": [sorted(rows) for rows in lanes],
-            "counts": await store.counts("shop"),
+            "counts": await count_jobs(store, "shop"),
             "tallies": sorted(await store.tallies(None)),
             "audit": [line[1:] for line in await store.audit("shop", limit=50)],
             "tasks": await store.tasks("shop"),
@@ -207,7 +208,7 @@ async def check_life(target: str) -> None:
             await worker.drained(30)
         stepped = await store.act_on(dead, "discard", counted.mark, 99, by="me")
         assert stepped.jobs == 6, "who died later is left alone"
-        counts = (await store.counts("shop"))["shop:default"]
+        counts = (await count_jobs(store, "shop"))["shop:default"]
         assert counts == {SCHEDULED: 12, DEAD: 2}
 
 

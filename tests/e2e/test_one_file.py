@@ -12,6 +12,7 @@ from durio import App, JobDead, Retry, State
 from durio.app.worker_builder import make_worker
 from durio.errors import StoreReplaced, StoreUnavailable
 from durio.model.job import NewJob
+from tests.job_counts import count_jobs
 
 
 def shop(url: str, name: str = "shop") -> App:
@@ -25,7 +26,7 @@ def shop(url: str, name: str = "shop") -> App:
 
 
 async def count(app: App) -> int:
-    counts = await (await app.store()).counts("shop")
+    counts = await count_jobs(await app.store(), "shop")
     return sum(sum(states.values()) for states in counts.values())
 
 
@@ -165,8 +166,8 @@ def test_five_thousand_old_queues_cost_an_idle_worker_nothing(tmp_path: Path) ->
             )
         worker = await make_worker(app, is_burst=True)
         await worker.run()
-        assert len(await store.lanes("shop")) == 5001
-        assert await store.lanes("shop", busy=True) == []
+        assert len(await store.queues("shop")) == 5001
+        assert await store.queues("shop", busy=True) == []
         assert await count(app) == 0
         await app.close()
 

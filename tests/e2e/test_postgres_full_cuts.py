@@ -14,6 +14,7 @@ from tests.conformance.postgres import ScratchSchema
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.proxy_link import Cut
 from tests.faults.faulty_store import FaultyStore
+from tests.job_counts import count_jobs
 from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 LATE_SECONDS = 30.0
@@ -65,7 +66,7 @@ def test_whoever_got_the_last_place_is_told_so(
             job = await task.enqueue(NEEDLE.decode())
             assert proxy.journal.counts[Cut.REPLY] == 1
             assert job.created
-            counts = await (await app.store()).counts("shop")
+            counts = await count_jobs(await app.store(), "shop")
             assert counts == {"shop:small": {READY: 2}}
         await worked_off(url)
         assert RAN.count(job.id) == 1
@@ -85,7 +86,7 @@ def test_whoever_has_run_needs_no_room(url: str) -> None:
             store.lose_reply("enqueue")
             store.slow("enqueue", seconds=HELD_SECONDS)
             lost = asyncio.create_task(task.enqueue("anything"))
-            while not await real.counts("shop"):
+            while not await count_jobs(real, "shop"):
                 await app.clock.sleep(0.01)
             await worked_off(url)
             near, there = shop(url, 0.0)

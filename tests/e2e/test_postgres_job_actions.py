@@ -17,6 +17,7 @@ from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK, info
+from tests.job_counts import count_jobs
 from tests.servers.postgres import PostgresServer
 
 JOBS, TURNS = 60, 5
@@ -188,7 +189,7 @@ def test_moving_there_and_back_loses_none(
             assert states[CANCELLED] == ended
             assert states[RUNNING] == len(claimed)
             assert sum(states.values()) == JOBS
-            counts = await hand.counts("shop")
+            counts = await count_jobs(hand, "shop")
             assert sum(lane.get(READY, 0) for lane in counts.values()) == states[READY]
 
     asyncio.run(main())

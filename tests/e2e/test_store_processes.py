@@ -199,13 +199,14 @@ async def story(store):
     worker = await store.register(INFO, 30)
     job = new_job()
     await store.enqueue([job])
-    await store.counts("shop")
+    await store.queues("shop", counts=True)
     child = os.fork()
     if child == 0:
         in_child(store, job)
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (await store.renew(worker, 30)).alive
-    assert len(await store.counts("shop")) == 1
+    (row,) = await store.queues("shop", counts=True)
+    assert row.counts
     assert (await store.rescue(10, DeadOnThisHost())).workers == []
     assert {file.name for file in Path(sys.argv[1] + "-durio").iterdir()} == {
         "writer.lock", f"{worker}.bell", f"{worker}.life"
@@ -322,7 +323,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
     async def story() -> None:
         store = SqliteStore(str(tmp_path / "jobs.db"), CLOCK)
         with pytest.raises(StoreUnavailable):
-            await store.counts("shop")
+            await store.queues("shop", counts=True)
         await store.open()
         await store.close()
         with pytest.raises(StoreUnavailable):

@@ -19,6 +19,7 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store
 from durio.ports.upkeep import Rescued
+from tests.job_counts import count_jobs
 from tests.simulation.world import Node, World
 
 T = TypeVar("T")
@@ -230,7 +231,7 @@ def number_in(payload: bytes) -> int:
 
 def waiting_in(store: Store, lane: str) -> int:
     """How many jobs of this lane are ready, scheduled or blocked, at this very moment."""
-    states = at_once(store.counts(lane.partition(":")[0])).get(lane, {})
+    states = at_once(count_jobs(store, lane.partition(":")[0])).get(lane, {})
     return sum(number for state, number in states.items() if state < RUNNING)
 
 

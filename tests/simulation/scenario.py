@@ -18,6 +18,7 @@ from durio.ports.browse import Query
 from durio.ports.control import QueueChange
 from durio.stores.sqlite.store import SqliteStore
 from durio.worker.worker import Worker
+from tests.job_counts import count_jobs
 from tests.simulation import control_checks, liveness_checks, nemesis, workload
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import ALL_NODES, CallRecorder, Ledger, at_once
@@ -251,7 +252,7 @@ class Scenario:
 
     async def unfinished(self) -> int:
         """Jobs that are not final."""
-        counted = await self.store.counts(NAME)
+        counted = await count_jobs(self.store, NAME)
         dead = 5
         return sum(
             number

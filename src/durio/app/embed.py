@@ -206,11 +206,11 @@ class EmbeddedWorker:
         if self._task is None or self._task.done():
             self._raise_failure()
             raise OperatingError("the worker has ended; jobs may be left")
-        counts = await (await self._app.store()).counts(self._app.name)
+        store = await self._app.store()
         return any(
-            states.get(READY) or states.get(RUNNING)
-            for lane, states in counts.items()
-            if self._worker.config.serving.serves(queue_of(lane))
+            row.jobs(READY, RUNNING)
+            for row in await store.queues(self._app.name, counts=True)
+            if self._worker.config.serving.serves(queue_of(row.name))
         )
 
 

@@ -136,7 +136,7 @@ def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None
 
 async def stored_queues(app: App) -> set[str]:
     """Queues of this App that ever got a job."""
-    rows = await (await app.store()).lanes(app.name)
+    rows = await (await app.store()).queues(app.name)
     return {queue_of(row.name) for row in rows}
 
 

@@ -277,8 +277,8 @@ class Benchmark:
         store = await workload.app.store()
         final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
         while True:
-            lanes = await store.counts(workload.NAMESPACE)
-            live = [s for counts in lanes.values() for s in counts if s not in final]
+            lanes = await store.queues(workload.NAMESPACE, counts=True)
+            live = [s for lane in lanes for s in lane.counts if s not in final]
             if not live:
                 return
             if not worker.is_running:

@@ -53,21 +53,17 @@ class QueueRow(NamedTuple):
 async def load_queue_rows(app: App) -> list[QueueRow]:
     """Every queue of an App that was ever used, by name."""
     store = await app.store()
-    lanes = await store.lanes(app.name)
-    counts = await store.counts(app.name)
-    oldest = await store.oldest(app.name)
+    lanes = await store.queues(app.name, counts=True, oldest=True)
     workers = await store.workers(app.name)
     lines: list[QueueRow] = []
     for row in sorted(lanes, key=lambda row: row.name):
-        queue, jobs = queue_of(row.name), counts.get(row.name, {})
+        queue = queue_of(row.name)
         serving = sum(is_served_by(queue, worker) for worker in workers)
-        lines.append(make_queue_row(app, row, jobs, oldest.get(row.name), serving))
+        lines.append(make_queue_row(app, row, serving))
     return lines
 
 
-def make_queue_row(
-    app: App, row: LaneRow, jobs: dict[int, int], oldest_at: float | None, workers: int
-) -> QueueRow:
+def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
     """One queue from what the store says about it."""
     return QueueRow(
         queue=queue_of(row.name),
@@ -75,12 +71,12 @@ def make_queue_row(
         paused=row.paused,
         closed=row.closed,
         over=row.is_over,
-        ready=jobs.get(READY, 0),
-        scheduled=jobs.get(SCHEDULED, 0),
-        blocked=jobs.get(BLOCKED, 0),
-        running=jobs.get(RUNNING, 0),
-        dead=jobs.get(DEAD, 0),
-        oldest_at=oldest_at,
+        ready=row.jobs(READY),
+        scheduled=row.jobs(SCHEDULED),
+        blocked=row.jobs(BLOCKED),
+        running=row.jobs(RUNNING),
+        dead=row.jobs(DEAD),
+        oldest_at=row.oldest_ready_at,
         maxsize=row.maxsize,
         by_hand=row.is_manual,
         workers=workers,
@@ -98,7 +94,7 @@ def is_served_by(queue: str, worker: WorkerRow) -> bool:
 async def known_queues(app: App) -> set[str]:
     """Queues that were ever used, and those that tasks name."""
     store = await app.store()
-    known = {queue_of(row.name) for row in await store.lanes(app.name)}
+    known = {queue_of(row.name) for row in await store.queues(app.name)}
     known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
     tasks = await store.tasks(app.name) or {}
     return known | {told["queue"] for told in tasks.values()}

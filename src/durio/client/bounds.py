@@ -101,7 +101,7 @@ async def declare_at_start(store: Store, bounds: Bounds, namespace: str) -> None
     if bounds.maxsizes:
         await store.declare(dict(bounds.maxsizes))
     if bounds.default is None:
-        lanes = await store.lanes(namespace)
+        lanes = await store.queues(namespace)
         if lanes:
             none = dict.fromkeys((lane.name for lane in lanes), None)
             await store.declare(none, is_default=True)

@@ -26,7 +26,7 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
         return
     known = snapshot.published if snapshot.registered is None else snapshot.registered
     strange = {
-        task: n for task, n in snapshot.waiting_tasks.items() if task not in known
+        task: n for task, n in snapshot.waiting_tasks().items() if task not in known
     }
     nobody = {task: n for task, n in strange.items() if task not in snapshot.published}
     if nobody:
@@ -51,16 +51,17 @@ def task_counts_text(jobs_by_task: dict[str, int]) -> str:
 def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Jobs in queues that no live worker claims from."""
     name = "queues.unserved"
-    waiting = [
-        (lane, snapshot.jobs(lane, READY, SCHEDULED, BLOCKED))
-        for lane in snapshot.counts
+    bad = [
+        (lane, n)
+        for lane in snapshot.lanes
+        if (n := lane.jobs(READY, SCHEDULED, BLOCKED))
+        and not snapshot.is_served(lane.name)
     ]
-    bad = [(lane, n) for lane, n in waiting if n and not snapshot.is_served(lane)]
     if not bad:
         yield fine(name, "every queue with jobs has a worker")
         return
-    told = ", ".join(f"{queue_of(lane)} ({n} jobs wait)" for lane, n in sorted(bad))
-    is_due = any(snapshot.jobs(lane, READY) for lane, _ in bad)
+    told = ", ".join(f"{queue_of(lane.name)} ({n} jobs wait)" for lane, n in bad)
+    is_due = any(lane.jobs(READY) for lane, _ in bad)
     if snapshot.live_workers:
         fix = "Start a worker with -q for it, or move the jobs: durio queues move."
     else:
@@ -74,7 +75,7 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
     name = "queues.held_back"
     found = False
     for lane in snapshot.lanes:
-        jobs = snapshot.jobs(lane.name, READY, SCHEDULED, BLOCKED)
+        jobs = lane.jobs(READY, SCHEDULED, BLOCKED)
         queue = queue_of(lane.name)
         if lane.paused and jobs:
             found = True
@@ -95,7 +96,7 @@ def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
         queue_of(lane.name): jobs
         for lane in snapshot.lanes
         if lane.maxsize is None
-        and (jobs := snapshot.jobs(lane.name, READY, SCHEDULED, BLOCKED)) > DEEP_JOBS
+        and (jobs := lane.jobs(READY, SCHEDULED, BLOCKED)) > DEEP_JOBS
     }
     if deep:
         told = ", ".join(f"{queue} ({jobs:,} jobs)" for queue, jobs in deep.items())
@@ -108,11 +109,10 @@ def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
 def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Work that is due and does not come to its turn."""
     name = "queues.oldest"
-    paused = {lane.name for lane in snapshot.lanes if lane.paused}
     ages = {
-        lane: snapshot.now - since
-        for lane, since in snapshot.oldest_ready_at.items()
-        if lane not in paused
+        lane.name: snapshot.now - lane.oldest_ready_at
+        for lane in snapshot.lanes
+        if lane.oldest_ready_at is not None and not lane.paused
     }
     if not ages:
         yield fine(name, "nothing is due and waiting")

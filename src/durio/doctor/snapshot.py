@@ -1,6 +1,7 @@
 """One bounded look at what is in a store, for every check to judge."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from durio.model.job import DEAD, StoredJob
@@ -23,11 +24,8 @@ class StoreSnapshot(NamedTuple):
     now: float
     registered: frozenset[str] | None  # tasks of the code at hand; None: no code
     lanes: Sequence[LaneRow]
-    counts: Mapping[str, Mapping[int, int]]  # lane -> state -> jobs
     workers: Sequence[WorkerRow]
     published: frozenset[str]  # tasks that a worker ever told of
-    oldest_ready_at: Mapping[str, float]  # lane -> ready since
-    waiting_tasks: Mapping[str, int]  # task -> jobs, of the oldest that wait
     newest: Sequence[StoredJob]
     dead: Sequence[StoredJob]
 
@@ -40,10 +38,12 @@ class StoreSnapshot(NamedTuple):
         """Whether a live worker claims from it."""
         return any(serves(r.info["queues"], queue_of(lane)) for r in self.live_workers)
 
-    def jobs(self, lane: str, *states: int) -> int:
-        """Jobs of a lane in these states."""
-        counted = self.counts.get(lane, {})
-        return sum(counted.get(state, 0) for state in states)
+    def waiting_tasks(self) -> Counter[str]:
+        """Task -> jobs, of the oldest that wait."""
+        found: Counter[str] = Counter()
+        for lane in self.lanes:
+            found.update(lane.head_tasks)
+        return found
 
 
 async def take_snapshot(
@@ -58,12 +58,11 @@ async def take_snapshot(
         namespace=namespace,
         now=clock.now(),
         registered=registered,
-        lanes=await store.lanes(namespace),
-        counts=await store.counts(namespace),
+        lanes=await store.queues(
+            namespace, counts=True, oldest=True, heads=TASKS_LIMIT
+        ),
         workers=await store.workers(namespace),
         published=frozenset(await store.tasks(namespace) or {}),
-        oldest_ready_at=await store.oldest(namespace),
-        waiting_tasks=await store.waiting_tasks(namespace, limit=TASKS_LIMIT),
         newest=newest.jobs,
         dead=dead.jobs,
     )

@@ -74,6 +74,14 @@ class LaneRow(NamedTuple):
     maxsize: int | None = None  # what holds now; None: only the soft bound
     is_manual: bool = False  # the bound was set by a person
     is_over: bool = False  # seen beyond the soft bound
+    # Only where it was asked for:
+    counts: Mapping[int, int] = {}  # state -> jobs, of states not final and dead
+    oldest_ready_at: float | None = None  # absolute seconds
+    head_tasks: Mapping[str, int] = {}  # task -> jobs
+
+    def jobs(self, *states: int) -> int:
+        """Jobs in these states."""
+        return sum(self.counts.get(state, 0) for state in states)
 
 
 class AuditLine(NamedTuple):
@@ -116,15 +124,23 @@ class Browse(Protocol):
         """Newest first, by keyset, at most 200 a page."""
         ...
 
-    async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, or those with jobs that wait.
+    async def queues(
+        self,
+        namespace: str,
+        *,
+        busy: bool = False,
+        counts: bool = False,
+        oldest: bool = False,
+        heads: int = 0,
+    ) -> list[LaneRow]:
+        """Every queue of a namespace that was ever used, with its settings, by name.
 
-        The busy ones cost what they are, however many others there ever were.
+        `busy`: only those with waiting jobs; the others cost nothing then, however many
+        there are. `counts`: with the jobs by state. `oldest`: with the time since when
+        the oldest ready job could have run, judged by the jobs at the head of the queue.
+        `heads`: with the tasks of the waiting jobs at the heads of the queues; about so
+        many jobs are looked at, as many of each queue.
         """
-        ...
-
-    async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
-        """Lane -> state -> jobs, for states that are not final, and dead."""
         ...
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
@@ -137,20 +153,6 @@ class Browse(Protocol):
 
     async def signatures(self, task: str) -> set[str]:
         """Marks of the parameters that workers published for a task of late."""
-        ...
-
-    async def oldest(self, namespace: str) -> dict[str, float]:
-        """Lane -> since when its oldest ready job could have run, absolute seconds.
-
-        Judged by the jobs that are next in line; lanes without a ready job are missing.
-        """
-        ...
-
-    async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
-        """Task -> waiting jobs, seen in a bounded look at the heads of all queues.
-
-        About `limit` jobs are looked at, as many of each queue.
-        """
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:

@@ -328,7 +328,7 @@ class ClaimLoop:
         if not self._lanes.is_open:
             return
         try:
-            rows = await self._store.lanes(self._namespace, busy=True)
+            rows = await self._store.queues(self._namespace, busy=True)
         except StoreError as error:
             self._emit("store.failed", call="lanes", error=str(error))
             return
@@ -351,19 +351,13 @@ class ClaimLoop:
             return False
         await self._learn_lanes()
         try:
-            counts = await self._store.counts(self._namespace)
-            rows = await self._store.lanes(self._namespace)
+            rows = await self._store.queues(self._namespace, counts=True)
         except StoreError:
             return False
         # Jobs that this worker does not know are for others; paused ones for later.
-        paused = {row.name for row in rows if row.paused}
         return not any(
-            states.get(RUNNING)
-            or (
-                states.get(READY)
-                and name not in paused
-                and not self.slots.skips_unknown
-            )
-            for name, states in counts.items()
-            if self._lanes.serves(name)
+            row.jobs(RUNNING)
+            or (row.jobs(READY) and not row.paused and not self.slots.skips_unknown)
+            for row in rows
+            if self._lanes.serves(row.name)
         )

@@ -17,6 +17,7 @@ from durio.ports.control import QueueChange
 from durio.queues import TIERS, Queue
 from durio.worker.worker import Worker
 from tests.faults.faulty_store import FaultyStore
+from tests.job_counts import count_jobs
 from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
 from tests.unit.app.app_harness import finished, in_state, reached, virtual, working
 
@@ -547,7 +548,7 @@ async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
             status = await finished(job)
             assert (status.state, status.attempt) == (State.DONE, 1)
     assert Counter(told.queues) == {"low": 500, "high": 500}
-    assert (await store.counts(app.name)).get(high) is None
+    assert (await count_jobs(store, app.name)).get(high) is None
 
 
 @virtual(settings={"worker": {"concurrency": 1}})

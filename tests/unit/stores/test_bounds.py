@@ -42,7 +42,7 @@ def test_a_caller_that_fails_leaves_the_depth_to_the_others(tmp_path: Path) -> N
         assert await depths(store) == (3, 3)
         # The lane that the failed ones made is not there: nobody may believe it is.
         await store.enqueue([new_job(lane="shop:new")])
-        assert "shop:new" in [row.name for row in await store.lanes("shop")]
+        assert "shop:new" in [row.name for row in await store.queues("shop")]
 
     run_on_store(tmp_path / "jobs.db", story)
 

@@ -19,6 +19,7 @@ from durio.stores.sqlite.job_actions import (
     find_batch,
 )
 from durio.stores.sqlite.store import SqliteStore
+from tests.job_counts import count_jobs
 from tests.unit.stores.sqlite_harness import INFO, LANE, new_job, run_on_store
 
 MARK = SqliteBulkMark(10**6, 9e9, 10**6)
@@ -219,7 +220,7 @@ def test_two_bulk_acts_at_once_send_each_job_back_once(tmp_path) -> None:
             return jobs
 
         assert sum(await asyncio.gather(bulk(store), bulk(other))) == 30
-        assert await store.counts("shop") == {LANE: {READY: 30}}
+        assert await count_jobs(store, "shop") == {LANE: {READY: 30}}
         await other.close()
 
     run_on_store(tmp_path / "jobs.db", story)

@@ -126,7 +126,7 @@ def test_a_bound_that_was_taken_away_leaves_no_mark(
         for size in (NO_BOUND, AS_IN_CODE):
             await store.change_queue(LANE, QueueChange(maxsize=size), by="me")
             assert (await store.enqueue(new_jobs(9)))[0].created
-            (lane,) = await store.lanes("shop")
+            (lane,) = await store.queues("shop")
             assert (lane.maxsize, lane.is_over) == (None, False)
 
     run_on_two_stores(grounds, story)
@@ -139,7 +139,7 @@ def test_while_it_is_not_settled_a_bound_holds(
         with suppress(Died):
             await store.declare({LANE: 3})
         dying.undo()
-        (lane,) = await store.lanes("shop")
+        (lane,) = await store.queues("shop")
         assert (lane.maxsize, lane.is_over) == (3, False)
         assert (await store.enqueue(new_jobs(3)))[0].created
         assert (await other.enqueue(new_jobs(1)))[0].full is not None

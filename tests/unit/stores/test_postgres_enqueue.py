@@ -18,6 +18,7 @@ from durio.stores.postgres.driver import DriverError
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import PostgresTransaction
 from tests.conformance.postgres import ScratchSchema
+from tests.job_counts import count_jobs
 from tests.servers.postgres import PostgresServer
 from tests.unit.stores.two_stores import CLOCK, run_on_two_stores
 
@@ -43,7 +44,7 @@ def new_job(policy: KeyPolicy | None = None, text: str = "k", **fields: Any) -> 
 
 async def waiting(store: PostgresStore) -> int:
     """How many wait, counted."""
-    return (await store.counts("shop")).get(LANE, {}).get(READY, 0)
+    return (await count_jobs(store, "shop")).get(LANE, {}).get(READY, 0)
 
 
 async def until(

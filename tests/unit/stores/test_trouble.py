@@ -21,6 +21,7 @@ from durio.model.outcome import Keep, Outcome
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.statements import STATEMENTS
 from durio.stores.sqlite.store import SqliteStore
+from tests.job_counts import count_jobs
 from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, new_job, run_on_store
 
 
@@ -178,7 +179,7 @@ def test_a_second_loop_is_answered_while_the_first_is_blocked(
             answered.append((await store.renew(worker, 30)).alive)
             await store.enqueue([new_job()])
             answered.append((await store.wait(worker, 5)).woken)
-            answered.append(bool(await store.counts("shop")))
+            answered.append(bool(await count_jobs(store, "shop")))
 
         # Joining blocks this very loop: the other must not need it.
         in_another_thread(lambda: asyncio.run(beside())).join(20)
@@ -296,7 +297,7 @@ def test_leaving_lets_a_waiter_go(tmp_path: Path) -> None:
 def test_a_store_can_be_opened_again_at_once(tmp_path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         await store.enqueue([new_job()])
-        await store.counts("shop")
+        await store.queues("shop", counts=True)
 
     for _ in range(10):
         run_on_store(tmp_path / "jobs.db", story)

@@ -58,7 +58,7 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
         assert [name[:4] for name in status.applied] == ["0001", "0002"]
         states = await store.states(IDS)
         assert [states[i] for i in IDS] == [READY, DONE, DEAD, READY]
-        assert await store.lanes("shop") == [
+        assert await store.queues("shop") == [
             LaneRow(LANE, False),
             LaneRow("shop:paused", True),
         ]

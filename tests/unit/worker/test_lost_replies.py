@@ -12,6 +12,7 @@ from durio.app.worker_builder import make_worker
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
 from tests.faults.faulty_store import FaultyStore
+from tests.job_counts import count_jobs
 from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
 from tests.unit.app.app_harness import finished, in_state, virtual, working
 
@@ -129,7 +130,7 @@ async def test_an_enqueue_that_failed_says_so_and_stores_nothing(app: App) -> No
     with pytest.raises(Exception, match="store"):
         await counted.task.enqueue(1)
     faulty.heal()
-    assert not await (await app.store()).counts(app.name)
+    assert not await count_jobs(await app.store(), app.name)
 
 
 @pytest.mark.proves("M112")

@@ -272,19 +272,39 @@ class PostgresBrowse(PostgresCapability):
             lambda reading: find_page(reading, query, size, before)
         )
 
-    async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, or those with jobs that wait."""
-        sql = READ_BUSY_LANES if busy else READ_LANES
-        rows = await self.context.connections.read(sql, *prefix_span(f"{namespace}:"))
-        return [lane_row(*row) for row in rows]
-
-    async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
-        """Lane -> state -> jobs, for states that are not final, and dead."""
-        span = prefix_span(f"{namespace}:")
-        counted: dict[str, dict[int, int]] = {}
-        for lane, state, jobs in await self.context.connections.read(COUNT_LIVE, *span):
-            counted.setdefault(lane, {})[state] = jobs
-        return counted
+    async def queues(
+        self,
+        namespace: str,
+        *,
+        busy: bool = False,
+        counts: bool = False,
+        oldest: bool = False,
+        heads: int = 0,
+    ) -> list[LaneRow]:
+        """Every queue of a namespace that was ever used, with its settings, by name."""
+        read, span = self.context.connections.read, prefix_span(f"{namespace}:")
+        by_lane: dict[str, dict[int, int]] = {}
+        if counts:
+            for lane, state, jobs in await read(COUNT_LIVE, *span):
+                by_lane.setdefault(lane, {})[state] = jobs
+        since: dict[str, float] = {}
+        if oldest:
+            since = dict(await read(READ_OLDEST, *span))
+        tasks: dict[str, dict[str, int]] = {}
+        if heads > 0:
+            tasks = await self.context.connections.read_many(
+                lambda reading: head_tasks(reading, span, heads)
+            )
+        # Last: a queue is stored with its first job.
+        rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
+        return [
+            lane_row(*row)._replace(
+                counts=by_lane.get(row[0], {}),
+                oldest_ready_at=since.get(row[0]),
+                head_tasks=tasks.get(row[0], {}),
+            )
+            for row in rows
+        ]
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         """Who is registered."""
@@ -313,17 +333,6 @@ class PostgresBrowse(PostgresCapability):
         span = prefix_span(f"{task} ")
         rows = await self.context.connections.read(READ_SIGNATURES, kind, *span)
         return {name.rpartition(" ")[2] for (name,) in rows}
-
-    async def oldest(self, namespace: str) -> dict[str, float]:
-        """Lane -> since when its oldest ready job could have run, absolute seconds."""
-        span = prefix_span(f"{namespace}:")
-        return dict(await self.context.connections.read(READ_OLDEST, *span))
-
-    async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
-        """Task -> waiting jobs, seen in a bounded look at the heads of all queues."""
-        return await self.context.connections.read_many(
-            lambda reading: waiting_tasks(reading, namespace, limit)
-        )
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
@@ -372,13 +381,16 @@ def lane_row(
     )
 
 
-async def waiting_tasks(
-    reading: ReadTransaction, namespace: str, limit: int
-) -> dict[str, int]:
-    """An even share of every lane in which jobs wait, so that none hides the others."""
-    rows = await reading.rows(READ_BUSY_LANES, *prefix_span(f"{namespace}:"))
-    lanes = [row[0] for row in rows]
-    if not lanes or limit <= 0:
-        return {}
-    share = max(1, limit // len(lanes))
-    return dict(await reading.rows(READ_WAITING_TASKS, lanes[:limit], share))
+async def head_tasks(
+    reading: ReadTransaction, span: tuple[str, str], limit: int
+) -> dict[str, dict[str, int]]:
+    """Lane -> task -> jobs, of an equal share of every lane in which jobs wait."""
+    lanes = [row[0] for row in await reading.rows(READ_BUSY_LANES, *span)]
+    found: dict[str, dict[str, int]] = {}
+    if lanes:
+        share = max(1, limit // len(lanes))
+        for lane, task, jobs in await reading.rows(
+            READ_WAITING_TASKS, lanes[:limit], share
+        ):
+            found.setdefault(lane, {})[task] = jobs
+    return found

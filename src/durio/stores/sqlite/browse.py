@@ -83,23 +83,36 @@ class SqliteBrowse(SqliteCapability):
         before = before_cursor(cursor)
         return await self.context.reader.read(lambda db: find(db, query, size, before))
 
-    async def lanes(self, namespace: str, *, busy: bool = False) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, or those with jobs that wait."""
+    async def queues(
+        self,
+        namespace: str,
+        *,
+        busy: bool = False,
+        counts: bool = False,
+        oldest: bool = False,
+        heads: int = 0,
+    ) -> list[LaneRow]:
+        """Every queue of a namespace that was ever used, with its settings, by name."""
         span = prefix_span(f"{namespace}:")
-        sql = READ_BUSY_LANES if busy else READ_LANES
-        rows = await self.context.reader.read(lambda db: db.rows(sql, span))
-        return [lane_row(*row) for row in rows]
 
-    async def counts(self, namespace: str) -> dict[str, dict[int, int]]:
-        """Lane -> state -> jobs, for states that are not final, and dead."""
-        span = prefix_span(f"{namespace}:")
-        rows = await self.context.reader.read(
-            lambda db: db.rows(COUNT_JOBS_BY_STATE, span)
-        )
-        counted: dict[str, dict[int, int]] = {}
-        for lane, state, jobs in rows:
-            counted.setdefault(lane, {})[state] = jobs
-        return counted
+        def look(db: Database) -> list[LaneRow]:
+            by_lane = counts_of_span(db, span) if counts else {}
+            since: dict[str, float] = (
+                dict(db.rows(READ_OLDEST_READY, span)) if oldest else {}
+            )
+            tasks = head_tasks(db, span, heads) if heads > 0 else {}
+            # Last: a queue is stored with its first job.
+            rows = db.rows(READ_BUSY_LANES if busy else READ_LANES, span)
+            return [
+                lane_row(*row)._replace(
+                    counts=by_lane.get(row[0], {}),
+                    oldest_ready_at=since.get(row[0]),
+                    head_tasks=tasks.get(row[0], {}),
+                )
+                for row in rows
+            ]
+
+        return await self.context.reader.read(look)
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         """Who is registered."""
@@ -133,19 +146,6 @@ class SqliteBrowse(SqliteCapability):
             lambda db: db.rows(READ_SIGNATURES, values)
         )
         return {name.rpartition(" ")[2] for (name,) in rows}
-
-    async def oldest(self, namespace: str) -> dict[str, float]:
-        """Lane -> since when its oldest ready job could have run, absolute seconds."""
-        span = prefix_span(f"{namespace}:")
-        return dict(
-            await self.context.reader.read(lambda db: db.rows(READ_OLDEST_READY, span))
-        )
-
-    async def waiting_tasks(self, namespace: str, *, limit: int) -> dict[str, int]:
-        """Task -> waiting jobs, seen in a bounded look at the heads of all queues."""
-        return await self.context.reader.read(
-            lambda db: waiting_tasks(db, namespace, limit)
-        )
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
@@ -190,15 +190,24 @@ def lane_row(
     )
 
 
-def waiting_tasks(db: Database, namespace: str, limit: int) -> dict[str, int]:
-    """An even share of every lane in which jobs wait, so that none hides the others."""
-    lanes = db.rows(READ_BUSY_LANES, prefix_span(f"{namespace}:"))
-    found: dict[str, int] = {}
-    for lane, *_ in lanes[:limit]:
-        share = max(1, limit // len(lanes))
-        for task, jobs in db.rows(READ_WAITING_TASKS, (lane, share)):
-            found[task] = found.get(task, 0) + jobs
-    return found
+def counts_of_span(db: Database, span: tuple[str, str]) -> dict[str, dict[int, int]]:
+    """Lane -> state -> jobs, for states that are not final, and dead."""
+    counted: dict[str, dict[int, int]] = {}
+    for lane, state, jobs in db.rows(COUNT_JOBS_BY_STATE, span):
+        counted.setdefault(lane, {})[state] = jobs
+    return counted
+
+
+def head_tasks(
+    db: Database, span: tuple[str, str], limit: int
+) -> dict[str, dict[str, int]]:
+    """Lane -> task -> jobs, of an equal share of every lane in which jobs wait."""
+    lanes = db.rows(READ_BUSY_LANES, span)
+    share = max(1, limit // max(1, len(lanes)))
+    return {
+        lane: dict(db.rows(READ_WAITING_TASKS, (lane, share)))
+        for lane, *_ in lanes[:limit]
+    }
 
 
 def stored_job_of(row: Row) -> StoredJob:

@@ -165,7 +165,7 @@ group by lane.name
 
 -- name: read_waiting_tasks(lanes, limit)
 -- Tasks of the first `limit` jobs of each lane, ready ones and scheduled ones.
-select j.task, count(*)
+select l.name, j.task, count(*)
 from unnest(:lanes::text[]) as l (name)
 cross join lateral (
   (select id from {schema}.ready as r where r.lane = l.name order by r.rank,
@@ -175,7 +175,7 @@ cross join lateral (
     order by s.run_at limit :limit::int4)
 ) as next
 join {schema}.job as j on j.id = any(array[next.id])
-group by j.task
+group by l.name, j.task
 
 -- name: read_workers(namespace, now)
 -- `now` is the time of a test; null means the server's time.
