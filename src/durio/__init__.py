@@ -24,7 +24,7 @@ from durio.ports.executor import SoftTimeLimit as SoftTimeLimit
 from durio.worker.context import Context as Context
 from durio.worker.middleware import HookEvent as HookEvent
 
-# So that `import *` brings these names and no module of ours.
+# `import *` brings these names and none of our modules.
 __all__ = [
     "App",
     "Cancel",

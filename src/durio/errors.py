@@ -1,4 +1,4 @@
-"""Every exception that Durio raises or a task may raise."""
+"""Every exception that Durio raises or that a task may raise."""
 
 from durio.model.errors import Cancel as Cancel
 from durio.model.errors import ChildFailed as ChildFailed

@@ -1,1 +1,1 @@
-"""The front door: App, Task, and the one place that knows all rooms."""
+"""The front door: App, Task, and the only place that knows all rooms."""

@@ -1,8 +1,8 @@
-"""App: a namespace, its tasks, and the way to its store.
+"""App: a namespace, its tasks, and access to its store.
 
-Nothing opens at import or construction. First use opens; `async with app:` opens early
-and closes. An App works from several loops and threads, and after a fork: what belongs to
-a loop is made per loop, what belongs to a process is made per process.
+Nothing is opened at import or construction. The first use opens the store; `async with
+app:` opens it early and closes it. An App works from several event loops and threads,
+and after a fork: it keeps one state per loop and one store per process.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ SYNC_SECONDS_MAX = 24 * 3600.0
 
 
 class App:
-    """The front door: declare tasks on it, enqueue through it, point workers at it."""
+    """The front door: tasks are declared on it, jobs are enqueued through it."""
 
     __module__ = "durio"
 
@@ -85,7 +85,8 @@ class App:
         clock: Clock | None = None,
     ) -> None:
         self.name = check_app(name)
-        # Code beats the environment: a test's memory store must never open production.
+        # Code overrides the environment: a test with a memory store must never open
+        # production.
         self.configuration = configuration(url, settings)
         self.url = self.configuration.url
         self.settings = self.configuration.settings
@@ -103,10 +104,10 @@ class App:
         self._default_maxsize: int | None = None
         for queue in queues:
             self._declare(queue)
-        # By process: a forked child makes its own.
+        # By process id: a forked child opens its own store.
         self._stores: dict[int, Store] = {}
         self.folder = _current_folder()
-        self.origin: str | None = None  # module:attribute, if a command line named it
+        self.origin: str | None = None  # module:attribute, if the command line named it
         self._entered = 0
         self._loop_states: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]
         self._loop_states = WeakKeyDictionary()
@@ -144,7 +145,7 @@ class App:
         process: bool = ...,
     ) -> TaskDecorator: ...
     def task(self, fn: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
-        """Make a function a task, with defaults for its jobs."""
+        """Turn a function into a task, with defaults for its jobs."""
         chosen = TaskOptions.of(options)
 
         def decorate(function: Callable[..., Any]) -> Any:
@@ -166,7 +167,7 @@ class App:
         slots: int | None = UNSET,
         prefetch: int | None = UNSET,
     ) -> None:
-        """Say how a queue is kept, bounded and served; queues exist by being used."""
+        """Declare a queue's retention, bound and share; undeclared queues work too."""
         queue = Queue(
             name,
             retention=retention,
@@ -184,7 +185,10 @@ class App:
 
     @property
     def default_maxsize(self) -> int | None:
-        """The bound of queues that declare none: in memory, or beside a worker here."""
+        """The bound of queues that declare none; None: unbounded.
+
+        Set when the store is in memory, or while a worker runs in this process.
+        """
         if self._default_maxsize is None and is_in_memory(self.url):
             return self.settings.queue.embedded_max or None
         return self._default_maxsize
@@ -195,13 +199,13 @@ class App:
         self.bounds.default = self.default_maxsize
 
     async def declare_bounds(self) -> None:
-        """Tell the store how large queues may be, as a worker does when it begins."""
+        """Write the bounds of queues to the store, as a worker does at start."""
         await declare_at_start(await self.store(), self.bounds, self.name)
 
-    # --- asking for work
+    # --- enqueueing
 
     async def enqueue(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Enqueue by name: this process needs no task code."""
+        """Enqueue by name; this process needs no code of the task."""
         return await self.enqueue_named(name, args, kwargs, NO_OPTIONS)
 
     def enqueue_sync(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
@@ -215,7 +219,7 @@ class App:
         kwargs: Mapping[str, Any],
         options: CallOptions,
     ) -> Job[Any]:
-        """Enqueue by name, with options."""
+        """`enqueue` with options."""
         task = task_name(self.name, check_name("task", name))
         handler = self.registry.handlers.get(task)
         if handler is not None:
@@ -240,7 +244,7 @@ class App:
         return handle_of(self, (await self.send([job], options.tx))[0])
 
     async def job(self, job_id: str) -> Job[Any]:
-        """A handle to an existing job; JobNotFound when there is no such job."""
+        """A handle to an existing job; raises JobNotFound when there is none."""
         raw = id_bytes(job_id)
         if not await (await self.store()).states([raw]):
             raise not_found(raw)
@@ -251,7 +255,7 @@ class App:
         return self._portal.run(coro, SYNC_SECONDS_MAX)
 
     def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
-        """`run_sync`; with a `tx` in this very thread, for it may belong to it."""
+        """`run_sync`; with a `tx`, in the calling thread, which may own the `tx`."""
         if tx is UNSET or tx is None:
             return self.run_sync(coro)
         try:
@@ -265,7 +269,7 @@ class App:
     def spawn(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None
     ) -> "asyncio.Task[T]":
-        """Run a coroutine in this process, tracked but not stored: lost with it."""
+        """Run a coroutine in this process, tracked but not stored: a crash loses it."""
         return self._spawner.spawn(coro, name, self.settings.worker.spawned_max)
 
     # --- opening and closing
@@ -276,13 +280,13 @@ class App:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        # Blocks may be nested: a helper's must not close what the lifespan opened.
+        # Blocks may be nested: an inner block must not close what an outer one opened.
         self._entered -= 1
         if self._entered == 0:
             await self.close()
 
     async def close(self) -> None:
-        """Wait for spawned work, close the store; the next use opens it again."""
+        """Wait for spawned work and close the store; the next use opens it again."""
         try:
             await self._spawner.end(self.settings.worker.grace_seconds)
         finally:
@@ -309,31 +313,31 @@ class App:
         """A worker on this event loop: `async with app.worker() as worker:`."""
         return EmbeddedWorker(self, queues=queues, concurrency=concurrency, grace=grace)
 
-    # --- what tasks and handles ask for
+    # --- for tasks and handles
 
     async def store(self) -> Store:
         """The open store of this process."""
         pid = os.getpid()
         store = self._stores.get(pid)
         if store is None:
-            self.bounds.default = self.default_maxsize  # its URL may have changed
+            self.bounds.default = self.default_maxsize  # the URL may have changed
             made = connect(self.url, self.clock, self.settings, self.folder)
             made.warn = lambda text: self.emit("store.warned", text=text)
-            store = self._stores.setdefault(pid, made)  # another thread may be quicker
+            store = self._stores.setdefault(pid, made)  # another thread may be faster
         await store.open()
         return store
 
     def stall(self) -> Stall | None:
-        """Which process keeps our writes waiting, if one does; also at the opening."""
+        """The process that blocks our writes, if any; works during opening too."""
         store = self._stores.get(os.getpid())
         return None if store is None else store.stall()
 
     async def send(
         self, jobs: list[NewJob], tx: Joinable | None = UNSET
     ) -> list[Enqueued]:
-        """Store jobs, combined with what others of this loop are sending.
+        """Store jobs, batched with other calls of this event loop.
 
-        With a `tx` they are the caller's to commit, and nobody else is told before.
+        With a `tx` the caller commits them, and no worker is woken before the commit.
         """
         if tx is not UNSET and tx is not None:
             warn = self.settings.payload.warn_bytes
@@ -344,7 +348,7 @@ class App:
         return answers
 
     async def waiters(self) -> Waiters:
-        """The shared poller of this loop."""
+        """The shared result poller of this event loop."""
         return (await self._loop_state()).waiters
 
     async def _loop_state(self) -> "LoopState":
@@ -358,12 +362,12 @@ class App:
         return room
 
     def retries_of(self, task: str) -> int:
-        """Retries by the task's own policy, as far as this process knows it."""
+        """Retries by the task's policy; the App's default if its code is not loaded."""
         handler = self.registry.handlers.get(task)
         return (handler.retry if handler else self.registry.retry).retries
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
-        """How to decode a result, as far as this process knows the task."""
+        """Decodes a result of this task; None if its code is not loaded here."""
         handler = self.registry.handlers.get(task)
         return None if handler is None else handler.codec.decode_result
 
@@ -389,8 +393,8 @@ class LoopState:
 
 
 def _current_folder() -> str:
-    """Where a relative path begins, also after the process has gone elsewhere."""
+    """The base of relative paths, kept in case the process changes directory."""
     try:
         return os.getcwd()  # noqa: PTH109 - pathlib costs an import
-    except OSError:  # it was deleted: only absolute paths mean anything
+    except OSError:  # it was deleted: only absolute paths work
         return ""

@@ -1,9 +1,8 @@
-"""What runs in a child process: a bench for one job at a time, and the App's own tasks.
+"""The program of a child process: it runs one job at a time with the App's own tasks.
 
-`python -m durio.app.child` is started by a worker, never by hand. It loads the App anew,
-enters its dependencies once, and makes attempts exactly as a worker does: codec,
-middleware, retry policy and time limits are the same code. It opens no store unless a task
-enqueues something.
+A worker starts it with `python -m durio.app.child`. It loads the App again, enters its
+dependencies once, and makes attempts as a worker does: codec, middleware, retry policy
+and time limits are the same code. It opens no store unless a task enqueues something.
 """
 
 import asyncio
@@ -41,11 +40,11 @@ from durio.worker.attempt import AttemptRunner
 from durio.worker.inflight import Attempt, InterruptReason
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
-PROGRESS_SECONDS = 0.05  # between two notes of progress: only the newest counts
+PROGRESS_SECONDS = 0.05  # between two progress updates; the newest replaces older ones
 
 
 def main() -> int:
-    """Serve the worker that started this process, until it says the end."""
+    """Serve the worker that started this process until it sends End."""
     post = WorkerConnection(*(int(number) for number in sys.argv[1:4]))
     post.attach()
     setup = post.read_setup()
@@ -54,9 +53,10 @@ def main() -> int:
     try:
         app = prepared_app(setup, post)
         asyncio.run(serve(app, setup, post))
-    except BaseException as error:  # the user's module and dependencies: anything
+    except BaseException as error:  # user code may raise anything
         told = failure_of(error, hidden=PACKAGE_FOLDER)
-        # Ours are left out, unless there are no others: then it shows nothing.
+        # Frames of this package are left out. Where there are no others, they all stay:
+        # such a traceback is not shown.
         shown = "" if PACKAGE_FOLDER in told.traceback else told.traceback
         post.send(LoadFailed(f"{told.type}: {told.message}", shown))
         return 1
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def prepared_app(setup: Setup, connection: WorkerConnection) -> App:
-    """The worker's App, with its store and settings, whatever the code says."""
+    """The worker's App, with the worker's URL, folder and settings."""
     app = find_app(setup.origin)
     install_job_fields()
     forward_all(connection.send, setup.log_level, setup.settings.log)
@@ -75,7 +75,7 @@ def prepared_app(setup: Setup, connection: WorkerConnection) -> App:
 
 
 async def refuse_store() -> NoReturn:
-    """A store in memory belongs to the worker's process."""
+    """Replaces `App.store`: a store in memory exists only in the worker's process."""
     raise UsageError(
         "a task with process=True cannot reach a store in memory",
         cure="Use a file (sqlite:///jobs.db), or take process=True off.",
@@ -83,7 +83,7 @@ async def refuse_store() -> NoReturn:
 
 
 async def serve(app: App, setup: Setup, connection: WorkerConnection) -> None:
-    """Jobs, one after another, with the dependencies entered around them."""
+    """Run jobs, one after another, inside the App's dependencies."""
     seat = ChildSlot(app, setup, connection)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(app.close)
@@ -109,7 +109,7 @@ class ChildSlot:
         self._attempt: Attempt | None = None
         self._latest_progress: bytes | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._jobs_begun = 0  # begun
+        self._jobs_begun = 0
         self._is_leaving = False
         self.ended = asyncio.Event()
         self.runner = AttemptRunner(
@@ -120,7 +120,7 @@ class ChildSlot:
             keeps=app.registry.queue_keeps(),
             worker_name=setup.worker,
             report=self._report,
-            # By this job, or by one before it: see `AttemptRunner.lost`.
+            # The current job or an earlier one did it: see `AttemptRunner.lost`.
             loop_ended_message=(
                 f"child process {os.getpid()} is broken: a task stopped its event loop, "
                 "or cancelled what is not its own"
@@ -129,7 +129,6 @@ class ChildSlot:
         )
 
     def on_message(self, message: ToChild) -> None:
-        """What the worker says."""
         attempt = self._attempt
         match message:
             case ChildRun():
@@ -146,13 +145,13 @@ class ChildSlot:
                 pass
 
     def leave(self) -> None:
-        """Begin nothing more, and say so if it was not the worker's wish."""
+        """Begin no more jobs; tell the worker, unless the worker asked for it."""
         if self._is_leaving:
             return
         self._is_leaving = True
         if self.ended.is_set():
             self.runner.executor.close()
-        else:  # a task has stopped the loop, or cancelled what is not its own
+        else:  # a task stopped the loop, or cancelled another task
             self._connection.send(Leaving(self._jobs_begun))
 
     def _begin(self, message: ChildRun) -> None:
@@ -169,7 +168,8 @@ class ChildSlot:
         self._jobs_begun += 1
         outcome, event = await self.runner.make(attempt)
         if outcome.kind == OutcomeKind.LOST:
-            self.leave()  # said first: whoever hears of an end sends the next job
+            # Leaving goes before Finished: on Finished the worker sends the next job.
+            self.leave()
         attempt.is_over = True
         self._attempt = None
         if self._timer is not None:
@@ -177,7 +177,7 @@ class ChildSlot:
             self._send_progress()
         try:
             self._send_finished(outcome, event)
-        except Exception as error:  # it must be heard, if only as a failure
+        except Exception as error:  # the worker must get an outcome: send a failure
             self._send_finished(*self.runner.unsendable(attempt, outcome, error))
 
     def _send_finished(self, outcome: Outcome, event: JobEvent | None) -> None:

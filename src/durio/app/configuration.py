@@ -22,32 +22,31 @@ from durio.model.settings import (
 FILES = ("durio.toml", "pyproject.toml")
 PREFIX, SUFFIX = "DURIO_", "_FILE"
 SECRET_BYTES_MAX = 64 * 1024
-# What a file may say beside the settings; an App's own name stands in its code.
+# Keys that a file may have beside the settings. `name` is for commands that run without
+# the App's code; an App gets its name from code.
 TOP_LEVEL_NAMES = ("url", "name")
-# Variables that a program has taken from a file such as .env, and that file.
+# Variable -> the file, such as .env, that a program loaded it from.
 ENV_FILES: dict[str, str] = {}
 
 GivenSettings = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
 
 
 class SettingOrigin(NamedTuple):
-    """Where one value comes from."""
-
     kind: str  # code, environment, file, default
-    location: str  # an argument, a variable or a path; empty for a default
+    location: str  # argument, variable or path; empty for a default
 
 
 DEFAULT = SettingOrigin("default", "")
 
 
 class Configuration(NamedTuple):
-    """What an App was told, and by whom."""
+    """The settings of an App, and where each value comes from."""
 
     url: str
     settings: Settings
-    name: str | None  # as a file says it: for commands that run without the App's code
+    name: str | None  # from a file: for commands that run without the App's code
     file: str | None  # the settings file that was read
-    origins: Mapping[str, SettingOrigin]  # only of what is not a default
+    origins: Mapping[str, SettingOrigin]  # only of values that are not defaults
 
     def origin(self, name: str) -> SettingOrigin:
         """Where a setting comes from, by its dotted name."""
@@ -55,7 +54,7 @@ class Configuration(NamedTuple):
 
 
 class SettingsSource(NamedTuple):
-    """Everything that one place says."""
+    """All values from one source."""
 
     url: Any
     name: Any
@@ -64,7 +63,7 @@ class SettingsSource(NamedTuple):
 
 
 def configuration(url: str | None, given: GivenSettings) -> Configuration:
-    """Ask code, the environment and the file; a Settings is taken as it is."""
+    """Merge code, environment and file; a Settings object is taken as it is."""
     sources = [source_of_code(url, given)]
     if isinstance(given, Settings):
         path = None
@@ -87,7 +86,7 @@ def configuration(url: str | None, given: GivenSettings) -> Configuration:
 
 
 def first_given(values: Iterable[Any]) -> Any:
-    """The first that says anything."""
+    """The first value that is not empty, or None."""
     return next((value for value in values if value), None)
 
 
@@ -96,7 +95,7 @@ def effective_settings(
     sources: list[SettingsSource],
     origins: Mapping[str, SettingOrigin],
 ) -> Settings:
-    """All trees as one; an error names the place of the value that is wrong."""
+    """Merge all trees; an error names the source of the wrong value."""
     if isinstance(given, Settings):
         return given
     try:
@@ -116,19 +115,18 @@ def effective_settings(
 
 
 def source_of_code(url: str | None, given: GivenSettings) -> SettingsSource:
-    """The arguments of an App."""
     origins = {"url": SettingOrigin("code", "App(url)")} if url else {}
     tree: Mapping[str, Any] = {}
     if isinstance(given, Settings):
         origins |= dict.fromkeys(setting_names(), SettingOrigin("code", "settings="))
     elif given is not None and not isinstance(given, str | os.PathLike):
-        tree = merged(given)  # refuses what is no dict
+        tree = merged(given)  # refuses anything but a dict
         origins |= dict.fromkeys(dotted_names(tree), SettingOrigin("code", "settings="))
     return SettingsSource(url, None, tree, origins)
 
 
 def setting_names() -> list[str]:
-    """Every setting by its dotted name."""
+    """The dotted names of all settings."""
     usual = Settings()
     return [
         f"{group}.{field}"
@@ -138,7 +136,7 @@ def setting_names() -> list[str]:
 
 
 def dotted_names(tree: Mapping[str, Any]) -> list[str]:
-    """The dotted names of a tree; what is no group is a name of its own."""
+    """The dotted names of a tree, and the names of its groups."""
     names: list[str] = []
     for group, fields in tree.items():
         if isinstance(fields, Mapping):
@@ -151,7 +149,7 @@ def dotted_names(tree: Mapping[str, Any]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables that begin with DURIO_, with what `_FILE` ones point at."""
+    """The variables that begin with DURIO_; a `_FILE` one gives its file's content."""
     found = {k: v for k, v in os.environ.items() if k.startswith(PREFIX)}
     for variable in [name for name in found if name.endswith(SUFFIX)]:
         plain = variable.removesuffix(SUFFIX)
@@ -166,7 +164,7 @@ def environment() -> dict[str, str]:
 
 
 def read_secret_file(variable: str, path: str) -> str:
-    """What a file holds, without the line's end."""
+    """The content of a file, stripped."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs an import
             return file.read(SECRET_BYTES_MAX).strip()
@@ -181,7 +179,7 @@ def read_secret_file(variable: str, path: str) -> str:
 def source_of_variables(
     environ: Mapping[str, str], tree: Mapping[str, Any]
 ) -> SettingsSource:
-    """The store and the App's name from the environment, beside a tree of settings."""
+    """The store's URL and the App's name from the environment, with a settings tree."""
     names = [
         *dotted_names(tree),
         *(name for name in TOP_LEVEL_NAMES if environ.get(variable_name(name))),
@@ -194,12 +192,12 @@ def source_of_variables(
 
 
 def variable_name(name: str) -> str:
-    """How a setting is spelt in the environment."""
+    """The environment variable of a setting."""
     return PREFIX + name.replace(".", "__").upper()
 
 
 def variable_in_use(name: str) -> str:
-    """The variable that is really set: perhaps the one that names a file."""
+    """The variable that is set: the plain one, or the one that names a file."""
     variable = variable_name(name)
     pointing = variable + SUFFIX
     return pointing if pointing in os.environ else variable
@@ -211,23 +209,23 @@ def variable_in_use(name: str) -> str:
 def find_file() -> str | None:
     """The settings file of the current directory, if there is one."""
     for name in FILES:
-        # Nearly every project has a pyproject.toml: its parser is for those who need it.
+        # Most projects have a pyproject.toml: parse it only if it has our table.
         if os.path.isfile(name) and (name == FILES[0] or has_durio_table(name)):  # noqa: PTH113
             return os.path.abspath(name)  # noqa: PTH100 - pathlib costs an import
     return None
 
 
 def has_durio_table(path: str) -> bool:
-    """Whether a pyproject.toml has our table."""
+    """Whether a pyproject.toml seems to have our table; does not parse it."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return b"tool.durio" in file.read()
-    except OSError:  # not readable: then it is not for us
+    except OSError:  # not readable: treated as not ours
         return False
 
 
 def source_of_file(path: str) -> SettingsSource:
-    """What a file says; it may name the store too."""
+    """The settings in a file; it may also name the store and the App."""
     tree = dict(settings_file(path))
     known = (*TOP_LEVEL_NAMES, *Settings.__struct_fields__)
     for name, value in tree.items():

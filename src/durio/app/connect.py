@@ -1,6 +1,6 @@
-"""A URL names a store: the small table from scheme to the module that opens it.
+"""A table from URL scheme to the module of the store that opens it.
 
-Stores are loaded by name on first use, so that `import durio` loads no driver.
+Store modules are imported by name on first use, so that `import durio` loads no driver.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from durio.ports.clock import Clock
 from durio.ports.store import Store
 
 DEFAULT_URL = "sqlite:///durio.db"
-# Up to the last @ of all: a password may hold anything, also what should have been quoted.
+# Matches up to the last @: a password may contain characters that should be quoted.
 PASSWORD = re.compile(r"^([^:/?#]+://[^:/?#@]*):.*@", re.DOTALL)
 SECRETS = re.compile(r"(?i)([?&](?:\w*password|\w*secret|\w*token|passwd)=)[^&#]*")
 STORES = {
@@ -26,11 +26,11 @@ STORES = {
     "postgresql": "durio.stores.postgres.store",
     "postgres": "durio.stores.postgres.store",
 }
-LOADING: list[str] = []  # a script that a child process reads for its tasks
+LOADING: list[str] = []  # scripts that a child process is loading for their tasks
 
 
 def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Store:
-    """The store behind a URL, not opened yet; its paths are relative to `folder`."""
+    """The store of a URL, not opened yet; its paths are relative to `folder`."""
     if LOADING:
         raise UsageError(
             f"{LOADING[-1]} uses its store, or starts a worker, whenever it is loaded; "
@@ -44,7 +44,7 @@ def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Sto
 
 @contextmanager
 def loading(script: str) -> Generator[None, None, None]:
-    """While a program is loaded once more it must only declare things."""
+    """Refuse `connect` while a script is loaded again: it must only declare things."""
     LOADING.append(script)
     try:
         yield
@@ -53,19 +53,18 @@ def loading(script: str) -> Generator[None, None, None]:
 
 
 def schema_status_of(url: str) -> ModuleType:
-    """What looks at this kind of store from outside, without opening it for work."""
+    """The module that reads such a store's schema without opening it for work."""
     room = module_of(url).rpartition(".")[0]
     return importlib.import_module(f"{room}.schema_status")
 
 
 def checks_of(url: str) -> ModuleType:
-    """What the doctor can see of this kind of store from outside."""
+    """The module with the doctor's checks of this kind of store."""
     room = module_of(url).rpartition(".")[0]
     return importlib.import_module(f"{room}.checks")
 
 
 def module_of(url: str) -> str:
-    """The module that opens a URL's store."""
     check_text(url)
     module = STORES.get(scheme_of(url))
     if module is None:
@@ -78,7 +77,7 @@ def module_of(url: str) -> str:
 
 
 def check_text(url: str) -> None:
-    """No file and no server has a name with a NUL, or with half a character."""
+    """Refuse a URL that is not text, holds a NUL or cannot be encoded as UTF-8."""
     try:
         holds_nul = "\0" in url or "%00" in url
         fine = isinstance(url, str) and not holds_nul and url.encode()
@@ -92,12 +91,12 @@ def check_text(url: str) -> None:
 
 
 def is_in_memory(url: str) -> bool:
-    """Whether the jobs end with the process."""
+    """Whether the jobs are lost when the process ends."""
     return isinstance(url, str) and url.partition("?")[0].endswith(":///:memory:")
 
 
 def scheme_of(url: str) -> str:
-    """What stands before `://`."""
+    """The part before `://`."""
     return url.partition("://")[0].lower() if "://" in url else url.partition(":")[0]
 
 
@@ -107,5 +106,5 @@ def masked(url: str) -> str:
 
 
 def settings_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a TOML file; its parser is loaded when somebody has one."""
+    """The settings in a TOML file; the parser is imported only when there is one."""
     return importlib.import_module("durio.app.settings_file").settings_file(path)

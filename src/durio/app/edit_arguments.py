@@ -1,4 +1,4 @@
-"""Other arguments for a job that exists: checked before anything is written."""
+"""New arguments for an existing job: checked before anything is written."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ async def checked_payload(
     *,
     unchecked: bool = False,
 ) -> bytes:
-    """The arguments as a payload, by the App's own signature or the published one.
+    """Encode the arguments, checked by the App's own signature or the published one.
 
-    Nobody knows the task: refused, unless they are to be taken `unchecked`.
+    Raises InvalidArguments when neither is known, unless `unchecked` is set.
     """
     handler = None if unchecked else app.registry.handlers.get(task)
     if handler is not None:
@@ -37,7 +37,7 @@ async def checked_payload(
 
 
 async def published_task(app: App, task: str) -> Mapping[str, Any]:
-    """What workers say about a task."""
+    """The description of a task that workers published."""
     known = await (await app.store()).tasks(task.partition(".")[0])
     if known is None or task not in known:
         raise InvalidArguments(

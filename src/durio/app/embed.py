@@ -1,9 +1,9 @@
 """A worker inside another program: a web process, a script, a test.
 
 It runs on the caller's event loop, installs no signal handlers and starts no second
-process. Leaving the block drains it within the grace; a cancel on the way gives back at
-once what still runs. Whatever happens, it never ends the program it is a guest of.
-Queues that declare no bound have a small one here: producer and worker share one memory.
+process. Leaving the block drains it within the grace time; a cancel during the drain
+gives back at once what still runs. It never ends the host program. Queues that declare
+no bound get a small one here, because producer and worker share one memory.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ POLL_SECONDS_FIRST, POLL_SECONDS_LAST = 0.002, 0.1
 
 
 class EmbeddingApp(Protocol):
-    """An App, as far as a guest in its process is concerned."""
+    """The part of an App that an embedded worker uses."""
 
     name: str
     settings: Settings
@@ -43,20 +43,16 @@ class EmbeddingApp(Protocol):
     def default_maxsize(self, maxsize: int | None) -> None: ...
 
     @property
-    def emit(self) -> Emit:
-        """Where to say what happened."""
-        ...
+    def emit(self) -> Emit: ...
 
-    async def store(self) -> Store:
-        """The open store."""
-        ...
+    async def store(self) -> Store: ...
 
     async def __aenter__(self) -> Any: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
 
 class EmbeddedWorker:
-    """`async with app.worker() as worker:`: jobs run while the block does."""
+    """`async with app.worker() as worker:`: jobs run while the block runs."""
 
     def __init__(
         self,
@@ -76,8 +72,8 @@ class EmbeddedWorker:
         if grace is not None:
             changes["grace_seconds"] = seconds(grace, "grace")
         self._changes = changes
-        self._settings()  # complains here, not when the program begins
-        self._parts = parts  # of another machine: what tests put in place of threads
+        self._settings()  # raises here, not when the program starts
+        self._parts = parts  # tests replace threads and the machine
         self._worker: Any = None
         self._task: asyncio.Task[None] | None = None
 
@@ -110,9 +106,10 @@ class EmbeddedWorker:
             self._raise_failure()
 
     async def drained(self, timeout: Duration | None = None) -> None:
-        """Wait until nothing is ready or running in its queues; retries are not due yet.
+        """Wait until no job is ready or running in its queues.
 
-        Raises TimeoutError, or what ended the worker.
+        Scheduled jobs, such as retries, may be left. Raises TimeoutError, or the error
+        that ended the worker.
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
         pause = POLL_SECONDS_FIRST
@@ -124,7 +121,7 @@ class EmbeddedWorker:
         except TimeoutError:
             raise TimeoutError(f"jobs are left after {limit:g} s; they go on") from None
 
-    # --- beginning
+    # --- starting
 
     def _settings(self) -> Settings:
         settings = self._app.settings
@@ -132,7 +129,7 @@ class EmbeddedWorker:
         return msgspec.structs.replace(settings, worker=worker)
 
     async def _begin(self, settings: Settings) -> None:
-        # By name, on first use: `import durio` loads nothing of a worker's machine.
+        # Imported on first use: `import durio` loads no worker code.
         make_worker = importlib.import_module("durio.app.worker_builder").make_worker
         caller = importlib.import_module("durio.host.side_loop").EmbeddedMachine
         parts = {"machine": caller(self._app.emit), **self._parts}
@@ -151,14 +148,15 @@ class EmbeddedWorker:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             started.cancel()
-        if self._task.done():  # dependencies, or the store: the program must not begin
+        # Its dependencies or the store failed: the program must not start.
+        if self._task.done():
             self._raise_failure()
 
     async def _work(self) -> None:
         try:
             await self._worker.run()
         except asyncio.CancelledError:
-            raise  # the whole loop ends: what ran was given back
+            raise  # the event loop ends; running jobs were given back
         except BaseException as error:
             self._report_failure(_without_group(error))
             raise
@@ -172,7 +170,7 @@ class EmbeddedWorker:
             "worker.failed", error=f"{told.type}: {told.message}", stack=told.traceback
         )
 
-    # --- ending
+    # --- stopping
 
     async def _end(self) -> None:
         try:
@@ -183,7 +181,7 @@ class EmbeddedWorker:
             await self._app.__aexit__(None, None, None)
 
     async def _drain(self, task: "asyncio.Task[None]") -> None:
-        """Let it end in its own time; interrupted, give back at once and still leave."""
+        """Wait for the worker's end; on a cancel it gives its jobs back at once."""
         interrupted: asyncio.CancelledError | None = None
         self._worker.stop()
         while not task.done():
@@ -224,7 +222,7 @@ def _checked_queues(queues: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def _without_group(error: BaseException) -> BaseException:
-    """What is wrong, without the group that a TaskGroup wraps it in."""
+    """The error itself, if a TaskGroup wrapped a single one in a group."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)

@@ -1,10 +1,10 @@
-"""One life for a web app and its App: opened at start, closed at the end.
+"""One lifespan for a web app and its App: opened at start, closed at the end.
 
     FastAPI(lifespan=app.lifespan)
     FastAPI(lifespan=app.lifespan(inner=other, embed_worker=True))
 
-The App opens first and closes last. An embedded worker begins after the inner lifespan
-and ends before it, so that jobs find what it has made.
+The App opens first and closes last. An embedded worker starts after the inner lifespan
+and stops before it, so that jobs can use what the inner lifespan has made.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -17,14 +17,14 @@ InnerLifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 class LifespanApp(Protocol):
-    """An App, as far as its life is concerned."""
+    """The part of an App that a lifespan uses."""
 
     async def __aenter__(self) -> Any: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
     @property
     def worker(self) -> Callable[..., AbstractAsyncContextManager[Any]]:
-        """Makes a worker for the length of a block."""
+        """Makes a worker that runs for the length of a block."""
         ...
 
 
@@ -48,7 +48,7 @@ class Lifespan:
         embed_worker: bool = False,
         **options: Any,
     ) -> Any:
-        """Called by the framework with its app; by you with keywords only.
+        """The framework calls it with its app; you call it with keywords only.
 
         The options are those of `app.worker`: queues, concurrency, grace.
         """
@@ -60,7 +60,7 @@ class Lifespan:
                 cure="Add embed_worker=True.",
             )
         if embed_worker:
-            self._app.worker(**options)  # complains here, not when the server starts
+            self._app.worker(**options)  # raises here, not when the server starts
         made = Lifespan(self._app, inner, options if embed_worker else None)
         return made(*asgi_app) if asgi_app else made
 

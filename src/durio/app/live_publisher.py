@@ -1,6 +1,7 @@
-"""Tells whoever listens to the store what happens here: a subscriber like the log.
+"""Publishes what happens in this process to live subscribers of the store.
 
-Nothing is built while nobody listens: that is looked up once a second.
+It receives emissions as the log does. Without subscribers nothing is built; the store
+is asked for subscribers once a second.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 class LivePublisher:
-    """Forwards emissions of one App to the store's listeners."""
+    """Forwards emissions of one App to the store's subscribers."""
 
     def __init__(
         self, namespace: str, clock: Clock, store: Callable[[], Live | None]
@@ -37,28 +38,26 @@ class LivePublisher:
         self._next_check_at = float("-inf")
 
     def has_subscribers(self) -> bool:
-        """Whether anybody listens, as of a moment ago; asked for every batch of jobs."""
+        """Whether there are subscribers; asks the store at most once a second."""
         now = self._clock.monotonic()
         if now >= self._next_check_at:
             self._next_check_at = now + CHECK_SECONDS
-            store = self._store()  # one that is not open has no listeners
+            store = self._store()  # a store that is not open has no subscribers
             self._has_subscribers = store is not None and store.is_heard()
         return self._has_subscribers
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """A listener wants everything: it chooses for itself."""
+        """Subscribers get emissions of every level and filter them themselves."""
         del meaning
         return self.has_subscribers()
 
     def on_event(
         self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
     ) -> None:
-        """One thing happened."""
         if self.has_subscribers():
             self._publish([self._head(name, meaning) | fields])
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """Things happened to jobs."""
         if self.has_subscribers():
             self._publish(
                 [
@@ -70,7 +69,7 @@ class LivePublisher:
             )
 
     def on_enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-        """Jobs were stored; told to listeners only, never to the log."""
+        """Publish stored jobs; the log never gets these."""
         if not self.has_subscribers():
             return
         head = self._head(JOB_ENQUEUED, MEANINGS[JOB_ENQUEUED])

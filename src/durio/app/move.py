@@ -1,11 +1,12 @@
 """Moving a live installation to another store: drain, freeze, copy, verify, open.
 
-Jobs come in until the store is frozen, and workers end what they run. From then on nothing
-can change there, so what is copied is all there is. The other store's queues are shut until
-everything has arrived and was compared: no job runs before, and none runs on both sides.
+The source takes jobs until it is frozen, and workers finish the jobs that they run. A
+frozen store cannot change, so the copy is complete. The queues of the target stay
+closed until all jobs have arrived and were compared: no job runs before that, and none
+runs in both stores.
 
-Every step leaves marks (ports/move.py), and begins by reading them: whoever comes after a
-mover that was killed, at whatever point, simply goes on.
+Every step leaves marks (ports/move.py) and begins by reading them. After a mover was
+killed, at any point, the next one continues from the marks.
 """
 
 import hashlib
@@ -41,18 +42,18 @@ POLL_SECONDS = 0.2
 RESCUED_MAX = 1000
 NAMED_MAX = 5
 
-# What is being done, how many of how many.
+# Step, done, total.
 ReportProgress = Callable[[str, int, int], None]
 
 
 class MoveFailed(OperatingError):
-    """A move cannot go on; nothing was lost, and its marks say how far it is."""
+    """A move cannot continue; no job was lost, and the marks say how far it is."""
 
     code = "move_failed"
 
 
 class MoveStatus(NamedTuple):
-    """What there is to move, and how far that is."""
+    """What there is to move, and how far the move is."""
 
     mark: MoveMark | None
     import_progress: ImportProgress | None
@@ -61,12 +62,11 @@ class MoveStatus(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All jobs."""
         return total(self.jobs)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was done before."""
+        """Whether the move was completed before."""
         return (
             self.mark is not None
             and self.mark.stage == "moved"
@@ -76,7 +76,7 @@ class MoveStatus(NamedTuple):
 
 
 def check_stores(source: str, target: str) -> None:
-    """Refuse stores between which nothing can move, before anything is opened."""
+    """Refuse a pair of stores that cannot be moved, before anything is opened."""
     for url, room, way in ((source, FROM, "away from"), (target, TO, "to")):
         if module_of(url) != f"{room}.store" or is_in_memory(url):
             raise UsageError(
@@ -86,30 +86,30 @@ def check_stores(source: str, target: str) -> None:
 
 
 def export_jobs_from(store: Store) -> ExportJobs:
-    """The way out of a store that `check_ways` has let pass."""
+    """The export of a store that `check_stores` has accepted."""
     return importlib.import_module(f"{FROM}.export_jobs").export_jobs_from(store)
 
 
 def import_jobs_into(store: Store) -> ImportJobs:
-    """The way into one."""
+    """The import of a store that `check_stores` has accepted."""
     return importlib.import_module(f"{TO}.import_jobs").import_jobs_into(store)
 
 
 @dataclass
 class Mover:
-    """One try at a move; another may have begun it."""
+    """One run of a move, which an earlier run may have begun."""
 
     source: ExportJobs
     target: ImportJobs
-    to: str  # its URL, without a password
-    store: Store  # the source, for the upkeep that no worker does any more
+    to: str  # the target's URL, without its password
+    store: Store  # the source: without workers the mover must rescue its jobs
     clock: Clock
     report: ReportProgress
 
     # --- before
 
     async def status(self) -> MoveStatus:
-        """What there is to do; refuses what cannot be done."""
+        """Read both marks; MoveFailed when the jobs are moving to another store."""
         mark = await self.source.mark()
         arriving = None if mark is None else await self.target.progress(mark.id)
         if mark is not None and arriving is None and mark.to != self.to:
@@ -122,7 +122,7 @@ class Mover:
         return MoveStatus(mark, arriving, jobs, await self.source.active_workers())
 
     async def check(self, status: MoveStatus) -> None:
-        """Refuse to put jobs beside others of the same Apps."""
+        """Raise MoveFailed unless the target may take these jobs."""
         mark, arriving = status.mark, status.import_progress
         if arriving is not None and arriving.stage == "leaving":
             raise MoveFailed(
@@ -147,7 +147,7 @@ class Mover:
     # --- moving
 
     async def move(self, *, drain_seconds: float, by: str) -> Comparison | None:
-        """From wherever it stands to its end; None: it was done before."""
+        """Continue from the marks to the end; None: the move was completed before."""
         outlook = await self.status()
         await self.check(outlook)
         if outlook.is_over:
@@ -162,17 +162,18 @@ class Mover:
             await self.copy(mark.id, total_jobs)
             verdict = await self.verify(mark.id, total_jobs)
             if verdict.differences and (await self.progress(mark.id)).stage == "open":
-                return None  # another mover was quicker: its jobs run already
+                return None  # another mover finished it: jobs there run already
             self.refuse_differences(verdict)
         await self.target.open(mark.id, papers)
         await self.source.set_stage(mark.id, "moved")
         return verdict
 
     async def drain_and_freeze(self, drain_seconds: float, by: str) -> MoveMark:
-        """Workers end what they run within the bound; then nothing changes any more.
+        """Wait until no worker and no running job is left, then freeze the source.
 
-        The other side is shut before: whoever cannot write here any more goes there, and
-        must not come in ahead of the jobs, and of their keys.
+        The target's queues are closed first: producers that can no longer write to the
+        source may switch to the target, and their jobs must not overtake the moved jobs
+        and keys. Raises TimeoutError after `drain_seconds`.
         """
         new = MoveMark(self.clock.new_id().hex(), self.to, "draining")
         mark = await self.source.mark()
@@ -193,13 +194,13 @@ class Mover:
         return mark
 
     async def try_freeze(self, move: str) -> ActiveWorkers | None:
-        """Take back what dead workers held, as nothing else does now; then try."""
+        """Rescue the jobs of dead workers, as no worker does; then try to freeze."""
         for scope in (DeadOnThisHost(), ExpiredLeases(), Orphans()):
             await self.store.rescue(RESCUED_MAX, scope)
         return await self.source.freeze(move)
 
     async def copy(self, move: str, total_jobs: int) -> None:
-        """Jobs, then keys, each from where the other side says that it is."""
+        """Copy jobs, then keys, each from the position that the target has recorded."""
         arriving = await self.progress(move)
         done = total(await self.target.counts(list(await self.source.counts())))
         self.report("copying", done, total_jobs)
@@ -213,7 +214,7 @@ class Mover:
             arriving = await self.progress(move)
 
     async def progress(self, move: str) -> ImportProgress:
-        """How far it is on the other side; it has begun there."""
+        """How far the target is; raises MoveFailed if the move was taken back."""
         arriving = await self.target.progress(move)
         if arriving is None:
             raise MoveFailed(
@@ -225,7 +226,7 @@ class Mover:
     # --- comparing
 
     async def verify(self, move: str, total_jobs: int) -> Comparison:
-        """Every job and key of the one side, as it is on the other."""
+        """Compare every job and key of the source with the target."""
         verdict = Comparison()
         ours, theirs = hashlib.sha256(), hashlib.sha256()
         async for parcels in self.jobs(move):
@@ -253,7 +254,7 @@ class Mover:
     async def compare_keys(
         self, comparison: Comparison, keys: Sequence[KeyRow]
     ) -> None:
-        """The same holders; a window that ended on the way may be gone."""
+        """Every key must have the same holder; an expired one may be gone."""
         now = await self.target.now()
         held = {
             key[0]: key for key in await self.target.held_keys([key[0] for key in keys])
@@ -268,7 +269,7 @@ class Mover:
         comparison.keys += len(keys)
 
     def refuse_differences(self, comparison: Comparison) -> None:
-        """Nothing is opened unless everything is there."""
+        """Raise MoveFailed unless both stores are equal."""
         if comparison.differences:
             named = "; ".join(comparison.differences[:NAMED_MAX])
             raise MoveFailed(
@@ -278,14 +279,12 @@ class Mover:
             )
 
     async def jobs(self, move: str) -> AsyncIterator[list[JobRow]]:
-        """All jobs of the source, in batches."""
         after = 0
         while parcels := await self.source.jobs(move, after, BATCH):
             yield parcels
             after = parcels[-1].seq
 
     async def keys(self, move: str) -> AsyncIterator[list[KeyRow]]:
-        """All keys of the source, in batches."""
         after = b""
         while keys := await self.source.keys(move, after, BATCH):
             yield keys
@@ -294,7 +293,7 @@ class Mover:
     # --- back
 
     async def back_out(self, *, by: str) -> int:
-        """Open the source again, and leave nothing on the other side; how many jobs."""
+        """Remove the jobs from the target and reopen the source; returns how many."""
         outlook = await self.status()
         mark, arriving = outlook.mark, outlook.import_progress
         if mark is None:
@@ -306,7 +305,7 @@ class Mover:
             raise self.opened(mark, arriving)
         has_come = await self.target.abort(mark.id, self.source.name)
         mark = await self.source.mark() or mark
-        if has_come and mark.stage != "draining":  # before, nothing is copied
+        if has_come and mark.stage != "draining":  # while draining, nothing is copied
             await self.remove_all(mark.id, outlook.total)
         if has_come:
             await self.target.remove_metadata(mark.id, await self.source.metadata())
@@ -327,7 +326,7 @@ class Mover:
         )
 
     async def remove_all(self, move: str, jobs: int) -> None:
-        """Take all jobs and keys away there."""
+        """Remove all jobs and keys of the source from the target."""
         done = 0
         async for parcels in self.jobs(move):
             await self.target.remove(move, [parcel.id for parcel in parcels])
@@ -341,5 +340,4 @@ class Mover:
 
 
 def total(counts: Counts) -> int:
-    """How many jobs that is."""
     return sum(jobs for states in counts.values() for jobs in states.values())

@@ -1,7 +1,7 @@
-"""Both sides of a move, job by job: what must be the same, and what time alone may change.
+"""Compares both stores of a move job by job.
 
-Workers of the new store make due jobs ready and end retention, also in queues that are
-still shut. Nothing else may differ.
+Workers of the new store make due jobs ready and delete expired ones, also in queues
+that are still closed. Only these two differences are allowed.
 """
 
 from collections.abc import Sequence
@@ -19,25 +19,24 @@ digest_fields = attrgetter(*JobDigest._fields)
 
 @dataclass
 class Comparison:
-    """Both sides, compared."""
+    """The result of comparing both stores."""
 
     jobs: int = 0
     keys: int = 0
-    pruned: int = 0  # their retention ended on the way
-    other_jobs: int = 0  # jobs of these Apps that came from elsewhere
+    pruned: int = 0  # deleted there, because their retention ended
+    other_jobs: int = 0  # jobs of these Apps in the target that were not moved
     differences: list[str] = field(default_factory=list[str])
     digest: str = ""
 
 
 def job_digest(row: JobRow) -> JobDigest:
-    """What must be the same."""
     return JobDigest._make(digest_fields(row))
 
 
 def compare_job(
     comparison: Comparison, row: JobRow, found: Sequence[JobDigest], now: float
 ) -> JobDigest | None:
-    """Note what differs; what the other side says, but for what time has changed."""
+    """Record differences; returns the target's digest without the allowed changes."""
     seal = job_digest(row)
     if not found and is_prunable(row, now):
         comparison.pruned += 1
@@ -57,11 +56,10 @@ def compare_job(
 
 
 def is_prunable(row: JobRow, now: float) -> bool:
-    """Whether retention may have taken it by now."""
+    """Whether retention may have deleted it by now."""
     is_old = row.gone_at is None or row.gone_at <= now
     return row.state >= DONE and (is_old or row.bucket is not None)
 
 
 def digest_bytes(digest: JobDigest | None) -> bytes:
-    """As bytes that say all of it."""
     return msgspec.msgpack.encode(digest)

@@ -1,9 +1,9 @@
-"""How a new process finds the App again that this one has.
+"""How a child process finds the App of its worker again.
 
-The command line says it: `module:attribute`. A program of its own has no such name; then it
-is found by the functions of its tasks, each by its module and name, and a script that was
-started by its file is loaded once more under another name, so that what stands below
-`if __name__ == "__main__"` is not run again.
+The command line names it as `module:attribute`. A program of its own has no such name;
+then the App is found by the functions of its tasks, each by its module and name. A
+script that was started by its file is loaded again under another module name, so that
+the code below `if __name__ == "__main__"` does not run again.
 """
 
 import os
@@ -29,7 +29,7 @@ DEFAULT_ATTRIBUTE = "app"
 
 
 def origin_of(app: App) -> AppOrigin:
-    """Where the App and its tasks with process=True are written."""
+    """Where the App and its tasks with process=True are defined."""
     handlers = [h for h in app.registry.handlers.values() if h.is_process]
     main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
@@ -49,14 +49,13 @@ def origin_of(app: App) -> AppOrigin:
 
 
 def task_origin(handler: Handler) -> TaskOrigin:
-    """The place of one task."""
     function = handler.function
     module = getattr(function, "__module__", None) or MAIN
     return TaskOrigin(handler.task, module, getattr(function, "__qualname__", ""))
 
 
 def check_importable(handler: Handler, main_file: str | None) -> None:
-    """A child process must be able to find the function by its name."""
+    """Refuse a task whose function a child process cannot find by name."""
     found = task_origin(handler)
     if "<" in found.name or not found.name:
         raise UsageError(
@@ -77,7 +76,7 @@ def check_importable(handler: Handler, main_file: str | None) -> None:
 
 
 def find_app(origin: AppOrigin) -> App:
-    """The App of this origin, loaded anew."""
+    """Load the App of this origin."""
     sys.path[:] = origin.path
     if origin.app is not None:
         app = named_app(origin.app)
@@ -90,13 +89,13 @@ def find_app(origin: AppOrigin) -> App:
 
 
 def import_named(name: str) -> ModuleType:
-    """Import it; unlike importlib's own function this leaves tracebacks short."""
+    """Import a module; importlib's own function would add frames to tracebacks."""
     __import__(name)
     return sys.modules[name]
 
 
 def named_app(path: str) -> App:
-    """`module:attribute`, an App or a function that makes one."""
+    """`module:attribute`: an App, or a function that makes one."""
     module, _, attribute = path.partition(":")
     found: Any = import_named(module)
     for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
@@ -127,7 +126,7 @@ def app_of_tasks(origin: AppOrigin) -> App:
 
 
 def apps_in(modules: Iterable[ModuleType]) -> list[App]:
-    """Every App with a name at the top of these modules."""
+    """Every App that is a global of these modules."""
     return [
         value
         for module in modules
@@ -148,6 +147,6 @@ def load_module(module: str, origin: AppOrigin) -> ModuleType:
             made = runpy.run_path(file, run_name=MAIN_AGAIN)
     again = ModuleType(MAIN_AGAIN)
     vars(again).update(made)
-    # Annotations and dataclasses look up the module that a class says it is from.
+    # Annotations and dataclasses look up a class's module in sys.modules.
     sys.modules[MAIN] = sys.modules[MAIN_AGAIN] = again
     return again

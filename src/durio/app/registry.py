@@ -1,4 +1,4 @@
-"""The tasks of an App, by name: handlers for its workers, recipes for its producers."""
+"""The tasks of an App by name: handlers for its workers, defaults for its producers."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from durio.telemetry.emit import Emit
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `@app.task(...)` may say."""
+    """The options of `@app.task(...)`."""
 
     name: str = UNSET
     queue: str = DEFAULT_QUEUE
@@ -36,7 +36,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Checked at declaration, with a suggestion for a misspelt one."""
+        """Check the options at declaration; a misspelt one gets a suggestion."""
         known = list(cls.__struct_fields__)
         for name in given:
             if name not in known:
@@ -58,8 +58,6 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """Handlers by stored name."""
-
     def __init__(
         self, namespace: str, settings: Settings, emit: Emit, retry: Any, timeout: Any
     ) -> None:
@@ -72,7 +70,7 @@ class Registry:
         self.queues: dict[str, Queue] = {}  # as declared, in that order
 
     def add(self, function: Callable[..., Any], options: TaskOptions) -> Handler:
-        """A function becomes the handler of its name."""
+        """Register a function as the handler of its task name."""
         if not callable(function):
             raise UsageError(
                 f"{function!r} is not a function", cure="Decorate a def or async def."
@@ -113,7 +111,7 @@ class Registry:
         return handler
 
     def add_queue(self, queue: Queue) -> None:
-        """What is said about a queue, on top of what was said before."""
+        """Declare a queue; a second declaration changes only what it names."""
         if not isinstance(queue, Queue):
             raise InvalidOption(
                 f"queues cannot hold {queue!r}",
@@ -123,7 +121,7 @@ class Registry:
         self.queues[queue.name] = queue if before is None else before.changed_by(queue)
 
     def queue_keeps(self) -> dict[str, Keep]:
-        """Retention by lane, for queues that have their own."""
+        """Retention by lane, for queues that set their own."""
         lanes = {lane(self.namespace, name): q for name, q in self.queues.items()}
         return {
             name: keep_of(queue.retention, name)
@@ -132,11 +130,11 @@ class Registry:
         }
 
     def queue_names(self) -> set[str]:
-        """Queues that the code knows: declared, or named by a task."""
+        """The queues that the code declares or that a task names."""
         return {*self.queues, *(h.queue for h in self.handlers.values())}
 
     def published(self) -> dict[str, dict[str, Any]]:
-        """What producers that know only names may learn about each task."""
+        """What producers without the task's code may know about each task."""
         return {
             task: {
                 "queue": handler.queue,

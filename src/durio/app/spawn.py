@@ -1,8 +1,8 @@
 """`app.spawn(coro)`: tracked work of this process that needs no durability.
 
-It is a plain asyncio.Task that nobody can lose track of: a strong reference is kept, an
-error is told, the number is bounded, and closing the App waits for it. Nothing of it is
-stored: it is lost with the process. What must not be lost is a job.
+It is a plain asyncio.Task with a strong reference, logged errors and a bounded count.
+Closing the App waits for it. Nothing is stored: it is lost with the process. Work that
+must not be lost is a job.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from durio.telemetry.log import in_job
 
 T = TypeVar("T")
 
-CANCEL_SECONDS = 2.0  # for cancelled work to clean up
+CANCEL_SECONDS = 2.0  # time for cancelled work to clean up
 
 Tasks = set[asyncio.Task[Any]]
 
 
 class Spawner:
-    """The spawned work of an App, by event loop: forks and threads share none."""
+    """The spawned work of an App, by event loop; forks and threads share none."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -34,18 +34,19 @@ class Spawner:
     def spawn(
         self, coro: Coroutine[Any, Any, T], name: str | None, running_max: int
     ) -> "asyncio.Task[T]":
-        """Run a coroutine on this loop; the task that runs it."""
+        """Run a coroutine on this loop; raises SpawnFull at the bound."""
         loop = _running_loop(coro)
         tasks = self._by_loop.setdefault(loop, set())
         if len(tasks) >= running_max:
-            coro.close()  # or Python complains that nobody awaited it
+            coro.close()  # or Python warns that it was never awaited
             raise SpawnFull(
                 f"{len(tasks)} spawned calls run at once: no room for {_name(coro)}",
                 cure="Enqueue a job instead, wait for some of them, or raise "
                 "worker.spawned_max.",
                 limit=running_max,
             )
-        # It holds no slot and outlives the attempt that spawned it: not part of the job.
+        # It holds no slot and outlives the attempt that spawned it, so its log records
+        # do not carry that job.
         context = copy_context()
         context.run(in_job.set, None)
         task = loop.create_task(coro, name=name or _name(coro), context=context)
@@ -69,7 +70,10 @@ class Spawner:
         return ended
 
     async def end(self, grace_seconds: float) -> None:
-        """Wait for what runs on this loop; then, or when interrupted, cancel it."""
+        """Wait up to `grace_seconds` for the work of this loop, then cancel it.
+
+        A cancel of this call cancels the work too.
+        """
         tasks = self._by_loop.get(asyncio.get_running_loop())
         if not tasks:
             return
@@ -92,7 +96,7 @@ class Spawner:
 
 
 def _others(tasks: Tasks) -> Tasks:
-    """Who closes the App may be spawned itself: it cannot wait for its own end."""
+    """Without the current task: spawned work may close the App, not await itself."""
     return tasks - {asyncio.current_task()}
 
 

@@ -1,7 +1,7 @@
-"""A function becomes a task; someone calls `.enqueue(42)`.
+"""Tasks: a decorated function with `.enqueue(42)`.
 
-Options come first, arguments last: `task.options(delay="5m").enqueue(42)`. So a task's own
-parameters can never collide with ours, and ParamSpec keeps every type on the way.
+Options come first, arguments last: `task.options(delay="5m").enqueue(42)`. So a task's
+own parameters never collide with option names, and ParamSpec keeps all types.
 """
 
 import inspect
@@ -54,28 +54,24 @@ class TaskClient(JobClient, Protocol):
     """What a task needs from its App."""
 
     @property
-    def settings(self) -> Settings:
-        """The App's settings."""
-        ...
+    def settings(self) -> Settings: ...
 
     @property
-    def clock(self) -> Clock:
-        """The App's clock."""
-        ...
+    def clock(self) -> Clock: ...
 
     async def send(
         self, jobs: list[NewJob], tx: Joinable | None = UNSET
     ) -> list[Enqueued]:
-        """Store jobs through the combiner of this loop, or in the caller's `tx`."""
+        """Store jobs through the batching of this loop, or in the caller's `tx`."""
         ...
 
     def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine for a caller without a loop; with a `tx` in this thread."""
+        """Run a coroutine for a caller without a loop; with a `tx`, in this thread."""
         ...
 
 
 class TaskCalls(Generic[P, R]):
-    """What can be done with a task, with or without options."""
+    """The calls of a task, with or without options."""
 
     __module__ = "durio"
 
@@ -102,9 +98,9 @@ class TaskCalls(Generic[P, R]):
         return self._client.run_with(self._options.tx, self.enqueue(*args, **kwargs))
 
     async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
-        """Store a job per row; a row is positionals, a trailing dict is keywords.
+        """Store one job per row: a tuple of positionals, a trailing dict is keywords.
 
-        One transaction up to 1,000 rows, then chunks of that. All rows are checked
+        One transaction up to 1,000 rows, then chunks of 1,000. All rows are checked
         before the first is written.
         """
         refuse_key(self._options)
@@ -148,7 +144,6 @@ class TaskCalls(Generic[P, R]):
 
 
 def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
-    """The handle that an enqueue gives its caller."""
     return Job(
         client,
         answer.id,
@@ -159,7 +154,7 @@ def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
 
 
 def refuse_unknown_options(method: Callable[Q, T]) -> Callable[Q, T]:
-    """A misspelt option gets our error with a suggestion, not Python's TypeError."""
+    """Give a misspelt option our error with a suggestion, not Python's TypeError."""
 
     @wraps(method)
     def checked(*args: Q.args, **kwargs: Q.kwargs) -> T:
@@ -192,7 +187,7 @@ class TaskWithOptions(TaskCalls[P, R]):
         result_ttl: Duration = UNSET,
         tx: Joinable | None = UNSET,
     ) -> "TaskWithOptions[P, R]":
-        """The same task with these options for its calls; itself is not changed."""
+        """The same task with these options for its calls; the original is unchanged."""
         given = {
             "queue": queue,
             "delay": delay,
@@ -226,7 +221,7 @@ class Task(TaskWithOptions[P, R]):
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, R]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-        """Run the function here and now."""
+        """Run the function in this process, without a store."""
         return call_here(self._client, self._handler, args, kwargs)
 
 
@@ -242,12 +237,12 @@ class SyncTask(TaskWithOptions[P, R]):
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> R: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-        """Run the function here and now."""
+        """Run the function in this process, without a store."""
         return call_here(self._client, self._handler, args, kwargs)
 
 
 def call_here(client: TaskClient, handler: Handler, args: Any, kwargs: Any) -> Any:
-    """Call the function with a Context given first, else a local one."""
+    """Call the function, with the Context given as first argument or a local one."""
     has_context = bool(args) and isinstance(args[0], Context)
     if handler.takes_context:
         if not has_context:
@@ -263,7 +258,7 @@ WithContext = Callable[Concatenate[Context[D], P], R]
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` with options gives: it keeps the function's types."""
+    """What `@app.task(...)` with options returns; it keeps the function's types."""
 
     # The sync overloads overlap the async ones (a coroutine is a value too); their
     # order decides.
@@ -291,13 +286,13 @@ def takes_context(function: Callable[..., Any]) -> bool:
         try:
             hint = typing.get_type_hints(function).get(parameters[0].name)
         except (NameError, AttributeError, SyntaxError, TypeError):
-            # The codec says which annotation it is; here only the first one counts.
+            # The codec reports the wrong annotation; here only the first one matters.
             return hint.split("[")[0].rpartition(".")[2] == "Context"
     return (typing.get_origin(hint) or hint) is Context
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """The name of a function that has one others can rely on."""
+    """The function's name; refuses one that may change after a restart."""
     name = getattr(function, "__name__", "")
     qualified = getattr(function, "__qualname__", name)
     if not name or "<lambda>" in name or "<locals>" in qualified:
@@ -309,7 +304,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def function_location(function: Callable[..., Any]) -> str:
-    """Where a function is written, for errors about two of them."""
+    """`file:line`, for errors about two functions."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
@@ -318,7 +313,7 @@ NO_KEYWORDS: dict[str, Any] = {}
 
 
 def split_row(row: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A row of enqueue_many: positionals, then keywords in a trailing dict."""
+    """A row of enqueue_many as positionals and the keywords of a trailing dict."""
     if type(row) is tuple:
         positionals = cast("tuple[Any, ...]", row)
         if not (positionals and isinstance(positionals[-1], dict)):

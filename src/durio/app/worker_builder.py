@@ -1,4 +1,4 @@
-"""A worker for an App: hands the machine's clock, threads and signals to its rooms."""
+"""Builds a worker for an App from its parts: clock, threads, child processes, loops."""
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ from durio.worker.worker_config import WorkerConfig
 RESCUED_NAMES = {DEAD: JOB_DEAD, CANCELLED: JOB_CANCELLED}
 
 
-async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
+async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     app: App,
     *,
     queues: Sequence[str] | None = None,
@@ -58,9 +58,9 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
 ) -> Worker:
     """A worker that serves these queues of the App, or all of them.
 
-    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` are
-    `high=6` and the like. Without `concurrency` it has the sum of the slots, where every
-    queue has some, else what the settings say.
+    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` have
+    the form `high=6`. Without `concurrency` it is the sum of the slots if every queue
+    has some, else the setting.
     """
     install_job_fields()
     store = await app.store()
@@ -93,7 +93,6 @@ async def make_worker(  # noqa: PLR0913 - what a worker is told, and its machine
 def worker_config(
     app: App, settings: Settings, served: Serving, process: ProcessName
 ) -> WorkerConfig:
-    """What every worker of this App in this process is told."""
     host, pid = process
     return WorkerConfig(
         namespace=app.name,
@@ -113,7 +112,7 @@ def worker_config(
 
 
 def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None:
-    """Child processes for the App's tasks with process=True; None: it has none."""
+    """A pool for the App's tasks with process=True; None if it has no such task."""
     if not any(handler.is_process for handler in app.registry.handlers.values()):
         return None
     setup = Setup(
@@ -141,13 +140,12 @@ async def stored_queues(app: App) -> set[str]:
 
 
 def with_concurrency(settings: Settings, concurrency: int) -> Settings:
-    """These settings with so many slots."""
     worker = msgspec.structs.replace(settings.worker, concurrency=concurrency)
     return msgspec.structs.replace(settings, worker=worker)
 
 
 def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
-    """Every worker may lead; deaths on this host are everybody's business."""
+    """The loops that run in every worker: any may lead, all rescue on their host."""
     store, clock, emit = worker.store, worker.clock, worker.emit
     settings = worker.config.settings
     heartbeat_seconds = settings.worker.heartbeat_seconds
@@ -157,7 +155,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         emit,
         lambda: worker.identity.id,
         lambda: worker.identity.is_fresh(clock.monotonic(), heartbeat_seconds),
-        # One for each App: jobs that a rescue makes dead need that App's hooks.
+        # One leader per App: the hooks of an App run for jobs that a rescue makes dead.
         name=f"upkeep:{worker.config.namespace}",
         lease_seconds=settings.worker.leader_seconds,
     )
@@ -175,7 +173,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
     pruner = Pruner(store, clock, emit, settings.retention.dead_count)
 
     async def look() -> float:
-        """At once when a supervisor says that somebody died here."""
+        """Rescue at once when the supervisor reports a death on this host."""
         await worker.check_deaths.wait()
         worker.check_deaths.clear()
         await rescuer.turn_this_host()
@@ -194,7 +192,6 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
 
 
 def report_rescued(worker: Worker, rescued: Sequence[RescuedJob]) -> None:
-    """Logs and hooks of jobs that a rescue moved."""
     events = [
         rescued_event(one, RESCUED_NAMES.get(one.state, JOB_RESCUED)) for one in rescued
     ]
