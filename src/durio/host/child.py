@@ -1,7 +1,4 @@
-"""Asks child processes where their code is at the moment.
-
-One child process as its worker sees it: where it is in its life, and its job.
-"""
+"""One child process as its worker sees it: its state, its job, its stacks."""
 
 import asyncio
 from collections.abc import Collection
@@ -34,33 +31,27 @@ from durio.ports.executor import ChildAttemptCallbacks
 
 
 class StackPipe(Protocol):
-    """The way to a child."""
+    """The part of a ChildProcess that a stack request uses."""
 
-    def send(self, message: ToChild) -> None:
-        """Send a word."""
-        ...
+    def send(self, message: ToChild) -> None: ...
 
 
 class StackSource(Protocol):
-    """A child that can be asked."""
+    """The part of a Child that a stack request uses."""
 
     stack_reply: asyncio.Future[str] | None
 
     @property
-    def pid(self) -> int:
-        """Its process."""
-        ...
+    def pid(self) -> int: ...
 
     @property
-    def process(self) -> StackPipe:
-        """The way there."""
-        ...
+    def process(self) -> StackPipe: ...
 
 
 async def stacks_of(
     children: Collection[StackSource], timeout_seconds: float
 ) -> dict[int, str]:
-    """What each answers, by pid; one that says nothing in time is missing."""
+    """The stacks of each child, by pid; one that does not answer in time is missing."""
     loop = asyncio.get_running_loop()
     answers: dict[int, asyncio.Future[str]] = {}
     for child in children:
@@ -72,10 +63,8 @@ async def stacks_of(
 
 
 class ChildState(Enum):
-    """Where a child is in its life."""
-
     STARTING = 0
-    SPARE = 1  # ready, and waits for another to leave
+    SPARE = 1  # ready, and waits for another child to leave
     IDLE = 2
     BUSY = 3
     LEAVING = 4
@@ -85,46 +74,42 @@ AT_WORK = (ChildState.IDLE, ChildState.BUSY)
 
 
 class ChildOwner(Protocol):
-    """Who hears about a child, and keeps the jobs in line."""
+    """The pool, as its children see it: it gets their events and queues their jobs."""
 
     def withdraw(self, job: "ProcessJob") -> bool:
-        """Out of the line; False: it is not there."""
+        """Remove a job that waits for a child; False: it is not waiting."""
         ...
 
     def kill(self, child: "Child", claim: Claim) -> None:
-        """It does not stop by itself: end it, and start another."""
+        """Kill a child whose job does not stop, and start another."""
         ...
 
     def ready(self, child: "Child", message: Ready) -> None:
-        """One has loaded the App."""
+        """The child has loaded the App."""
         ...
 
     def failed(self, child: "Child", what: str, traceback_text: str) -> None:
-        """One could not load the App, or it did not leave in order."""
+        """The child could not load the App, or failed while it left."""
         ...
 
-    def became_idle(self, child: "Child") -> None:
-        """One is idle again."""
-        ...
+    def became_idle(self, child: "Child") -> None: ...
 
     def stopped_taking_jobs(self, child: "Child", unbegun: "ProcessJob | None") -> None:
-        """One takes no more jobs, and never began this one."""
+        """The child takes no more jobs; it never began `unbegun`."""
         ...
 
     def kill_later(self, child: "Child") -> None:
-        """One that leaves has nothing more to do."""
+        """Give a leaving child a bounded time to end."""
         ...
 
     def exited(
         self, child: "Child", how: str, stack: str, job: "ProcessJob | None"
-    ) -> None:
-        """One has ended."""
-        ...
+    ) -> None: ...
 
 
 @final
 class ProcessJob:
-    """A job in a child's hands, or in line for one."""
+    """A job that a child runs, or that waits for a child."""
 
     def __init__(
         self, pool: ChildOwner, claim: Claim, callbacks: ChildAttemptCallbacks
@@ -135,11 +120,11 @@ class ProcessJob:
         self.child: Child | None = None
 
     def withdraw(self) -> bool:
-        """Take it out of the line; False: a child has it."""
+        """Stop waiting for a child; False: a child has it."""
         return self.child is None and self._pool.withdraw(self)
 
     def warn(self) -> None:
-        """The soft time limit, inside the task."""
+        """Raise the soft time limit inside the task."""
         if self.child is not None:
             self.child.process.send(Warn())
 
@@ -149,7 +134,7 @@ class ProcessJob:
             self.child.process.send(Interrupt(why))
 
     def kill(self) -> None:
-        """End its child and all that this started; the sender hears nothing more."""
+        """Kill its child and all processes that this started; no callback follows."""
         child = self.child
         if child is not None and child.job is self:
             child.job = None
@@ -158,14 +143,14 @@ class ProcessJob:
 
 @final
 class Child:
-    """One child process and what it is doing."""
+    """One child process and its current job."""
 
     def __init__(self, pool: ChildOwner, setup: Setup) -> None:
         self._pool = pool
         self.state = ChildState.STARTING
         self.job: ProcessJob | None = None
         self.jobs_given = 0
-        self.is_healthy = False  # it has finished a job, or lasted
+        self.is_healthy = False  # it has finished a job, or lived for HEALTHY_SECONDS
         self.rss_bytes = 0
         self.cpu_seconds = 0.0
         self.stack_reply: asyncio.Future[str] | None = None
@@ -176,14 +161,13 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process."""
         return self.process.pid
 
     def _on_message(self, body: bytes) -> None:
         try:
             word = from_child.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
-            # It is not itself any more.
+            # The process is corrupt.
             self.process.kill(f"what it said is no word of ours ({error})")
             return
         if isinstance(word, Finished):
@@ -208,7 +192,7 @@ class Child:
             self.stack_reply.set_result(message.stack)
 
     def assign(self, job: ProcessJob) -> None:
-        """A job for an idle child."""
+        """Give a job to this idle child."""
         self.state, self.job, job.child = ChildState.BUSY, job, self
         self.jobs_given += 1
         self.process.send(ChildRun(job.claim))
@@ -226,7 +210,7 @@ class Child:
             errand.callbacks.finished(message.outcome, message.event)
 
     def _leave(self, message: Leaving) -> None:
-        """A job that it did not begin is another's; the one it has may still end."""
+        """Give back a job that it did not begin; one that it began may still finish."""
         unbegun = None
         if self.jobs_given > message.jobs and self.job is not None:
             unbegun, self.job = self.job, None
@@ -241,7 +225,7 @@ class Child:
             errand.callbacks.crashed(told, stack, is_first=self.jobs_given == 1)
 
     def vitals(self) -> tuple[float, int]:
-        """CPU seconds and resident memory now, or as it last said."""
+        """CPU seconds and resident bytes now, or as it last reported."""
         return (
             cpu_seconds_of(self.pid) or self.cpu_seconds,
             rss_bytes_of(self.pid) or self.rss_bytes,

@@ -1,17 +1,17 @@
-"""The child's side: its life hangs on its worker's, and two lines lead there.
+"""The child's side of its connection to the worker: two file descriptors.
 
-*Life.* A child must not outlive its worker, whatever ended that and whatever the child is
-doing. It holds one end of a pipe that never carries anything; the other end is closed by
-the kernel when the worker dies, even by SIGKILL. On Linux the kernel then kills the child's
-whole process group by itself (F_SETSIG), also while C code holds the interpreter. Elsewhere
-a thread waits for the end of the pipe.
+*Life pipe.* A child must not outlive its worker, however the worker ends and whatever
+the child does. It holds one end of a pipe that never carries data; the kernel closes
+the other end when the worker dies, even by SIGKILL. On Linux the kernel then kills the
+child's whole process group (F_SETSIG), also while C code holds the interpreter.
+Elsewhere a thread waits for the end of the pipe.
 
-*Words.* A thread reads what the worker says, and passes it to the event loop; anybody may
-answer. A worker that reads slowly makes its child wait: nothing piles up.
+*Socket.* A thread reads the worker's messages and passes them to the event loop; any
+thread may send. A worker that reads slowly blocks its child: nothing piles up.
 
-Signals that ask a process to stop are the worker's business: it has its own idea of how
-long its jobs may take. A terminal does not reach a child (it has a process group of its
-own), and what a service manager sends to all processes is passed over.
+The child ignores signals that ask a process to stop: the worker decides how long its
+jobs may take. A Ctrl-C in the terminal does not reach a child, because it has a process
+group of its own; signals that a service manager sends to all processes are ignored.
 """
 
 import asyncio
@@ -45,12 +45,14 @@ from durio.host.signals import all_stacks
 
 IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
-WORKER_EXIT_SECONDS = 0.5  # a worker's death closes both lines, one after the other
+WORKER_EXIT_SECONDS = (
+    0.5  # a worker's death closes pipe and socket, one after the other
+)
 
 
 @final
 class WorkerConnection:
-    """The lines to the worker."""
+    """The child's end of the socket and of the life pipe."""
 
     def __init__(self, channel: int, life: int, crash: int) -> None:
         for fd in (channel, life, crash):
@@ -67,13 +69,15 @@ class WorkerConnection:
         self._is_fork = False
 
     def attach(self) -> None:
-        """Tie this process to its worker, and be ready to say where it crashes."""
+        """Tie this process to its worker, and prepare to report a crash."""
         for each in IGNORED_SIGNALS:
             # Not SIG_IGN: programs that a task starts would inherit that.
             self._signals[each] = signal.signal(each, lambda _number, _frame: None)
         faulthandler.enable(file=self._crash)
         with suppress(OSError):
-            os.setpgid(0, 0)  # its own already, unless somebody starts it by hand
+            os.setpgid(
+                0, 0
+            )  # the worker has done this already; a start by hand has not
         if not kill_group_on_close(self._life):
             kill_with_parent()
             watch = threading.Thread(
@@ -82,7 +86,7 @@ class WorkerConnection:
             watch.start()
         if is_closed(self._life, 0):
             kill_own_group()  # the worker has died already
-        # A process that a task forks has no share in these.
+        # A process that a task forks must not use the connection.
         os.register_at_fork(
             before=self._block_signals,
             after_in_parent=self._unblock_signals,
@@ -90,7 +94,7 @@ class WorkerConnection:
         )
 
     def read_setup(self) -> Setup | None:
-        """The first word; None: the worker has gone."""
+        """The first message; None: the worker has ended."""
         word = self._next_message()
         return word if isinstance(word, Setup) else None
 
@@ -99,28 +103,27 @@ class WorkerConnection:
         loop: asyncio.AbstractEventLoop,
         on_message: Callable[[ToChild], None],
     ) -> None:
-        """Pass every word on to the loop."""
+        """Start the thread that passes every message to the loop."""
 
         def read() -> None:
             try:
                 while (word := self._next_message()) is not None:
-                    if isinstance(
-                        word, StackRequest
-                    ):  # answered here: the loop may be blocked
+                    # Answered in this thread: the loop may be blocked.
+                    if isinstance(word, StackRequest):
                         self.send(StackReply(format_stacks()))
                         continue
                     with suppress(RuntimeError):  # the loop is closed: we are leaving
                         loop.call_soon_threadsafe(on_message, word)
             finally:
-                self._exit_disconnected()  # nothing more can be heard
+                self._exit_disconnected()  # no more messages can arrive
 
         threading.Thread(target=read, name="durio-words", daemon=True).start()
 
     def send(self, *messages: FromChild) -> None:
-        """Send words, from any thread; waits while the worker does not read."""
+        """Send messages, from any thread; blocks while the worker does not read."""
         data = b"".join(map(encode_frame, messages))
         if self._is_fork:
-            return  # the job is our parent's, and so is the line
+            return  # the job and the connection belong to the parent
         try:
             with self._lock:
                 self._socket.sendall(data)
@@ -128,9 +131,8 @@ class WorkerConnection:
             self._exit_disconnected()
 
     def send_finished(self, message: Finished) -> None:
-        """Say how the job ended."""
         if self._is_fork:
-            os._exit(0)  # a task forked and came back twice: its parent will tell
+            os._exit(0)  # a task forked and returned in both: the parent reports
         self.send(message)
 
     def _next_message(self) -> ToChild | None:
@@ -145,14 +147,16 @@ class WorkerConnection:
         return to_child.decode(self._messages.pop())
 
     def _exit_disconnected(self) -> NoReturn:
-        """Nobody can hear how a job ends: another child must do it again."""
-        # Kept for good: a word that still got through would bring us the next job.
+        """End this process: no outcome can be sent; another child repeats the job."""
+        # Never released: a message that still got through would bring the next job.
         self._lock.acquire(timeout=WORKER_EXIT_SECONDS)
         if (
             not is_closed(self._life, WORKER_EXIT_SECONDS)
             and os.getppid() == self._worker
         ):
-            os._exit(CONNECTION_LOST_CODE)  # the worker says why, and ends our group
+            os._exit(
+                CONNECTION_LOST_CODE
+            )  # the worker reports why, and kills our group
         kill_own_group()
 
     def _exit_with_worker(self) -> None:
@@ -163,14 +167,14 @@ class WorkerConnection:
     # --- around a fork by a task
 
     def _block_signals(self) -> None:
-        """One that comes before the handlers are back would be passed over."""
+        """Block signals until the fork has its own handlers: ours ignore them."""
         self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
 
     def _unblock_signals(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
     def _detach_in_fork(self) -> None:
-        """In a process that a task has forked: it is stopped as any other is."""
+        """In a process that a task forked: restore signal handlers, close our ends."""
         self._is_fork = True
         for each, handler in self._signals.items():
             signal.signal(each, handler)
@@ -182,15 +186,18 @@ class WorkerConnection:
 
 
 def is_closed(life: int, seconds: float) -> bool:
-    """Whether the other end is closed, or will be within so many seconds."""
-    poll = select.poll()  # select() knows no file descriptor above 1023
+    """Whether the other end is closed, or becomes so within this time."""
+    poll = select.poll()  # select() takes no file descriptor above 1023
     poll.register(life, select.POLLIN)
-    # A task may have closed our own end: that says nothing.
+    # POLLNVAL: a task closed our own end, which says nothing about the worker.
     return any(event != select.POLLNVAL for _, event in poll.poll(1000 * seconds))
 
 
 def kill_group_on_close(life: int) -> bool:
-    """Let the kernel kill our process group when the other end is closed."""
+    """Let the kernel kill our process group when the other end is closed.
+
+    False: this kernel cannot.
+    """
     set_signal = getattr(fcntl, "F_SETSIG", None)
     if set_signal is None:
         return False
@@ -199,28 +206,30 @@ def kill_group_on_close(life: int) -> bool:
         fcntl.fcntl(life, set_signal, signal.SIGKILL)
         flags = fcntl.fcntl(life, fcntl.F_GETFL)
         fcntl.fcntl(life, fcntl.F_SETFL, flags | os.O_ASYNC)
-    except OSError:  # a sandbox that has no such thing
+    except OSError:  # a sandbox without this feature
         return False
     return True
 
 
 def kill_with_parent() -> None:
-    """The second best: only this very process, when the thread that started it ends."""
+    """The fallback: the kernel kills only this process when its parent thread ends."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def format_stacks() -> str:
-    """Every thread but the one that asks, the main thread's first."""
+    """The stacks of all threads but the calling one, the main thread first."""
     mine = threading.get_ident()
     stacks = [each for each in all_stacks() if each.id != mine]
     told = "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)
-    return told.encode("utf-8", "replace").decode()  # a name may be no text at all
+    return told.encode(
+        "utf-8", "replace"
+    ).decode()  # a thread's name may not be valid text
 
 
 def kill_own_group() -> NoReturn:
-    """End this process and whatever it started."""
+    """Kill this process and all processes that it started."""
     with suppress(OSError):
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)

@@ -1,7 +1,7 @@
-"""Log records of a child process come out of its worker's logging, with their job.
+"""Forwards log records of a child process to its worker's logging, with their job.
 
-In the child every logger hands its records to one handler; the worker makes records of
-them again and gives them to the logger of the same name, so that levels, handlers and
+In the child one handler gets the records of every logger. The worker makes records of
+them again and gives them to the logger of the same name. So levels, handlers and
 formats are the worker's, and nothing is written twice.
 """
 
@@ -28,34 +28,32 @@ formatter = logging.Formatter()
 
 
 class Forwarder(logging.Handler):
-    """The only handler of a child."""
+    """The only log handler of a child."""
 
     def __init__(self, send: Callable[[ForwardedRecord], None]) -> None:
         super().__init__()
         self._send = send
 
-    # The line has a lock of its own, and a thread that is interrupted may keep this one.
+    # No lock here: the connection has its own, and an interrupted thread might never
+    # release this one.
 
-    def acquire(self) -> None:
-        """Nothing."""
+    def acquire(self) -> None: ...
 
-    def release(self) -> None:
-        """Nothing."""
+    def release(self) -> None: ...
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one record on its way."""
         try:
             self._send(forwarded_record(record))
-        except Exception:  # whatever it is made of: a log call fails no task
+        except Exception:  # a log call must not fail its task
             self.handleError(record)
 
 
 def forwarded_record(record: logging.LogRecord) -> ForwardedRecord:
-    """A record as plain data, whatever a user put into it."""
+    """A record as plain data, whatever objects a user put into it."""
     text = "<no message: its arguments cannot be formatted>"
-    with suppress(Exception):  # they are the user's, and may raise anything
+    with suppress(Exception):  # user objects may raise anything
         text = record.getMessage()
-    # Types too: records may be made by hand, of anything.
+    # Types are forced: user code may make records with fields of any type.
     file, line, function = record.pathname, record.lineno, record.funcName
     return ForwardedRecord(
         name=_bounded_name(record.name),
@@ -81,17 +79,17 @@ def _error_of(record: logging.LogRecord) -> str:
 
 
 def _extra_of(record: logging.LogRecord) -> bytes:
-    """What `extra=` gave it, as far as it can be told."""
+    """The fields of `extra=`, as far as they can be encoded."""
     told: dict[str, msgspec.Raw] = {}
     for name, value in record.__dict__.items():
         if name in EMISSION_FIELDS or name not in NOT_EXTRA:
-            with suppress(Exception):  # a repr may raise anything too
+            with suppress(Exception):  # a repr may raise anything
                 told[_bounded_name(name)] = _raw(name, value)
     return msgspec.json.encode(told)
 
 
 def _raw(name: str, value: Any) -> msgspec.Raw:
-    # Our own emissions are plain data already.
+    # Fields of our own emissions are plain data already.
     if name not in EMISSION_FIELDS and not isinstance(value, PLAIN_TYPES):
         text = value if isinstance(value, str) else repr(value)
         value = storable(text, EXTRA_CHARS_MAX)
@@ -101,12 +99,12 @@ def _raw(name: str, value: Any) -> msgspec.Raw:
 def forward_all(
     send: Callable[[ForwardedRecord], None], level: int, log: LogSettings
 ) -> None:
-    """Let every logger of this process hand its records to `say`, and to nobody else."""
+    """Send the records of every logger of this process to `send` only."""
     root = logging.getLogger()
     written = StreamLog(log, sys.stderr)
 
     def write_in_fork() -> None:
-        """A process that a task forks has no line to the worker, but the same stderr."""
+        """A forked process has no connection to the worker, but the same stderr."""
         root.handlers[:] = [
             written if isinstance(handler, Forwarder) else handler
             for handler in root.handlers
@@ -122,13 +120,13 @@ def forward_all(
 
 
 def wanted_level() -> int:
-    """The lowest level that this process listens to at its root."""
+    """The level of this process's root logger."""
     return logging.getLogger().getEffectiveLevel()
 
 
 def replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
-    """A child's record once more, here; it also counts as one of its job."""
-    # Filters and handlers are the user's: what they raise must not stop other words.
+    """Log a child's record in this process; it also counts as a record of its job."""
+    # Filters and handlers are user code: their errors must not stop other messages.
     with suppress(Exception):
         _replay(logged, fields)
 
@@ -136,7 +134,7 @@ def replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
 def _replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
     logger = logging.getLogger(logged.name)
     file, line, function = logged.location
-    # Whoever makes records gives those of a job its fields.
+    # The record factory adds the fields of the job in `in_job`.
     token = in_job.set(fields if logged.in_job else None)
     try:
         record = logger.makeRecord(

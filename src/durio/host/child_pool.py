@@ -1,9 +1,9 @@
 """The pool of a worker's child processes: started ahead, reused, replaced, killed.
 
-Jobs go to a child that is idle, or wait in line for the next. A child that dies takes only
-its own job with it, and another is started in its place. One that has had its share of
-jobs, or of memory, is replaced: the next is started while it still works, and waits as a
-spare until it has left, so that there is no gap and never more at work than was asked for.
+A job goes to an idle child or waits for one. A child that dies loses only its own job,
+and another child is started. A child that reached its maximum of jobs or memory is
+replaced: the next one starts while it still works and waits as a spare until it has
+left. So there is no gap, and never more than `count` children work.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from durio.model.transitions import LOST_MAX
 from durio.ports.executor import ChildAttemptCallbacks, ChildVitals
 from durio.telemetry.emit import Emit
 
-START_SECONDS = 120.0  # to import the App and enter its dependencies
-LEAVE_SECONDS = 5.0  # to leave the dependencies
+START_SECONDS = 120.0  # time to import the App and enter its dependencies
+LEAVE_SECONDS = 5.0  # time to leave the dependencies
 KILL_SECONDS = 2.0
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
-FAILURES_MAX = 8  # tries in a row whose children did not start, or ended before any use
-HEALTHY_SECONDS = 30.0  # one that lasts so long is well, also without a job
+FAILURES_MAX = 8  # in a row: children that did not start, or ended before any use
+HEALTHY_SECONDS = 30.0  # a child that lives this long is healthy, also without a job
 NO_ROOM_CURE = (
     "See the limits of the machine: open files (ulimit -n), processes, memory."
 )
-# The next is started so many jobs ahead, or at this share of the memory.
+# A replacement is started 20 jobs before the maximum, or at 90 % of the memory maximum.
 AHEAD_JOBS, AHEAD_SHARE = 20, 0.9
 
 
@@ -57,10 +57,13 @@ class ChildProcessPool:
         self._is_closed = False
         self._gone_cpu_seconds = 0.0
 
-    # --- from the worker
+    # --- called by the worker
 
     async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
-        """Start the children now, or with the first job; `broken`: they never start."""
+        """Start the children now, or with the first job.
+
+        `broken` is called when they fail to start FAILURES_MAX times in a row.
+        """
         self._broken = broken
         if ahead:
             self._opened = self._loop.create_future()
@@ -68,7 +71,7 @@ class ChildProcessPool:
             await self._opened
 
     def send(self, claim: Claim, callbacks: ChildAttemptCallbacks) -> ProcessJob:
-        """Give it to a child, or put it in line for one."""
+        """Give a job to an idle child, or queue it."""
         errand = ProcessJob(self, claim, callbacks)
         self._waiting.append(errand)
         self._fill()
@@ -76,7 +79,7 @@ class ChildProcessPool:
         return errand
 
     def withdraw(self, job: ProcessJob) -> bool:
-        """Out of the line; False: it is not there."""
+        """Remove a job from the queue; False: it is not there."""
         try:
             self._waiting.remove(job)
         except ValueError:
@@ -84,7 +87,7 @@ class ChildProcessPool:
         return True
 
     def kill(self, child: Child, claim: Claim) -> None:
-        """It does not stop by itself: end it, and start another."""
+        """Kill a child whose job does not stop, and start another."""
         self._emit(
             "child.killed", pid=child.pid, task=claim.task, job_id=id_text(claim.id)
         )
@@ -93,18 +96,18 @@ class ChildProcessPool:
         self._fill()
 
     def vitals(self) -> ChildVitals:
-        """What they use; may be asked from any thread."""
+        """CPU time, memory and number of all children; callable from any thread."""
         told = [child.vitals() for child in list(self._children)]
         cpu_seconds = self._gone_cpu_seconds + sum(cpu for cpu, _ in told)
         return ChildVitals(cpu_seconds, sum(rss for _, rss in told), len(told))
 
     async def stacks(self, timeout_seconds: float) -> dict[int, str]:
-        """Where the code of each is, by pid; one that says nothing is missing."""
+        """The stacks of each child, by pid; missing if it gives no answer in time."""
         asked = [child for child in self._children if child.state in AT_WORK]
         return await stacks_of(asked, timeout_seconds)
 
     async def close(self) -> None:
-        """End all of them, a bounded time; whatever still runs is killed."""
+        """End all children within a bounded time; those that still run are killed."""
         self._is_closed = True
         self._waiting.clear()
         if self._backoff_timer is not None:
@@ -129,10 +132,10 @@ class ChildProcessPool:
         except TimeoutError:
             pass
 
-    # --- from the children
+    # --- called by the children
 
     def ready(self, child: Child, message: Ready) -> None:
-        """One has loaded the App."""
+        """The child has loaded the App: it becomes a spare, unless it lacks a task."""
         unknown = {found.task for found in self._setup.origin.tasks} - set(
             message.tasks
         )
@@ -158,7 +161,7 @@ class ChildProcessPool:
     def failed(
         self, child: Child, what: str, traceback_text: str, cure: str = ""
     ) -> None:
-        """One could not load the App, or not in time; or it did not leave in order."""
+        """The child could not load the App, was too slow, or failed while it left."""
         if child.state is not ChildState.STARTING:
             if traceback_text:
                 self._emit("child.failed", error=what, stack=traceback_text)
@@ -168,7 +171,7 @@ class ChildProcessPool:
         self._start_failed(what, traceback_text, cure)
 
     def _start_failed(self, what: str, traceback_text: str, cure: str) -> None:
-        """At the opening that is the end; later it is tried again, after a pause."""
+        """During `open` the error is final; later the start is retried with a pause."""
         error = ChildFailed(
             f"a child process for tasks with process=True did not start: {what}",
             cure=cure or "Correct it: children import the App anew, as a worker does.",
@@ -184,7 +187,7 @@ class ChildProcessPool:
         self._back_off(error)
 
     def became_idle(self, child: Child) -> None:
-        """One is idle again: it leaves if it had its share, else takes the next job."""
+        """Replace the child if it reached its maximum, else give it the next job."""
         self._mark_healthy(child)
         has_had_jobs = 0 < self._jobs_max <= child.jobs_given
         if has_had_jobs or 0 < self._rss_max < child.rss_bytes:
@@ -196,7 +199,7 @@ class ChildProcessPool:
         self._assign_jobs()
 
     def stopped_taking_jobs(self, child: Child, unbegun: ProcessJob | None) -> None:
-        """One is broken and ends by itself: what it never began is first in line."""
+        """The child is broken and ends by itself; `unbegun` becomes the next job."""
         if child.job is None:
             self._count_early_end(
                 child, "its event loop was stopped, or its tasks cancelled"
@@ -213,17 +216,17 @@ class ChildProcessPool:
         self._assign_jobs()
 
     def kill_later(self, child: Child) -> None:
-        """One that leaves has nothing more to do: it has a bounded time for that."""
+        """Kill a leaving child after LEAVE_SECONDS."""
         self._loop.call_later(LEAVE_SECONDS, child.process.kill)
 
     def exited(
         self, child: Child, how: str, stack: str, job: ProcessJob | None
     ) -> None:
-        """One has ended; another takes its place."""
+        """The child's process has ended: start another."""
         if child.state is ChildState.STARTING:
             self.failed(child, f"it died: {how}", stack)
         elif child.state is not ChildState.LEAVING or job is not None:
-            # With a job in its hands, its last stack is told with that.
+            # If it had a job, its last stack is reported with the job.
             task, stack = (job.claim.task, "") if job else ("", stack)
             self._emit("child.died", pid=child.pid, how=how, task=task, stack=stack)
             if job is None:
@@ -237,15 +240,15 @@ class ChildProcessPool:
         self._fill()
         self._assign_jobs()
 
-    # --- whether they are of any use
+    # --- repeated failures
 
     def _mark_healthy(self, child: Child) -> None:
-        """It is well: whatever failed before it does not count any more."""
+        """The child works: forget earlier failures."""
         if child.state is not ChildState.LEAVING:
             child.is_healthy, self._failures = True, 0
 
     def _count_early_end(self, child: Child, how: str) -> None:
-        """One without a job ends unasked: before any use, that is a failed start."""
+        """Count a child that ended by itself before any use as a failed start."""
         if child.state is ChildState.LEAVING or child.is_healthy:
             return
         self._back_off(
@@ -258,19 +261,19 @@ class ChildProcessPool:
         )
 
     def _back_off(self, error: ChildFailed) -> None:
-        """One more try in a row failed: the next comes after a pause, and not for ever."""
+        """Count one failure and pause; at FAILURES_MAX in a row, report `broken`."""
         if self._backoff_timer is not None or self._is_closed:
-            return  # of the same try: whatever ended one may have ended all of them
+            return  # same failure: its cause may have ended all children
         self._failures += 1
         pause = min(BACKOFF_FIRST * 2**self._failures, BACKOFF_LAST)
         self._backoff_timer = self._loop.call_later(pause, self._end_backoff)
         if self._failures == FAILURES_MAX and self._broken is not None:
             self._broken(error)
 
-    # --- how many, and who is next
+    # --- number of children, assignment of jobs
 
     def _fill(self) -> None:
-        """As many at work as were asked for, and one more for each that leaves soon."""
+        """Keep `count` children at work, and one more for each that leaves soon."""
         if self._is_closed:
             return
         at_work = [child for child in self._children if child.state in AT_WORK]
@@ -281,7 +284,7 @@ class ChildProcessPool:
             at_work.append(spare)
             self._idle.append(spare)
         if self._backoff_timer is not None:
-            return  # after failures: none is started now
+            return  # paused after failures: start none now
         starting = sum(child.state is ChildState.STARTING for child in self._children)
         wanted = self._count + sum(map(self._leaves_soon, at_work))
         for _ in range(wanted - len(at_work) - len(spares) - starting):
@@ -295,7 +298,7 @@ class ChildProcessPool:
         return 0 < self._rss_max * AHEAD_SHARE < child.rss_bytes
 
     def _start(self) -> bool:
-        """Begin with one more; False: the machine has no room for it now."""
+        """Start one child; False: the machine has no room for it now."""
         try:
             child = Child(self, self._setup)
         except (OSError, RuntimeError) as error:  # descriptors, memory; threads
@@ -312,13 +315,13 @@ class ChildProcessPool:
         return True
 
     def _end_backoff(self) -> None:
-        """The pause after a failure is over: also for a job that waits for a fresh one."""
+        """The pause after a failure is over: start children, assign waiting jobs."""
         self._backoff_timer = None
         self._fill()
         self._assign_jobs()
 
     def _assign_jobs(self) -> None:
-        """To each in line an idle child; who has to wait for another stays in line."""
+        """Give waiting jobs to idle children; some wait for an unused child."""
         waiting = 0
         while self._idle and waiting < len(self._waiting):
             errand = self._waiting[waiting]
@@ -332,22 +335,21 @@ class ChildProcessPool:
             self._fill()
 
     def _child_for(self, job: ProcessJob) -> Child | None:
-        """An idle one. The last chance of a job is in a child that nobody had before."""
+        """An idle child; for the last chance of a job, one that has had no job yet."""
         if job.claim.lost < LOST_MAX - 1:
             return self._idle[-1]
         child = self._unused_child()
         if child is None and self._may_replace():
             self._end_child(self._idle[0])
-            self._fill()  # a spare takes its place now, or one is started for it
+            self._fill()  # a spare takes its place now, or a new child is started
             child = self._unused_child()
         return child
 
     def _unused_child(self) -> Child | None:
-        """An idle one that has had no job."""
         return next((child for child in self._idle if not child.jobs_given), None)
 
     def _may_replace(self) -> bool:
-        """Whether another comes where one is sent away: one at a time, so one is enough."""
+        """Whether an idle child may be ended for a new one: one at a time."""
         states = {child.state for child in self._children}
         if ChildState.SPARE in states:
             return True

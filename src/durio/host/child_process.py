@@ -1,9 +1,10 @@
-"""The worker's side of one child process: started, talked to, killed with all it started.
+"""The worker's side of one child process: start, messages, kill of its group, exit.
 
-A thread keeps each child: it starts it, waits for its end, then kills whatever is left of
-its process group, and only then takes its exit code. Until that moment the child's number
-belongs to nobody else, so a kill can never hit a stranger. The thread lives as long as
-the child does, for a child may be told to die with the thread that started it.
+Each child has a thread, which starts it, waits for its end, kills what is left of its
+process group, and only then takes its exit code. Until the exit code is taken the
+kernel does not reuse the process id, so a kill never hits another process. The thread
+lives as long as the child, because a child may ask the kernel to die with the thread
+that started it.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from durio.host.child_wire import (
 from durio.model.errors import InvariantBroken
 
 CRASH_BYTES_MAX = 16_000
-EOF_SECONDS = 1.0  # a stranger may hold the line open after the child's end
+EOF_SECONDS = 1.0  # another process may hold the socket open after the child's end
 MODULE = "durio.app.child"
 CONNECTION_LOST = (
     "its line to the worker is closed; perhaps a task closed file descriptors that are "
@@ -40,7 +41,7 @@ PACKAGE_FOLDER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 
 @final
 class ChildProcess:
-    """One child; what it says and how it ends is told on the loop."""
+    """One child process; its messages and its end are reported on the loop."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class ChildProcess:
         self._exit_report: tuple[str, str] | None = None
         self.pid = 0
         self.was_killed = False
-        self._kill_reason = ""  # it was killed, if it is not the worker's end
-        with ExitStack() as undo:  # where there is no room for all of it, nothing stays
+        self._kill_reason = ""  # why we killed it; empty: the worker ends
+        with ExitStack() as undo:  # if one step fails, undo those before
             self._socket, theirs = socket.socketpair()
             undo.callback(self._socket.close)
             undo.callback(theirs.close)
@@ -83,13 +84,13 @@ class ChildProcess:
                 name="durio-child",
                 daemon=True,
             ).start()
-            undo.pop_all()  # from now on the keeper's thread closes them
+            undo.pop_all()  # from now on the child's thread closes them
         theirs.detach()
 
-    # --- talking
+    # --- messages
 
     def send(self, message: ToChild) -> None:
-        """Send a word; what does not fit now goes when the child reads."""
+        """Send a message; what does not fit into the socket is sent later."""
         self._unsent += encode_frame(message)
         self._write()
 
@@ -99,7 +100,7 @@ class ChildProcess:
                 del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it has died: its end is told by its keeper
+        except OSError:  # it has died: its thread reports that
             self._unsent.clear()
         if bool(self._unsent) is not self._is_writing:
             self._is_writing = not self._is_writing
@@ -125,11 +126,11 @@ class ChildProcess:
             self._on_message(word)
         if not data:
             self._close_socket()
-            # One that closed the line and lives on can tell us nothing any more.
+            # A child that closed its socket and still runs cannot report its outcome.
             self._loop.call_later(EOF_SECONDS, self.kill, CONNECTION_LOST)
 
     def _close_socket(self) -> None:
-        """Nothing more can come; the end is told once how it ended is known."""
+        """No more messages can arrive; report the exit once it is known."""
         if self._has_eof:
             return
         self._has_eof = True
@@ -142,7 +143,7 @@ class ChildProcess:
     # --- ending
 
     def kill(self, why: str = "") -> None:
-        """SIGKILL for it and everything it started."""
+        """SIGKILL for it and all processes that it started."""
         self.was_killed = True
         self._kill_reason = self._kill_reason or why
         with self._lock:
@@ -150,12 +151,12 @@ class ChildProcess:
                 kill_group(self.pid)
 
     def close_in_fork(self) -> None:
-        """In a forked process: its end of the lines is not ours."""
+        """In a forked process: close the worker's ends, which are not ours."""
         with suppress(OSError):
             os.close(self._life)
         self._socket.close()
 
-    # --- in the keeper's thread
+    # --- in the child's thread
 
     def _run_process(self, title: str, fds: tuple[int, int, int]) -> None:
         line, life, _ = fds
@@ -177,8 +178,8 @@ class ChildProcess:
             self.pid = process.pid
             if self.was_killed:
                 kill_group(process.pid)
-        # Looking only: as long as it is not reaped, its number is its own.
-        with suppress(ChildProcessError):  # somebody reaps all there is
+        # WNOWAIT does not reap it: until then its process id is not reused.
+        with suppress(ChildProcessError):  # other code of this process reaped it
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
             kill_group(process.pid)
@@ -195,7 +196,7 @@ class ChildProcess:
         self._crash.close()
         os.close(self._life)
         ALIVE.discard(self)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             self._loop.call_soon_threadsafe(self._on_exit_reported, how, stack)
 
     def _on_exit_reported(self, how: str, stack: str) -> None:
@@ -203,19 +204,19 @@ class ChildProcess:
         if self._has_eof:
             self._on_exit(how, stack)
         else:
-            # Its last words come first, and they end with the line.
+            # Its last messages come first; the socket's end follows them.
             self._loop.call_later(EOF_SECONDS, self._close_socket)
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL for a child of ours and whatever it started."""
+    """SIGKILL for a child of ours and all processes that it started."""
     for kill in (os.killpg, os.kill):  # it may have left its group
-        with suppress(ProcessLookupError, PermissionError):  # nobody, or only the dead
+        with suppress(ProcessLookupError, PermissionError):  # gone, or only zombies
             kill(pid, signal.SIGKILL)
 
 
 def describe_exit(code: int, why: str = "") -> str:
-    """How a process ended, in words; `why`: its worker killed it."""
+    """How a process ended, in words; `why`: the reason if its worker killed it."""
     if code == CONNECTION_LOST_CODE:
         return f"exit code {code}: {CONNECTION_LOST}"
     if code >= 0:
@@ -232,17 +233,17 @@ def describe_exit(code: int, why: str = "") -> str:
 
 
 def crash_stack(text: str) -> str:
-    """What a crash wrote, as far as it is the user's: one thread, without our frames."""
+    """The user's part of a crash report: the crashed thread, without our frames."""
     first, *threads = text.strip().split("\n\n")
     guilty = [thread for thread in threads if thread.startswith("Current thread")]
     lines = "\n".join([first, *guilty]).splitlines()
-    # The innermost comes first: below our first frame everything is ours.
+    # The innermost frame comes first: everything below our first frame is ours.
     ours = [n for n, line in enumerate(lines) if f'File "{PACKAGE_FOLDER}' in line]
     return "\n".join(lines[: ours[0]] if ours else lines)
 
 
 def crash_file() -> IO[Any]:
-    """Where a child that crashes writes its last stack; it has no name."""
+    """An unnamed file for the last stack of a child that crashes."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("durio-crash"), "rb", buffering=0)
     import tempfile  # noqa: PLC0415 - where there is no memfd
@@ -251,7 +252,7 @@ def crash_file() -> IO[Any]:
 
 
 def interpreter_flags() -> list[str]:
-    """What this interpreter was told, for another one; never the current directory."""
+    """The flags of this interpreter for a child; -P keeps the current directory out."""
     told = ["-P"]
     told += ["-O"] * sys.flags.optimize
     told += ["-I"] * sys.flags.isolated
@@ -262,7 +263,7 @@ def interpreter_flags() -> list[str]:
     return told
 
 
-# In a forked process these lines would keep a dead worker's children alive.
+# Closed in a forked process: open ends would keep a dead worker's children alive.
 ALIVE: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
 
 

@@ -1,7 +1,7 @@
-"""What a worker and its child processes say to each other: msgpack in frames, no pickle.
+"""The messages between a worker and its child processes: msgpack in frames, no pickle.
 
-A frame is four bytes of length and one word. Arguments, results and errors travel as the
-bytes that the store keeps, and are decoded only in the child that runs the task.
+A frame is four bytes of length and one message. Arguments, results and errors travel as
+the bytes that the store keeps; only the child that runs the task decodes them.
 """
 
 import msgspec
@@ -13,15 +13,15 @@ from durio.model.settings import Settings
 from durio.telemetry.emit import JobEvent
 
 LENGTH_BYTES = 4
-FRAME_BYTES_MAX = 1 << 30  # what a store's row can hold
+FRAME_BYTES_MAX = 1 << 30  # as much as a row of a store can hold
 READ_BYTES = 1 << 16
-CONNECTION_LOST_CODE = 76  # a child that can tell its worker nothing ends with this
+CONNECTION_LOST_CODE = 76  # exit code of a child that cannot reach its worker
 
 # --- to a child
 
 
 class TaskOrigin(msgspec.Struct, array_like=True, frozen=True):
-    """Where one task is written."""
+    """The location of a task's function."""
 
     task: str
     module: str
@@ -29,7 +29,7 @@ class TaskOrigin(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AppOrigin(msgspec.Struct, array_like=True, frozen=True):
-    """How a new process finds the App that this one has."""
+    """How a child process finds the App of its worker."""
 
     app: str | None  # module:attribute, as on a command line
     tasks: list[TaskOrigin]  # those with process=True
@@ -39,11 +39,11 @@ class AppOrigin(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Setup(msgspec.Struct, array_like=True, tag="setup", frozen=True):
-    """The first word: who you are."""
+    """The first message to a child."""
 
     origin: AppOrigin
     url: str
-    folder: str  # where its relative path begins
+    folder: str  # base of relative paths in the URL
     settings: Settings
     worker: str  # host/pid
     log_level: int
@@ -56,21 +56,21 @@ class ChildRun(msgspec.Struct, array_like=True, tag="run", frozen=True):
 
 
 class Warn(msgspec.Struct, array_like=True, tag="warn", frozen=True):
-    """The soft time limit of the job at hand."""
+    """The current job has reached its soft time limit."""
 
 
 class Interrupt(msgspec.Struct, array_like=True, tag="interrupt", frozen=True):
-    """Cancel the job at hand."""
+    """Cancel the current job."""
 
     why: str
 
 
 class StackRequest(msgspec.Struct, array_like=True, tag="look", frozen=True):
-    """Say where your code is."""
+    """Send the stacks of your threads."""
 
 
 class End(msgspec.Struct, array_like=True, tag="end", frozen=True):
-    """No more jobs: leave in good order."""
+    """No more jobs: leave the dependencies and end."""
 
 
 # --- from a child
@@ -83,45 +83,43 @@ class Ready(msgspec.Struct, array_like=True, tag="ready", frozen=True):
 
 
 class LoadFailed(msgspec.Struct, array_like=True, tag="broken", frozen=True):
-    """It cannot be loaded: the user's own error."""
+    """The App could not be loaded: the user's own error."""
 
     what: str
     traceback: str
 
 
 class Leaving(msgspec.Struct, array_like=True, tag="leaving", frozen=True):
-    """It ends unasked: its loop is broken. No more jobs; it has begun so many."""
+    """The child ends because its loop is broken; `jobs` is how many it has begun."""
 
     jobs: int
 
 
 class ProgressUpdate(msgspec.Struct, array_like=True, tag="noted", frozen=True):
-    """Progress of the job at hand."""
+    """Progress of the current job."""
 
     progress: bytes
 
 
 class ForwardedRecord(msgspec.Struct, array_like=True, tag="logged", frozen=True):
-    """A log record."""
-
     name: str
     level: int
     text: str
     created: float
     location: tuple[str, int, str]  # file, line, function
     error: str  # its traceback, formatted
-    extra: bytes  # as JSON: its numbers have no bounds, and its keys are text
+    extra: bytes  # JSON: msgpack bounds integers, and keys must be text
     in_job: bool
 
 
 class StackReply(msgspec.Struct, array_like=True, tag="looked", frozen=True):
-    """The live stacks of its threads."""
+    """The stacks of all threads."""
 
     stack: str
 
 
 class Finished(msgspec.Struct, array_like=True, tag="finished", frozen=True):
-    """The attempt has ended, and what this process uses."""
+    """The attempt has ended; with the memory and CPU time of this process."""
 
     outcome: Outcome
     event: JobEvent | None
@@ -146,7 +144,6 @@ from_child = msgspec.msgpack.Decoder(FromChild)
 
 
 def encode_frame(message: ToChild | FromChild) -> bytes:
-    """One word, ready to be sent."""
     body = encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
         raise InvariantBroken(f"a word of {len(body)} bytes to or from a child process")
@@ -154,13 +151,13 @@ def encode_frame(message: ToChild | FromChild) -> bytes:
 
 
 class Frames:
-    """Takes frames out of a stream of bytes, however these arrive."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The words that are complete now."""
+        """The messages that are complete now."""
         self._bytes += data
         words: list[bytes] = []
         start = 0

@@ -14,15 +14,15 @@ from durio.model.ids import uuid7
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 BOOT_ID_CHARS_MAX = 64
-COUNTER_BITS = 12  # what an id has room for beside its milliseconds
+COUNTER_BITS = 12  # room in an id beside its milliseconds
 
 
 class ProcessRandom:
     """Random numbers and ids of this process.
 
     There is one per process, so that ids grow whichever clock makes them. Milliseconds
-    and counter are kept as one number: a full counter simply runs into the next
-    millisecond, and a wall clock that steps back only makes the number grow by one.
+    and counter are kept as one number: a full counter runs into the next millisecond,
+    and when the wall clock steps back the number still grows by one.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,16 @@ class ProcessRandom:
         self.reseed()
 
     def reseed(self) -> None:
-        """Start anew in a forked child: its parent would draw the same numbers."""
-        # The parent's lock may have been held by a thread that the child does not have.
+        """Reseed in a forked child, which would draw the numbers of its parent."""
+        # A thread of the parent, absent in the child, may have held the lock.
         self.lock = threading.Lock()
-        # Ids must differ between processes; nobody needs to be kept from guessing them.
+        # Ids must differ between processes; they need not be hard to guess.
         generator = random.Random(os.urandom(32))  # noqa: S311
         self.random = generator.random
         self.bits = generator.getrandbits
 
     def new_id(self) -> bytes:
-        """A UUIDv7 above every one before it."""
+        """A UUIDv7 above all earlier ones of this process."""
         with self.lock:
             stamp = time.time_ns() // 1_000_000 << COUNTER_BITS
             if stamp <= self.stamp:
@@ -55,39 +55,33 @@ os.register_at_fork(after_in_child=PROCESS_RANDOM.reseed)
 
 @final
 class HostClock:
-    """The real clock, as `ports.clock.Clock` asks for it."""
+    """The real clock; see `ports.clock.Clock`."""
 
     def now(self) -> float:
-        """Wall-clock seconds since the epoch."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds that never go back, common to all processes of one boot."""
         # time.monotonic() promises this only within one process.
         return time.clock_gettime(time.CLOCK_MONOTONIC)
 
     def boot_id(self) -> str:
-        """Names this boot of this machine: monotonic times compare only within it."""
         return boot_id()
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for so long."""
         await asyncio.sleep(seconds)
 
     def random(self) -> float:
-        """An even share from 0 to below 1, for jitter."""
         return PROCESS_RANDOM.random()
 
     def new_id(self) -> bytes:
-        """A new job id: grows within a process, unique everywhere."""
         return PROCESS_RANDOM.new_id()
 
 
 @cache
 def boot_id() -> str:
-    """The kernel's name for this boot, from whichever source this system has."""
-    # Where no source answers, all boots share a name: leases of before a restart last
-    # too long, but no live worker is taken for a dead one.
+    """The kernel's name for this boot, from the source that this system has."""
+    # Without a source all boots share a name: leases from before a restart last too
+    # long, but no live worker is taken for dead.
     found = kernel_boot_id() or f"host-{platform.node()}"
     return found[:BOOT_ID_CHARS_MAX]
 
@@ -95,7 +89,6 @@ def boot_id() -> str:
 if sys.platform == "linux":
 
     def kernel_boot_id() -> str | None:
-        """From /proc."""
         try:
             with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123 - pathlib costs an import
                 return file.read().strip()

@@ -1,7 +1,7 @@
-"""Processes that a child of ours started: looked at, held still and killed by their id.
+"""Processes that a child of ours started: stopped, resumed and killed by their id.
 
-They are not ours to wait for. Before every signal we look whether the process still has
-the parent that it had, so that an id that was given to somebody else meanwhile is safe.
+We are not their parent and cannot wait for them. Before every signal we check that the
+process still has the parent it had, so that a reused process id is never signalled.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 5.0
 STOPPED, ZOMBIE = "T", "Z"
-# Asks the kernel for SIGTERM at our death, then becomes the command itself.
+# Asks the kernel for SIGTERM when the parent dies, then becomes the command.
 DIE_WITH_PARENT = (
     "import ctypes, os, signal, sys\n"
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)\n"
@@ -26,15 +26,13 @@ DIE_WITH_PARENT = (
 
 
 class ProcessStatus(NamedTuple):
-    """A process as it is now."""
-
     parent: int
-    states: str  # a letter for each of its threads, as `ps` has them
+    states: str  # one letter per thread, as `ps` shows them
 
 
 @final
 class Descendant:
-    """A process with the parent that it had when we first saw it."""
+    """A process with the parent that it had when first seen."""
 
     def __init__(self, pid: int, parent: int) -> None:
         self.pid = pid
@@ -42,21 +40,21 @@ class Descendant:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it still runs under that parent."""
         seen = process_status(self.pid)
         return seen is not None and seen.parent == self.parent and not is_zombie(seen)
 
     def stop(self) -> None:
-        """Hold it still: SIGSTOP; returns when it stands, or has ended."""
+        """SIGSTOP; returns when all its threads are stopped, or it has ended."""
         self._send(signal.SIGSTOP)
         wait_until(lambda seen: set(seen.states) <= {STOPPED, ZOMBIE}, self.pid)
 
     def resume(self) -> None:
-        """Let it run again: SIGCONT."""
+        """SIGCONT."""
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it without a word: SIGKILL; returns when it is gone."""
+        """SIGKILL; returns when it is gone."""
         self._send(signal.SIGKILL)
         wait_until(lambda seen: seen.parent != self.parent or is_zombie(seen), self.pid)
 
@@ -67,7 +65,7 @@ class Descendant:
 
 
 def find_descendant(pid: int, parents: Sequence[int]) -> Descendant | None:
-    """The process, if one of these has started it and it still runs."""
+    """The process, if one of these started it and it still runs."""
     seen = process_status(pid)
     if seen is None or seen.parent not in parents or is_zombie(seen):
         return None
@@ -80,7 +78,7 @@ def is_zombie(status: ProcessStatus) -> bool:
 
 
 def wait_until(holds: Callable[[ProcessStatus], bool], pid: int) -> None:
-    """Until it holds of a process, or there is none; a bounded time."""
+    """Wait until `holds` is true of a process or it is gone, at most WAIT_SECONDS."""
     deadline = time.monotonic() + WAIT_SECONDS
     while (seen := process_status(pid)) is not None and not holds(seen):
         if time.monotonic() > deadline:
@@ -91,7 +89,7 @@ def wait_until(holds: Callable[[ProcessStatus], bool], pid: int) -> None:
 if sys.platform == "linux":
 
     def process_status(pid: int) -> ProcessStatus | None:
-        """From /proc, all threads; None: there is no such process."""
+        """Its parent and the state of its threads; None: there is no such process."""
         folder = Path(f"/proc/{pid}")
         try:
             rows = [
@@ -107,18 +105,18 @@ if sys.platform == "linux":
         )
 
     def dies_with_parent(command: Sequence[str]) -> list[str]:
-        """The command, ended by SIGTERM when this process dies, however it dies."""
+        """The command, ended by SIGTERM when this process dies, even by SIGKILL."""
         return [sys.executable, "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
 
 else:
 
     def process_status(pid: int) -> ProcessStatus | None:
-        """From `ps`; None: there is no such process."""
+        """Its parent and the state of its threads; None: there is no such process."""
         command = ["/bin/ps", "-o", "ppid=,stat=", "-p", str(pid)]
         told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         fields = told.stdout.split()
         return ProcessStatus(int(fields[0]), fields[1][0]) if len(fields) > 1 else None
 
     def dies_with_parent(command: Sequence[str]) -> list[str]:
-        """The command itself: here no kernel ends it with us."""
+        """The command itself: this kernel has no such feature."""
         return list(command)

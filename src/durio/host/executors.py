@@ -1,4 +1,4 @@
-"""Threads for sync tasks: your function runs here, away from the event loop.
+"""Threads for sync tasks: their functions run here, outside the event loop.
 
 Each call belongs to one thread from the moment it is handed over until that thread is
 released. Three things are hard, and they are all here.
@@ -6,23 +6,25 @@ released. Three things are hard, and they are all here.
 *Interrupts.* CPython can raise an exception in another thread, at its next Python
 instruction, but it cannot say in which function that will be. So an interrupt is sent
 under the call's lock and only while the call is RUNNING. The thread leaves that state
-by a plain store, which nothing can interrupt; then it waits until the lock is free and
-lets what was sent but not raised be raised. After that no interrupt of this call can
-exist. In between at most two may still be raised: one sent before the store, and one by a
-sender that was already past its check. `ThreadCall.run` has a place for each.
-CPython could also take back what was sent, by sending nothing; but 3.11 then believes for
-ever that something waits: every loop and call of the process takes a slow path, and under
-a tracer it never ends. So nothing is sent but real errors, and they are raised.
+by a plain store, which nothing can interrupt. Then it waits until the lock is free and
+lets an exception that was sent but not yet raised be raised. After that no interrupt of
+this call can exist. In between at most two may still be raised: one sent before the
+store, and one by a sender that was already past its check. `ThreadCall.run` has a
+handler for each. CPython can also take back a sent exception, by sending nothing; but
+3.11 then believes for ever that one is pending: every loop and call of the process
+takes a slow path, and under a tracer it never ends. So only real exceptions are sent,
+and they are raised.
 
-One place must never be hit: between taking a lock of `logging` and the `try` that frees
-it. A thread that waits for such a lock would be hit just there, keep it for ever, and stop
-every thread that logs, the loop's among them. So one that is there is asked a little later.
+One place must never be hit: between taking a lock of `logging` and the `try` that
+releases it. A thread that waits for such a lock would be hit exactly there, keep the
+lock for ever, and block every thread that logs, the loop's among them. So an interrupt
+of a thread in that place is retried a little later.
 
-*Completions.* A thread wakes the loop only if no wakeup is on its way already: what
-ends meanwhile is delivered with it.
+*Completions.* A thread wakes the loop only if no wakeup is pending: calls that end in
+the meantime are delivered with it.
 
-*Threads that hang.* A thread cannot be killed. It can be abandoned: it no longer counts,
-another may be started in its place, and it goes when its function ends.
+*Threads that hang.* A thread cannot be killed. It can be abandoned: it no longer
+counts, another may be started in its place, and it ends when its function ends.
 """
 
 import asyncio
@@ -60,20 +62,18 @@ send_error.restype = ctypes.c_int
 
 
 class ThreadCounts(NamedTuple):
-    """What an executor's threads are doing."""
-
     counted: int  # threads that count against `threads_max`
     idle: int
     waiting: int  # calls for which no thread is free
-    abandoned: int  # threads nobody waits for, still inside their function
+    abandoned: int  # threads without a caller, still inside their function
 
 
 @final
 class ThreadExecutor:
-    """Up to `threads_max` daemon threads, started on demand; the last idle goes first.
+    """Up to `threads_max` daemon threads, started on demand; last idle, first used.
 
-    Calls beyond that wait in line. A worker has no more of them than slots; the bound
-    on the line is there for whoever forgets that.
+    Further calls wait for a thread. A worker never has more calls than slots;
+    `waiting_max` bounds other users.
     """
 
     def __init__(self, threads_max: int, *, waiting_max: int = 10_000) -> None:
@@ -100,14 +100,13 @@ class ThreadExecutor:
         return call
 
     def statistics(self) -> ThreadCounts:
-        """What the threads are doing right now."""
         with self.lock:
             return ThreadCounts(
                 self.counted, len(self.idle), len(self.waiting), self.abandoned
             )
 
     def close(self) -> None:
-        """Let idle threads go; those that hang are left to the process's end."""
+        """End idle threads; those that hang last until the process ends."""
         with self.lock:
             self.closed = True
             idle, self.idle = self.idle, []
@@ -121,7 +120,7 @@ class ThreadExecutor:
     # --- with the lock held
 
     def admit(self, call: "ThreadCall") -> None:
-        """Give a call to an idle thread, to a new one, or to the line."""
+        """Give a call to an idle thread, to a new one, or let it wait."""
         if self.closed:
             raise UsageError("the thread executor is closed", cure="Start it anew.")
         if self.idle:
@@ -131,7 +130,7 @@ class ThreadExecutor:
             self.add_waiting(call)
 
     def add_waiting(self, call: "ThreadCall") -> None:
-        """Let a call wait for the next thread that is released."""
+        """Let a call wait for a released thread; raises OperatingError at the bound."""
         if self.counted == 0 or len(self.waiting) >= self.waiting_max:
             raise OperatingError(
                 f"no thread for this call: {self.counted} threads are busy, "
@@ -141,7 +140,7 @@ class ThreadExecutor:
         self.waiting.append(call)
 
     def start_thread(self, call: "ThreadCall") -> bool:
-        """Start a thread with this call in its hands; False: there can be no more."""
+        """Start a thread with this call; False: there can be no more threads."""
         if self.counted >= self.threads_max:
             return False
         inbox: SimpleQueue[ThreadCall | None] = SimpleQueue()
@@ -161,16 +160,15 @@ class ThreadExecutor:
         inbox.put(call)
         return True
 
-    # --- asked by calls and by threads
+    # --- called by calls and by threads
 
     def remove_waiting(self, call: "ThreadCall") -> None:
-        """Take a call that will not run out of the line."""
         with self.lock:
             if call in self.waiting:
                 self.waiting.remove(call)
 
     def abandon(self, call: "ThreadCall") -> None:
-        """Stop counting the thread of this call; the next in line may get another."""
+        """Stop counting the thread of this call; a waiting call may get a new one."""
         with self.lock:
             if not call.held or call.is_abandoned:
                 return
@@ -183,7 +181,7 @@ class ThreadExecutor:
     def release(
         self, call: "ThreadCall", inbox: "SimpleQueue[ThreadCall | None]"
     ) -> None:
-        """Decide what the thread of an ended call does next: work, wait or go."""
+        """Decide what the thread of an ended call does next: work, wait or end."""
         with self.lock:
             call.held = False
             if call.is_abandoned:
@@ -204,14 +202,14 @@ class ThreadExecutor:
 
 
 def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> None:
-    """Work until told to go: the life of one thread."""
+    """The body of one thread: run calls until None arrives."""
     home = os.getpid()
     while (call := inbox.get()) is not None:
         call.run()
         if os.getpid() != home:
-            os._exit(0)  # a task forked and came back twice: this is the copy
-        # Released before it is delivered: whoever waits for the answer may start the
-        # next call at once, and finds this thread idle.
+            os._exit(0)  # a task forked and returned in both: this is the copy
+        # Released before delivery: the caller that gets the result may start the next
+        # call at once, and finds this thread idle.
         executor.release(call, inbox)
         call.mailbox.put(call)
         del call  # an idle thread keeps nothing of its last job alive
@@ -219,8 +217,6 @@ def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> 
 
 @final
 class ThreadCall:
-    """One function, from its start to its end."""
-
     __slots__ = (
         "context",
         "error",
@@ -253,9 +249,9 @@ class ThreadCall:
         self.thread_id = 0
         self.value: Any = None
         self.error: BaseException | None = None
-        self.held = False  # by a thread: the executor's, under its lock
-        self.is_abandoned = False  # the same
-        self.was_sent = False  # an interrupt: it may not have been raised yet
+        self.held = False  # by a thread; guarded by the executor's lock
+        self.is_abandoned = False  # guarded by the executor's lock
+        self.was_sent = False  # an interrupt, which may not have been raised yet
 
     # --- the caller's side
 
@@ -280,7 +276,7 @@ class ThreadCall:
         return is_refused
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: its thread no longer counts."""
+        """The caller stops waiting: the thread of this call no longer counts."""
         self.executor.abandon(self)
         with self.lock:
             is_refused = self.refuse(asyncio.CancelledError)
@@ -289,17 +285,17 @@ class ThreadCall:
             self.mailbox.put(self)
 
     def refuse(self, error: type[BaseException]) -> bool:
-        """End it before it began, with the lock held; False: too late for that."""
+        """End it before it began, with the lock held; False: it has begun."""
         if self.state != WAITING:
             return False
         self.state = OVER
         self.error = error()
         return True
 
-    # --- the thread's side: see the essay above before touching any line of it
+    # --- the thread's side: read the head of this file before changing any line
 
     def run(self) -> None:
-        """Run the function to its end; nothing of this call is raised afterwards."""
+        """Run the function; no interrupt of this call is raised afterwards."""
         try:
             try:
                 self.context.run(self.body)
@@ -310,7 +306,7 @@ class ThreadCall:
             self.settle()
 
     def body(self) -> None:
-        """Call the function and keep how it ended."""
+        """Call the function and keep its value or error."""
         try:
             with self.lock:
                 if self.state != WAITING or self.function is None:
@@ -325,19 +321,19 @@ class ThreadCall:
         self.state = OVER
 
     def settle(self) -> None:
-        """Wait for a sender that is past its check, then let what it sent be raised."""
-        self.state = OVER  # once more: a debugger makes every line interruptible
+        """Wait for a sender that is past its check, then let its error be raised."""
+        self.state = OVER  # again: a debugger makes every line interruptible
         while self.lock.locked():
             time.sleep(0)
         if self.was_sent:
-            # What waits is raised at the next jump back, which is here.
+            # A pending exception is raised at the next backward jump, which is here.
             for _ in range(RAISING_TURNS):
                 time.sleep(0)
 
     # --- the loop's side
 
     def deliver(self) -> None:
-        """Hand over how it ended, and let go of everything else."""
+        """Set the result, and drop all other references."""
         if self.error is not None:
             strip_own_frames(self.error)
         if not self.future.done():
@@ -346,7 +342,7 @@ class ThreadCall:
 
 
 def may_hold_logging_lock(thread_id: int) -> bool:
-    """Whether an error raised in this thread now could leave such a lock taken."""
+    """Whether an error raised in this thread now could leave a logging lock taken."""
     frame = sys._current_frames().get(thread_id)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return False
@@ -355,18 +351,18 @@ def may_hold_logging_lock(thread_id: int) -> bool:
 
 
 def strip_own_frames(error: BaseException) -> None:
-    """Let a traceback begin with the task's function, and hold nothing of ours.
+    """Let a traceback begin with the task's function, without references to our frames.
 
     Frames refer to the frames that called them. Ours (`body`, called by `run`) refer to
-    the call, it to its future, and that to the error: a circle that would keep a failed
-    job's arguments alive until the garbage collector comes round.
+    the call, the call to its future, and that to the error: a cycle that would keep a
+    failed job's arguments alive until the garbage collector runs.
     """
     trace = error.__traceback__
     if trace is None:
         return
     error.__traceback__ = trace.tb_next
     ours = (trace.tb_frame, trace.tb_frame.f_back)
-    # One error object raised by two calls at once may show the other's live frames.
+    # If two calls raised the same error object, these may be the other's live frames.
     with suppress(RuntimeError):
         for frame in ours:
             if frame is not None:
@@ -375,7 +371,7 @@ def strip_own_frames(error: BaseException) -> None:
 
 @final
 class CompletionQueue:
-    """Ended calls on their way to one loop, with at most one wakeup ahead of them."""
+    """Ended calls for one loop, with at most one pending wakeup."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -383,20 +379,19 @@ class CompletionQueue:
         self.has_wakeup = False
 
     def put(self, call: ThreadCall) -> None:
-        """Send one, from any thread."""
+        """Add an ended call; from any thread."""
         self.calls.append(call)
-        # Looked at after the append, lowered before the calls are taken: a call whose
-        # sender sees a wakeup on its way will be found by it.
+        # The flag is read after the append and cleared before the calls are taken: if a
+        # wakeup is pending here, it finds this call.
         if self.has_wakeup:
             return
         self.has_wakeup = True
         try:
             self.loop.call_soon_threadsafe(self.deliver_all)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed: no caller waits
             self.calls.clear()
 
     def deliver_all(self) -> None:
-        """Deliver what has gathered."""
         self.has_wakeup = False
         while self.calls:
             self.calls.popleft().deliver()

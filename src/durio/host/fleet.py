@@ -1,8 +1,8 @@
-"""Worker processes of a supervisor: started, heard, signalled and reaped.
+"""Worker processes of a supervisor: started, read from, signalled and reaped.
 
 Each is a new program in a process group of its own, with one socket to its supervisor.
-What a worker tells is a line of JSON; what it is told is a word. When the supervisor is
-gone the socket ends, and the worker drains by itself: nobody leaves an orphan behind.
+A worker sends lines of JSON; the supervisor sends single words. When the supervisor
+dies the socket closes, and the worker drains by itself: no orphan is left.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from durio.host.systemd_notify import NOTIFY_VARIABLES
 from durio.ports.fleet import ProcessMessage, SendProcessMessage
 
 READ_BYTES = 65536
-UNREAD_BYTES_MAX = 1024 * 1024  # of a line without an end
-UNSENT_BYTES_MAX = 65536  # to somebody who does not read: the rest is not told
+UNREAD_BYTES_MAX = 1024 * 1024  # of a line without a newline
+UNSENT_BYTES_MAX = 65536  # to a process that does not read: more is dropped
 LOOK = b"look"
 
 
@@ -35,26 +35,25 @@ class MessagePipe:
         end_socket.setblocking(False)
         end_socket.set_inheritable(False)
         self._socket = end_socket
-        self._lock = threading.Lock()  # heartbeats are told from a thread
+        self._lock = threading.Lock()  # heartbeats are sent from another thread
         self._unsent = b""
         self._unread = b""
         self.is_open = True
 
     def fileno(self) -> int:
-        """For a selector."""
         return self._socket.fileno()
 
     def send(self, line: bytes) -> None:
-        """Send a line; never waits. Nobody reads: it is not sent."""
+        """Send a line without waiting; dropped if the other end does not read."""
         with self._lock:
             if len(self._unsent) < UNSENT_BYTES_MAX:
                 self._unsent += line + b"\n"
-            # Gone, or not reading just now: whoever is alive tells again.
+            # If the other end does not read now, the rest goes with the next line.
             with suppress(OSError):
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     def read(self) -> list[bytes]:
-        """Every line that has come in by now; `is_open` says whether more may come."""
+        """All lines that have arrived; `is_open` says whether more may come."""
         lines: list[bytes] = []
         while self.is_open:
             try:
@@ -69,7 +68,6 @@ class MessagePipe:
         return lines
 
     def close(self) -> None:
-        """Let the other end know."""
         self._socket.close()
 
 
@@ -91,43 +89,41 @@ class StartedWorker:
         self.pid = process.pid
 
     def signal(self, name: str) -> None:
-        """Send it a signal."""
         self._process.send_signal(signal.Signals[name])
 
     def kill(self) -> None:
-        """End it without a word, and what it started."""
+        """SIGKILL for it and all processes that it started."""
         if self._process.poll() is None:  # not reaped: the id is still its own
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def look_for_deaths(self) -> None:
-        """Tell it to look for deaths on this host now."""
+        """Ask it to look for dead workers on this host now."""
         self._pipe.send(LOOK)
 
     def fileno(self) -> int:
-        """For a selector."""
         return self._pipe.fileno()
 
     def read(self) -> bool:
-        """Hear what it told; False: its end of the line is closed."""
+        """Deliver its messages; False: its end of the socket is closed."""
         for line in self._pipe.read():
-            with suppress(msgspec.MsgspecError):  # whatever it is, it is none of ours
+            with suppress(msgspec.MsgspecError):  # not one of our messages
                 self._on_message(msgspec.json.decode(line, type=ProcessMessage))
         return self._pipe.is_open
 
     def close(self) -> None:
-        """After its end: hear the rest, then say how it ended."""
+        """After its end: deliver the remaining messages, then its exit code."""
         self.read()
         self.close_pipe()
         self._on_exit(self._process.returncode)
 
     def close_pipe(self) -> None:
-        """It sees that nobody is here any more."""
+        """Close the socket: the worker sees that its supervisor is gone."""
         self._pipe.close()
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended; reaps it if it has."""
+        """Whether it still runs; reaps it if it has ended."""
         return self._process.poll() is None
 
 
@@ -154,7 +150,7 @@ class ProcessFleet:
     def start(
         self, on_message: SendProcessMessage, on_exit: Callable[[int], None]
     ) -> StartedWorker:
-        """Start one; the number of its end of the line follows the command."""
+        """Start a worker; the file descriptor of its socket follows the command."""
         ours, theirs = socket.socketpair()
         environ = {k: v for k, v in os.environ.items() if k not in self._without}
         try:
@@ -165,7 +161,7 @@ class ProcessFleet:
                     stdin=subprocess.DEVNULL,
                     env=environ,
                     pass_fds=(theirs.fileno(),),
-                    process_group=0,  # a Ctrl-C in the terminal is the supervisor's
+                    process_group=0,  # the terminal's Ctrl-C is for the supervisor
                 )
         except OSError:
             ours.close()
@@ -180,14 +176,14 @@ class ProcessFleet:
             self._loop.remove_reader(worker.fileno())
 
     def reap(self) -> None:
-        """Take leave of those that have ended."""
+        """Report and forget the processes that have ended."""
         for worker in [each for each in self._running if not each.is_running]:
             self._running.remove(worker)
             self._loop.remove_reader(worker.fileno())
             worker.close()
 
     def close(self) -> None:
-        """Let go of the loop. Workers that still run see their line end, and drain."""
+        """Leave the loop. Workers that still run see their socket close, and drain."""
         self._undo()
         for worker in self._running:
             self._loop.remove_reader(worker.fileno())
@@ -196,19 +192,19 @@ class ProcessFleet:
 
 @final
 class SupervisorPipe:
-    """A worker's line to the supervisor that started it."""
+    """A worker's connection to the supervisor that started it."""
 
     def __init__(self, number: int) -> None:
         self._pipe = MessagePipe(socket.socket(fileno=number))
 
     def send_message(self, message: ProcessMessage) -> None:
-        """Tell the supervisor; from any thread."""
+        """Send to the supervisor; from any thread."""
         self._pipe.send(msgspec.json.encode(message))
 
     def listen(
         self, on_look: Callable[[], None], on_closed: Callable[[], None]
     ) -> None:
-        """On the running loop: somebody died, and the supervisor is gone."""
+        """`on_look`: a process died on this host; `on_closed`: the supervisor ended."""
         loop = asyncio.get_running_loop()
 
         def read() -> None:
@@ -221,5 +217,4 @@ class SupervisorPipe:
         loop.add_reader(self._pipe.fileno(), read)
 
     def close(self) -> None:
-        """Hang up."""
         self._pipe.close()

@@ -1,8 +1,8 @@
-"""Child processes: started, watched and ended, each by its own id and nobody else's.
+"""Subprocesses: started, watched and ended, each by its own process id.
 
-Every child has a process group of its own, so that a Ctrl-C in the terminal reaches its
-parent only, which then ends it in good order. Whatever still runs when `Children` is left
-is killed and reaped: a parent leaves nothing behind.
+Every child has a process group of its own, so that a Ctrl-C in the terminal reaches
+only its parent, which then ends it in order. Children that still run when the block of
+`Subprocesses` ends are killed and reaped: a parent leaves none behind.
 """
 
 import asyncio
@@ -27,8 +27,6 @@ TAIL_CHARS = 2_000
 
 @final
 class Subprocess:
-    """One process that we started."""
-
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self._process = process
         self.pid = process.pid
@@ -36,42 +34,41 @@ class Subprocess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
         return self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, a signal as a negative number; None: it still runs."""
+        """Its exit code, a signal as a negative number; None: it still runs."""
         return self._process.poll()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """End it without a word: SIGKILL."""
+        """SIGKILL."""
         self._process.kill()
 
     def stop(self) -> None:
-        """Hold it still: SIGSTOP; returns when it stands, or has ended."""
+        """SIGSTOP; returns when it is stopped, or has ended."""
         self._process.send_signal(signal.SIGSTOP)
         if self.is_running:
-            # Looking only: the exit code is left for whoever waits for it.
+            # WNOWAIT leaves the exit code for `wait`.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it run again: SIGCONT."""
+        """SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code once it has ended; None: it still runs after so long."""
+        """Its exit code once it has ended; None: it still runs after this time."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def tail(self) -> str:
-        """The end of what it wrote, for an error about it."""
+        """The end of its output, for an error message."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return text[-TAIL_CHARS:].strip()
 
@@ -86,7 +83,7 @@ class Subprocesses:
     def start(
         self, command: Sequence[str], *, log: Path, environ: Mapping[str, str]
     ) -> Subprocess:
-        """Start a command; what it prints goes to the end of `log`."""
+        """Start a command; its output is appended to `log`."""
         with log.open("ab") as stream:
             process = subprocess.Popen(  # noqa: S603 - our own programs
                 list(command),
@@ -101,10 +98,10 @@ class Subprocesses:
         return child
 
     def end(self, seconds: float = END_SECONDS) -> None:
-        """Ask all to end, wait so long, kill the rest."""
+        """Ask all to end, wait this long, kill the rest."""
         running = [child for child in self.started if child.is_running]
         for child in running:
-            child.resume()  # one that was held still would not hear anything
+            child.resume()  # a stopped process would not handle SIGTERM
             child.terminate()
         deadline = time.monotonic() + seconds
         for child in running:
@@ -125,18 +122,18 @@ class Subprocesses:
 
 
 def durio_command() -> list[str]:
-    """How to start the command line of this very installation."""
+    """The command line of this installation."""
     return [sys.executable, "-m", "durio"]
 
 
 def exec_program(command: Sequence[str]) -> None:
-    """Run another program in place of this one, under the same id. Never returns."""
+    """Replace this process by another program, same process id. Never returns."""
     flush_streams()
     os.execv(command[0], list(command))  # noqa: S606 - our own program
 
 
 def pause(seconds: float) -> None:
-    """Block this thread for so long."""
+    """Block this thread."""
     time.sleep(seconds)
 
 
@@ -146,7 +143,7 @@ def own_cpu_seconds() -> float:
 
 
 def own_rss_bytes() -> int:
-    """Resident memory of this process now; where nobody can tell, its highest so far."""
+    """Resident memory of this process now; without /proc, its maximum so far."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -156,7 +153,7 @@ def own_rss_bytes() -> int:
 
 
 def rss_bytes_of(pid: int) -> int | None:
-    """Resident memory of a process now; None: nobody can tell."""
+    """Resident memory of a process now; None: unknown."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except (OSError, IndexError):
@@ -165,10 +162,10 @@ def rss_bytes_of(pid: int) -> int | None:
 
 
 def cpu_seconds_of(pid: int) -> float | None:
-    """User and system time of a process so far; None: nobody can tell."""
+    """User and system time of a process so far; None: unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # Its name stands in parentheses and may hold anything; the times come later.
+        # The name is in parentheses and may hold any character; the times follow it.
         user, system = stat.rpartition(")")[2].split()[11:13]
     except (OSError, ValueError):
         return None
@@ -176,14 +173,14 @@ def cpu_seconds_of(pid: int) -> float | None:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The one of uvloop where it is installed, else asyncio's own."""
+    """The factory of uvloop if it is installed; None: asyncio's own."""
     if importlib.util.find_spec("uvloop") is None:
         return None
     return importlib.import_module("uvloop").new_event_loop

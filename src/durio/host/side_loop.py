@@ -1,4 +1,4 @@
-"""What stands beside a worker's loop: a thread for its heartbeat, a hand on its process."""
+"""The machine of a worker: a thread for its heartbeat, access to its process."""
 
 import asyncio
 import threading
@@ -15,22 +15,21 @@ STOP_SECONDS = 2.0
 
 
 class ThreadSideLoop:
-    """Runs coroutines on a loop of their own, whatever the worker's loop does."""
+    """Runs coroutines on its own thread, also while the worker's loop is blocked."""
 
     def __init__(self) -> None:
         self._thread = LoopThread("durio-aside")
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this coroutine function there until `stop`."""
         self._thread.submit(work())
 
     async def stop(self) -> None:
-        """Cancel what runs there and wait for its end, a bounded time."""
+        """Cancel what runs there and wait for its end, at most STOP_SECONDS."""
         self._thread.stop(STOP_SECONDS)
 
 
 class WorkerMachine:
-    """The process a worker lives in; made in the thread that runs its loop."""
+    """The process of a worker; created in the thread that runs its loop."""
 
     def __init__(self, signals: Signals | None = None) -> None:
         self._thread_id = threading.get_ident()
@@ -45,7 +44,7 @@ class WorkerMachine:
         return own_rss_bytes()
 
     def stops(self) -> list[tuple[str, float]]:
-        """The signals that asked for a stop, heard even while the loop is blocked."""
+        """The signals that asked for a stop, also those received by a blocked loop."""
         return [] if self._signals is None else self._signals.received
 
     def stack(self) -> str:
@@ -53,13 +52,13 @@ class WorkerMachine:
         return thread_stack(self._thread_id)
 
     def stacks(self) -> list[ThreadStack]:
-        """The live stacks of all its threads."""
+        """The live stacks of all threads."""
         return all_stacks()
 
     async def run_elsewhere(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> bool:
-        """Run it on a thread of its own, wait so long at most; False: it hangs on."""
+        """Run it on a thread of its own; False: it has not ended within this time."""
         thread = LoopThread("durio-last-word")
         running = asyncio.wrap_future(thread.submit(work()))
         done, _ = await asyncio.wait((running,), timeout=seconds)
@@ -67,17 +66,16 @@ class WorkerMachine:
         return bool(done)
 
     def end(self, code: int) -> None:
-        """End the process now."""
         end_process(code)
 
 
 class EmbeddedMachine(WorkerMachine):
-    """A process that is not ours: it is told about, never ended."""
+    """The process of another program: it is never ended."""
 
     def __init__(self, emit: Emit) -> None:
         super().__init__()
         self._emit = emit
 
     def end(self, code: int) -> None:
-        """Say loudly what a worker's own process would have ended for."""
+        """Report what would have ended a worker's own process."""
         self._emit("worker.stuck", exit_code=code, stack=self.stack())

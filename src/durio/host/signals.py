@@ -1,4 +1,4 @@
-"""The process among others: signals that ask it to stop, its name, stacks and end."""
+"""This process: the signals that ask it to stop, its name, its stacks and its end."""
 
 import asyncio
 import atexit
@@ -22,23 +22,23 @@ STACK_FRAMES_MAX = 40
 STACK_CHARS_MAX = 8_000
 FLUSH_SECONDS = 1.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-RECEIVED_MAX = 16  # two would do
+RECEIVED_MAX = 16  # two are enough
 WAKER_READ_BYTES = 4096
 EXIT_TERMINATED = 143
 
 
 @final
 class Signals:
-    """Signals that ask for a stop as a call on the loop: `callback("SIGTERM", 1)`.
+    """Calls back on the loop for signals that ask for a stop: `callback("SIGTERM", 1)`.
 
-    The number counts signals of all kinds from 1, so that the second can be told from the
-    first. The moment of each is in `heard` as soon as it comes, also while the loop is
-    blocked and cannot be called. SIGHUP stays ignored where it was, as nohup wants it.
-    Outside the main thread, where Python allows no handlers, this does nothing: whoever
-    owns the main thread (a web server) decides when to stop.
+    The number counts signals of all kinds from 1, so that the second can be told from
+    the first. The time of each is in `received` as soon as it arrives, also while the
+    loop is blocked. SIGHUP stays ignored if it was ignored before, as under nohup.
+    Outside the main thread Python allows no signal handlers, and this does nothing: the
+    owner of the main thread (a web server) decides when to stop.
 
-    `is_last`: the process ends after this. If a signal was heard, one that comes later,
-    however late, ends it at once with `exit_code`: at no moment it would simply be fatal.
+    `is_last`: the process ends after this. If a signal was received, any later one ends
+    the process at once with `exit_code`; the default action of a signal never applies.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Signals:
         self.waker: LoopWaker | None = None
 
     def install(self) -> bool:
-        """Take the signals over, on the running loop; False: not the main thread."""
+        """Install the handlers, on the running loop; False: not the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self.loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ class Signals:
         return True
 
     def uninstall(self) -> None:
-        """Give the signals back to whoever had them, or stay deaf until the end."""
+        """Restore the earlier handlers; with `is_last` a signal ends the process."""
         if self.loop is None or self.waker is None:
             return
         self.loop = None
@@ -84,12 +84,12 @@ class Signals:
             elif handler is not None:  # None: set by C code; Python cannot restore it
                 signal.signal(each, handler)
         if is_ending:
-            # The very last moments of an interpreter would be fatal again.
+            # At exit the interpreter restores the default action, which is fatal.
             atexit.register(ignore_signals, tuple(self.previous))
         self.previous.clear()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread, between two instructions of whatever runs there."""
+        """Runs in the main thread, between any two instructions."""
         del frame
         each = signal.Signals(number)
         if len(self.received) < RECEIVED_MAX:
@@ -99,12 +99,11 @@ class Signals:
             self.loop.call_soon_threadsafe(self.run_callback, each)
 
     def run_callback(self, each: signal.Signals) -> None:
-        """Pass one on."""
         self.count += 1
         self.callback(each.name, self.count)
 
     def exit_now(self, number: int, frame: FrameType | None) -> None:
-        """Everything is done, and somebody cannot wait."""
+        """All work is done, and another signal has arrived."""
         del number, frame
         end_process(self.exit_code)
 
@@ -123,10 +122,10 @@ class Signals:
 
 @final
 class LoopWaker:
-    """Wakes a loop for signals that come in the moment before it goes to sleep.
+    """Wakes a loop for a signal that arrives just before the loop goes to sleep.
 
-    Such a one would be handled only when the loop wakes up for something else. A loop that
-    has an alarm of its own, as uvloop's has, keeps it.
+    Without it the signal would be handled only when the loop wakes up for another
+    reason. A loop with its own wakeup descriptor, such as uvloop's, keeps it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -141,12 +140,11 @@ class LoopWaker:
         loop.add_reader(self.receiver, self.drain)
 
     def drain(self) -> None:
-        """Being awake is all that is wanted."""
+        """Only the wakeup matters, not the bytes."""
         with suppress(OSError):
             self.receiver.recv(WAKER_READ_BYTES)
 
     def close(self) -> None:
-        """Give the place back."""
         if self.before == -1:
             signal.set_wakeup_fd(-1)
         self.loop.remove_reader(self.receiver)
@@ -155,7 +153,7 @@ class LoopWaker:
 
 
 def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
-    """Call this on the running loop when a child process may have ended; undone by call."""
+    """Call back on the running loop when a child may have ended; returns the undo."""
     loop = asyncio.get_running_loop()
 
     def note(_number: int, _frame: FrameType | None) -> None:
@@ -167,7 +165,7 @@ def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """SIGTERM is a Ctrl-C: what was begun is cleared away. For the main thread."""
+    """Treat SIGTERM as Ctrl-C, so that cleanup runs. For the main thread."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -180,13 +178,12 @@ def interruptible() -> Generator[None]:
 
 
 def ignore_signals(wanted: tuple[signal.Signals, ...]) -> None:
-    """Hear nothing any more."""
     for each in wanted:
         signal.signal(each, signal.SIG_IGN)
 
 
 class ProcessName(NamedTuple):
-    """Who we are among the workers; `str` of it is `host/pid`."""
+    """The name of this process among the workers; its `str` is `host/pid`."""
 
     host: str
     pid: int
@@ -196,18 +193,18 @@ class ProcessName(NamedTuple):
 
 
 def process_name() -> ProcessName:
-    """This process, by the names that people and the store use."""
+    """The name of this process, as people and the store use it."""
     return ProcessName(host_name(), os.getpid())
 
 
 def host_name() -> str:
-    """This machine or container, as it calls itself."""
+    """The name of this machine or container."""
     return platform.node()[:HOST_NAME_CHARS_MAX] or "localhost"
 
 
 def thread_stack(thread_id: int) -> str:
-    """The live Python stack of one thread, innermost last, bounded from outside."""
-    # The only way to see another thread's frames, whatever its name says.
+    """The live Python stack of one thread, innermost last; outer frames are cut."""
+    # Despite its name, the only way to see another thread's frames.
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread_id)
     if frame is None:
@@ -217,7 +214,7 @@ def thread_stack(thread_id: int) -> str:
 
 
 def all_stacks() -> list[ThreadStack]:
-    """The live Python stacks of all threads, the main thread's first."""
+    """The live Python stacks of all threads, the main thread first."""
     known = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     main = threading.main_thread().ident
@@ -228,18 +225,18 @@ def all_stacks() -> list[ThreadStack]:
 
 
 def end_process(code: int) -> None:
-    """End at once: no `finally`, no exit handler, only what was printed is flushed."""
-    # In a thread of its own: a stream's lock may be held by the very thread that hangs.
+    """End at once: no `finally`, no exit handlers; only output streams are flushed."""
+    # In a thread of its own: the thread that hangs may hold a stream's lock.
     flusher = threading.Thread(target=flush_streams, daemon=True)
-    with suppress(RuntimeError):  # no thread to be had: then without
+    with suppress(RuntimeError):  # no thread can be started: do not flush
         flusher.start()
         flusher.join(FLUSH_SECONDS)
     os._exit(code)
 
 
 def flush_streams() -> None:
-    """Write out what print() still holds."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
-        # None under pythonw, closed at shutdown, or a pipe that nobody reads.
+        # None under pythonw, closed at shutdown, or a pipe without a reader.
         with suppress(AttributeError, ValueError, OSError):
             stream.flush()

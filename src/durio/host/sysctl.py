@@ -1,4 +1,4 @@
-"""Names of this boot on systems without /proc: macOS and the BSDs."""
+"""The id of this boot on systems without /proc: macOS and the BSDs."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ BOOT_ID_BYTES_MAX = 64
 
 
 def sysctl_boot_id() -> str | None:
-    """The same from macOS and the BSDs; None on other systems."""
+    """The id of this boot; None on other systems."""
     try:
         sysctl = ctypes.CDLL(None).sysctlbyname
     except (AttributeError, OSError):
@@ -16,7 +16,7 @@ def sysctl_boot_id() -> str | None:
         text = ctypes.create_string_buffer(BOOT_ID_BYTES_MAX)
         size = ctypes.c_size_t(BOOT_ID_BYTES_MAX)
         if sysctl(name, text, ctypes.byref(size), None, ctypes.c_size_t(0)) == 0:
-            # kern.boottime is two machine words, not text: their digits will do.
+            # kern.boottime is two machine words, not text: shown as hex digits.
             raw = text.raw[: size.value].rstrip(b"\0")
             return raw.decode() if name == BOOT_ID_NAMES[0] else raw.hex()
     return None

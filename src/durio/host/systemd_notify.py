@@ -1,7 +1,7 @@
-"""Telling systemd how a service is: the datagrams of sd_notify, without its library.
+"""Reports a service's state to systemd by datagrams, as sd_notify does.
 
-Where no `NOTIFY_SOCKET` is set nobody listens, and nothing is sent. A datagram that cannot
-be delivered is not worth an error: whoever does not listen does not need to know.
+Without `NOTIFY_SOCKET` nothing is sent. A datagram that cannot be delivered is dropped
+without an error.
 """
 
 import math
@@ -21,21 +21,20 @@ STATUS_CHARS_MAX = 200
 
 @final
 class SystemdNotifier:
-    """Says READY=1, WATCHDOG=1 and the like to whoever started this process."""
+    """Sends READY=1, WATCHDOG=1 and other states to the service manager."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
-        if self._address.startswith("@"):  # a name without a file
+        if self._address.startswith("@"):  # an abstract socket
             self._address = "\0" + self._address[1:]
         self.every_seconds = watchdog_seconds(environ) if self._address else math.inf
 
     @property
     def is_enabled(self) -> bool:
-        """Whether anybody wants to know."""
         return bool(self._address)
 
     def send(self, *lines: str) -> None:
-        """One datagram."""
+        """Send one datagram."""
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
@@ -44,11 +43,11 @@ class SystemdNotifier:
             out.send("\n".join(lines).encode())
 
     def ready(self, status: str) -> None:
-        """Jobs are claimed now."""
+        """The service claims jobs now."""
         self.send("READY=1", status_line(status))
 
     def status(self, text: str) -> None:
-        """How things are, in words."""
+        """A free text about the service's state."""
         self.send(status_line(text))
 
     def reloading(self) -> None:
@@ -57,16 +56,15 @@ class SystemdNotifier:
         self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self) -> None:
-        """The end has begun."""
         self.send("STOPPING=1")
 
     def alive(self) -> None:
-        """Still here."""
+        """Feed systemd's watchdog, if it has one."""
         if self.every_seconds < math.inf:
             self.send("WATCHDOG=1")
 
     def send_message(self, message: ProcessMessage) -> None:
-        """What a worker without a supervisor tells; from any thread."""
+        """Report the messages of a worker without a supervisor; from any thread."""
         if message.word == "ready":
             self.ready(f"ready, {message.tasks} tasks")
         elif message.word == "draining":
@@ -79,7 +77,7 @@ class SystemdNotifier:
 
 
 def watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """How often a sign of life is wanted: half of the time allowed; infinite: never."""
+    """How often `alive` is wanted: half of the watchdog's time; infinite: never."""
     wanted, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not wanted.isdecimal() or int(wanted) == 0 or pid not in {"", str(os.getpid())}:
         return math.inf
@@ -87,5 +85,5 @@ def watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def status_line(text: str) -> str:
-    """On one line, and bounded."""
+    """On one line, bounded."""
     return f"STATUS={' '.join(text.split())[:STATUS_CHARS_MAX]}"

@@ -1,7 +1,7 @@
 """A thread with an event loop of its own: for heartbeat, watchdog and sync callers.
 
-What runs here goes on when the worker's loop is blocked, and it lets code without a loop
-call coroutines. The loop is plain asyncio whatever the process otherwise uses.
+Coroutines here keep running while the worker's loop is blocked, and code without a loop
+can call coroutines. The loop is plain asyncio, whatever the rest of the process uses.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class LoopThread:
         ALIVE.add(self)
 
     def reset(self) -> None:
-        """Have no thread: at first, and in a forked child, where it does not exist."""
+        """Have no thread: at first, and in a forked child, which inherits none."""
         self.lock = threading.Lock()
         self.thread: threading.Thread | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -47,20 +47,19 @@ class LoopThread:
             self.ensure_running()
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Run a coroutine there; its result, its error or its cancel come back."""
+        """Run a coroutine there; the future gets its result, error or cancel."""
         with self.lock:
             if self.is_stopped:
                 coro.close()
                 raise self.stopped_error()
             loop = self.ensure_running()
-            # Under the lock: everything submitted is in the loop before its end is.
+            # Under the lock: all submitted work reaches the loop before its end does.
             future = asyncio.run_coroutine_threadsafe(self.without_exit(coro), loop)
             self.futures.add(future)  # a loop holds its tasks only weakly
         future.add_done_callback(self.futures.discard)
         return future
 
     def call_soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call a function there, soon."""
         with self.lock:
             if self.is_stopped:
                 raise self.stopped_error()
@@ -96,13 +95,12 @@ class LoopThread:
         return self.loop
 
     def stopped_error(self) -> OperatingError:
-        """What callers hear after the end."""
         return OperatingError(
             f"the thread {self.name!r} was stopped", cure="Call start() first."
         )
 
     async def without_exit(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Keep a coroutine from ending the loop: these two would."""
+        """Convert SystemExit and KeyboardInterrupt, which would end the loop."""
         try:
             return await coro
         except (SystemExit, KeyboardInterrupt) as error:
@@ -112,7 +110,7 @@ class LoopThread:
 
 
 def serve(runner: asyncio.Runner, ending: "asyncio.Future[None]") -> None:
-    """Run the loop until its end is asked for; then the runner cancels what is left."""
+    """Run the loop until `ending` is set; then the runner cancels what is left."""
 
     async def wait() -> None:
         await ending
@@ -122,14 +120,13 @@ def serve(runner: asyncio.Runner, ending: "asyncio.Future[None]") -> None:
 
 
 def end(ending: "asyncio.Future[None]") -> None:
-    """Ask for the end, on the loop."""
     if not ending.done():
         ending.set_result(None)
 
 
 ALIVE: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
-# A child shares its parent's selector: closing that loop would deafen the parent. It is
-# kept instead, untouched, so that no finalizer does it.
+# A forked child shares its parent's selector: closing the loop would unregister the
+# parent's file descriptors. The loop is kept here so that no finalizer closes it.
 INHERITED: list[asyncio.AbstractEventLoop] = []
 
 
@@ -146,7 +143,7 @@ os.register_at_fork(after_in_child=reset_threads)
 
 @final
 class Portal:
-    """Where sync callers hand in a coroutine and wait, bounded, for its result."""
+    """Runs coroutines for sync callers, which wait a bounded time for the result."""
 
     def __init__(self, thread: LoopThread) -> None:
         self.thread = thread
@@ -159,7 +156,7 @@ class Portal:
         """Run a coroutine, or what a function makes, in the thread; return its result.
 
         Raises StoreUnavailable with `unknown` set when the time is over: the coroutine
-        is cancelled, but what it asked of the store may have happened.
+        is cancelled, but the store may have done what it asked.
         """
         self.refuse_running_loop(work)
         future = self.thread.submit(work() if callable(work) else work)
@@ -180,13 +177,13 @@ class Portal:
             raise
 
     def refuse_running_loop(self, work: object) -> None:
-        """A thread that waits here cannot run its own loop meanwhile."""
+        """A thread that waits here could not run its own loop meanwhile."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return
         if isinstance(work, CoroutineType):
-            work.close()  # or Python complains that nobody awaited it
+            work.close()  # or Python warns that it was never awaited
         raise UsageError(
             "a sync call from a thread with a running event loop would block that loop",
             cure="Use `await` and the async twin: `await task.enqueue(...)`.",
