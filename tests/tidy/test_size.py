@@ -25,7 +25,6 @@ ALLOWED: dict[str, tuple[int, str]] = {
     ),
     "cli/worker.py": (440, "one command: its flags, its checks and its start"),
     "cli/workers.py": (500, "the commands of one group, and the protocol they share"),
-    "host/executors.py": (420, "one protocol between a loop and its threads"),
     "stores/postgres/checks.py": (480, "a list of independent checks for the doctor"),
     "stores/postgres/connections.py": (
         600,

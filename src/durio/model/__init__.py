@@ -1,1 +1,1 @@
-"""The ground: pure values and rules that everything else may lean on."""
+"""Pure values and rules, without I/O, clock or async; every room may import them."""

@@ -2,8 +2,8 @@
 
 The payload is `[args, kwargs]`. When the signature is known every named parameter goes
 by name, so `f(42)` and `f(order_id=42)` are the same bytes; `args` holds only what a
-`*args` parameter takes. Producers that know only the name may send positionals: the
-worker binds them then.
+`*args` parameter takes. Producers that know only the task's name may send positionals;
+then the worker binds them.
 """
 
 import inspect
@@ -40,7 +40,7 @@ NAMED = (
 
 
 class ArgumentCodec:
-    """The arguments and the result of one function."""
+    """Encodes and decodes the arguments and the result of one function."""
 
     def __init__(
         self, function: Callable[..., Any], task: str, *, skip_first: bool
@@ -104,7 +104,7 @@ class ArgumentCodec:
     def canonical(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
     ) -> bytes:
-        """The same bytes for the same arguments: what an idempotency key compares."""
+        """The same bytes for the same arguments: idempotency keys compare these."""
         return canonical(self._bind(args, kwargs), payload)
 
     def _bind(
@@ -131,14 +131,14 @@ class ArgumentCodec:
         return rest, named
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
-        """As the function lists them: the same arguments are the same bytes."""
+        """In the function's order, so that the same arguments are the same bytes."""
         known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
         return {**known, **named}
 
     # --- the worker's side
 
     def decode(self, payload: bytes) -> Arguments:
-        """Typed arguments, ready for the call; InvalidArguments says what is wrong."""
+        """Typed arguments, ready for the call; raises InvalidArguments."""
         if self._extra is not None:
             return self._decode_open(payload)
         try:
@@ -152,7 +152,7 @@ class ArgumentCodec:
 
     def _call(self, rest: Sequence[Any], named: dict[str, Any]) -> Arguments:
         if self._has_datetimes:
-            # A naive one may come as text, which no check of values has seen.
+            # A naive datetime may arrive as text, which `encode` did not check.
             try:
                 check_value((rest, named), "arguments")
             except NotSerializable as error:
@@ -164,7 +164,7 @@ class ArgumentCodec:
         return [*args, *rest], named
 
     def _decode_positional(self, payload: bytes, error: Exception) -> Arguments:
-        """A producer without our signature sent positionals: bind them, then decode."""
+        """Bind the positionals of a producer without our signature, then decode."""
         args, kwargs = self._raw(payload)
         if isinstance(error, msgspec.ValidationError) and self._needs_binding(
             args, kwargs
@@ -174,13 +174,13 @@ class ArgumentCodec:
         raise self._invalid(_error_text(error), kwargs) from None
 
     def _needs_binding(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        """Positionals, although a named parameter is missing: not our normal form."""
+        """Whether there are positionals although a named parameter is missing."""
         if self._rest is None:
             return bool(args)
         return bool(args) and any(name not in kwargs for name in self._positional)
 
     def _decode_open(self, payload: bytes) -> Arguments:
-        """Functions with **kwargs: known names by their types, the rest by its own."""
+        """For functions with **kwargs: known names by their types, then the rest."""
         rest, named = self._raw(payload)
         kwargs = named
         if self._needs_binding(rest, named):
@@ -219,17 +219,15 @@ class ArgumentCodec:
     # --- the result
 
     def encode_result(self, value: Any) -> bytes:
-        """The result as JSON bytes, by its own value."""
         if value is None:
             return b"null"
         return encode(value, f"{self.task}: result")
 
     def decode_result(self, data: bytes) -> Any:
-        """The result as the annotated type."""
         return self._decode_result(data)
 
     def check_no_result(self) -> None:
-        """Refuse to end with no result where the annotation promises one."""
+        """Refuse to end without a result where the annotation requires one."""
         hint = self._result
         if hint in (Any, None, NoneType, object) or NoneType in typing.get_args(hint):
             return
@@ -239,7 +237,7 @@ class ArgumentCodec:
             task=self.task,
         )
 
-    # --- what is published for producers that know only the name
+    # --- published for producers that know only the task's name
 
     def parameters(self) -> list[dict[str, Any]]:
         """Names, kinds and JSON types of the arguments, as plain data."""
@@ -270,7 +268,7 @@ class ArgumentCodec:
 
 
 def parameters_digest(parameters: object) -> str:
-    """A short name for published parameters: the same for the same ones."""
+    """A short digest of published parameters."""
     return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]
 
 
@@ -317,13 +315,13 @@ def _struct(
 
 
 def _has_datetimes(struct: type[msgspec.Struct], rest: Any, extra: Any) -> bool:
-    """Whether a datetime is among the arguments, however deep in their types."""
+    """Whether a datetime is among the arguments, at any depth of their types."""
     kinds = (struct, rest, Any if extra is None else extra)
     return "DateTimeType" in repr(msgspec.inspect.multi_type_info(kinds))
 
 
 def _check_hint(task: str, name: str, hint: Any) -> None:
-    """Refuse at declaration a type that no payload could ever be decoded to."""
+    """Refuse at declaration a type that cannot be decoded from JSON."""
     try:
         info = msgspec.inspect.type_info(hint)
     except TypeError as error:
@@ -342,5 +340,5 @@ def _check_hint(task: str, name: str, hint: Any) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    """Msgspec's words with our path: `$[1].order_id` is argument order_id."""
+    """The text of msgspec with our path: `$[1].order_id` is argument order_id."""
     return str(error).replace("`$[1].", "argument `").replace("`$[1]`", "the arguments")

@@ -1,7 +1,7 @@
-"""JSON in and out, by msgspec, with the checks that keep a store honest.
+"""JSON encoding and decoding by msgspec, with checks of values.
 
-Only JSON, never pickle. msgspec would write NaN as null and take a naive datetime, and
-some stores cannot hold a NUL in text: such values are refused here, at the door.
+Only JSON, never pickle. msgspec would write NaN as null and accept a naive datetime,
+and some stores cannot hold a NUL in text: such values are refused here.
 """
 
 import math
@@ -21,7 +21,7 @@ PLAIN = frozenset({int, bool, type(None), bytes})
 
 
 def is_path(kind: Any) -> bool:
-    """Whether that is a kind of pathlib's paths, which not every program loads."""
+    """Whether this is a path type; compares names, since importing pathlib is slow."""
     mro: tuple[type[Any], ...] = kind.__mro__
     return any(each.__module__.startswith("pathlib") for each in mro)
 
@@ -37,7 +37,7 @@ def _encode_other(value: Any) -> Any:
 
 
 def decode_other(kind: type[Any], value: Any) -> Any:
-    """Build the few types that msgspec does not know from their JSON value."""
+    """Build the types that msgspec does not know from their JSON value."""
     if kind is object:
         return value
     if is_path(kind):
@@ -57,12 +57,11 @@ _decoder = msgspec.json.Decoder()
 
 
 def decoder_of(kind: Any) -> Callable[[bytes], Any]:
-    """A function from JSON bytes to a value of that type."""
     return msgspec.json.Decoder(kind, dec_hook=decode_other).decode
 
 
 def encode(value: Any, what: str) -> bytes:
-    """JSON bytes, or NotSerializable naming `what` cannot travel and why."""
+    """JSON bytes; raises NotSerializable with `what` and the reason."""
     check_value(value, what)
     try:
         return encoder.encode(value)
@@ -75,9 +74,9 @@ def encode(value: Any, what: str) -> bytes:
 
 
 def canonical(value: Any, encoded: bytes) -> bytes:
-    """The same bytes for equal values: sets and dicts have no order, not even by chance.
+    """The same bytes for equal values: dicts and sets are sorted.
 
-    A set of what cannot be sorted (of enums, of mixed types) keeps the order it has.
+    A set that cannot be sorted (of enums, of mixed types) keeps the order it has.
     """
     try:
         return _sorting.encode(value)
@@ -86,12 +85,12 @@ def canonical(value: Any, encoded: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Plain values from JSON bytes of our own making."""
+    """Plain values from JSON bytes that we wrote."""
     return _decoder.decode(data)
 
 
 def check_value(value: Any, what: str, depth: int = 0) -> None:
-    """Refuse what JSON or some store would change or lose on the way."""
+    """Refuse values that JSON or some store would change or lose."""
     kind = cast("type[Any]", type(value))
     if kind in PLAIN:
         return
@@ -126,7 +125,7 @@ def _check_nested(value: Any, what: str, depth: int) -> None:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a container holds, with the name of each part."""
+    """The parts of a container, each with its name for errors."""
     if isinstance(value, Mapping):
         for key, item in cast("Mapping[Any, Any]", value).items():
             yield "", key
@@ -138,7 +137,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object carries, with the name of each part."""
+    """The parts of an object, each with its name for errors."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield f".{name}", getattr(value, name)
@@ -165,7 +164,7 @@ def _check_text(value: str, what: str) -> None:
 
 
 def is_orm_object(value: Any) -> bool:
-    """An instance that belongs to a database session, not to a payload."""
+    """Whether it belongs to a database session (SQLAlchemy, Django)."""
     kind = cast("type[Any]", type(value))
     return hasattr(kind, "__mapper__") or (
         hasattr(kind, "_meta") and hasattr(value, "pk")

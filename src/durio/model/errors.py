@@ -1,8 +1,8 @@
-"""Every exception of ours: what happened, with which values, and what to do.
+"""All exceptions of Durio: what happened, with which values, and what to do.
 
-Three families. *Usage* is the caller's mistake, raised at declaration or enqueue.
-*Operating* is expected trouble (store away, lease lost), handled and bounded.
-*InvariantBroken* is our own bug: stop rather than be wrong.
+There are three families. *Usage*: the caller's mistake, raised at declaration or
+enqueue. *Operating*: expected trouble (store unavailable, lease lost), handled and
+bounded. *InvariantBroken*: our own bug; stop rather than give a wrong result.
 """
 
 from typing import Any, ClassVar
@@ -203,7 +203,7 @@ class QueueClosed(OperatingError):
         self.stored = stored
 
 
-# A cure for those who go on: whoever has ended says something else.
+# The cure while a process keeps trying; a process that has ended gives another.
 PASSES_BY_ITSELF = (
     "Nothing to do: everything goes on by itself when the server is back."
 )
@@ -291,11 +291,11 @@ class ChildFailed(OperatingError):
         self.traceback_text = traceback_text
 
 
-# --- raised by tasks to say how the attempt ended; values from worker/attempt on
+# --- raised by tasks to choose how the attempt ends; values from worker/attempt on
 
 
 class Control(Exception):
-    """A task's own word on how its attempt ends."""
+    """Raised by a task to choose how its attempt ends."""
 
     __module__ = "durio.errors"
 

@@ -1,7 +1,7 @@
 """An exception as data: type, message and traceback as bounded, storable text.
 
-Nothing here may fail, whatever the exception is: its `__str__` may raise, its text may
-be a gigabyte or no text at all. Locals are never kept: they hold secrets.
+Nothing here may raise, whatever the exception is: its `__str__` may raise, its text may
+be a gigabyte or not valid text. Local variables are never kept: they may hold secrets.
 """
 
 import traceback
@@ -17,7 +17,7 @@ LOG_LINE_CHARS_MAX = 1_000
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One failed attempt as it is stored in a job's list of errors."""
+    """One failed attempt, as stored in a job's list of errors."""
 
     type: str
     message: str
@@ -51,7 +51,7 @@ def failure_of(
     logs: Sequence[str] = (),
     hidden: str = "",
 ) -> Failure:
-    """Describe `error`; frames of files under `hidden` are ours and left out."""
+    """Describe `error`; frames of files under `hidden` are left out."""
     return Failure(
         type=storable(type(error).__qualname__, 200),
         message=error_text(error),
@@ -66,7 +66,7 @@ def failure_of(
 
 
 def error_text(error: BaseException) -> str:
-    """str(error), whatever it takes."""
+    """str(error); never raises."""
     try:
         return storable(str(error), MESSAGE_CHARS_MAX)
     except BaseException as broken:
@@ -107,5 +107,4 @@ def storable(text: str, chars_max: int) -> str:
 
 
 def encode_failure(failure: Failure) -> bytes:
-    """A failure as one JSON object."""
     return msgspec.json.encode(failure)

@@ -1,4 +1,4 @@
-"""What an examination finds: a name, how bad it is, what was seen, and what to do."""
+"""A finding of the doctor: a name, a severity, the evidence and a fix."""
 
 from typing import Literal, NamedTuple
 
@@ -6,7 +6,7 @@ Severity = Literal["ok", "warning", "error"]
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str  # group.check
     severity: Severity
@@ -15,20 +15,19 @@ class Finding(NamedTuple):
 
     @property
     def group(self) -> str:
-        """What kind of thing it is about."""
         return self.name.partition(".")[0]
 
 
 def fine(name: str, evidence: str) -> Finding:
-    """Looked at, and nothing to do."""
+    """Nothing to do."""
     return Finding(name, "ok", evidence)
 
 
 def warning(name: str, evidence: str, fix: str) -> Finding:
-    """It works, and will hurt one day."""
+    """It works now, and will cause trouble later."""
     return Finding(name, "warning", evidence, fix)
 
 
 def error(name: str, evidence: str, fix: str) -> Finding:
-    """It does not work, or may lose something."""
+    """It does not work, or may lose data."""
     return Finding(name, "error", evidence, fix)

@@ -20,7 +20,7 @@ def uuid7(milliseconds: int, counter: int, bits: int) -> bytes:
 
 
 def id_made_at(raw: bytes) -> float:
-    """When an id was made, by the clock of whoever made it: seconds since 1970."""
+    """When an id was made, by its maker's clock: seconds since 1970."""
     return int.from_bytes(raw[:6]) / 1000
 
 
@@ -31,7 +31,7 @@ def id_text(raw: bytes) -> str:
 
 
 def id_bytes(text: str) -> bytes:
-    """The stored form of an id; text that is no id can name no job."""
+    """The stored form of an id; raises JobNotFound for text that is no id."""
     if not isinstance(text, str) or SHAPE.fullmatch(text.lower()) is None:
         raise JobNotFound(
             f"{str(text)[:60]!r} is not a job id",
@@ -42,7 +42,7 @@ def id_bytes(text: str) -> bytes:
 
 
 def format_ids(ids: Sequence[bytes]) -> str:
-    """The first few by name, the others by number."""
+    """The first IDS_NAMED_MAX ids and the number of the others."""
     named = ", ".join(id_text(job_id) for job_id in ids[:IDS_NAMED_MAX])
     more = len(ids) - IDS_NAMED_MAX
     return f"{named} and {more} more" if more > 0 else named

@@ -1,4 +1,4 @@
-"""What a job is: its states, how it is asked for, claimed and shown."""
+"""Jobs as values: states, and the shapes of a new, claimed, stored and shown job."""
 
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
@@ -11,7 +11,7 @@ PRIORITY_DEFAULT = 5
 
 
 class State(StrEnum):
-    """Where a job is in its life; `done`, `dead` and `cancelled` are final."""
+    """The state of a job; `done`, `dead` and `cancelled` are final."""
 
     __module__ = "durio"
 
@@ -38,7 +38,7 @@ SCHEDULED, BLOCKED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
 
 class Priority(IntEnum):
-    """Named priorities; any number from 0 to 9 will do."""
+    """Named priorities; any number from 0 to 9 is allowed."""
 
     __module__ = "durio"
 
@@ -54,13 +54,13 @@ class KeyClaim(NamedTuple):
 
     key: bytes  # hashed with namespace and task
     mode: int
-    ttl_seconds: float  # window: how long; debounce: max_wait
-    delay_seconds: float  # debounce: how long to wait for the last one
+    ttl_seconds: float  # window: its length; debounce: max_wait
+    delay_seconds: float  # debounce: wait after the last submission
     digest: bytes  # of the payload: same arguments, same digest
 
 
 class NewJob(NamedTuple):
-    """A job before it is stored: all that a job is."""
+    """A job before it is stored."""
 
     id: bytes
     lane: str
@@ -74,7 +74,7 @@ class NewJob(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A job in a worker's hands, with the fence of every write about it."""
+    """A job that a worker has claimed; (id, claim_no) fences every write about it."""
 
     id: bytes
     claim_no: int
@@ -83,15 +83,15 @@ class Claim(NamedTuple):
     task: str
     payload: bytes
     retried: int  # retries used
-    losses: int  # attempts that died with their worker, in all
+    losses: int  # attempts that died with their worker, in total
     lost: int  # ... and in a row
     snoozed: int
     opts: bytes | None
-    parked_at: float | None  # since when nobody knew its task
+    parked_at: float | None  # since when no worker here knew its task
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a running attempt says it is."""
+    """Progress that a running attempt has reported."""
 
     __module__ = "durio"
 
@@ -116,7 +116,7 @@ class JobError(msgspec.Struct, frozen=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """What one read of the store says about a job."""
+    """The state of a job, from one read of the store."""
 
     __module__ = "durio"
 
@@ -138,7 +138,7 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 class StoredJob(NamedTuple):
-    """A stored job, whole, as browsing reads it."""
+    """A stored job with all its fields, for browsing."""
 
     id: bytes
     lane: str
@@ -161,13 +161,13 @@ class StoredJob(NamedTuple):
     started_at: float | None
     finished_at: float | None
     result: bytes | None
-    result_until: float | None  # the result may be read until then
+    result_until: float | None  # the result can be read until then
     reason: str | None
     key: bytes | None
 
 
 def utc_datetime(seconds: float | None) -> datetime | None:
-    """Stored seconds as an aware datetime."""
+    """Stored seconds as an aware datetime; None if out of range."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -175,7 +175,7 @@ def utc_datetime(seconds: float | None) -> datetime | None:
 
 
 def attempt_number(retried: int, losses: int) -> int:
-    """The number of the attempt at hand: it never goes back."""
+    """The number of the current attempt; it never decreases."""
     return retried + losses + 1
 
 

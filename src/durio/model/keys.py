@@ -1,8 +1,9 @@
-"""Idempotency keys: which policy answers what, by the state of the key's holder.
+"""Idempotency keys: what an enqueue does, by policy and state of the key's holder.
 
-One pure table, `answer`, for every store. A key belongs to one task of one namespace;
-what is stored is a hash. `while_waiting` lets go at the first claim, `while_active` and
-`replace` at the final state, a `window` when its time is over and its job is final.
+`key_answer` is one pure table for every store. A key belongs to one task of one
+namespace and is stored as a hash. `while_waiting` releases it at the first claim,
+`while_active` and `replace` at the final state, `window` when its time is over and its
+job is final.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ WINDOW_DEFAULT_SECONDS = 86400.0
 
 
 class KeyPolicy(msgspec.Struct, frozen=True):
-    """How a key makes two submissions one; made by the functions below."""
+    """How jobs with the same key are treated; made by the functions below."""
 
     __module__ = "durio.keys"
 
@@ -47,7 +48,7 @@ def debounce(delay: Duration, max_wait: Duration | None = None) -> KeyPolicy:
 
 
 def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClaim:
-    """What goes to the store; `task` carries the namespace."""
+    """What goes to the store; `task` includes the namespace."""
     return KeyClaim(
         key=hashlib.blake2b(f"{task}\0{key}".encode(), digest_size=16).digest(),
         mode=policy.mode,
@@ -58,12 +59,12 @@ def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClai
 
 
 def payload_digest(payload: bytes) -> bytes:
-    """By which same arguments are known."""
+    """Compares arguments: equal digests are the same arguments."""
     return hashlib.blake2b(payload, digest_size=16).digest()
 
 
 class KeyHolder(NamedTuple):
-    """Who holds a key now: a job's state, None when its record is gone."""
+    """The job that holds a key; its state is None when the job was deleted."""
 
     state: State | None
     in_window: bool  # the key's `until` is not over
@@ -74,7 +75,7 @@ class KeyAnswer(Enum):
     """What an enqueue with a key does."""
 
     NEW = "new"  # insert, take the key
-    EXISTING = "existing"  # nothing written; the holder's handle
+    EXISTING = "existing"  # write nothing, return the holder
     REWRITE = "rewrite"  # same id, new arguments and due time
     CONFLICT = "conflict"  # other arguments under the same window
 
@@ -83,7 +84,7 @@ WAITING_STATES = frozenset({State.SCHEDULED, State.BLOCKED, State.READY})
 
 
 def key_answer(mode: int, holder: KeyHolder | None) -> KeyAnswer:
-    """Every cell of the table. A successor of a running holder is NEW: it takes the key."""
+    """The whole table. The successor of a running holder is NEW: it takes the key."""
     if holder is None or holder.state is None:
         return KeyAnswer.NEW
     if mode == WINDOW:

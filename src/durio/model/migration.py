@@ -1,4 +1,4 @@
-"""Numbered migrations, and how a database stands to those of this code."""
+"""Numbered migrations, and the state of a database compared with this code."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -15,16 +15,16 @@ class Migration(NamedTuple):
 
 
 class MigrationStatus(NamedTuple):
-    """How a database stands to this code, by the names of migrations."""
+    """Names of migrations, by the state of a database compared with this code."""
 
     applied: list[str]
     waiting: list[str]
     newer: list[str]  # applied by newer code: this code must not touch it
-    changed: list[str]  # applied with another text than this code has
+    changed: list[str]  # applied with a text that differs from this code's
 
 
 def migrations_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
-    """The migrations in these files, by name and text, in order."""
+    """The migrations in these (file name, text) pairs, in order."""
     found: list[Migration] = []
     for file, text in texts:
         name = file.removesuffix(".sql")
@@ -36,7 +36,7 @@ def migrations_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
 def compare_migrations(
     migrations: Sequence[Migration], rows: Iterable[Sequence[Any]]
 ) -> MigrationStatus:
-    """What this code has, beside what is recorded: number, name and checksum."""
+    """Compare with the recorded rows of number, name and checksum."""
     recorded: dict[int, tuple[str, str]] = {
         number: (name, checksum) for number, name, checksum in rows
     }

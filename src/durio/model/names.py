@@ -1,4 +1,4 @@
-"""Names of apps, queues, tasks and keys: what may be stored, and how it is joined."""
+"""Names of apps, queues, tasks and keys: which are valid, and how they are stored."""
 
 import difflib
 import re
@@ -50,26 +50,25 @@ def check_key(key: str) -> str:
 
 
 def lane(app: str, queue: str) -> str:
-    """How a queue is stored: one app's queues never meet another's."""
+    """The stored name of a queue; two apps never share one."""
     return f"{app}:{queue}"
 
 
 def namespace_of(stored_lane: str) -> str:
-    """Whose queue it is."""
     return stored_lane.partition(":")[0]
 
 
 def queue_of(stored_lane: str) -> str:
-    """The queue's own name, without its namespace."""
+    """The queue's name without its namespace."""
     return stored_lane.partition(":")[2]
 
 
 def task_name(app: str, name: str) -> str:
-    """How a task is stored: a name without a dot belongs to the App at hand."""
+    """The stored name of a task; a name without a dot belongs to this App."""
     return name if "." in name else f"{app}.{name}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """' Did you mean ...?' or nothing: the end of an error's cure."""
+    """' Did you mean ...?' or nothing: for the end of an error's cure."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

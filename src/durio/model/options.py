@@ -1,4 +1,4 @@
-"""Options of a task and of one call: app < task < each `.options()`, field by field."""
+"""Options of a task and of one call; later ones win: app, task, each `.options()`."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -19,19 +19,19 @@ from durio.model.tx import Joinable, check_tx
 
 
 class Unset:
-    """The value of an option nobody has set; None is a value of its own."""
+    """The value of an option that was not given; None is a value of its own."""
 
     def __repr__(self) -> str:
         return "..."
 
 
 UNSET: Final[Any] = Unset()
-YEAR_MAX = 9000  # beyond it a stored time may no longer be a datetime
+YEAR_MAX = 9000  # a stored time beyond it may not fit a datetime
 Retention = int | str | timedelta
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `.options()` may say about one enqueue. Immutable and reusable."""
+    """The options of one enqueue. Immutable and reusable."""
 
     queue: str = UNSET
     priority: int = UNSET
@@ -47,7 +47,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     tx: Joinable | None = UNSET
 
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
-        """These options, changed; unknown names and bad values are refused here."""
+        """A copy with these changes; refuses unknown names and bad values."""
         for name, value in changes.items():
             check_option(name)(value)
         if self.meta is not UNSET and changes.get("meta"):
@@ -68,24 +68,23 @@ NO_OPTIONS = CallOptions()
 
 
 class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Overrides and meta as they are stored with the job: JSON, short names."""
+    """Overrides and meta as stored with the job, in JSON."""
 
     retry: dict[str, Any] | None = None  # fields of Retry, without classes
     timeout: tuple[float, float] | msgspec.UnsetType | None = msgspec.UNSET
     meta: dict[str, Any] | None = None
     keep: tuple[float, int | None, str | None] | None = None
     result_seconds: float | None = None
-    key: str | None = None  # as the caller wrote it, for people
+    key: str | None = None  # as the caller gave it, for people
 
     def __post_init__(self) -> None:
-        """A row may come from anywhere: refuse what no enqueue would have stored."""
+        """Refuse what no enqueue would have stored: a row may come from any program."""
         if self.retry is not None:
             Retry(**self.retry)
         if isinstance(self.timeout, tuple):
             time_limits(self.timeout)
 
     def limits(self, default: TimeLimits) -> TimeLimits:
-        """The time limits of this job."""
         if self.timeout is msgspec.UNSET:
             return default
         if self.timeout is None:
@@ -98,7 +97,7 @@ _decoder = msgspec.json.Decoder(RowOptions)
 
 
 def row_options(stored: bytes | None) -> RowOptions:
-    """The stored options of a job; nothing stored is nothing overridden."""
+    """The stored options of a job; None: nothing is overridden."""
     if stored is None:
         return NO_ROW_OPTIONS
     try:
@@ -113,7 +112,7 @@ def row_options(stored: bytes | None) -> RowOptions:
 def stored_options(
     options: CallOptions, bucket: str, meta_bytes_max: int
 ) -> bytes | None:
-    """What a row keeps of a call's options: nothing, for a call without any."""
+    """The options that are stored with the job; None if it has none."""
     values: dict[str, Any] = {}
     if _is_set(options.retry):
         values["retry"] = retry_fields(as_retry(options.retry))
@@ -133,7 +132,7 @@ def stored_options(
 
 
 def retry_fields(policy: Retry) -> dict[str, Any]:
-    """A policy as plain data; exception classes belong to code, not to rows."""
+    """A policy as plain data; exception classes cannot be stored."""
     if policy.on or policy.never:
         raise InvalidOption(
             "retry: `on` and `never` cannot be given at call time",
@@ -151,7 +150,7 @@ def retry_fields(policy: Retry) -> dict[str, Any]:
 
 
 def keep_of(retention: Retention, bucket: str, longest: float = 365 * 86400.0) -> Keep:
-    """An int keeps the newest so many of `bucket`, anything else is an age."""
+    """An int keeps the newest jobs of `bucket`, that many; anything else is an age."""
     check_retention(retention)
     if isinstance(retention, int):
         return Keep(0.0) if retention == 0 else Keep(longest, retention, bucket)
@@ -167,7 +166,7 @@ def _bounded_meta(meta: Mapping[str, Any], bytes_max: int) -> None:
         )
 
 
-# --- the checks of each option, when it is given
+# --- checks of each option
 
 
 def _is_set(value: Any) -> bool:
@@ -248,7 +247,7 @@ def _check_retry(retry: Any) -> None:
 
 
 def check_option(name: str) -> Callable[[Any], object]:
-    """The check of the option of that name, if there is one."""
+    """The check of this option; refuses an unknown name."""
     check = CHECKS.get(name)
     if check is None:
         raise InvalidOption(

@@ -1,4 +1,4 @@
-"""How an attempt ended, and the few other words a worker may send about a claim."""
+"""Outcomes of attempts, and other messages of a worker about a claim."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -7,20 +7,20 @@ from durio.model.job import CANCELLED, DEAD, DONE
 
 
 class OutcomeKind(IntEnum):
-    """What happened; the numbers are those of the stores' statements."""
+    """What happened; the SQL statements use these numbers."""
 
     DONE = 0
     RETRY = 1
     SNOOZE = 2
-    RELEASE = 3  # given back unrun: costs nothing
+    RELEASE = 3  # given back without a run; not charged
     DEAD = 4
     CANCEL = 5
-    LOST = 6  # died with its worker (a rescuer says so) or with its child process
-    PROGRESS = 7  # still running, and this far
-    ALONE = 8  # about to run alone: the last chance of a job that lost two workers
+    LOST = 6  # its worker died (reported by a rescuer), or its child process
+    PROGRESS = 7  # still running
+    ALONE = 8  # about to run alone: its last chance after two lost workers
 
 
-# What ends an attempt, as opposed to notes about a running one.
+# The kinds that end an attempt; the others are about a running one.
 ENDING_KINDS = frozenset(
     {
         OutcomeKind.DONE,
@@ -47,7 +47,8 @@ class Reason:
 class Keep(NamedTuple):
     """How long a final job stays: an age, or the newest `count` of a bucket.
 
-    `seconds` 0 leaves no trace. `bucket` is the task or queue that `count` is of.
+    With `seconds` 0 the job is deleted at once. `bucket` is the task or queue that
+    `count` is for.
     """
 
     seconds: float
@@ -56,7 +57,7 @@ class Keep(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One word about one claim, fenced by (id, claim_no, worker)."""
+    """One message about one claim, fenced by (id, claim_no, worker)."""
 
     id: bytes
     claim_no: int
@@ -67,13 +68,13 @@ class Outcome(NamedTuple):
     delay_seconds: float = 0.0  # retry, snooze, release
     error: bytes | None = None  # retry, dead, cancel: one JSON object
     reason: str | None = None  # dead
-    progress: bytes | None = None  # progress; done, in the task's own transaction
+    progress: bytes | None = None  # progress, or done in the task's own transaction
     parks: bool = False  # release: this worker does not know the task
-    killed_process: bool = False  # lost: it is known to have killed its own process
+    killed_process: bool = False  # lost: this job is known to have killed its process
 
 
 def with_progress(end: Outcome) -> list[Outcome]:
-    """An end in the task's own transaction, after the progress that was told in it."""
+    """The end of a job in its own transaction, after the progress reported there."""
     if end.progress is None:
         return [end]
     note = Outcome(end.id, end.claim_no, OutcomeKind.PROGRESS, progress=end.progress)
@@ -81,7 +82,7 @@ def with_progress(end: Outcome) -> list[Outcome]:
 
 
 class RescuedJob(NamedTuple):
-    """A job that left `running` other than by its own worker's word."""
+    """A job that left `running` without an outcome from its worker."""
 
     id: bytes
     task: str
@@ -93,13 +94,13 @@ class RescuedJob(NamedTuple):
 
 
 def is_ended_by(outcome: Outcome, state: int, reason: str | None) -> bool:
-    """Whether a job that ended so, under this claim, ended by this very word.
+    """Whether the end of a job under this claim was written by this outcome.
 
-    A loss is a rescuer's word, or that of a worker whose child died.
+    A loss is written by a rescuer, or by a worker whose child process died.
     """
     if outcome.kind == OutcomeKind.DONE:
         return state == DONE
     if outcome.kind == OutcomeKind.RELEASE:
-        return state == CANCELLED  # the only end that a release can come to
+        return state == CANCELLED  # the only final state that a release leads to
     is_lost = state == DEAD and reason == Reason.WORKER_LOST
     return is_lost is outcome.killed_process

@@ -1,6 +1,6 @@
 """Durations: seconds, a timedelta, or "90s" "5m" "2h" "3d", always bounded.
 
-Amounts of memory as people write them: 500MB, 1.5G, 4096.
+Also amounts of memory: 500MB, 1.5G, 4096.
 """
 
 import re
@@ -26,7 +26,7 @@ DURATION_SHAPE = re.compile(
 
 
 def seconds(duration: Duration, what: str = "duration") -> float:
-    """How many seconds that is; refuses negative, endless and meaningless ones."""
+    """A duration in seconds; refuses negative, infinite and malformed values."""
     if isinstance(duration, timedelta):
         value = duration.total_seconds()
     elif isinstance(duration, str):
@@ -35,7 +35,7 @@ def seconds(duration: Duration, what: str = "duration") -> float:
         value = duration
     else:
         raise _refused(what, duration)
-    # Bounds first: an int may be too large for a float. NaN is within none.
+    # Compared before float(): an int may be too large. NaN fails the comparison.
     if not 0 <= value <= SECONDS_MAX:
         raise _refused(what, duration)
     return float(value)
@@ -75,7 +75,7 @@ SIZE_SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def size_bytes(text: str, what: str) -> int:
-    """Bytes; K, M, G and T count in steps of 1024, whatever follows them."""
+    """Bytes; K, M, G and T are powers of 1024, also in KB and KiB."""
     match = SIZE_SHAPE.fullmatch(text.strip())
     if match is None:
         raise InvalidOption(

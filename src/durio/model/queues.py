@@ -1,7 +1,7 @@
-"""A queue's declared options, and which queues a worker is told to serve.
+"""A queue's declared options, and the queues that a worker serves.
 
-What a worker is told beats what the code declares, which beats the defaults. A glob with
-`*`, `?` or `[...]` stands for every queue that matches, also for those to come.
+A worker's arguments override declarations in code, which override the defaults. A glob
+with `*`, `?` or `[...]` means every queue that matches, also future ones.
 """
 
 import re
@@ -20,26 +20,28 @@ from durio.model.settings import JOBS_MAX
 DEFAULT_QUEUE = "default"
 WEIGHT_MAX = 1000
 MAXSIZE_MAX = 1_000_000_000
-# A class in brackets has to end; everything else must be able to stand in a name.
+# Brackets must be closed; all other characters must be valid in a name.
 GLOB_SHAPE = re.compile(r"(?:[\w.:*?-]|\[!?[\w.:-]+\])+", re.ASCII)
 GLOB_LENGTH_MAX = 128
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """What an App says about one of its queues; queues exist by being used."""
+    """The declaration of a queue in an App; undeclared queues work too."""
 
     __module__ = "durio.queues"
 
     name: str
-    retention: Retention = UNSET  # of done and cancelled jobs, unless their task says
-    maxsize: int | None = UNSET  # waiting jobs, at most; None: no bound
-    full_wait: Duration = UNSET  # an enqueue waits so long for room; 0: not at all
-    weight: int = UNSET  # its share beside other queues; 1 where nobody says
-    slots: int | None = UNSET  # jobs at once in one worker, at most; None: all of them
-    prefetch: int | None = UNSET  # claimed but unstarted, at most; None: as the worker
+    retention: Retention = UNSET  # of done and cancelled jobs, unless the task sets it
+    maxsize: int | None = UNSET  # maximum of waiting jobs; None: no bound
+    full_wait: Duration = UNSET  # how long an enqueue waits for room; 0: not at all
+    weight: int = UNSET  # its share beside other queues; default 1
+    slots: int | None = UNSET  # maximum of running jobs in one worker; None: all slots
+    prefetch: int | None = (
+        UNSET  # maximum of claimed unstarted jobs; None: the worker's
+    )
 
     def __post_init__(self) -> None:
-        """Refuse at declaration what no worker could do."""
+        """Refuse invalid values at declaration."""
         check_name("queue", self.name)
         if self.retention is not UNSET:
             check_retention(self.retention)
@@ -53,7 +55,7 @@ class Queue(msgspec.Struct, frozen=True):
                 check_number(f"{where}: {option}", value, least, most)
 
     def changed_by(self, other: "Queue") -> "Queue":
-        """The same queue, where a later declaration says more."""
+        """This queue with the options that a later declaration gives."""
         fields = msgspec.structs.asdict(other)
         said = {name: value for name, value in fields.items() if value is not UNSET}
         return msgspec.structs.replace(self, **said)
@@ -67,7 +69,7 @@ BOUNDS = (
 
 
 def check_number(what: str, value: Any, least: int, most: int) -> None:
-    """A whole number in its range, if anybody has set it."""
+    """Refuse anything but a whole number in this range; UNSET is allowed."""
     if value is UNSET:
         return
     is_whole = isinstance(value, int) and not isinstance(value, bool)
@@ -80,7 +82,7 @@ def check_number(what: str, value: Any, least: int, most: int) -> None:
 
 UNDECLARED = Queue(DEFAULT_QUEUE)
 
-# The preset. Three to five queues are enough; each gets twice the share of the next one.
+# The preset. Three to five queues are enough; each gets twice the share of the next.
 TIERS = (
     Queue("critical", weight=16, slots=8, prefetch=1),
     Queue("high", weight=8, slots=4, prefetch=2),
@@ -90,26 +92,26 @@ TIERS = (
 )
 
 
-# --- what a worker is told
+# --- a worker's arguments
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether this stands for several queues: no queue's name has these characters."""
+    """Whether this may match several queues: no queue's name has these characters."""
     return any(character in pattern for character in "*?[]")
 
 
 def matches(pattern: str, queue: str) -> bool:
-    """Whether a queue is the one named, or one of those meant."""
+    """Whether a name or glob matches this queue."""
     return pattern == queue or (is_glob(pattern) and fnmatchcase(queue, pattern))
 
 
 def serves(patterns: Sequence[str] | None, queue: str) -> bool:
-    """Whether a worker that was told these names and globs serves a queue; None: all."""
+    """Whether a worker with these names and globs serves a queue; None: all queues."""
     return patterns is None or any(matches(pattern, queue) for pattern in patterns)
 
 
 def check_pattern(pattern: str) -> str:
-    """The name of a queue, or a glob."""
+    """Refuse what is neither the name of a queue nor a glob."""
     if not isinstance(pattern, str) or not is_glob(pattern):
         return check_name("queue", pattern)
     if GLOB_SHAPE.fullmatch(pattern) is None or len(pattern) > GLOB_LENGTH_MAX:
@@ -121,7 +123,7 @@ def check_pattern(pattern: str) -> str:
 
 
 class QueueArgument(NamedTuple):
-    """One thing that a worker is told about a queue, or about all that match."""
+    """One argument about a queue or glob, such as `high=4`."""
 
     pattern: str
     number: int | None = None
@@ -142,7 +144,6 @@ def parse_queue_argument(text: str, what: str, least: int, most: int) -> QueueAr
 
 
 def refuse_repeated(what: str, given: Sequence[QueueArgument]) -> None:
-    """Said twice, it is not clear which one counts."""
     seen: set[str] = set()
     for pattern, _ in given:
         if pattern in seen:
@@ -153,11 +154,11 @@ def refuse_repeated(what: str, given: Sequence[QueueArgument]) -> None:
 
 
 class QueueRule(NamedTuple):
-    """How a worker treats one queue."""
+    """How a worker serves one queue."""
 
     weight: int = 1
-    slots: int | None = None  # None: as many as the worker has
-    prefetch: int | None = None  # None: as the worker
+    slots: int | None = None  # None: all slots of the worker
+    prefetch: int | None = None  # None: the worker's
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,20 +179,18 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """Those named in full: served whether they exist or not."""
+        """Queues named without a glob: served whether they exist or not."""
         return [pattern for pattern in self.patterns or () if not is_glob(pattern)]
 
     @property
     def is_open(self) -> bool:
-        """Whether queues may come that nobody has named in full."""
+        """Whether it may serve queues that are not named in full."""
         return self.queues is None or any(is_glob(t.pattern) for t in self.queues)
 
     def serves(self, queue: str) -> bool:
-        """Whether this queue is one of them."""
         return serves(self.patterns, queue)
 
     def rule_of(self, queue: str) -> QueueRule:
-        """Weight, slots and prefetch of one queue."""
         declared = self.declared.get(queue, UNDECLARED)
         return QueueRule(
             _number_for(self.weights, queue, declared.weight) or 1,
@@ -201,7 +200,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> dict[str, QueueRule]:
-        """Of every queue, and every glob, that somebody says anything about."""
+        """The rules of all queues and globs that arguments or declarations name."""
         told = (*(self.queues or ()), *self.weights, *self.prefetches)
         served = filter(self.serves, self.declared)
         named = dict.fromkeys([*(t.pattern for t in told), *served])
@@ -209,29 +208,29 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_quotas(self) -> bool:
-        """Whether any queue has slots or prefetch of its own."""
+        """Whether any queue has its own slots or prefetch."""
         return self.has_prefetch or any(
             rule.slots is not None for rule in self.rules.values()
         )
 
     @property
     def has_prefetch(self) -> bool:
-        """Whether any queue has a prefetch of its own."""
+        """Whether any queue has its own prefetch."""
         return any(rule.prefetch is not None for rule in self.rules.values())
 
     def is_reserved(self, concurrency: int) -> bool:
-        """Whether each queue's slots are its own: nobody else can take them."""
+        """Whether each queue's slots are reserved: no other queue can take them."""
         slots = [self.rule_of(name).slots or concurrency + 1 for name in self.names]
         return not self.is_open and sum(slots) <= concurrency
 
     @property
     def as_arguments(self) -> list[str]:
-        """What it serves, in the words of the command line."""
+        """The queues as command-line arguments."""
         told = self.queues or ()
         return [p if n is None else f"{p}={n}" for p, n in told]
 
     def shown(self) -> dict[str, Any]:
-        """What people want to know of a worker."""
+        """The rules, for people who look at a worker."""
         rules = self.rules
         return {
             "slots": {q: r.slots for q, r in rules.items() if r.slots is not None},
@@ -243,7 +242,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def position_of(self, queue: str) -> tuple[int, int, str]:
-        """Where it stands in the written order: as told, as declared, by name."""
+        """A sort key: by argument, then by declaration, then by name."""
         patterns = self.patterns or ()
         fits = [place for place, p in enumerate(patterns) if matches(p, queue)]
         exact = [place for place in fits if patterns[place] == queue]
@@ -251,7 +250,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return (*exact, *fits, 0)[0], order.get(queue, len(order)), queue
 
     def concurrency(self, given: int | None, default: int) -> int:
-        """As given; else the sum, where every queue named has slots; else the default."""
+        """As given; else the sum if every named queue has slots; else the default."""
         total = default if given is None else given
         slots = [self.rule_of(name).slots for name in self.names]
         if given is None and slots and not self.is_open and None not in slots:
@@ -266,7 +265,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return total
 
     def check(self, known: Iterable[str]) -> None:
-        """Refuse queues that nobody knows, and words about queues not served."""
+        """Refuse unknown queues, and options of queues that are not served."""
         everybody = {DEFAULT_QUEUE, *self.declared, *known}
         for pattern in self.patterns or ():
             if not is_glob(pattern) and pattern not in everybody:
@@ -300,7 +299,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _number_for(given: Sequence[QueueArgument], queue: str, declared: Any) -> Any:
-    """The number for this queue: by its name, by the first glob, as declared, none."""
+    """The number for a queue: by its name, by the first glob, as declared, or None."""
     by_name = [t.number for t in given if t.pattern == queue]
     by_glob = [t.number for t in given if matches(t.pattern, queue)]
     for number in (*by_name[:1], *by_glob[:1]):
@@ -317,7 +316,7 @@ def parse_serving(
     declared: Mapping[str, Queue] | None = None,
     is_strict: bool = False,
 ) -> Serving:
-    """Read what a worker is told: `high=4`, weights `high=6`, prefetches `mail=4`."""
+    """Parse a worker's arguments: `high=4`, weights `high=6`, prefetches `mail=4`."""
     slots = None
     if queues is not None:
         slots = tuple(

@@ -1,4 +1,4 @@
-"""Retry policies: again, when, or dead? Pure: the random share comes from outside."""
+"""Retry policies: whether and when to try again. Pure: jitter is passed in."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -86,7 +86,7 @@ class Retry:
 
     @property
     def has_no_backoff(self) -> bool:
-        """True for a loop without a pause: doctor and the declaration warn."""
+        """True if all delays are zero: doctor and the declaration warn about it."""
         if self.retries == 0:
             return False
         if self.delays:
@@ -105,7 +105,7 @@ class Retry:
         return whole * share if self.jitter else whole
 
     def overridden(self, changes: Mapping[str, Any]) -> Self:
-        """This policy with some fields changed; classes are never in a row."""
+        """This policy with some fields changed, from a stored row."""
         return replace(self, **changes) if changes else self
 
 
@@ -119,7 +119,7 @@ def as_retry(value: Retry | int) -> Retry:
 
 
 class Decision(NamedTuple):
-    """What becomes of a failed attempt."""
+    """What happens after a failed attempt."""
 
     kind: OutcomeKind
     delay_seconds: float = 0.0
@@ -144,7 +144,10 @@ def classify(
 
 
 def is_validation_error(error: BaseException) -> bool:
-    """Bad data stays bad: the family of that name (msgspec, pydantic, Django ...)."""
+    """Whether a class named ValidationError is among its bases.
+
+    Such an error (msgspec, pydantic, Django) is not retried: the data stays wrong.
+    """
     return any(kind.__name__ == "ValidationError" for kind in type(error).__mro__)
 
 

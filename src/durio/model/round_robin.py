@@ -1,14 +1,15 @@
-"""Whose turn it is between queues of different weight: smooth weighted round robin.
+"""Which queue is next, by weight: smooth weighted round robin.
 
-Every queue has a finishing time, on a clock that counts shares: a pick moves it on by
-1 / weight, and the queue that would finish first is next. So picks of 6, 3 and 1 come
-out evenly mixed, not in blocks. What counts is what a queue gave, not what it was asked
-for: one that took over another's share pays for it later.
+Every queue has a finish time on a virtual clock that counts shares: a pick adds 1 /
+weight, and the queue with the earliest finish is next. So picks of 6, 3 and 1 come out
+evenly mixed, not in blocks. A queue is charged for the jobs it gave, not for those it
+was asked for: a queue that used another's share gets less later.
 
-A queue that gave less than asked is dry: its share goes to the others, and when jobs come
-back it starts at the present. Nothing is saved up for idle hours.
+A queue that gave less than asked is dry: its share goes to the others. When it has jobs
+again it starts at the current virtual time. Idle time earns no credit.
 
-Where a queue may hold only so many jobs ahead, nobody overtakes it: see `dealt`.
+Where a queue has its own prefetch, no other queue overtakes it: see
+`split_with_prefetch`.
 
 In strict order there are no shares: the first queue may take all, then the next.
 """
@@ -18,22 +19,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-# Jobs that a queue at its own bound is late: its slots may be free at once.
+# How many jobs of credit a queue at its own bound keeps: a slot may be free soon.
 LATE_MAX = 1
 
 
 class QueueCandidate(NamedTuple):
-    """A queue that may be asked: its weight, and the most that it may give."""
+    """A queue that may be asked: its weight, and the most jobs it may give."""
 
     name: str
     weight: int
     room: int
-    is_capped: bool = False  # by slots of its own, not by what the others leave
-    ahead: int = 0  # so many of its room may wait for a slot
+    is_capped: bool = False  # by its own slots, not by what other queues leave
+    ahead: int = 0  # the part of `room` that may wait for a slot
 
 
 class WeightedRoundRobin:
-    """Splits what is wanted, and learns from what came."""
+    """Splits the wanted jobs over queues, and learns from what they gave."""
 
     def __init__(self, random: Callable[[], float], *, is_strict: bool = False) -> None:
         self._random = random
@@ -46,26 +47,26 @@ class WeightedRoundRobin:
             (),
             0,
         )
-        self._began: dict[str, float] = {}  # where each stood when last asked
+        self._began: dict[str, float] = {}  # start of each at the last split
         self._had_slots = True
 
     def retain(self, names: Collection[str]) -> None:
-        """Queues that are served no more cost nothing."""
+        """Forget queues that are no longer served."""
         for name in self._due.keys() - set(names):
             del self._due[name]
             self._dry.discard(name)
 
     def mark_filled(self, names: Collection[str] | None = None) -> None:
-        """These, or all of them, may have jobs again."""
+        """These queues, or all, may have jobs again."""
         self._dry -= self._dry if names is None else set(names)
 
     def split(
         self, queues: Sequence[QueueCandidate], want: int
     ) -> list[tuple[str, int]]:
-        """Whom to ask for how many, in order; a queue may come twice.
+        """How many jobs to ask of which queue, in order; a queue may come twice.
 
-        First one job of each dry queue, then the shares, then, for what these could not
-        give, everybody again for as much as there is room.
+        First one job of each dry queue, then the shares, then, for jobs that these
+        could not give, every queue again up to its room.
         """
         queues = self._in_order(lot for lot in queues if lot.room > 0)
         full = [lot for lot in queues if lot.name not in self._dry]
@@ -81,11 +82,11 @@ class WeightedRoundRobin:
     def split_with_prefetch(
         self, queues: Sequence[QueueCandidate], slots: int, want: int
     ) -> list[tuple[str, int]]:
-        """Whom to ask where a queue may hold only so many ahead: nobody overtakes it.
+        """The same where a queue has its own prefetch: no other queue overtakes it.
 
         In order of the shares the first jobs get the free slots, and the next ones
-        wait; where one would wait that may not, it ends. Dry queues get slots that
-        nobody else can use, and are asked for one job to hold ahead.
+        wait. The split ends at the first job that would have to wait and may not. Dry
+        queues get slots that no other queue can use, and are asked for one job ahead.
         """
         self._had_slots = slots > 0
         queues = self._in_order(queues)
@@ -103,7 +104,7 @@ class WeightedRoundRobin:
         return asked
 
     def interleaved(self, names: Sequence[str]) -> list[int]:
-        """Places of what came, in the order of the shares that were last asked for."""
+        """Indices of the jobs that came, in the order of the last shares."""
         weights = {lot.name: lot.weight for lot in self._last[0]}
         seen: Counter[str] = Counter()
         finishes: list[tuple[float, int]] = []
@@ -116,13 +117,13 @@ class WeightedRoundRobin:
         return [place for _, place in sorted(finishes)]
 
     def charge(self, got: Mapping[str, int]) -> bool:
-        """Charge what came of what was last asked; whether there may be more."""
+        """Charge what the last split brought; returns whether there may be more."""
         lots, asked, want = self._last
         dry = _gave_less(asked, want, got)
         self._dry -= dry.keys()
         self._dry |= {name for name in dry if dry[name]}
-        free: list[float] = []  # finishing times of those that could give more
-        held: dict[str, float] = {}  # and of those that gave all that they may
+        free: list[float] = []  # finish times of queues that could give more
+        held: dict[str, float] = {}  # and of queues that gave all their room
         late: dict[str, float] = {}
         for lot in lots:
             count = got.get(lot.name, 0)
@@ -134,7 +135,7 @@ class WeightedRoundRobin:
                 late[lot.name] = LATE_MAX / lot.weight
             else:
                 free.append(due)
-        # The present: where the hindmost of those that have jobs stands.
+        # The current time is the earliest finish of the queues that have jobs.
         self._now = max(self._now, min(free or held.values(), default=self._now))
         for name in self._due:
             least = self._now - late.get(name, 0.0)
@@ -148,7 +149,6 @@ class WeightedRoundRobin:
     def _split_want(
         self, queues: Sequence[QueueCandidate], want: int
     ) -> dict[str, int]:
-        """Shares of what is wanted."""
         shares = dict.fromkeys((lot.name for lot in queues), 0)
         line = self._finish_heap(queues)
         while line and want > 0:
@@ -178,7 +178,7 @@ class WeightedRoundRobin:
                 slots -= 1
             elif may_wait and waits[lot.name] < lot.ahead:
                 waits[lot.name] += 1
-            elif slots:  # all slots of its own are taken: others may start, not wait
+            elif slots:  # its own slots are taken: others may start, not wait
                 may_wait = False
                 heappop(line)
                 continue
@@ -203,12 +203,12 @@ class WeightedRoundRobin:
 
     def _finish(self, queue: QueueCandidate) -> float:
         if self._is_strict:
-            return 0.0  # as they come
+            return 0.0  # keeps the given order
         return self._start(queue) + 1 / queue.weight
 
     def _start(self, queue: QueueCandidate) -> float:
         if queue.name not in self._due:
-            # Chance keeps workers that start together from all beginning with one queue.
+            # Random, so that workers that start together begin with different queues.
             self._due[queue.name] = self._now + self._random() / queue.weight
         return self._due[queue.name]
 
@@ -216,7 +216,7 @@ class WeightedRoundRobin:
 def _gave_less(
     asked: Sequence[tuple[str, int]], want: int, got: Mapping[str, int]
 ) -> dict[str, bool]:
-    """Of every queue that was really asked, whether it gave less than that."""
+    """For each queue that was asked: whether it gave less than that."""
     left, rest, dry = want, dict(got), dict[str, bool]()
     for name, limit in asked:
         room = min(limit, left)

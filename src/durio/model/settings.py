@@ -1,4 +1,4 @@
-"""Every setting, its unit and its default, in one place.
+"""All settings, with unit and default.
 
 An App takes a Settings, a dict of the same shape, or environment variables:
 `DURIO_WORKER__CONCURRENCY=20` sets `worker.concurrency`. Unknown names are errors.
@@ -14,7 +14,7 @@ from durio.model.names import did_you_mean
 
 DAY = 86400.0
 INFINITE = float("inf")
-JOBS_MAX = 10_000  # in a worker's hands
+JOBS_MAX = 10_000  # claimed by one worker
 PROCESSES_MAX = 256
 # Variables with the same prefix that are not settings.
 NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
@@ -156,7 +156,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
 
 
 def _with_upper_level(tree: dict[str, Any]) -> dict[str, Any]:
-    """The log's level in whatever case, as on the command line."""
+    """Accept the log level in any case, as on the command line."""
     level = tree["log"].get("level") if _is_group(tree.get("log")) else None
     if not isinstance(level, str):
         return tree
@@ -178,9 +178,10 @@ def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str,
 
 
 def _refuse_half_named(variable: str, name: str) -> None:
-    """A variable that is nearly one of ours would be ignored: say how it is spelt.
+    """Refuse a variable that is almost one of ours, which would be ignored.
 
-    Others are left alone: a cluster with a service named durio sets DURIO_PORT.
+    Other variables are left alone: a cluster with a service named durio sets
+    DURIO_PORT.
     """
     if name in Settings.__struct_fields__:
         raise InvalidOption(
@@ -206,7 +207,7 @@ def _refuse_half_named(variable: str, name: str) -> None:
 
 
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dicts, the later ones winning field by field."""
+    """Nested dicts merged field by field; later ones win."""
     out: dict[str, Any] = {}
     for tree in trees:
         if not isinstance(tree, Mapping):
@@ -242,7 +243,7 @@ def _refuse_unknown(
 
 
 def _first_of(fields: object) -> list[str]:
-    """The first name in a group: that is how a place of it is known."""
+    """The first name of a group: origins of values are kept by `group.name`."""
     if not isinstance(fields, Mapping):
         return []
     return [str(name) for name in cast("Mapping[str, Any]", fields)][:1]

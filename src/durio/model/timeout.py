@@ -10,7 +10,7 @@ SOFT_SHARE = 0.9
 
 
 class TimeLimits(NamedTuple):
-    """Seconds after the start of an attempt; None is no limit at all."""
+    """Seconds after the start of an attempt; None is no limit."""
 
     soft_seconds: float | None
     hard_seconds: float | None
@@ -21,7 +21,7 @@ DEFAULT_LIMITS = TimeLimits(270.0, 300.0)
 
 
 def time_limits(timeout: Timeout) -> TimeLimits:
-    """`x` is hard x and soft 0.9 x; a tuple is (soft, hard); None is none."""
+    """`x` is hard x and soft 0.9 x; a tuple is (soft, hard); None is no limit."""
     if timeout is None:
         return NO_LIMITS
     if not isinstance(timeout, tuple | list):

@@ -1,8 +1,8 @@
-"""The one table of legal changes, and the one gate out of `running`.
+"""The table of legal state changes, and the one exit from `running`.
 
-Everything that leaves `running` other than by `done` goes through `way_out`: a worker's
-retry, snooze, release, death and cancel, a rescuer's loss, an operator's hand. A store
-writes the same rule in its own language; the conformance suite compares them.
+Every change from `running` other than to `done` goes through `way_out`: a worker's
+retry, snooze, release, death and cancel, a rescuer's loss, an operator's action. Each
+store writes the same rule in its own language; the conformance suite compares them.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ LEGAL: dict[State, frozenset[State]] = {
 
 
 class Transition(NamedTuple):
-    """Where a job goes, and what it is charged on the way."""
+    """The next state of a job, and what is added to its counters."""
 
     state: State
     retried: int = 0
@@ -37,7 +37,7 @@ class Transition(NamedTuple):
 
 
 def is_legal(old: State, new: State) -> bool:
-    """Whether a job may go from `old` to `new` in one step."""
+    """Whether a job may go from `old` to `new` in one change."""
     return new in LEGAL[old]
 
 
@@ -50,17 +50,18 @@ def way_out(
     alone: bool = False,
     killed_process: bool = False,
 ) -> Transition:
-    """The gate: where a running job goes when its attempt ends in `kind`.
+    """The state of a running job when its attempt ends in `kind`.
 
-    A cancel that was asked beats everything but done. A loss convicts only a job that
-    ran alone or was named guilty; below that it charges, above it lets go uncharged.
+    A requested cancel wins over everything but done. A loss is charged; at LOST_MAX in
+    a row the job is dead, but only if it ran alone or is known to have killed its
+    process. Otherwise it is released without a charge.
     """
     if kind is OutcomeKind.DONE:
         return Transition(State.DONE, lost=lost)
     if cancel_asked or kind is OutcomeKind.CANCEL:
         return Transition(State.CANCELLED, lost=lost)
     if kind is OutcomeKind.LOST and lost >= LOST_MAX - 1:
-        # Convicted, or let go uncharged.
+        # Dead only if this job itself is known to be the cause.
         kind = OutcomeKind.DEAD if alone or killed_process else OutcomeKind.RELEASE
     if kind is OutcomeKind.DEAD:
         return Transition(State.DEAD, lost=lost)
@@ -76,7 +77,7 @@ def way_out(
 
 
 def check_retry(state: State, job_id: str) -> None:
-    """An operator's retry starts from dead or cancelled only."""
+    """Refuse an operator's retry unless the job is dead or cancelled."""
     if not is_legal(state, State.READY) or not state.is_final:
         raise WrongState(
             f"job {job_id} is {state.value} and cannot be retried",

@@ -1,7 +1,8 @@
-"""Whose transactions a job may join, told by the names of their types: nothing is imported.
+"""The transactions that a job may join, recognised by type name: no driver is imported.
 
-`options(tx=...)` takes the connection or session that the caller has open. Here it is only
-recognised; which of them it can join, and whether it is the same database, a store says.
+`options(tx=...)` takes the caller's open connection or session. This module only
+recognises its kind; the store decides whether it can join it and whether it is the same
+database.
 """
 
 from enum import Enum
@@ -11,7 +12,7 @@ from durio.model.errors import InvalidOption
 
 
 class Joinable(Protocol):
-    """A connection or a session with a transaction; see `TxKind` for which."""
+    """A connection or a session with a transaction; see `TxKind`."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
         """All of them run statements."""
@@ -19,7 +20,7 @@ class Joinable(Protocol):
 
 
 class TxKind(Enum):
-    """The connections and sessions that are known, each by its public name."""
+    """The supported connections and sessions, by public name."""
 
     APSW = "apsw.Connection"
     SQLITE3 = "sqlite3.Connection"
@@ -33,7 +34,6 @@ class TxKind(Enum):
 
     @property
     def is_async(self) -> bool:
-        """Whether it belongs to an event loop."""
         return self in ASYNC
 
 
@@ -54,7 +54,7 @@ SQLALCHEMY = frozenset(
     }
 )
 
-# Module and name of a class, or of one that it is made from.
+# Module and name of a class or of one of its bases.
 KINDS = {
     "apsw.Connection": TxKind.APSW,
     "sqlite3.Connection": TxKind.SQLITE3,
@@ -70,7 +70,7 @@ KINDS = {
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": TxKind.ASYNC_CONNECTION,
 }
 
-# What people give instead, and what they meant.
+# Common wrong types, and what to pass instead.
 COMMON_MISTAKES = {
     "asyncpg.pool.Pool": "a connection: async with pool.acquire() as connection",
     "asyncpg.transaction.Transaction": "the connection that it was begun on",
@@ -97,7 +97,7 @@ COMMON_MISTAKES = {
 
 
 def tx_kind(tx: object) -> TxKind:
-    """Which kind of transaction this is; anything else is refused."""
+    """The kind of this transaction; anything else is refused."""
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(tx).__mro__]
     for name in names:
         if name in KINDS:
@@ -113,6 +113,6 @@ def tx_kind(tx: object) -> TxKind:
 
 
 def check_tx(tx: object) -> None:
-    """None is no transaction: the job is stored by itself."""
+    """Refuse an unknown transaction; None: the job is stored by itself."""
     if tx is not None:
         tx_kind(tx)

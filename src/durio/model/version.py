@@ -1,3 +1,3 @@
-"""The version of this package, for workers to tell."""
+"""The version of this package; workers report it."""
 
 __version__ = "0.1.0"

@@ -1,10 +1,10 @@
-"""Time, sleep, randomness and ids: the only door to them."""
+"""Time, sleep, randomness and ids: the only access to them."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the engine may know of time and chance; tests inject their own."""
+    """Time and randomness for the engine; tests inject their own."""
 
     def now(self) -> float:
         """Wall-clock seconds since the epoch."""
@@ -15,17 +15,17 @@ class Clock(Protocol):
         ...
 
     def boot_id(self) -> str:
-        """Names this boot of this machine: monotonic times compare only within it."""
+        """The id of this boot of the host: monotonic times compare only within it."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for so long."""
+        """Let other tasks run for this time."""
         ...
 
     def random(self) -> float:
-        """An even share from 0 to below 1, for jitter."""
+        """A random number from 0 to below 1, for jitter."""
         ...
 
     def new_id(self) -> bytes:
-        """A new job id: grows within a process, unique everywhere."""
+        """A new job id: increasing within a process, unique everywhere."""
         ...

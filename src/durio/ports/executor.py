@@ -1,4 +1,4 @@
-"""Running functions that block, away from the event loop: in threads, in child processes."""
+"""Runs blocking functions outside the event loop: in threads and in child processes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -20,14 +20,14 @@ class SoftTimeLimit(asyncio.CancelledError):
 
 
 class ThreadResult(NamedTuple):
-    """How a function in a thread ended; `value` means something without an `error`."""
+    """The value or error of a function in a thread; with an error, ignore `value`."""
 
     value: Any
     error: BaseException | None
 
 
 class ThreadStack(NamedTuple):
-    """Where a thread is at the moment."""
+    """The stack of a thread now."""
 
     id: int
     name: str
@@ -44,7 +44,7 @@ class ThreadCallHandle(Protocol):
 
     @property
     def future(self) -> "asyncio.Future[ThreadResult]":
-        """How it ended, on the loop that started it.
+        """Its result, on the loop that started it.
 
         An error is part of the result: a future that raised SystemExit or
         KeyboardInterrupt would stop the loop.
@@ -56,7 +56,7 @@ class ThreadCallHandle(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: its thread no longer counts."""
+        """The caller stops waiting: the thread of this call no longer counts."""
         ...
 
 
@@ -68,12 +68,12 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Let idle threads go; those that hang are left to the process's end."""
+        """End idle threads; those that hang last until the process ends."""
         ...
 
 
 class ChildAttemptCallbacks(Protocol):
-    """Who sent a job to a child process, and hears about it on the worker's loop.
+    """The sender of a job to a child process; called on the worker's loop.
 
     Log records of the child carry its job: a sender has the fields of `JobFields`.
     """
@@ -83,19 +83,19 @@ class ChildAttemptCallbacks(Protocol):
         ...
 
     def returned(self) -> None:
-        """The child never began it: it is in line again, and no time counts."""
+        """The child never began it: it waits for a child again, and no time counts."""
         ...
 
     def progressed(self, progress: bytes) -> None:
-        """Progress."""
+        """The task has reported this progress."""
         ...
 
     def finished(self, outcome: Outcome, event: Any) -> None:
-        """The attempt has ended in the child, and this is what to tell."""
+        """The attempt has ended in the child; `event` is what to emit."""
         ...
 
     def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
-        """The child has died under it: how, and where its code was if it could say.
+        """The child died while it ran the job: how, and its last stack if known.
 
         `is_first`: it was the only job that this child ever had.
         """
@@ -103,14 +103,14 @@ class ChildAttemptCallbacks(Protocol):
 
 
 class ChildAttemptHandle(Protocol):
-    """A job on its way through a child process."""
+    """A job that waits for a child process or runs in one."""
 
     def withdraw(self) -> bool:
-        """Take it out of the line; False: a child has it."""
+        """Stop waiting for a child; False: a child has it."""
         ...
 
     def warn(self) -> None:
-        """The soft time limit, inside the task."""
+        """Raise the soft time limit inside the task."""
         ...
 
     def interrupt(self, why: str) -> None:
@@ -118,14 +118,14 @@ class ChildAttemptHandle(Protocol):
         ...
 
     def kill(self) -> None:
-        """End its child and all that this started; the sender hears nothing more."""
+        """Kill its child and all processes that this started; no callback follows."""
         ...
 
 
 class ChildVitals(NamedTuple):
-    """What the child processes of a worker use."""
+    """The resources that the child processes of a worker use."""
 
-    cpu_seconds: float  # also of those that are gone
+    cpu_seconds: float  # also of children that have ended
     rss_bytes: int
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -134,37 +134,38 @@ class ChildPool(Protocol):
     """Child processes that can be killed, for tasks with `process=True`."""
 
     async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
-        """Start them ahead of the first job, or with it.
+        """Start the children ahead of the first job, or with it.
 
-        Ahead: returns when one is ready, and raises ChildFailed when one cannot be. Later
-        a start that fails is tried again, a bounded number of times: then `broken`.
+        Ahead: returns when one is ready, and raises ChildFailed when one cannot be.
+        Later a failed start is retried a bounded number of times; then `broken` is
+        called.
         """
         ...
 
     def send(
         self, claim: Claim, callbacks: ChildAttemptCallbacks
     ) -> ChildAttemptHandle:
-        """Give it to a child, or put it in line for one."""
+        """Give a job to an idle child, or queue it."""
         ...
 
     def vitals(self) -> ChildVitals:
-        """What they use; may be asked from any thread."""
+        """The resources they use; callable from any thread."""
         ...
 
     async def stacks(self, timeout_seconds: float) -> Mapping[int, str]:
-        """Where the code of each is, by pid; one that says nothing is missing."""
+        """The stacks of each child, by pid; missing if it gives no answer in time."""
         ...
 
     async def close(self) -> None:
-        """End all of them, a bounded time; whatever still runs is killed."""
+        """End all children within a bounded time; those that still run are killed."""
         ...
 
 
 class SideLoop(Protocol):
-    """A place beside the worker's loop, where heartbeat and watchdog run.
+    """Runs heartbeat and watchdog beside the worker's loop.
 
-    On a real machine a thread with a loop of its own, so that a blocked event loop
-    cannot stop them; in a simulated world a task like any other.
+    On a real machine it is a thread with its own loop, so that a blocked event loop
+    cannot stop them; in a simulated world it is a task like any other.
     """
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,7 +1,7 @@
-"""What a supervisor asks of the machine, and what worker processes tell it.
+"""What a supervisor needs from the machine, and the messages of worker processes.
 
-A supervisor knows its workers only by what they tell and by how they end. It never loads
-the user's code and never opens the store, so neither can break it.
+A supervisor knows its workers only by their messages and exit codes. It never loads the
+user's code and never opens the store, so neither can break it.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,24 @@ ProcessMessageKind = Literal["ready", "beat", "draining", "ordered", "failed"]
 
 
 class ProcessMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a worker process tells whoever started it.
+    """A message of a worker process to the process that started it.
 
-    ready: it has a lease and claims; beat: it lives; draining: it claims no more;
-    ordered: somebody asked it, through the store, to drain; failed: why it ends.
+    ready: it has a lease and claims jobs; beat: it is alive; draining: it claims no
+    more jobs; ordered: a command through the store asked it to drain; failed: why it
+    ends.
     """
 
     word: ProcessMessageKind
     running: int = 0
-    grace_seconds: float = 0.0  # ready: what running jobs get; draining: what is left
-    lease_seconds: float = 0.0  # ready: silent for so long, it has lost its jobs
-    tasks: int = 0  # ready: how many it knows
+    grace_seconds: float = (
+        0.0  # ready: the grace of running jobs; draining: the rest of it
+    )
+    lease_seconds: float = (
+        0.0  # ready: after this long without a beat its jobs are lost
+    )
+    tasks: int = 0  # ready: how many tasks it knows
     rss_bytes: int = 0
-    wants_recycle: bool = False  # beat: it has done enough, or grown too large
+    wants_recycle: bool = False  # beat: it reached its maximum of jobs or memory
     error: dict[str, str] | None = None  # failed: what, code, cure, traceback
 
 
@@ -33,7 +38,7 @@ SendProcessMessage = Callable[[ProcessMessage], None]
 
 
 class WorkerProcess(Protocol):
-    """One worker process, as its supervisor sees it. A dead one takes no notice."""
+    """One worker process, as its supervisor sees it. Calls on a dead one do nothing."""
 
     @property
     def pid(self) -> int:
@@ -45,11 +50,11 @@ class WorkerProcess(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it without a word, and what it started."""
+        """SIGKILL for it and all processes that it started."""
         ...
 
     def look_for_deaths(self) -> None:
-        """Tell it to look for deaths on this host now."""
+        """Ask it to look for dead workers on this host now."""
         ...
 
 
@@ -59,16 +64,16 @@ class Fleet(Protocol):
     def start(
         self, on_message: SendProcessMessage, on_exit: Callable[[int], None]
     ) -> WorkerProcess:
-        """Start one: what it tells is heard, then, once, how it ended.
+        """Start a worker; it calls `on_message` for each message, then `on_exit` once.
 
-        A signal is a negative number. Neither is called before this returns. Raises
+        A signal is a negative exit code. Neither is called before this returns. Raises
         OSError when the machine has no room for another process.
         """
         ...
 
 
 class ServiceNotifier(Protocol):
-    """Whoever started the supervisor itself, and wants to know how it is."""
+    """The service manager that started the supervisor and wants to know its state."""
 
     @property
     def every_seconds(self) -> float:
@@ -76,11 +81,11 @@ class ServiceNotifier(Protocol):
         ...
 
     def ready(self, status: str) -> None:
-        """Jobs are claimed now."""
+        """The service claims jobs now."""
         ...
 
     def status(self, text: str) -> None:
-        """How things are, in words."""
+        """A free text about the service's state."""
         ...
 
     def reloading(self) -> None:
@@ -88,9 +93,9 @@ class ServiceNotifier(Protocol):
         ...
 
     def stopping(self) -> None:
-        """The end has begun."""
+        """The service has begun to stop."""
         ...
 
     def alive(self) -> None:
-        """Still here, and the workers are heard."""
+        """The supervisor is alive and its workers send messages."""
         ...

@@ -1,4 +1,4 @@
-"""What a worker needs to run one kind of job: it does not know what a task is."""
+"""What a worker needs to run one kind of job; it does not know tasks."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ class DepsFactory(Protocol):
     """Makes the shared resources of a worker process: an async context manager."""
 
     def __call__(self) -> AbstractAsyncContextManager[Any]:
-        """Enter it once per worker."""
+        """Called and entered once per worker."""
         ...
 
 

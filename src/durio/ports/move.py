@@ -1,17 +1,17 @@
-"""What a move asks of the store that jobs leave, and of the store where they arrive.
+"""What a move needs from the store that jobs leave, and from the store they move to.
 
-Every step can be done again, after a crash at any point: the store that is left has a mark
-that says where its jobs go and how far that is, and the other one a mark with the same
-name that says what has arrived, written in the transaction that brought it.
+Every step can be repeated after a crash at any point. The source has a mark that says
+where its jobs go and how far the move is. The target has a mark with the same id that
+says what has arrived, written in the same transaction as the jobs.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-# draining: takes no new workers; frozen: nothing in it can change; moved: for good.
+# draining: takes no new workers; frozen: nothing can change; moved: final.
 ExportStage = Literal["draining", "frozen", "moved"]
-# arriving: its queues are shut; open: its jobs run; leaving: the move is being taken back.
-# shut: found only where an earlier version took back an open move and was interrupted.
+# arriving: its queues are closed; open: its jobs run; leaving: the move is taken back.
+# shut: only where an earlier version took back an open move and was interrupted.
 ImportStage = Literal["arriving", "open", "shut", "leaving"]
 
 Counts = Mapping[str, Mapping[int, int]]  # namespace -> state -> jobs
@@ -19,10 +19,10 @@ KeyRow = tuple[bytes, bytes, int, bytes, float | None]  # key, id, mode, digest,
 
 
 class MoveMark(NamedTuple):
-    """What a store says of the move that its jobs are on."""
+    """The mark of a move in the store that its jobs leave."""
 
     id: str
-    to: str  # the other store's URL, without its password
+    to: str  # the target's URL, without its password
     stage: ExportStage
 
 
@@ -32,18 +32,18 @@ class ImportProgress(NamedTuple):
     stage: ImportStage
     seq: int  # jobs up to here have arrived
     key: bytes  # and keys up to here
-    deaths: int  # added to the number of every death
+    deaths: int  # added to the sequence number of every death
 
 
 class ActiveWorkers(NamedTuple):
-    """Who keeps a store from being frozen."""
+    """Workers and running jobs that keep a store from being frozen."""
 
     workers: int
     running: int
 
 
 class JobRow(NamedTuple):
-    """A job that does not run, whole, as a store keeps it."""
+    """A job that is not running, with all its columns."""
 
     seq: int
     id: bytes
@@ -77,7 +77,7 @@ class JobRow(NamedTuple):
 
 
 class JobDigest(NamedTuple):
-    """What must be the same of a job on both sides."""
+    """The fields of a job that must be equal in both stores."""
 
     id: bytes
     state: int
@@ -92,7 +92,7 @@ class JobDigest(NamedTuple):
 
 
 class QueueSettingsRow(NamedTuple):
-    """A queue as it was left."""
+    """The state of a queue when its store was frozen."""
 
     lane: str
     paused: bool
@@ -103,13 +103,13 @@ class QueueSettingsRow(NamedTuple):
 
 
 class StoreMetadata(NamedTuple):
-    """Everything beside jobs and keys, of which there is little."""
+    """Everything beside jobs and keys, which is little."""
 
     queues: Sequence[QueueSettingsRow]
     docs: Sequence[tuple[str, str, str]]  # kind, name, body
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
-    deaths: int  # the number of the last one
-    # at, namespace, who, verb, target, jobs; the oldest first
+    deaths: int  # the sequence number of the last one
+    # at, namespace, who, verb, target, jobs; oldest first
     audit: Sequence[tuple[float, str, str, str, str, int]]
 
 
@@ -118,11 +118,11 @@ class ExportJobs(Protocol):
 
     @property
     def name(self) -> str:
-        """Where it is, for people."""
+        """Its location, for people."""
         ...
 
     async def mark(self) -> MoveMark | None:
-        """The move that its jobs are on, if there is one."""
+        """The mark of the current move; None: there is no move."""
         ...
 
     async def counts(self) -> Counts:
@@ -130,50 +130,49 @@ class ExportJobs(Protocol):
         ...
 
     async def active_workers(self) -> ActiveWorkers:
-        """Workers, and jobs that run."""
+        """The numbers of workers and running jobs."""
         ...
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
-        """Take no new workers, and ask those that there are to end; jobs still come in.
+        """Take no new workers and ask the present ones to end; jobs are still accepted.
 
-        Answers the mark that holds: that of an older move stays.
+        Returns the mark in force: that of an older move stays.
         """
         ...
 
     async def freeze(self, move: str) -> ActiveWorkers | None:
-        """Let nothing change any more, unless a worker or a running job is left.
+        """Make the store read-only, unless a worker or a running job is left.
 
-        None: it is frozen. Whoever writes from here on gets StoreMoved, and has written
-        nothing.
+        None: it is frozen. Later writes fail with StoreMoved and write nothing.
         """
         ...
 
     async def jobs(self, move: str, after: int, limit: int) -> list[JobRow]:
-        """The next jobs by arrival, as long as this move goes on."""
+        """The next jobs by arrival, while this move is in force."""
         ...
 
     async def keys(self, move: str, after: bytes, limit: int) -> list[KeyRow]:
-        """The next keys, in their order."""
+        """The next keys, in order."""
         ...
 
     async def metadata(self) -> StoreMetadata:
-        """Queues, documents, tallies and the audit."""
+        """Queues, documents, tallies and the audit log."""
         ...
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
-        """Note how far the move is."""
+        """Record how far the move is."""
         ...
 
     async def unfreeze(self, move: str, *, by: str) -> None:
-        """The move is off: everything goes on as before."""
+        """End the move: the store works as before."""
         ...
 
 
 class ImportJobs(Protocol):
-    """The store where they arrive."""
+    """The store that jobs move to."""
 
     async def progress(self, move: str) -> ImportProgress | None:
-        """How far this move is; None: nothing of it is here."""
+        """How far this move is; None: nothing of it has arrived."""
         ...
 
     async def counts(self, namespaces: Sequence[str]) -> Counts:
@@ -181,16 +180,17 @@ class ImportJobs(Protocol):
         ...
 
     async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
-        """Make the queues, shut, so that nothing runs or comes in until all is here.
+        """Create the queues, closed: no job runs or is enqueued until all have arrived.
 
-        Again, when more is known: queues that came meanwhile are shut as well.
+        May be called again when more is known: queues that came meanwhile are closed
+        too.
         """
         ...
 
     async def take_jobs(
         self, move: str, after: int, job_rows: Sequence[JobRow]
     ) -> None:
-        """Store these, and that they came, together; again changes nothing."""
+        """Store jobs and progress in one transaction; a repeat changes nothing."""
         ...
 
     async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
@@ -198,36 +198,36 @@ class ImportJobs(Protocol):
         ...
 
     async def digests(self, ids: Sequence[bytes]) -> list[JobDigest]:
-        """What is here of these jobs: one for each place that holds one."""
+        """The digests of these jobs; one for each table that holds the job."""
         ...
 
     async def held_keys(self, keys: Sequence[bytes]) -> list[KeyRow]:
-        """Who holds these keys here."""
+        """The holders of these keys here."""
         ...
 
     async def now(self) -> float:
-        """The time that ends retention here."""
+        """The time by which retention ends here."""
         ...
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """All is here: the queues as they were, and tallies and audit with them."""
+        """All has arrived: restore the queues' settings, tallies and the audit log."""
         ...
 
     async def abort(self, move: str, origin: str) -> bool:
-        """Take nothing of this move from here on; refused once it is open.
+        """Accept nothing more of this move; refused once it is open.
 
-        False: nothing of it has ever come. That it was taken back stays on record.
+        False: nothing of it has ever arrived. The abort itself stays recorded.
         """
         ...
 
     async def remove(self, move: str, ids: Sequence[bytes]) -> None:
-        """Take these jobs away again."""
+        """Delete these jobs."""
         ...
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
-        """Take these keys away, where the same jobs hold them."""
+        """Delete these keys, where the same jobs hold them."""
         ...
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
-        """Open the queues as they were."""
+        """Restore the queues' settings."""
         ...

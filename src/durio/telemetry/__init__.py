@@ -1,1 +1,1 @@
-"""The hall's bell: one emission per transition becomes logs and hooks."""
+"""One emission per transition becomes logs, live events and hooks."""

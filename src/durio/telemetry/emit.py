@@ -1,7 +1,8 @@
-"""One emission per transition; logs, metrics and hooks subscribe.
+"""One emission per transition; the log and live events subscribe.
 
-`emit` is a field, passed like the clock: two Apps, or two simulated nodes in one process,
-never share it. A subscriber that fails is told about, and fails nobody else.
+`emit` is a field, passed like the clock: two Apps, or two simulated nodes in one
+process, never share it. An error in a subscriber affects neither the caller nor other
+subscribers.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from durio.telemetry.names import MEANINGS, EmissionMeaning
 
 
 class JobEvent(NamedTuple):
-    """Something happened to a job; a batch of these goes out per exchange."""
+    """An event of one job; a batch of these goes out per exchange."""
 
     name: str
     id: bytes
@@ -30,58 +31,47 @@ class JobEvent(NamedTuple):
 
 
 class Emit(Protocol):
-    """What rooms hold to say what happened."""
+    """Reports what happened; passed to every room."""
 
     def __call__(self, name: str, **fields: Any) -> None:
-        """One thing happened."""
+        """Report one event that is not about a single job."""
         ...
 
     def jobs(self, events: Sequence[JobEvent]) -> None:
-        """These things happened to jobs: one write."""
+        """Report events of jobs in one batch."""
         ...
 
     def wants(self, name: str) -> bool:
-        """Whether anybody would see it: what nobody sees need not be built."""
+        """Whether a subscriber would see it; if not, the event need not be built."""
         ...
 
 
 class EmissionSubscriber(Protocol):
-    """Somebody who listens."""
-
     def on_event(
         self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
-    ) -> None:
-        """One thing happened."""
-        ...
+    ) -> None: ...
 
-    def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """Things happened to jobs."""
-        ...
+    def on_jobs(self, events: Sequence[JobEvent]) -> None: ...
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """Whether this level is listened to."""
+        """Whether this subscriber would see an emission of this level."""
         ...
 
 
 class Emitter:
-    """Gives every emission to every subscriber."""
-
     def __init__(self, *subscribers: EmissionSubscriber) -> None:
         self.subscribers = list(subscribers)
 
     def __call__(self, name: str, **fields: Any) -> None:
-        """One thing happened."""
         meaning = MEANINGS[name]
         for subscriber in self.subscribers:
             _guarded(subscriber.on_event, name, meaning, fields)
 
     def jobs(self, events: Sequence[JobEvent]) -> None:
-        """These things happened to jobs."""
         for subscriber in self.subscribers:
             _guarded(subscriber.on_jobs, events)
 
     def wants(self, name: str) -> bool:
-        """Whether anybody would see it."""
         meaning = MEANINGS[name]
         return any(subscriber.wants(meaning) for subscriber in self.subscribers)
 

@@ -1,8 +1,8 @@
-"""Log lines: human or JSON, every record of a task with its job, one write per exchange.
+"""Log lines, human or JSON: records of a task carry their job, one write per exchange.
 
-Engine events go to the logger `durio`. When `configure` set logging up (the worker's
-command line does), a batch of job events is one write to the stream; under somebody
-else's logging configuration each becomes an ordinary record.
+Engine events go to the logger `durio`. If `configure` set logging up (the worker's
+command line does), a batch of job events is one write to the stream. Under another
+logging configuration each event becomes an ordinary record.
 """
 
 import logging
@@ -33,26 +33,20 @@ logger = logging.getLogger("durio")
 
 
 class JobFields(Protocol):
-    """What every log record made in a task carries, and a place for its last ones."""
+    """The fields of every log record made in a task, and its last records."""
 
     @property
-    def job_id(self) -> bytes:
-        """Which job."""
-        ...
+    def job_id(self) -> bytes: ...
 
     @property
-    def task(self) -> str:
-        """Its task."""
-        ...
+    def task(self) -> str: ...
 
     @property
-    def queue(self) -> str:
-        """Its queue."""
-        ...
+    def queue(self) -> str: ...
 
     @property
     def number(self) -> int:
-        """Which attempt."""
+        """The number of the attempt."""
         ...
 
     @property
@@ -65,26 +59,25 @@ in_job: ContextVar[JobFields | None] = ContextVar("durio_job", default=None)
 
 
 def new_records() -> deque[logging.LogRecord]:
-    """Room for an attempt's last log records."""
+    """A buffer for the last LOG_LINES_MAX records of an attempt."""
     return deque(maxlen=LOG_LINES_MAX)
 
 
 def log_lines(records: deque[logging.LogRecord]) -> list[str]:
-    """The last log lines of an attempt, for a failure's record."""
-    # Copied in one piece: another thread may be logging, and a message that is formatted
-    # here may log by itself.
+    """The last log lines of an attempt, stored with a failure."""
+    # Copied first: another thread may log, and formatting a message may log too.
     return [_log_line(record) for record in list(records)]
 
 
 def _log_line(record: logging.LogRecord) -> str:
     text = "<no message: its arguments cannot be formatted>"
-    with suppress(Exception):  # they are the user's, and may raise anything
+    with suppress(Exception):  # user objects may raise anything
         text = record.getMessage()
     return storable(f"{record.levelname} {text}", LOG_LINE_CHARS_MAX)
 
 
 def install_job_fields() -> None:
-    """Give every record made inside a task its job, whoever formats it. Idempotent."""
+    """Give every record made inside a task its job, for any formatter. Idempotent."""
     made = logging.getLogRecordFactory()
     if getattr(made, "knows_jobs", False):
         return
@@ -105,13 +98,13 @@ def install_job_fields() -> None:
 
 
 def structlog_binder() -> Callable[..., object] | None:
-    """Binds fields for structlog, in programs that have loaded it; None elsewhere."""
+    """Binds fields for structlog, if the program has loaded it; else None."""
     module = sys.modules.get("structlog.contextvars")
     return None if module is None else module.bind_contextvars
 
 
 def task_logger(task: str) -> logging.Logger:
-    """`ctx.log`: an ordinary logger; its records carry the job by themselves."""
+    """`ctx.log`: an ordinary logger; its records carry the job."""
     return logging.getLogger(f"durio.task.{task}")
 
 
@@ -119,7 +112,7 @@ def task_logger(task: str) -> logging.Logger:
 
 
 class StreamLog(logging.StreamHandler[TextIO]):
-    """Our handler: knows how to write many lines at once."""
+    """Our handler, which can write many lines at once."""
 
     def __init__(self, settings: LogSettings, stream: TextIO) -> None:
         super().__init__(stream)
@@ -127,29 +120,26 @@ class StreamLog(logging.StreamHandler[TextIO]):
         self.setFormatter(JsonLines() if self.is_json else HumanLines())
         self._one_at_a_time: Any = self.lock
 
-    # A soft limit may be raised in a thread at any step. Between a call that takes a lock
-    # and the `try` that frees it the lock would stay taken; `with` has no such step.
+    # A soft limit may be raised in a thread at any instruction. Between a call that
+    # takes a lock and the `try` that releases it, the lock would stay taken; `with` has
+    # no such gap. So these two do nothing, and `emit` takes the lock.
 
-    def acquire(self) -> None:
-        """Nothing yet: the lock is taken where it is sure to be freed."""
+    def acquire(self) -> None: ...
 
-    def release(self) -> None:
-        """Nothing: see above."""
+    def release(self) -> None: ...
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
         with self._one_at_a_time:
             super().emit(record)
 
     def write_lines(self, lines: list[str]) -> None:
-        """One write for all of them."""
         with self._one_at_a_time:
             self.stream.write("\n".join(lines) + "\n")
             self.flush()
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Make this process log our way: for the worker's command line."""
+    """Set up logging of this process, for the worker's command line."""
     handler = StreamLog(settings, stream or sys.stderr)
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -161,16 +151,14 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 class LogWriter:
-    """Subscribes to emissions and turns them into log lines."""
+    """Turns emissions into log lines."""
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """Whether this level is on."""
         return logger.isEnabledFor(meaning.level)
 
     def on_event(
         self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
     ) -> None:
-        """One record."""
         if logger.isEnabledFor(meaning.level):
             stack = fields.get("stack", "")
             told = " ".join(
@@ -186,7 +174,7 @@ class LogWriter:
             )
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """One write for the batch when the handler is ours, else a record each."""
+        """One write for the batch if the handler is ours, else a record each."""
         handler = _own_handler()
         is_on = {name: logger.isEnabledFor(MEANINGS[name].level) for name in JOB_NAMES}
         seen = [event for event in events if is_on[event.name]]
@@ -222,7 +210,7 @@ def _log_job_event(event: JobEvent) -> None:
 
 
 def job_fields(event: JobEvent) -> dict[str, Any]:
-    """What is told about a job, beside the event's name and time."""
+    """The fields of a job event, beside its name and time."""
     fields: dict[str, Any] = {
         "job_id": id_text(event.id),
         "task": event.task,
@@ -240,7 +228,7 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
 
 
 def _human_line(event: JobEvent, stamp: str) -> str:
-    if event.name == JOB_DONE:  # by far the most
+    if event.name == JOB_DONE:  # the most frequent event
         return (
             f"{stamp} INFO    job.done      {event.task} {id_text(event.id)} "
             f"queue={queue_of(event.lane)} attempt={event.attempt} "
@@ -269,10 +257,9 @@ JOB_FIELDS = " job_id={job_id} task={task} queue={queue} attempt={attempt}"
 
 
 class HumanLines(logging.Formatter):
-    """Time, level, words; a task's own record ends with its job."""
+    """Time, level, text; a task's own record ends with its job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback when there is one."""
         text = record.getMessage()
         told: dict[str, Any] = record.__dict__
         if "job_id" in told:
@@ -289,10 +276,9 @@ STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; `extra=` fields survive."""
+    """One JSON object per line; `extra=` fields are kept."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         event = getattr(record, "event", None)
         out: dict[str, Any] = {
             "ts": format_time(_record_time(record)),
@@ -310,7 +296,7 @@ class JsonLines(logging.Formatter):
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    """Of a record with an error; one from a child process has it as text."""
+    """The traceback of a record; a record from a child process has it as text."""
     if record.exc_info:
         return formatter.formatException(record.exc_info)
     return record.exc_text or None
@@ -326,7 +312,7 @@ def format_time(moment: datetime) -> str:
 
 
 def _indented(text: str) -> str:
-    """Lines that nobody can take for log lines of their own."""
+    """Indented, so that the lines cannot be taken for log lines."""
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Every emission: its name, its level and what it means. Names are noun.past_participle."""
+"""Every emission: name, level and meaning. Names are noun.past_participle."""
 
 from typing import Final, NamedTuple
 
@@ -7,8 +7,6 @@ LEVELS = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR"}
 
 
 class EmissionMeaning(NamedTuple):
-    """How loud an emission is, and what it says."""
-
     level: int
     text: str
 

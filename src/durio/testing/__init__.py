@@ -1,1 +1,1 @@
-"""What tests of jobs need: a jumping clock, a faulty store, conformance."""
+"""For tests of jobs: a clock and an event loop in virtual time."""

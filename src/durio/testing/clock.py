@@ -1,13 +1,13 @@
-"""Virtual time: a loop that jumps to its next timer, and a clock that lives in it.
+"""Virtual time: an event loop that jumps to its next timer, and its clock.
 
-A test that sleeps for thirty days takes milliseconds, and its times are exact. The rules
-of the loop: real events first; then, when nothing can run, time jumps to the next timer;
-when there is no timer either, the test is stuck and is told so, with every task's stack.
+A test that sleeps for thirty days takes milliseconds, and its times are exact. The loop
+handles real events first. When nothing can run, time jumps to the next timer. When
+there is no timer either, the test is stuck, and the error shows every task's stack.
 
-A real thread (a store's writer) knows nothing of virtual time: while it works, time must
-stand still. Whoever waits for one holds the loop: `with clock.held(): await ...`. A sleep
-inside that block is a look at the thread from time to time: it takes real seconds, and no
-virtual ones. Timers of others wait until nobody holds the loop.
+A real thread (a store's writer) does not know virtual time: while it works, time must
+stand still. A caller that waits for a thread holds the loop: `with clock.held(): await
+...`. A sleep inside that block takes real seconds and no virtual ones, to poll the
+thread. Timers of other tasks wait until the loop is not held.
 """
 
 import asyncio
@@ -26,31 +26,29 @@ from durio.model.ids import uuid7
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-EPOCH = 1_800_000_000.0  # a Friday in January 2027: any fixed moment would do
-STARTED_SECONDS = 1_000.0  # what the machine was up when the test began
+EPOCH = 1_800_000_000.0  # a Friday in January 2027; any fixed time works
+STARTED_SECONDS = 1_000.0  # uptime of the machine when the test begins
 RESOLUTION_SECONDS = 1e-6
 HELD_SECONDS_MAX = 30.0  # real ones
 STACK_FRAMES_MAX = 20
 
-# Set for whoever holds the loop, and for what it calls.
+# True in the context of a caller that holds the loop.
 HOLDING: ContextVar[bool] = ContextVar("HOLDING", default=False)
 
 
 class Stuck(RuntimeError):
-    """Nothing can happen any more, or a real thread does not answer."""
+    """Nothing can run any more, or a real thread does not answer."""
 
 
 @dataclass(slots=True)
 class RealSleep:
-    """A sleep in real time."""
-
-    seconds: float  # that are left
+    seconds: float  # remaining
     woken: "asyncio.Future[None]"
 
 
 @final
 class JumpingSelector(selectors.DefaultSelector):
-    """Where an event loop waits: here it does not wait, it moves the clock."""
+    """The selector of the loop: instead of waiting it moves the clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +75,7 @@ class JumpingSelector(selectors.DefaultSelector):
         return []
 
     def wait_in_real_time(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for a real thread, with time standing still."""
+        """Wait for a real thread while virtual time stands still."""
         span_seconds = min(
             [HELD_SECONDS_MAX, *(nap.seconds for nap in self.real_sleeps)]
         )
@@ -113,9 +111,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.jumping.seconds
 
     def hold(self) -> None:
-        """Let time stand still, and wait for real threads, until as many releases.
+        """Stop virtual time and wait for real threads, until the matching release.
 
-        To be called on the loop; a thread says `loop.call_soon_threadsafe(loop.hold)`.
+        Call it on the loop; from a thread: `loop.call_soon_threadsafe(loop.hold)`.
         """
         self.jumping.holders += 1
 
@@ -162,13 +160,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor()
 
     def report_tasks(self) -> str:
-        """Where every task of this loop is."""
+        """The stacks of all tasks of this loop."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         return "\n".join(report_task(task) for task in tasks) or "there are no tasks"
 
 
 def report_task(task: "asyncio.Task[Any]") -> str:
-    """Where one task is: the whole chain of awaits, innermost last."""
+    """The whole chain of awaits of one task, innermost last."""
     frames = list(await_frames(task.get_coro()))[-STACK_FRAMES_MAX:]
     stack = [(frame, frame.f_lineno) for frame in frames]
     lines = traceback.StackSummary.extract(iter(stack)).format()
@@ -190,7 +188,7 @@ def await_frames(waiting: object) -> Iterator[FrameType]:
 
 @final
 class VirtualClock:
-    """The clock of a virtual loop, with chance and ids drawn from a seed."""
+    """The clock of a virtual loop; randomness and ids come from a seed."""
 
     def __init__(self, loop: VirtualLoop, seed: int = 0) -> None:
         self.loop = loop
@@ -199,19 +197,15 @@ class VirtualClock:
         self.stamp = 0
 
     def now(self) -> float:
-        """Wall-clock seconds since the epoch."""
         return self.loop.time() + self.offset_seconds
 
     def monotonic(self) -> float:
-        """Seconds that never go back, common to all processes of one boot."""
         return self.loop.time()
 
     def boot_id(self) -> str:
-        """Names this boot of this machine: monotonic times compare only within it."""
         return "virtual-boot"
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for so long."""
         if seconds > 0 and HOLDING.get() and self.loop.jumping.holders:
             return await self.loop.sleep_in_real_time(seconds)
         woken: asyncio.Future[None] = self.loop.create_future()
@@ -223,27 +217,25 @@ class VirtualClock:
         return None
 
     def random(self) -> float:
-        """An even share from 0 to below 1, for jitter."""
         return self.generator.random()
 
     def new_id(self) -> bytes:
-        """A new job id: grows within a process, unique everywhere."""
         self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
         return uuid7(self.stamp >> 12, self.stamp, self.generator.getrandbits(62))
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock forward, or back: what an operator or NTP may do."""
+        """Set the wall clock forward or back, as an operator or NTP may do."""
         self.offset_seconds += seconds
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Let time stand still while a real thread is waited for."""
+        """Stop virtual time while waiting for a real thread."""
         with self.loop.held():
             yield
 
 
 def wake(woken: "asyncio.Future[None]") -> None:
-    """End a sleep, unless it was cancelled in this very moment."""
+    """End a sleep, unless it was cancelled at the same moment."""
     if not woken.done():
         woken.set_result(None)
 
@@ -251,7 +243,7 @@ def wake(woken: "asyncio.Future[None]") -> None:
 def run_virtual(
     main: Callable[[VirtualClock], Coroutine[Any, Any, T]], *, seed: int = 0
 ) -> T:
-    """Run `main(clock)` to its end in virtual time; return what it returns."""
+    """Run `main(clock)` to its end in virtual time; return its result."""
     loop = VirtualLoop()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main(VirtualClock(loop, seed)))
