@@ -230,8 +230,8 @@ class App:
         if published is None and namespace == self.name and self.registry.handlers:
             published = self.registry.published()
         recipe = named_defaults(task, published, self.emit)
-        told = (published or {}).get(task)
-        arguments = named_arguments(task, args, kwargs, told)
+        known = (published or {}).get(task)
+        arguments = named_arguments(task, args, kwargs, known)
         payload = encode(arguments, f"{task}: arguments")
         builder = JobBuilder(
             recipe,
@@ -353,13 +353,13 @@ class App:
 
     async def _loop_state(self) -> "LoopState":
         loop = asyncio.get_running_loop()
-        room = self._loop_states.get(loop)
+        state = self._loop_states.get(loop)
         store = await self.store()
-        if room is None or room.store is not store:
+        if state is None or state.store is not store:
             warn = self.settings.payload.warn_bytes
-            room = LoopState(store, self.clock, self.emit, warn, self.bounds)
-            self._loop_states[loop] = room
-        return room
+            state = LoopState(store, self.clock, self.emit, warn, self.bounds)
+            self._loop_states[loop] = state
+        return state
 
     def retries_of(self, task: str) -> int:
         """Retries by the task's policy; the App's default if its code is not loaded."""

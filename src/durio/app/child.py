@@ -45,20 +45,20 @@ PROGRESS_SECONDS = 0.05  # between two progress updates; the newest replaces old
 
 def main() -> int:
     """Serve the worker that started this process until it sends End."""
-    post = WorkerConnection(*(int(number) for number in sys.argv[1:4]))
-    post.attach()
-    setup = post.read_setup()
+    connection = WorkerConnection(*(int(number) for number in sys.argv[1:4]))
+    connection.attach()
+    setup = connection.read_setup()
     if setup is None:
         return 0
     try:
-        app = prepared_app(setup, post)
-        asyncio.run(serve(app, setup, post))
+        app = prepared_app(setup, connection)
+        asyncio.run(serve(app, setup, connection))
     except BaseException as error:  # user code may raise anything
-        told = failure_of(error, hidden=PACKAGE_FOLDER)
+        failure = failure_of(error, hidden=PACKAGE_FOLDER)
         # Frames of this package are left out. Where there are no others, they all stay:
         # such a traceback is not shown.
-        shown = "" if PACKAGE_FOLDER in told.traceback else told.traceback
-        post.send(LoadFailed(f"{told.type}: {told.message}", shown))
+        shown = "" if PACKAGE_FOLDER in failure.traceback else failure.traceback
+        connection.send(LoadFailed(f"{failure.type}: {failure.message}", shown))
         return 1
     return 0
 
@@ -84,19 +84,19 @@ async def refuse_store() -> NoReturn:
 
 async def serve(app: App, setup: Setup, connection: WorkerConnection) -> None:
     """Run jobs, one after another, inside the App's dependencies."""
-    seat = ChildSlot(app, setup, connection)
+    slot = ChildSlot(app, setup, connection)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(app.close)
         deps = app.deps
         entered = None if deps is None else await stack.enter_async_context(deps())
-        seat.runner.start(entered)
-        connection.listen(asyncio.get_running_loop(), seat.on_message)
+        slot.runner.start(entered)
+        connection.listen(asyncio.get_running_loop(), slot.on_message)
         tasks = [task for task, h in app.registry.handlers.items() if h.is_process]
         connection.send(Ready(tasks))
         try:
-            await seat.ended.wait()
+            await slot.ended.wait()
         finally:
-            seat.leave()
+            slot.leave()
 
 
 class ChildSlot:

@@ -54,14 +54,14 @@ def loading(script: str) -> Generator[None, None, None]:
 
 def schema_status_of(url: str) -> ModuleType:
     """The module that reads such a store's schema without opening it for work."""
-    room = module_of(url).rpartition(".")[0]
-    return importlib.import_module(f"{room}.schema_status")
+    package = module_of(url).rpartition(".")[0]
+    return importlib.import_module(f"{package}.schema_status")
 
 
 def checks_of(url: str) -> ModuleType:
     """The module with the doctor's checks of this kind of store."""
-    room = module_of(url).rpartition(".")[0]
-    return importlib.import_module(f"{room}.checks")
+    package = module_of(url).rpartition(".")[0]
+    return importlib.import_module(f"{package}.checks")
 
 
 def module_of(url: str) -> str:

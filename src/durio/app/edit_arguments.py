@@ -26,9 +26,9 @@ async def checked_payload(
     if handler is not None:
         payload = handler.codec.encode(args, kwargs)
     else:
-        told = None if unchecked else await published_task(app, task)
+        published = None if unchecked else await published_task(app, task)
         payload = encode(
-            named_arguments(task, args, kwargs, told), f"{task}: arguments"
+            named_arguments(task, args, kwargs, published), f"{task}: arguments"
         )
     bytes_max = app.settings.payload.bytes_max
     if len(payload) > bytes_max:

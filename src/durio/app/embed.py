@@ -131,8 +131,8 @@ class EmbeddedWorker:
     async def _begin(self, settings: Settings) -> None:
         # Imported on first use: `import durio` loads no worker code.
         make_worker = importlib.import_module("durio.app.worker_builder").make_worker
-        caller = importlib.import_module("durio.host.side_loop").EmbeddedMachine
-        parts = {"machine": caller(self._app.emit), **self._parts}
+        machine = importlib.import_module("durio.host.side_loop").EmbeddedMachine
+        parts = {"machine": machine(self._app.emit), **self._parts}
         self._worker = await make_worker(
             self._app,
             queues=self._queues,
@@ -165,9 +165,11 @@ class EmbeddedWorker:
             raise self._worker.broken
 
     def _report_failure(self, error: BaseException) -> None:
-        told = failure_of(error)
+        failure = failure_of(error)
         self._app.emit(
-            "worker.failed", error=f"{told.type}: {told.message}", stack=told.traceback
+            "worker.failed",
+            error=f"{failure.type}: {failure.message}",
+            stack=failure.traceback,
         )
 
     # --- stopping

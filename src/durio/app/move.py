@@ -77,8 +77,8 @@ class MoveStatus(NamedTuple):
 
 def check_stores(source: str, target: str) -> None:
     """Refuse a pair of stores that cannot be moved, before anything is opened."""
-    for url, room, way in ((source, FROM, "away from"), (target, TO, "to")):
-        if module_of(url) != f"{room}.store" or is_in_memory(url):
+    for url, package, way in ((source, FROM, "away from"), (target, TO, "to")):
+        if module_of(url) != f"{package}.store" or is_in_memory(url):
             raise UsageError(
                 f"jobs cannot be moved {way} {masked(url)}",
                 cure="A move goes from a file, sqlite:///jobs.db, to postgresql://...",
@@ -111,25 +111,25 @@ class Mover:
     async def status(self) -> MoveStatus:
         """Read both marks; MoveFailed when the jobs are moving to another store."""
         mark = await self.source.mark()
-        arriving = None if mark is None else await self.target.progress(mark.id)
-        if mark is not None and arriving is None and mark.to != self.to:
+        progress = None if mark is None else await self.target.progress(mark.id)
+        if mark is not None and progress is None and mark.to != self.to:
             raise MoveFailed(
                 f"{self.source.name}: its jobs go to {mark.to} already, "
                 f"not to {self.to}",
                 cure="Name that store, or take the move back with --back-out.",
             )
         jobs = await self.source.counts()
-        return MoveStatus(mark, arriving, jobs, await self.source.active_workers())
+        return MoveStatus(mark, progress, jobs, await self.source.active_workers())
 
     async def check(self, status: MoveStatus) -> None:
         """Raise MoveFailed unless the target may take these jobs."""
-        mark, arriving = status.mark, status.import_progress
-        if arriving is not None and arriving.stage == "leaving":
+        mark, progress = status.mark, status.import_progress
+        if progress is not None and progress.stage == "leaving":
             raise MoveFailed(
                 f"{self.source.name}: the move to {self.to} is being taken back",
                 cure="Let that end first: run it again with --back-out.",
             )
-        if arriving is not None:
+        if progress is not None:
             return
         if mark is not None and mark.stage == "moved":
             raise MoveFailed(
@@ -148,25 +148,28 @@ class Mover:
 
     async def move(self, *, drain_seconds: float, by: str) -> Comparison | None:
         """Continue from the marks to the end; None: the move was completed before."""
-        outlook = await self.status()
-        await self.check(outlook)
-        if outlook.is_over:
+        status = await self.status()
+        await self.check(status)
+        if status.is_over:
             return None
         mark = await self.drain_and_freeze(drain_seconds, by)
-        papers = await self.source.metadata()
-        arriving = await self.target.progress(mark.id)
-        verdict: Comparison | None = None
-        if arriving is None or arriving.stage == "arriving":
-            await self.target.begin(mark.id, self.source.name, papers)
+        metadata = await self.source.metadata()
+        progress = await self.target.progress(mark.id)
+        comparison: Comparison | None = None
+        if progress is None or progress.stage == "arriving":
+            await self.target.begin(mark.id, self.source.name, metadata)
             total_jobs = total(await self.source.counts())
             await self.copy(mark.id, total_jobs)
-            verdict = await self.verify(mark.id, total_jobs)
-            if verdict.differences and (await self.progress(mark.id)).stage == "open":
+            comparison = await self.verify(mark.id, total_jobs)
+            if (
+                comparison.differences
+                and (await self.progress(mark.id)).stage == "open"
+            ):
                 return None  # another mover finished it: jobs there run already
-            self.refuse_differences(verdict)
-        await self.target.open(mark.id, papers)
+            self.refuse_differences(comparison)
+        await self.target.open(mark.id, metadata)
         await self.source.set_stage(mark.id, "moved")
-        return verdict
+        return comparison
 
     async def drain_and_freeze(self, drain_seconds: float, by: str) -> MoveMark:
         """Wait until no worker and no running job is left, then freeze the source.
@@ -179,14 +182,14 @@ class Mover:
         mark = await self.source.mark()
         if mark is None or mark.stage == "draining":
             mark = await self.source.drain(new, by=by)
-            papers = (await self.source.metadata())._replace(docs=(), deaths=0)
-            await self.target.begin(mark.id, self.source.name, papers)
+            metadata = (await self.source.metadata())._replace(docs=(), deaths=0)
+            await self.target.begin(mark.id, self.source.name, metadata)
         deadline = self.clock.monotonic() + drain_seconds
-        while (crew := await self.try_freeze(mark.id)) is not None:
-            self.report("draining", crew.running, crew.workers)
+        while (active := await self.try_freeze(mark.id)) is not None:
+            self.report("draining", active.running, active.workers)
             if self.clock.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"{crew.workers} workers with {crew.running} running jobs are left "
+                    f"{active.workers} workers with {active.running} running jobs are left "
                     f"after {format_duration(drain_seconds)}; {self.source.name} takes no new "
                     "workers: run the move again, or take it back with --back-out"
                 )
@@ -201,55 +204,55 @@ class Mover:
 
     async def copy(self, move: str, total_jobs: int) -> None:
         """Copy jobs, then keys, each from the position that the target has recorded."""
-        arriving = await self.progress(move)
+        progress = await self.progress(move)
         done = total(await self.target.counts(list(await self.source.counts())))
         self.report("copying", done, total_jobs)
-        while parcels := await self.source.jobs(move, arriving.seq, BATCH):
-            await self.target.take_jobs(move, arriving.seq, parcels)
-            arriving = await self.progress(move)
-            done += len(parcels)
+        while rows := await self.source.jobs(move, progress.seq, BATCH):
+            await self.target.take_jobs(move, progress.seq, rows)
+            progress = await self.progress(move)
+            done += len(rows)
             self.report("copying", done, total_jobs)
-        while keys := await self.source.keys(move, arriving.key, BATCH):
-            await self.target.take_keys(move, arriving.key, keys)
-            arriving = await self.progress(move)
+        while keys := await self.source.keys(move, progress.key, BATCH):
+            await self.target.take_keys(move, progress.key, keys)
+            progress = await self.progress(move)
 
     async def progress(self, move: str) -> ImportProgress:
         """How far the target is; raises MoveFailed if the move was taken back."""
-        arriving = await self.target.progress(move)
-        if arriving is None:
+        progress = await self.target.progress(move)
+        if progress is None:
             raise MoveFailed(
                 "this move was taken back by somebody else",
                 cure="See: durio audit ls; then begin it again.",
             )
-        return arriving
+        return progress
 
     # --- comparing
 
     async def verify(self, move: str, total_jobs: int) -> Comparison:
         """Compare every job and key of the source with the target."""
-        verdict = Comparison()
+        comparison = Comparison()
         ours, theirs = hashlib.sha256(), hashlib.sha256()
-        async for parcels in self.jobs(move):
+        async for rows in self.jobs(move):
             now = await self.target.now()
-            found = await self.target.digests([parcel.id for parcel in parcels])
+            found = await self.target.digests([row.id for row in rows])
             there: dict[bytes, list[JobDigest]] = {}
-            for seal in found:
-                there.setdefault(seal.id, []).append(seal)
-            for parcel in parcels:
-                seal = job_digest(parcel)
-                other = compare_job(verdict, parcel, there.get(parcel.id, []), now)
-                ours.update(digest_bytes(seal))
+            for digest in found:
+                there.setdefault(digest.id, []).append(digest)
+            for row in rows:
+                digest = job_digest(row)
+                other = compare_job(comparison, row, there.get(row.id, []), now)
+                ours.update(digest_bytes(digest))
                 theirs.update(digest_bytes(other))
-            verdict.jobs += len(parcels)
-            self.report("verifying", verdict.jobs, total_jobs)
+            comparison.jobs += len(rows)
+            self.report("verifying", comparison.jobs, total_jobs)
         async for keys in self.keys(move):
-            await self.compare_keys(verdict, keys)
+            await self.compare_keys(comparison, keys)
         counted = await self.target.counts(list(await self.source.counts()))
-        verdict.other_jobs = total(counted) - (verdict.jobs - verdict.pruned)
-        verdict.digest = theirs.hexdigest()
-        if verdict.digest != ours.hexdigest() and not verdict.differences:
-            verdict.differences.append("the digests differ")
-        return verdict
+        comparison.other_jobs = total(counted) - (comparison.jobs - comparison.pruned)
+        comparison.digest = theirs.hexdigest()
+        if comparison.digest != ours.hexdigest() and not comparison.differences:
+            comparison.differences.append("the digests differ")
+        return comparison
 
     async def compare_keys(
         self, comparison: Comparison, keys: Sequence[KeyRow]
@@ -280,9 +283,9 @@ class Mover:
 
     async def jobs(self, move: str) -> AsyncIterator[list[JobRow]]:
         after = 0
-        while parcels := await self.source.jobs(move, after, BATCH):
-            yield parcels
-            after = parcels[-1].seq
+        while rows := await self.source.jobs(move, after, BATCH):
+            yield rows
+            after = rows[-1].seq
 
     async def keys(self, move: str) -> AsyncIterator[list[KeyRow]]:
         after = b""
@@ -294,28 +297,28 @@ class Mover:
 
     async def back_out(self, *, by: str) -> int:
         """Remove the jobs from the target and reopen the source; returns how many."""
-        outlook = await self.status()
-        mark, arriving = outlook.mark, outlook.import_progress
+        status = await self.status()
+        mark, progress = status.mark, status.import_progress
         if mark is None:
             raise UsageError(
                 f"{self.source.name}: its jobs are on no move",
                 cure="There is nothing to take back.",
             )
-        if arriving is not None and arriving.stage in ("open", "shut"):
-            raise self.opened(mark, arriving)
+        if progress is not None and progress.stage in ("open", "shut"):
+            raise self.opened(mark, progress)
         has_come = await self.target.abort(mark.id, self.source.name)
         mark = await self.source.mark() or mark
         if has_come and mark.stage != "draining":  # while draining, nothing is copied
-            await self.remove_all(mark.id, outlook.total)
+            await self.remove_all(mark.id, status.total)
         if has_come:
             await self.target.remove_metadata(mark.id, await self.source.metadata())
         await self.source.unfreeze(mark.id, by=by)
-        return outlook.total
+        return status.total
 
-    def opened(self, mark: MoveMark, arriving: ImportProgress) -> MoveFailed:
+    def opened(self, mark: MoveMark, progress: ImportProgress) -> MoveFailed:
         """The refusal to take back a move whose target has been opened."""
         cure = f"Use that store: DURIO_URL={self.to} (with its password)."
-        if mark.stage != "moved" or arriving.stage != "open":
+        if mark.stage != "moved" or progress.stage != "open":
             cure = "Finish it: run the move again without --back-out."
         return MoveFailed(
             f"{self.source.name}: its jobs have moved to {self.to}, which has been "
@@ -328,9 +331,9 @@ class Mover:
     async def remove_all(self, move: str, jobs: int) -> None:
         """Remove all jobs and keys of the source from the target."""
         done = 0
-        async for parcels in self.jobs(move):
-            await self.target.remove(move, [parcel.id for parcel in parcels])
-            done += len(parcels)
+        async for rows in self.jobs(move):
+            await self.target.remove(move, [row.id for row in rows])
+            done += len(rows)
             self.report("backing out", done, jobs)
         async for keys in self.keys(move):
             await self.target.release(move, keys)

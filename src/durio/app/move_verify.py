@@ -37,10 +37,10 @@ def compare_job(
     comparison: Comparison, row: JobRow, found: Sequence[JobDigest], now: float
 ) -> JobDigest | None:
     """Record differences; returns the target's digest without the allowed changes."""
-    seal = job_digest(row)
+    digest = job_digest(row)
     if not found and is_prunable(row, now):
         comparison.pruned += 1
-        return seal
+        return digest
     if len(found) != 1:
         comparison.differences.append(
             f"job {id_text(row.id)} is there {len(found)} times"
@@ -50,7 +50,7 @@ def compare_job(
     is_due = row.run_at is not None and row.run_at <= now
     if is_due and (row.state, other.state) == (SCHEDULED, READY):
         other = other._replace(state=SCHEDULED)
-    if other != seal:
+    if other != digest:
         comparison.differences.append(f"job {id_text(row.id)} is not the same there")
     return other
 

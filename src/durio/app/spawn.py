@@ -59,12 +59,12 @@ class Spawner:
             tasks.discard(task)
             error = None if task.cancelled() else task.exception()
             if error is not None:
-                told = failure_of(error, attempt=1, at=0.0)
+                failure = failure_of(error, attempt=1, at=0.0)
                 self._emit(
                     "spawn.failed",
                     spawned=task.get_name(),
-                    error=f"{told.type}: {told.message}",
-                    stack=told.traceback,
+                    error=f"{failure.type}: {failure.message}",
+                    stack=failure.traceback,
                 )
 
         return ended

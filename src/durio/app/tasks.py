@@ -109,8 +109,8 @@ class TaskCalls(Generic[P, R]):
                 f"enqueue_many takes rows, not a {type(rows).__name__}",
                 cure="Give an iterable of tuples: [(1,), (2, {'to': 'b'})].",
             )
-        mould = self._job_builder()
-        jobs = [self._new_job(mould, *split_row(row)) for row in rows]
+        builder = self._job_builder()
+        jobs = [self._new_job(builder, *split_row(row)) for row in rows]
         return self._handles(jobs, await self._client.send(jobs, self._options.tx))
 
     def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
@@ -122,21 +122,21 @@ class TaskCalls(Generic[P, R]):
         return Job(self._client, id_bytes(job_id))
 
     def _job_builder(self) -> JobBuilder:
-        handler, office = self._handler, self._client
+        handler, client = self._handler, self._client
         return JobBuilder(
             TaskDefaults(handler.task, handler.queue, handler.priority),
             self._options,
             namespace=handler.task.partition(".")[0],
-            clock=office.clock,
-            bounds=office.settings.payload,
+            clock=client.clock,
+            bounds=client.settings.payload,
         )
 
     def _new_job(self, builder: JobBuilder, args: Any, kwargs: Any) -> NewJob:
-        signature = self._handler.codec
-        payload = signature.encode(args, kwargs)
+        codec = self._handler.codec
+        payload = codec.encode(args, kwargs)
         if not builder.has_key:
             return builder.job(payload)
-        return builder.job(payload, signature.canonical(args, kwargs, payload))
+        return builder.job(payload, codec.canonical(args, kwargs, payload))
 
     def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
         invariant(len(answers) == len(jobs), "a store answers for every job")

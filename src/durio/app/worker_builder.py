@@ -76,8 +76,8 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     served.check({*app.registry.queue_names(), *await stored_queues(app)})
     total = served.concurrency(concurrency, settings.worker.concurrency)
     settings = with_concurrency(settings, total)
-    plan = worker_config(app, settings, served, process or process_name())
-    plan = replace(plan, is_burst=is_burst, send_message=send_message)
+    config = worker_config(app, settings, served, process or process_name())
+    config = replace(config, is_burst=is_burst, send_message=send_message)
     ports = WorkerPorts(
         store=store,
         clock=app.clock,
@@ -85,9 +85,9 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
         executor=executor or ThreadExecutor(settings.worker.concurrency),
         side_loop=side_loop or ThreadSideLoop(),
         machine=machine or WorkerMachine(),
-        child_pool=child_pool or make_child_pool(app, settings, plan.name),
+        child_pool=child_pool or make_child_pool(app, settings, config.name),
     )
-    return WorkerBuilder(plan, ports).build(maintenance_loops)
+    return WorkerBuilder(config, ports).build(maintenance_loops)
 
 
 def worker_config(
@@ -169,7 +169,9 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         this_host_seconds=settings.worker.life_seconds,
     )
     promoter = Promoter(store)
-    gauge = SoftBound(store, clock, settings.queue.soft_max, worker.config.namespace)
+    soft_bound = SoftBound(
+        store, clock, settings.queue.soft_max, worker.config.namespace
+    )
     pruner = Pruner(store, clock, emit, settings.retention.dead_count)
 
     async def look() -> float:
@@ -185,7 +187,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         "here": rescuer.turn_this_host,
         "look": look,
         "pruner": leader.while_leading(pruner.turn, 5.0),
-        "gauge": leader.while_leading(gauge.turn, 1.0),
+        "gauge": leader.while_leading(soft_bound.turn, 1.0),
     }
     loops = [run_forever(name, turn, clock, emit) for name, turn in turns.items()]
     return [leader.run(), *loops]

@@ -165,21 +165,21 @@ class Child:
 
     def _on_message(self, body: bytes) -> None:
         try:
-            word = from_child.decode(body)
+            message = from_child.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
             # The process is corrupt.
             self.process.kill(f"what it said is no word of ours ({error})")
             return
-        if isinstance(word, Finished):
-            self._finish(word)
-        elif isinstance(word, Ready):
-            self._pool.ready(self, word)
-        elif isinstance(word, Leaving):
-            self._leave(word)
-        elif isinstance(word, LoadFailed):
-            self._pool.failed(self, word.what, word.traceback)
+        if isinstance(message, Finished):
+            self._finish(message)
+        elif isinstance(message, Ready):
+            self._pool.ready(self, message)
+        elif isinstance(message, Leaving):
+            self._leave(message)
+        elif isinstance(message, LoadFailed):
+            self._pool.failed(self, message.what, message.traceback)
         else:
-            self._forward(word)
+            self._forward(message)
 
     def _forward(self, message: ProgressUpdate | ForwardedRecord | StackReply) -> None:
         sender: Any = None if self.job is None else self.job.callbacks
@@ -200,14 +200,14 @@ class Child:
 
     def _finish(self, message: Finished) -> None:
         self.rss_bytes, self.cpu_seconds = message.rss_bytes, message.cpu_seconds
-        errand, self.job = self.job, None
+        job, self.job = self.job, None
         if self.state is ChildState.BUSY:
             self.state = ChildState.IDLE
             self._pool.became_idle(self)
         else:
             self._pool.kill_later(self)
-        if errand is not None:
-            errand.callbacks.finished(message.outcome, message.event)
+        if job is not None:
+            job.callbacks.finished(message.outcome, message.event)
 
     def _leave(self, message: Leaving) -> None:
         """Give back a job that it did not begin; one that it began may still finish."""
@@ -218,11 +218,11 @@ class Child:
         self._pool.stopped_taking_jobs(self, unbegun)
 
     def _on_exit(self, how: str, stack: str) -> None:
-        errand, self.job = self.job, None
-        self._pool.exited(self, how, stack, errand)
-        if errand is not None:
-            told = f"child process {self.pid} died: {how}"
-            errand.callbacks.crashed(told, stack, is_first=self.jobs_given == 1)
+        job, self.job = self.job, None
+        self._pool.exited(self, how, stack, job)
+        if job is not None:
+            text = f"child process {self.pid} died: {how}"
+            job.callbacks.crashed(text, stack, is_first=self.jobs_given == 1)
 
     def vitals(self) -> tuple[float, int]:
         """CPU seconds and resident bytes now, or as it last reported."""

@@ -95,8 +95,8 @@ class WorkerConnection:
 
     def read_setup(self) -> Setup | None:
         """The first message; None: the worker has ended."""
-        word = self._next_message()
-        return word if isinstance(word, Setup) else None
+        message = self._next_message()
+        return message if isinstance(message, Setup) else None
 
     def listen(
         self,
@@ -107,13 +107,13 @@ class WorkerConnection:
 
         def read() -> None:
             try:
-                while (word := self._next_message()) is not None:
+                while (message := self._next_message()) is not None:
                     # Answered in this thread: the loop may be blocked.
-                    if isinstance(word, StackRequest):
+                    if isinstance(message, StackRequest):
                         self.send(StackReply(format_stacks()))
                         continue
                     with suppress(RuntimeError):  # the loop is closed: we are leaving
-                        loop.call_soon_threadsafe(on_message, word)
+                        loop.call_soon_threadsafe(on_message, message)
             finally:
                 self._exit_disconnected()  # no more messages can arrive
 
@@ -222,10 +222,9 @@ def format_stacks() -> str:
     """The stacks of all threads but the calling one, the main thread first."""
     mine = threading.get_ident()
     stacks = [each for each in all_stacks() if each.id != mine]
-    told = "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)
-    return told.encode(
-        "utf-8", "replace"
-    ).decode()  # a thread's name may not be valid text
+    text = "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)
+    # A thread's name may not be valid text.
+    return text.encode("utf-8", "replace").decode()
 
 
 def kill_own_group() -> NoReturn:

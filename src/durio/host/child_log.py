@@ -80,12 +80,12 @@ def _error_of(record: logging.LogRecord) -> str:
 
 def _extra_of(record: logging.LogRecord) -> bytes:
     """The fields of `extra=`, as far as they can be encoded."""
-    told: dict[str, msgspec.Raw] = {}
+    fields: dict[str, msgspec.Raw] = {}
     for name, value in record.__dict__.items():
         if name in EMISSION_FIELDS or name not in NOT_EXTRA:
             with suppress(Exception):  # a repr may raise anything
-                told[_bounded_name(name)] = _raw(name, value)
-    return msgspec.json.encode(told)
+                fields[_bounded_name(name)] = _raw(name, value)
+    return msgspec.json.encode(fields)
 
 
 def _raw(name: str, value: Any) -> msgspec.Raw:

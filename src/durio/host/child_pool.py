@@ -72,11 +72,11 @@ class ChildProcessPool:
 
     def send(self, claim: Claim, callbacks: ChildAttemptCallbacks) -> ProcessJob:
         """Give a job to an idle child, or queue it."""
-        errand = ProcessJob(self, claim, callbacks)
-        self._waiting.append(errand)
+        job = ProcessJob(self, claim, callbacks)
+        self._waiting.append(job)
         self._fill()
         self._assign_jobs()
-        return errand
+        return job
 
     def withdraw(self, job: ProcessJob) -> bool:
         """Remove a job from the queue; False: it is not there."""
@@ -97,9 +97,9 @@ class ChildProcessPool:
 
     def vitals(self) -> ChildVitals:
         """CPU time, memory and number of all children; callable from any thread."""
-        told = [child.vitals() for child in list(self._children)]
-        cpu_seconds = self._gone_cpu_seconds + sum(cpu for cpu, _ in told)
-        return ChildVitals(cpu_seconds, sum(rss for _, rss in told), len(told))
+        vitals = [child.vitals() for child in list(self._children)]
+        cpu_seconds = self._gone_cpu_seconds + sum(cpu for cpu, _ in vitals)
+        return ChildVitals(cpu_seconds, sum(rss for _, rss in vitals), len(vitals))
 
     async def stacks(self, timeout_seconds: float) -> dict[int, str]:
         """The stacks of each child, by pid; missing if it gives no answer in time."""
@@ -324,14 +324,14 @@ class ChildProcessPool:
         """Give waiting jobs to idle children; some wait for an unused child."""
         waiting = 0
         while self._idle and waiting < len(self._waiting):
-            errand = self._waiting[waiting]
-            child = self._child_for(errand)
+            job = self._waiting[waiting]
+            child = self._child_for(job)
             if child is None:
                 waiting += 1
                 continue
             del self._waiting[waiting]
             self._idle.remove(child)
-            child.assign(errand)
+            child.assign(job)
             self._fill()
 
     def _child_for(self, job: ProcessJob) -> Child | None:

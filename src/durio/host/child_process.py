@@ -117,13 +117,13 @@ class ChildProcess:
         except OSError:
             data = b""
         try:
-            words = self._frames.feed(data)
+            messages = self._frames.feed(data)
         except InvariantBroken as error:
             self.kill(f"{error.what}; {NO_FRAME}")
             self._close_socket()
             return
-        for word in words:
-            self._on_message(word)
+        for message in messages:
+            self._on_message(message)
         if not data:
             self._close_socket()
             # A child that closed its socket and still runs cannot report its outcome.
@@ -159,7 +159,7 @@ class ChildProcess:
     # --- in the child's thread
 
     def _run_process(self, title: str, fds: tuple[int, int, int]) -> None:
-        line, life, _ = fds
+        channel, life, _ = fds
         numbers = [str(fd) for fd in fds]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program
@@ -172,7 +172,7 @@ class ChildProcess:
             self._report_exit(f"not started: {error}")
             return
         finally:
-            os.close(line)
+            os.close(channel)
             os.close(life)
         with self._lock:
             self.pid = process.pid
@@ -191,8 +191,8 @@ class ChildProcess:
         stack = ""
         with suppress(OSError, ValueError):
             self._crash.seek(0)
-            told = self._crash.read(CRASH_BYTES_MAX).decode("utf-8", "replace")
-            stack = crash_stack(told)
+            text = self._crash.read(CRASH_BYTES_MAX).decode("utf-8", "replace")
+            stack = crash_stack(text)
         self._crash.close()
         os.close(self._life)
         ALIVE.discard(self)
@@ -235,8 +235,8 @@ def describe_exit(code: int, why: str = "") -> str:
 def crash_stack(text: str) -> str:
     """The user's part of a crash report: the crashed thread, without our frames."""
     first, *threads = text.strip().split("\n\n")
-    guilty = [thread for thread in threads if thread.startswith("Current thread")]
-    lines = "\n".join([first, *guilty]).splitlines()
+    crashed = [thread for thread in threads if thread.startswith("Current thread")]
+    lines = "\n".join([first, *crashed]).splitlines()
     # The innermost frame comes first: everything below our first frame is ours.
     ours = [n for n, line in enumerate(lines) if f'File "{PACKAGE_FOLDER}' in line]
     return "\n".join(lines[: ours[0]] if ours else lines)
@@ -253,14 +253,14 @@ def crash_file() -> IO[Any]:
 
 def interpreter_flags() -> list[str]:
     """The flags of this interpreter for a child; -P keeps the current directory out."""
-    told = ["-P"]
-    told += ["-O"] * sys.flags.optimize
-    told += ["-I"] * sys.flags.isolated
+    flags = ["-P"]
+    flags += ["-O"] * sys.flags.optimize
+    flags += ["-I"] * sys.flags.isolated
     if sys.flags.dev_mode:
-        told += ["-X", "dev"]
+        flags += ["-X", "dev"]
     if sys.flags.utf8_mode:
-        told += ["-X", "utf8"]
-    return told
+        flags += ["-X", "utf8"]
+    return flags
 
 
 # Closed in a forked process: open ends would keep a dead worker's children alive.

@@ -159,7 +159,7 @@ class Frames:
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that are complete now."""
         self._bytes += data
-        words: list[bytes] = []
+        messages: list[bytes] = []
         start = 0
         while (body := start + LENGTH_BYTES) <= len(self._bytes):
             end = body + int.from_bytes(self._bytes[start:body])
@@ -167,7 +167,7 @@ class Frames:
                 raise InvariantBroken("what came from a child process is no frame")
             if end > len(self._bytes):
                 break
-            words.append(bytes(self._bytes[body:end]))
+            messages.append(bytes(self._bytes[body:end]))
             start = end
         del self._bytes[:start]
-        return words
+        return messages

@@ -113,8 +113,8 @@ else:
     def process_status(pid: int) -> ProcessStatus | None:
         """Its parent and the state of its threads; None: there is no such process."""
         command = ["/bin/ps", "-o", "ppid=,stat=", "-p", str(pid)]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        fields = told.stdout.split()
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        fields = result.stdout.split()
         return ProcessStatus(int(fields[0]), fields[1][0]) if len(fields) > 1 else None
 
     def dies_with_parent(command: Sequence[str]) -> list[str]:

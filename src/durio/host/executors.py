@@ -110,11 +110,11 @@ class ThreadExecutor:
         with self.lock:
             self.closed = True
             idle, self.idle = self.idle, []
-            line = list(self.waiting)
+            waiting = list(self.waiting)
             self.counted -= len(idle)
         for inbox in idle:
             inbox.put(None)
-        for call in line:
+        for call in waiting:
             call.interrupt(asyncio.CancelledError)
 
     # --- with the lock held

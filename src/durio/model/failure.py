@@ -75,9 +75,9 @@ def error_text(error: BaseException) -> str:
 
 def _traceback_text(error: BaseException, hidden: str) -> str:
     try:
-        told = traceback.TracebackException.from_exception(error, compact=True)
-        _hide(told, hidden)
-        text = "".join(told.format())
+        trace = traceback.TracebackException.from_exception(error, compact=True)
+        _hide(trace, hidden)
+        text = "".join(trace.format())
     except BaseException as broken:
         text = f"<no traceback: {type(broken).__name__} while formatting it>"
     if len(text) > TRACEBACK_CHARS_MAX:
@@ -86,14 +86,14 @@ def _traceback_text(error: BaseException, hidden: str) -> str:
     return storable(text, TRACEBACK_CHARS_MAX + 20)
 
 
-def _hide(told: Any, hidden: str) -> None:
+def _hide(trace: Any, hidden: str) -> None:
     if not hidden:
         return
-    ours = [frame for frame in told.stack if frame.filename.startswith(hidden)]
-    if len(ours) < len(told.stack):
+    ours = [frame for frame in trace.stack if frame.filename.startswith(hidden)]
+    if len(ours) < len(trace.stack):
         for frame in ours:
-            told.stack.remove(frame)
-    for other in (told.__cause__, told.__context__):
+            trace.stack.remove(frame)
+    for other in (trace.__cause__, trace.__context__):
         if other is not None:
             _hide(other, hidden)
 

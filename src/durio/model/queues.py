@@ -201,9 +201,9 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rules(self) -> dict[str, QueueRule]:
         """The rules of all queues and globs that arguments or declarations name."""
-        told = (*(self.queues or ()), *self.weights, *self.prefetches)
+        arguments = (*(self.queues or ()), *self.weights, *self.prefetches)
         served = filter(self.serves, self.declared)
-        named = dict.fromkeys([*(t.pattern for t in told), *served])
+        named = dict.fromkeys([*(t.pattern for t in arguments), *served])
         return {queue: self.rule_of(queue) for queue in named}
 
     @property
@@ -226,8 +226,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def as_arguments(self) -> list[str]:
         """The queues as command-line arguments."""
-        told = self.queues or ()
-        return [p if n is None else f"{p}={n}" for p, n in told]
+        arguments = self.queues or ()
+        return [p if n is None else f"{p}={n}" for p, n in arguments]
 
     def shown(self) -> dict[str, Any]:
         """The rules, for people who look at a worker."""
@@ -266,18 +266,18 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, known: Iterable[str]) -> None:
         """Refuse unknown queues, and options of queues that are not served."""
-        everybody = {DEFAULT_QUEUE, *self.declared, *known}
+        existing = {DEFAULT_QUEUE, *self.declared, *known}
         for pattern in self.patterns or ():
-            if not is_glob(pattern) and pattern not in everybody:
+            if not is_glob(pattern) and pattern not in existing:
                 raise InvalidOption(
                     f"there is no queue {pattern!r}: it holds no job, and no task of "
                     "the App names it",
                     cure="Declare a queue that is only used from elsewhere: "
-                    f'app.queue("{pattern}").{did_you_mean(pattern, everybody)}',
+                    f'app.queue("{pattern}").{did_you_mean(pattern, existing)}',
                 )
         for what, given in (("weight", self.weights), ("prefetch", self.prefetches)):
             for pattern, _ in given:
-                self._check_served(what, pattern, everybody)
+                self._check_served(what, pattern, existing)
         if self.is_strict and self.queues is None and not self.declared:
             raise InvalidOption(
                 "strict needs an order of queues",
@@ -285,8 +285,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
                 "declare them in that order with app.queue.",
             )
 
-    def _check_served(self, what: str, pattern: str, everybody: set[str]) -> None:
-        served = everybody if self.queues is None else {*self.names}
+    def _check_served(self, what: str, pattern: str, existing: set[str]) -> None:
+        served = existing if self.queues is None else {*self.names}
         if is_glob(pattern) or pattern in served:
             return
         if self.queues is not None and self.serves(pattern):

@@ -68,13 +68,13 @@ class WeightedRoundRobin:
         First one job of each dry queue, then the shares, then, for jobs that these
         could not give, every queue again up to its room.
         """
-        queues = self._in_order(lot for lot in queues if lot.room > 0)
-        full = [lot for lot in queues if lot.name not in self._dry]
+        queues = self._in_order(queue for queue in queues if queue.room > 0)
+        full = [queue for queue in queues if queue.name not in self._dry]
         shares = self._split_want(full, want)
-        probes = [(lot.name, 1) for lot in queues if lot.name in self._dry]
+        probes = [(queue.name, 1) for queue in queues if queue.name in self._dry]
         first = probes + [(name, share) for name, share in shares.items() if share]
         given = dict(first)
-        rest = [(lot.name, lot.room - given.get(lot.name, 0)) for lot in queues]
+        rest = [(queue.name, queue.room - given.get(queue.name, 0)) for queue in queues]
         asked = first + [(name, room) for name, room in rest if room > 0]
         self._last = queues, asked, want
         return asked
@@ -90,22 +90,22 @@ class WeightedRoundRobin:
         """
         self._had_slots = slots > 0
         queues = self._in_order(queues)
-        full = [lot for lot in queues if lot.name not in self._dry]
+        full = [queue for queue in queues if queue.name not in self._dry]
         shares, slots = self._split_slots(full, slots, want)
-        dry = [lot for lot in queues if lot.name in self._dry]
+        dry = [queue for queue in queues if queue.name in self._dry]
         spare, _ = self._split_slots(
-            [lot._replace(ahead=0) for lot in dry], slots, slots
+            [queue._replace(ahead=0) for queue in dry], slots, slots
         )
-        for lot in dry:
-            shares[lot.name] = max(spare[lot.name], min(1, lot.ahead))
-        limits = [(lot.name, shares[lot.name]) for lot in (*dry, *full)]
+        for queue in dry:
+            shares[queue.name] = max(spare[queue.name], min(1, queue.ahead))
+        limits = [(queue.name, shares[queue.name]) for queue in (*dry, *full)]
         asked = [(name, limit) for name, limit in limits if limit > 0]
         self._last = queues, asked, want
         return asked
 
     def interleaved(self, names: Sequence[str]) -> list[int]:
         """Indices of the jobs that came, in the order of the last shares."""
-        weights = {lot.name: lot.weight for lot in self._last[0]}
+        weights = {queue.name: queue.weight for queue in self._last[0]}
         seen: Counter[str] = Counter()
         finishes: list[tuple[float, int]] = []
         for place, name in enumerate(names):
@@ -118,21 +118,21 @@ class WeightedRoundRobin:
 
     def charge(self, got: Mapping[str, int]) -> bool:
         """Charge what the last split brought; returns whether there may be more."""
-        lots, asked, want = self._last
+        queues, asked, want = self._last
         dry = _gave_less(asked, want, got)
         self._dry -= dry.keys()
         self._dry |= {name for name in dry if dry[name]}
         free: list[float] = []  # finish times of queues that could give more
         held: dict[str, float] = {}  # and of queues that gave all their room
         late: dict[str, float] = {}
-        for lot in lots:
-            count = got.get(lot.name, 0)
-            due = self._due[lot.name] = self._start(lot) + count / lot.weight
-            if lot.name in self._dry:
+        for queue in queues:
+            count = got.get(queue.name, 0)
+            due = self._due[queue.name] = self._start(queue) + count / queue.weight
+            if queue.name in self._dry:
                 continue
-            if lot.is_capped and count >= lot.room:
-                held[lot.name] = due
-                late[lot.name] = LATE_MAX / lot.weight
+            if queue.is_capped and count >= queue.room:
+                held[queue.name] = due
+                late[queue.name] = LATE_MAX / queue.weight
             else:
                 free.append(due)
         # The current time is the earliest finish of the queues that have jobs.
@@ -142,24 +142,24 @@ class WeightedRoundRobin:
             self._due[name] = max(self._due[name], least)
         could = {name for name, _ in asked}
         return any(
-            lot.name not in self._dry and (self._had_slots or lot.name in could)
-            for lot in lots
+            queue.name not in self._dry and (self._had_slots or queue.name in could)
+            for queue in queues
         )
 
     def _split_want(
         self, queues: Sequence[QueueCandidate], want: int
     ) -> dict[str, int]:
-        shares = dict.fromkeys((lot.name for lot in queues), 0)
-        line = self._finish_heap(queues)
-        while line and want > 0:
-            finish, place = line[0]
-            lot = queues[place]
-            if shares[lot.name] >= lot.room:
-                heappop(line)
+        shares = dict.fromkeys((queue.name for queue in queues), 0)
+        heap = self._finish_heap(queues)
+        while heap and want > 0:
+            finish, place = heap[0]
+            queue = queues[place]
+            if shares[queue.name] >= queue.room:
+                heappop(heap)
                 continue
-            shares[lot.name] += 1
+            shares[queue.name] += 1
             want -= 1
-            heapreplace(line, (finish + self._increment(lot), place))
+            heapreplace(heap, (finish + self._increment(queue), place))
         return shares
 
     def _split_slots(
@@ -169,33 +169,33 @@ class WeightedRoundRobin:
         starts: Counter[str] = Counter()
         waits: Counter[str] = Counter()
         may_wait = True
-        line = self._finish_heap(queues)
-        while line and want > 0:
-            finish, place = line[0]
-            lot = queues[place]
-            if slots and starts[lot.name] < lot.room - lot.ahead:
-                starts[lot.name] += 1
+        heap = self._finish_heap(queues)
+        while heap and want > 0:
+            finish, place = heap[0]
+            queue = queues[place]
+            if slots and starts[queue.name] < queue.room - queue.ahead:
+                starts[queue.name] += 1
                 slots -= 1
-            elif may_wait and waits[lot.name] < lot.ahead:
-                waits[lot.name] += 1
+            elif may_wait and waits[queue.name] < queue.ahead:
+                waits[queue.name] += 1
             elif slots:  # its own slots are taken: others may start, not wait
                 may_wait = False
-                heappop(line)
+                heappop(heap)
                 continue
             else:
                 break
             want -= 1
-            heapreplace(line, (finish + self._increment(lot), place))
+            heapreplace(heap, (finish + self._increment(queue), place))
         return starts + waits, slots
 
     def _finish_heap(self, queues: Sequence[QueueCandidate]) -> list[tuple[float, int]]:
-        line = [(self._finish(lot), place) for place, lot in enumerate(queues)]
-        heapify(line)
-        return line
+        heap = [(self._finish(queue), place) for place, queue in enumerate(queues)]
+        heapify(heap)
+        return heap
 
     def _in_order(self, queues: Iterable[QueueCandidate]) -> list[QueueCandidate]:
         queues = sorted(queues, key=self._finish)
-        self._began = {lot.name: self._start(lot) for lot in queues}
+        self._began = {queue.name: self._start(queue) for queue in queues}
         return queues
 
     def _increment(self, queue: QueueCandidate) -> float:

@@ -161,15 +161,15 @@ class LogWriter:
     ) -> None:
         if logger.isEnabledFor(meaning.level):
             stack = fields.get("stack", "")
-            told = " ".join(
+            text = " ".join(
                 f"{k}={on_one_line(v)}" for k, v in fields.items() if k != "stack"
             )
-            told += f"\n{_indented(stack)}" if stack else ""
+            text += f"\n{_indented(stack)}" if stack else ""
             logger.log(
                 meaning.level,
                 "%s %s",
                 name,
-                told,
+                text,
                 extra={"event": name, "fields": fields},
             )
 
@@ -202,10 +202,10 @@ def _own_handler() -> StreamLog | None:
 
 def _log_job_event(event: JobEvent) -> None:
     fields = job_fields(event)
-    told = " ".join(f"{k}={on_one_line(v)}" for k, v in fields.items())
+    text = " ".join(f"{k}={on_one_line(v)}" for k, v in fields.items())
     level = MEANINGS[event.name].level
     logger.log(
-        level, "%s %s", event.name, told, extra={"event": event.name, "fields": fields}
+        level, "%s %s", event.name, text, extra={"event": event.name, "fields": fields}
     )
 
 
@@ -261,9 +261,9 @@ class HumanLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
-        told: dict[str, Any] = record.__dict__
-        if "job_id" in told:
-            text += JOB_FIELDS.format_map(told)
+        fields: dict[str, Any] = record.__dict__
+        if "job_id" in fields:
+            text += JOB_FIELDS.format_map(fields)
         line = f"{format_time(_record_time(record))} {record.levelname:<7} {text}"
         if (trace := _traceback(self, record)) is not None:
             line += "\n" + _indented(trace)

@@ -77,7 +77,7 @@ class JumpingSelector(selectors.DefaultSelector):
     def wait_in_real_time(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for a real thread while virtual time stands still."""
         span_seconds = min(
-            [HELD_SECONDS_MAX, *(nap.seconds for nap in self.real_sleeps)]
+            [HELD_SECONDS_MAX, *(sleep.seconds for sleep in self.real_sleeps)]
         )
         events = super().select(span_seconds)
         if events:
@@ -87,10 +87,10 @@ class JumpingSelector(selectors.DefaultSelector):
                 f"the loop is held, and no thread answered for {HELD_SECONDS_MAX:g} "
                 "real seconds (timers do not run while it is held)\n" + self.report()
             )
-        for nap in self.real_sleeps:
-            nap.seconds -= span_seconds
-            if nap.seconds <= 0:
-                wake(nap.woken)
+        for sleep in self.real_sleeps:
+            sleep.seconds -= span_seconds
+            if sleep.seconds <= 0:
+                wake(sleep.woken)
         return events
 
 
@@ -134,12 +134,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def sleep_in_real_time(self, seconds: float) -> None:
         """Sleep in real time, while the loop is held."""
-        nap = RealSleep(seconds, self.create_future())
-        self.jumping.real_sleeps.append(nap)
+        sleep = RealSleep(seconds, self.create_future())
+        self.jumping.real_sleeps.append(sleep)
         try:
-            await nap.woken
+            await sleep.woken
         finally:
-            self.jumping.real_sleeps.remove(nap)
+            self.jumping.real_sleeps.remove(sleep)
 
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
