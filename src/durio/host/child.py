@@ -182,12 +182,13 @@ class Child:
             self._forward(message)
 
     def _forward(self, message: ProgressUpdate | ForwardedRecord | StackReply) -> None:
-        sender: Any = None if self.job is None else self.job.callbacks
+        callbacks = None if self.job is None else self.job.callbacks
         if isinstance(message, ForwardedRecord):
-            replay(message, sender)
+            fields: Any = callbacks  # a sender has the fields of JobFields
+            replay(message, fields)
         elif isinstance(message, ProgressUpdate):
-            if self.job is not None:
-                self.job.callbacks.progressed(message.progress)
+            if callbacks is not None:
+                callbacks.progressed(message.progress)
         elif self.stack_reply is not None and not self.stack_reply.done():
             self.stack_reply.set_result(message.stack)
 

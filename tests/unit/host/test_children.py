@@ -287,6 +287,7 @@ class RecordingSender:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.progress: list[bytes] = []
         self.over = asyncio.Event()
         self.outcome: Outcome | None = None
         self.was_first: bool | None = None  # how its child has died
@@ -297,7 +298,8 @@ class RecordingSender:
     def returned(self) -> None:
         self.told.append("returned")
 
-    def progressed(self, progress: bytes) -> None: ...
+    def progressed(self, progress: bytes) -> None:
+        self.progress.append(progress)
 
     def finished(self, outcome: Outcome, event: Any) -> None:
         del event
@@ -378,6 +380,16 @@ def test_a_job_goes_there_and_back(tmp_path: Path):
         assert vitals.cpu_seconds > 0
 
     with_child_pool(setup_of(tmp_path, MODULE), body)
+
+
+def test_progress_comes_from_the_child(tmp_path: Path):
+    text = MODULE.replace("import App", "import App, Context").replace(
+        "def work() -> int: return os.getpid()",
+        "async def work(ctx: Context) -> None: await ctx.progress(3, 4)",
+    )
+    sender = with_child_pool(setup_of(tmp_path, text), run_one)
+    assert sender.told == ["begun", "finished"]
+    assert [json.loads(each)["done"] for each in sender.progress] == [3]
 
 
 def test_children_start_with_the_first_job_if_not_before(tmp_path: Path):
