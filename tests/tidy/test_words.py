@@ -1,9 +1,25 @@
-"""One word per concept, and names that say what is inside."""
+"""One word per concept, plain words, and names that say what is inside."""
 
 import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tests.tidy.house import SRC, every_module, functions, tree_of, words
+import pytest
+
+from tests.tidy.house import (
+    MODULES,
+    SRC,
+    Function,
+    dotted,
+    every_module,
+    functions,
+    tree_of,
+    words,
+)
+from tests.tidy.test_public_api import PUBLIC, defined, exports, find
+
+Trees = Mapping[str, ast.Module]
 
 # File names that say nothing about what is inside.
 VAGUE = {"utils", "util", "common", "helpers", "helper", "misc", "base", "core"}
@@ -35,6 +51,62 @@ BANNED = {
     "visibility": "lease",
     "whitelist": "allowed",
 }
+# Metaphors that only this code base knew. They hold for names of modules, classes and
+# public functions, and for parameters; a plural counts as its singular.
+METAPHORS = {
+    "aside": "side loop",
+    "bell": "wakeup",
+    "crew": "workers",
+    "culprit": "cause",
+    "desk": "context",
+    "ear": "listener",
+    "errand": "attempt",
+    "guest": "caller",
+    "guilty": "cause",
+    "hand": "action",
+    "haunt": "block",
+    "innocent": "other",
+    "kin": "descendant",
+    "mould": "builder",
+    "mouth": "publisher",
+    "nobody": "none",
+    "nursery": "pool",
+    "office": "client",
+    "paper": "metadata",
+    "parcel": "row",
+    "patrol": "rescan",
+    "ring": "notify",
+    "scribe": "session",
+    "seal": "digest",
+    "seat": "slot",
+    "somebody": "caller",
+    "stranger": "other",
+    "suspect": "candidate",
+    "told": "message",
+    "voice": "publisher",
+    "whoever": "caller",
+}
+# No metaphor here: the shop of the demo sends parcels.
+MEANT_LITERALLY = {("demo/run.py", "send_parcels"), ("demo/shop.py", "pack_parcel")}
+
+# Words of the glossary that name one concept. A class or a module of this very name is
+# the concept itself, and stands where the concept is at home.
+HOMES: dict[str, tuple[str, ...]] = {
+    "entry": ("model/log.py", "ports/logs.py"),
+    "gate": ("model/gate.py", "ports/gates.py"),
+    "history": ("model/history.py", "workflow/"),
+    "outbox": ("client/outbox.py", "events/"),
+    "plan": ("model/plan.py",),
+    "record": ("ports/records.py", "demo/record.py"),  # the demo's: what it notes
+    "run": ("workflow/", "demo/run.py"),  # the demo's: a verb
+    "signature": ("model/plan.py",),
+    "step": ("workflow/",),
+    "subscription": ("events/",),
+    "tick": ("model/schedule.py", "maintenance/"),
+    "ticket": ("model/gate.py", "ports/gates.py"),
+    "topic": ("model/event.py", "events/"),
+}
+
 # Adapters speak the language of the system they adapt.
 SPEAK_ANOTHER_LANGUAGE = ("brokers/", "integrations/", "temporal/")
 
@@ -77,3 +149,195 @@ def stored_attributes(tree: ast.AST) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
+
+
+# --- names that mean one thing
+
+
+def repeated_classes(trees: Trees) -> list[str]:
+    """Class names that are defined twice in the package."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for module, tree in trees.items():
+        for node in classes(tree):
+            places[node.name].append(f"{module}:{node.lineno}")
+    return [
+        f"{name} is defined in {', '.join(where)}: give each a name of its own"
+        for name, where in places.items()
+        if len(where) > 1
+    ]
+
+
+def metaphors(trees: Trees) -> list[str]:
+    """Names with a private metaphor in them."""
+    return [
+        f"{module}: {name!r}: we say {METAPHORS[word]!r}, not {word!r}"
+        for module, tree in trees.items()
+        for name in sorted({*named_here(module, tree)})
+        for word in sorted({each.removesuffix("s") for each in words(name)})
+        if word in METAPHORS and (module, name) not in MEANT_LITERALLY
+    ]
+
+
+def named_here(module: str, tree: ast.Module) -> Iterator[str]:
+    yield from (part.removesuffix(".py") for part in module.split("/"))
+    yield from (node.name for node in classes(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def homeless_concepts(trees: Trees) -> list[str]:
+    """Classes and modules with a name that belongs to a concept elsewhere."""
+    return [
+        f"{module}: {name!r} means something else: see the glossary"
+        for module, tree in trees.items()
+        for name in [Path(module).stem, *(node.name for node in classes(tree))]
+        if not module.startswith(HOMES.get(name.lower(), ("",)))
+    ]
+
+
+def undocumented(public: Iterable[tuple[str, list[ast.stmt]]]) -> list[str]:
+    """Public classes, functions and methods without a docstring."""
+    return [
+        f"{name}: users read its docstring: write one"
+        for name, nodes in public
+        if not any(map(has_docstring, nodes))
+    ]
+
+
+def public_api() -> Iterator[tuple[str, list[ast.stmt]]]:
+    for public, module in PUBLIC.items():
+        for name in exports(module):
+            yield from documentable(*find(module, name), f"{public}.{name}")
+
+
+def documentable(
+    module: str, nodes: list[ast.stmt], name: str
+) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """A public name with its definitions, then its public methods, also inherited."""
+    if not isinstance(nodes[0], Function | ast.ClassDef):
+        return  # a value: what it is an instance of has the docstring
+    yield name, nodes
+    for node in nodes:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods: defaultdict[str, list[ast.stmt]] = defaultdict(list)
+        for each in node.body:
+            if isinstance(each, Function):
+                methods[each.name].append(each)
+        for method, found in methods.items():
+            if not method.startswith("_"):
+                yield f"{name}.{method}", found
+        for base in node.bases:
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            where, above = find(module, dotted(plain))
+            if above and above[0] is not node:
+                yield from documentable(where, above, name)
+
+
+def has_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, Function | ast.ClassDef) and bool(ast.get_docstring(node))
+
+
+def classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+ALL_TREES = {module: tree_of(module) for module in MODULES}
+
+
+def test_class_names_are_unique_in_the_package() -> None:
+    wrong = repeated_classes(ALL_TREES)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_are_plain_words() -> None:
+    wrong = metaphors(ALL_TREES)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_word_of_the_glossary_means_only_that() -> None:
+    wrong = homeless_concepts(ALL_TREES)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    wrong = undocumented(public_api())
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_word_is_banned_and_recommended() -> None:
+    said = {word for ours in METAPHORS.values() for word in ours.split()}
+    assert not said & {*METAPHORS, *BANNED, *HOMES}
+
+
+def test_what_is_meant_literally_is_still_there() -> None:
+    gone = {
+        (module, name)
+        for module, name in MEANT_LITERALLY
+        if name not in {function.name for function in functions(module)}
+    }
+    assert not gone, "take it off the list"
+
+
+# --- the checks find what they are for
+
+
+def check_documented(trees: Trees) -> list[str]:
+    return undocumented(
+        found
+        for module, tree in trees.items()
+        for node in tree.body
+        for found in documentable(module, [node], f"durio.{defined(node)[0]}")
+    )
+
+
+Check = Callable[[Trees], list[str]]
+BROKEN: list[tuple[Check, dict[str, str], str]] = [
+    (repeated_classes, {"a.py": "class X: ...", "b.py": "class X: ..."}, "X is"),
+    (repeated_classes, {"a.py": "class X:\n class Y: ...\nclass Y: ..."}, "Y is"),
+    (metaphors, {"stores/desk.py": ""}, "'desk'"),
+    (metaphors, {"office/a.py": ""}, "'office'"),
+    (metaphors, {"a.py": "class OpenEars: ..."}, "'OpenEars'"),
+    (metaphors, {"a.py": "class X:\n async def ring_it(self): ..."}, "'ring_it'"),
+    (metaphors, {"a.py": "def _hidden(*, told_before): ..."}, "'told_before'"),
+    (metaphors, {"worker/shop.py": "def pack_parcel(): ..."}, "'pack_parcel'"),
+    (homeless_concepts, {"model/job.py": "class Record: ..."}, "'Record'"),
+    (homeless_concepts, {"worker/plan.py": ""}, "'plan'"),
+    (homeless_concepts, {"client/x.py": "class Y:\n class Step: ..."}, "'Step'"),
+    (check_documented, {"a.py": "class X: ..."}, "durio.X:"),
+    (check_documented, {"a.py": "def f(): ..."}, "durio.f:"),
+    (check_documented, {"a.py": "class X:\n 'X.'\n def f(self): ..."}, "durio.X.f:"),
+]
+WHOLE: list[tuple[Check, dict[str, str]]] = [
+    (repeated_classes, {"a.py": "class X: ...", "b.py": "class Y: ..."}),
+    (metaphors, {"host/handler.py": "def handle(string, search, kind): ..."}),
+    (metaphors, {"demo/shop.py": "def pack_parcel(): ..."}),
+    (metaphors, {"a.py": "def _ring(): told = seat"}),
+    (
+        homeless_concepts,
+        {"ports/records.py": "class Record: ...", "workflow/run.py": ""},
+    ),
+    (homeless_concepts, {"model/job.py": "class StoredRecord: ...\ndef record(): ..."}),
+    (check_documented, {"a.py": "class X:\n 'X.'\n def _f(self): ...\ny = X()"}),
+]
+
+
+def parsed(sources: Mapping[str, str]) -> dict[str, ast.Module]:
+    return {module: ast.parse(text) for module, text in sources.items()}
+
+
+@pytest.mark.parametrize(("check", "sources", "named"), BROKEN)
+def test_broken_on_purpose_is_found(
+    check: Check, sources: dict[str, str], named: str
+) -> None:
+    found = check(parsed(sources))
+    assert len(found) == 1
+    assert named in found[0]
+
+
+@pytest.mark.parametrize(("check", "sources"), WHOLE)
+def test_what_is_fine_is_left_alone(check: Check, sources: dict[str, str]) -> None:
+    assert not check(parsed(sources))
