@@ -1,9 +1,8 @@
 """One attempt: decode, run the handler, catch everything; the end is an Outcome.
 
 Whatever a task does, an attempt ends in a value. `BaseException` is caught inside the
-coroutine, so that a task's SystemExit cannot stop the loop. From here on nobody raises
-for control flow: Retry.after, Snooze, Permanent, DeadLetter and Cancel become outcomes.
-
+coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for control flow
+(Retry.after, Snooze, Permanent, DeadLetter, Cancel) become outcomes here.
 """
 
 import asyncio
@@ -106,7 +105,11 @@ class AttemptRunner:
         self._worker_task = asyncio.current_task()
 
     async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """Run the handler to its end; the outcome, and what to tell when accepted."""
+        """Run the handler to its end.
+
+        Returns the outcome, and the event to report once the store accepts it. No event:
+        the attempt is done, and the event is built only if it is needed.
+        """
         attempt.has_begun = True
         in_job.set(attempt)
         if self._bind is not None:
@@ -117,11 +120,11 @@ class AttemptRunner:
                 attempt=attempt.number,
             )
         handler = attempt.handler
-        if attempt.interrupt_reason is not None:  # interrupted before its first step
+        if attempt.interrupt_reason is not None:  # interrupted before it began
             return self._failed(attempt, asyncio.CancelledError())
         try:
             args, kwargs = handler.codec.decode(attempt.claim.payload)
-        except BaseException as error:  # ours, or a type's own validator
+        except BaseException as error:  # our error, or one of a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
             if handler.is_async and not self.middleware:
@@ -188,9 +191,9 @@ class AttemptRunner:
     # --- ends in the task's own transaction
 
     def final_outcome(self, attempt: Attempt) -> Outcome:
-        """Its end, with the result that it was given: before the transaction commits.
+        """The outcome with the result given so far, before the transaction commits.
 
-        What cannot be stored, or is missing, will not come with another try.
+        A result that is missing or cannot be stored is permanent: a retry cannot help.
         """
         signature, value = attempt.handler.codec, attempt.given_result
         try:
@@ -205,7 +208,10 @@ class AttemptRunner:
     def _faltered(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
-        """It is done, whatever came after its commit; that is only told."""
+        """The task failed after its own transaction committed.
+
+        The job is done; the error is only reported.
+        """
         outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
         if attempt.interrupt_reason is not None:
             return outcome, None  # we stopped it
@@ -221,7 +227,7 @@ class AttemptRunner:
     def _failed(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
-        """The retry policy's word, unless we stopped it ourselves."""
+        """Ask the retry policy, unless the worker stopped the attempt itself."""
         if attempt.recorded is not None:
             return self._faltered(attempt, error)
         claim = attempt.claim
@@ -236,9 +242,9 @@ class AttemptRunner:
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
         if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
-            self.loop.call_soon(_raise, error)  # it was meant for the whole program
+            self.loop.call_soon(_raise, error)  # Ctrl-C is for the whole program
         if attempt.interrupt_reason is not None and not isinstance(error, Control):
-            # We stopped it: whatever it raised on the way out, it is not charged.
+            # The worker stopped it: no error that it raised on the way out is charged.
             kind = (
                 OutcomeKind.CANCEL
                 if attempt.interrupt_reason is InterruptReason.CANCEL
@@ -258,12 +264,12 @@ class AttemptRunner:
         return self._decided(attempt, error, decision)
 
     def _is_loop_ending(self) -> bool:
-        """Whether the whole loop is being ended: it cancels the worker with the rest."""
+        """Whether the whole event loop ends: that cancels the worker's task too."""
         task = self._worker_task
         return task is not None and task.cancelling() > 0
 
     def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """The hard limit: the attempt is over, whatever its code still does."""
+        """The outcome of an attempt past its hard limit; its code may still run."""
         seconds = self.loop.time() - attempt.started
         error = HardTimeLimit(
             f"{attempt.task} ran past its hard time limit ({seconds:.3g} s)",
@@ -272,16 +278,16 @@ class AttemptRunner:
         return self._failed(attempt, error)
 
     def stopped(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """We stopped an attempt that runs elsewhere: it is over as we asked."""
+        """The outcome of an attempt that the worker stopped from outside."""
         return self._failed(attempt, asyncio.CancelledError())
 
     def lost(
         self, attempt: Attempt, how: str, stack: str, *, is_cause: bool
     ) -> tuple[Outcome, JobEvent | None]:
-        """Its process ended under it: it is charged for that.
+        """The outcome of an attempt whose child process ended under it: one loss.
 
-        It was alone there, but others had been there before it: guilty is only the one
-        that nobody had.
+        Earlier jobs of the same child may have damaged it. So the loss counts towards
+        death only if this job was the first one there (`is_cause`).
         """
         claim = attempt.claim
         failure = Failure(
@@ -310,7 +316,7 @@ class AttemptRunner:
     def unsendable(
         self, attempt: Attempt, outcome: Outcome, error: Exception
     ) -> tuple[Outcome, JobEvent | None]:
-        """Its end cannot be sent to the worker: a failure, which keeps its own error."""
+        """Dead: a child could not send the outcome. An error of its own is kept."""
         dead, event = self._dead(attempt, error, Reason.PERMANENT)
         return dead._replace(error=outcome.error or dead.error), event
 
@@ -369,7 +375,7 @@ class AttemptRunner:
 
 
 def late_result_error(task: str) -> DurioError:
-    """A value that came after the job was recorded as done without it."""
+    """The task returned a value after the job was recorded as done without it."""
     return InvalidArguments(
         f"{task} returned a value after ctx.transaction() had recorded another, or none",
         cure="Give it inside the block: return ctx.result(value).",
@@ -377,7 +383,7 @@ def late_result_error(task: str) -> DurioError:
 
 
 def _is_from_keyboard(error: KeyboardInterrupt) -> bool:
-    """Whether a signal met this task by chance: asyncio's own handler raised it."""
+    """Whether asyncio's SIGINT handler raised it: this task only happened to run then."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and frames[-1].f_code.co_name == "_on_sigint"
 
@@ -387,7 +393,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _control_error(error: BaseException) -> BaseException:
-    """The task's own word, also when a TaskGroup wrapped it."""
+    """The Control or SoftTimeLimit in an exception group; else the error itself."""
     return _find_control_error(error) or error
 
 

@@ -1,8 +1,8 @@
 """Builds a worker: every part once, in the order in which they need each other.
 
-No part is changed from outside after it is built. What a part must call is passed to it.
-Two things exist only later, and come with a call of `run`: what the user's `deps=` gives,
-and the task that runs the worker (`AttemptRunner.start`).
+No part is changed from outside after it is built; what a part must call is passed to it.
+Two things exist only when the worker runs: the entered dependencies, and the task that
+runs the worker. `Worker.run` passes them on with `AttemptRunner.start`.
 
 Build a worker on the event loop that runs it: its parts keep that loop.
 """

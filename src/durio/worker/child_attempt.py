@@ -1,9 +1,9 @@
 """An attempt that a child process makes: the worker's half of it.
 
-The child decodes, runs the function and decides how the attempt ends, exactly as a worker
-does; here its word is passed on. What only the worker can do is here too: the hard limit
-and a cancel that nobody hears end the child itself, and a child that dies takes the blame
-with it, for nobody else ran in it.
+The child decodes the arguments, runs the function and decides the outcome, exactly as a
+worker does. This half passes the outcome on, and does what only the worker can do: it
+kills the child at the hard limit or after a cancel that the task ignores, and it records
+a loss when the child dies, because only this attempt ran there.
 """
 
 import asyncio
@@ -24,21 +24,19 @@ CANCEL_SECONDS = 5.0  # for a cancelled task to end before its child is killed
 
 
 class AttemptSlots(Protocol):
-    """The slots, as far as an attempt elsewhere is concerned."""
+    """What a child attempt needs from the slots."""
 
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
-        """Its time counts from now on; `is_first`: no child had it before."""
+        """A child has it: its limits count from now. `is_first`: no child had it before."""
         ...
 
     def end_attempt(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
-    ) -> None:
-        """It has ended."""
-        ...
+    ) -> None: ...
 
 
 class ChildAttempt(Attempt):
-    """One attempt in a child process, or in line for one."""
+    """One attempt in a child process, or waiting for one."""
 
     __slots__ = ("_is_start_reported", "_is_withdrawn", "_runner", "_sent", "_slots")
 
@@ -49,11 +47,11 @@ class ChildAttempt(Attempt):
         self._runner = runner
         self._slots = slots
         self._sent: ChildAttemptHandle | None = None
-        self._is_start_reported = False  # that it has begun
+        self._is_start_reported = False
         self._is_withdrawn = False
 
     def send(self) -> None:
-        """To a child, or to the end of the line."""
+        """Give it to an idle child, or queue it for the next one."""
         pool = self._runner.child_pool
         if pool is None:
             raise InvariantBroken("a worker with such tasks has child processes")
@@ -62,12 +60,11 @@ class ChildAttempt(Attempt):
     # --- being stopped from outside
 
     def interrupt(self, reason: InterruptReason) -> None:
-        """Cancel the attempt for this reason; the first reason stays."""
         if self.is_over or self._sent is None:
             return
         self.interrupt_reason = self.interrupt_reason or reason
         if reason is InterruptReason.FENCED:
-            return  # nothing may be written: it is abandoned at once
+            return  # nothing may be written; the caller abandons it
         if self._sent.withdraw():
             self._slots.end_attempt(self, *self._runner.stopped(self))
             return
@@ -76,7 +73,7 @@ class ChildAttempt(Attempt):
             self.runner.loop.call_later(CANCEL_SECONDS, self._kill_unresponsive)
 
     def withdraw(self) -> None:
-        """What no child has yet goes back, also once a child gives it back unbegun."""
+        """Give it back if no child has begun it, now or when a child returns it unbegun."""
         self._is_withdrawn = True
         if not self.has_begun:
             self.interrupt(InterruptReason.STOP)
@@ -87,44 +84,41 @@ class ChildAttempt(Attempt):
             self._slots.end_attempt(self, *self._runner.stopped(self))
 
     def warn(self) -> None:
-        """The soft limit: SoftTimeLimit inside the task."""
         if self._sent is not None:
             self._sent.warn()
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: its child is killed."""
+        """Kill its child, unless it still waits for one."""
         if self._sent is not None and not self._sent.withdraw():
             self._sent.kill()
 
-    # --- what the nursery tells
+    # --- callbacks of the child pool
 
     def begun(self) -> None:
-        """A child has it."""
         self.has_begun = True
         self.started = self.runner.loop.time()
         self._slots.begun(self, is_first=not self._is_start_reported)
         self._is_start_reported = True
 
     def returned(self) -> None:
-        """The child that had it never began it; what we were stopping is over."""
+        """The child returned it unbegun: end it if it was being stopped, else it waits."""
         self.has_begun = False
         self.limit_at = float("inf")
         if self.interrupt_reason is not None or self._is_withdrawn:
             self.interrupt(self.interrupt_reason or InterruptReason.STOP)
 
     def progressed(self, progress: bytes) -> None:
-        """Progress."""
         self.runner.report(self, progress)
 
     def finished(self, outcome: Outcome, event: JobEvent | None) -> None:
-        """The child's word on how it ended."""
+        """The child reports how it ended; `meta` stays with the worker."""
         if event is not None and self.overrides is not None:
             event = event._replace(meta=self.overrides.meta)
         if not self.is_over:
             self._slots.end_attempt(self, outcome, event)
 
     def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
-        """Its child has died; or that is how we were stopping it."""
+        """Its child died: a loss, unless the worker was stopping the attempt."""
         if self.is_over:
             return
         if self.interrupt_reason is None:
@@ -136,7 +130,7 @@ class ChildAttempt(Attempt):
 
 
 def withdraw_waiting(attempts: Iterable[Attempt]) -> None:
-    """Those in line for a child go back, uncharged."""
+    """Give back, uncharged, attempts that still wait for a child."""
     for attempt in list(attempts):
         if isinstance(attempt, ChildAttempt):
             attempt.withdraw()
@@ -145,7 +139,7 @@ def withdraw_waiting(attempts: Iterable[Attempt]) -> None:
 def needs_child_pool(
     handlers: Mapping[str, Handler], serves: Callable[[str], bool]
 ) -> bool:
-    """Whether tasks of the queues at hand need child processes from the start on."""
+    """Whether a task of a served queue needs child processes from the start."""
     return any(h.is_process and serves(h.queue) for h in handlers.values())
 
 
@@ -157,7 +151,7 @@ async def open_child_pool(
     broken: Callable[[DurioError], None],
     stop: asyncio.Event,
 ) -> AsyncGenerator[None, None]:
-    """The child processes of a worker, for as long as it works."""
+    """Open the child pool while the worker works; a stop does not wait for the opening."""
     if child_pool is None:
         yield
         return
@@ -165,7 +159,7 @@ async def open_child_pool(
     opens = loop.create_task(child_pool.open(ahead=ahead, broken=broken))
     stops = loop.create_task(stop.wait())
     try:
-        # A stop need not wait for somebody's imports.
+        # A stop does not wait for the imports of the children.
         await asyncio.wait((opens, stops), return_when=asyncio.FIRST_COMPLETED)
         if opens.done():
             opens.result()

@@ -1,19 +1,20 @@
 """The claim loop: exactly one exchange in flight.
 
-Each turn takes every outcome that has gathered, asks for as many jobs as there is room
-for, and starts what comes back. When to take the next turn:
+Each exchange sends all unsent outcomes, asks for as many jobs as there is room for, and
+starts the jobs that come back. The next exchange begins when:
 
-  (a) outcomes wait, and half of what is held ahead has been used up;
-  (b) many outcomes wait;
+  (a) outcomes wait, and half of the prefetched jobs are used up;
+  (b) at least 256 outcomes wait;
   (c) outcomes wait, and nothing runs;
-  (d) 5 ms have passed since the first unsent outcome (200 ms since a note of progress);
-  (e) there is room, and the last answer was full, or somebody rang, or a job is due.
+  (d) 5 ms have passed since the first unsent outcome (200 ms since a progress update);
+  (e) there is room, and the last answer was full, or a wakeup came, or a job is due.
 
-A failed exchange keeps its outcomes and is repeated with backoff. Its reply may have hidden
-claims, so the next one asks for everything that runs in our name (`resync`).
+After a failed exchange the outcomes are kept and sent again, with backoff. The lost reply
+may have held claims, so the next exchange asks for all jobs that the store counts as
+running here (`resync`).
 
-Nobody is alive but deaf: where exchanges fail for a minute, and two leases, though the
-lease is renewed all the time, the worker is broken, and says so.
+A worker that renews its lease but cannot exchange for max(60 s, two leases) stops with an
+error.
 """
 
 import asyncio
@@ -44,8 +45,8 @@ FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 FINAL_TRIES = 8
-CLAIM_FAILURE_SECONDS = 60.0  # or two leases: a bad line is no reason to give up
-CLAIM_FAILURE_SHARE = 4  # of that time, the most that may lie between two tries
+CLAIM_FAILURE_SECONDS = 60.0  # or two leases: a bad connection is no reason to stop
+CLAIM_FAILURE_SHARE = 4  # a pause between two tries counts up to 1/4 of that time
 EMPTY_EXCHANGE = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
@@ -85,22 +86,22 @@ class ClaimLoop:
         self._progress_timer: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._in_flight = False
-        self._is_woken = True  # look once at the start
+        self._is_woken = True  # ask once at the start
         self._resync = False
         self._failures = 0
-        self._failing_since = 0.0  # monotonic, of the first of them
-        self._failed_at = 0.0  # of the last
+        self._failing_since = 0.0  # monotonic, at the first failure
+        self._failed_at = 0.0  # monotonic, at the last failure
         self._is_ending = False
-        self._gone: StoreError | None = None  # the store, for good
+        self._gone: StoreError | None = None  # no lease will be given again
         self._outcomes = outcomes
         # Slots call `nudge` and `report_progress`; this loop reads and fills them. So the
         # loop makes its slots: they get bound methods, with no indirection for each job.
         self.slots = make_slots(self)
 
-    # --- being told
+    # --- reasons for an exchange
 
     def nudge(self) -> None:
-        """Something ended: flush now, or soon."""
+        """An outcome was added: exchange now, or within 5 ms."""
         if self._in_flight or self._go.is_set():
             return
         if self._is_due():
@@ -121,12 +122,11 @@ class ClaimLoop:
             self._schedule_progress()
 
     def _schedule_progress(self) -> None:
-        """A note of progress waits."""
         if self._progress_timer is None and not self._in_flight:
             self._progress_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
 
     def on_wakeup(self, wake: Wake) -> None:
-        """A ring, or the safety poll."""
+        """A wakeup from the store, or the safety poll."""
         self._lanes.wake(wake.lanes)
         self._wake()
 
@@ -136,24 +136,24 @@ class ClaimLoop:
             self._go.set()
 
     def pause(self, lanes: frozenset[str]) -> None:
-        """These lanes are paused: what has not started goes back."""
-        if self._in_flight:  # its answer may be from before
+        """Give back claims of these paused lanes that have not started."""
+        if self._in_flight:  # its answer may be older than the pause
             self._paused_meanwhile = lanes
         self.slots.release_lanes(lanes)
 
     def end(self) -> None:
-        """Flush what is left, then stop."""
+        """Send the remaining outcomes, then end the loop."""
         self._is_ending = True
         self._go.set()
 
     def forget(self) -> None:
-        """The lease is lost: what was claimed under it is not ours."""
+        """A new lease is registered: nothing of the old one can be asked for again."""
         self._resync = False
         self._is_woken = True
         self._go.set()
 
     def give_up(self, error: StoreError) -> None:
-        """No lease will ever be had here again: the loop ends with this."""
+        """No lease will be given here again: the loop raises this error."""
         self._gone = error
         self._go.set()
 
@@ -180,7 +180,7 @@ class ClaimLoop:
         if self._gone is not None:
             raise self._gone
         me = self._identity.id
-        if not me:  # fenced, and not registered anew yet
+        if not me:  # fenced, and not registered again yet
             await self._clock.sleep(BACKOFF_FIRST)
             return None
         outcomes = self._outcomes.take()
@@ -189,7 +189,9 @@ class ClaimLoop:
         self._is_woken = False
         self._stop_timers()
         if not outcomes and not lanes and not self._resync:
-            return EMPTY_EXCHANGE  # to say or to ask: an idle worker writes nothing
+            return (
+                EMPTY_EXCHANGE  # nothing to send or ask: an idle worker does not write
+            )
         self._in_flight = True
         try:
             answer = await self._store.exchange(
@@ -205,14 +207,14 @@ class ClaimLoop:
             await self._failed(error, me)
             return None
         except asyncio.CancelledError:
-            self._outcomes.keep()  # it may have happened: a repeat does no harm
+            self._outcomes.keep()  # it may have committed; sending again does no harm
             self._resync = True
             raise
         finally:
             self._in_flight = False
         self._failures = 0
         if me != self._identity.id:
-            return None  # fenced meanwhile: this answer belongs to a worker that was
+            return None  # fenced meanwhile: the answer belongs to the old lease
         self.slots.round_trip(self._loop.time() - began)
         return self._apply_answer(answer, want)
 
@@ -235,7 +237,7 @@ class ClaimLoop:
 
     async def _failed(self, error: StoreError, me: int) -> None:
         if isinstance(error, PERMANENT_ERRORS):
-            raise error  # this store will never come back: end, and say why
+            raise error  # this store never comes back: end with its error
         if me == self._identity.id:
             self._outcomes.keep()
             self._resync = True
@@ -252,7 +254,7 @@ class ClaimLoop:
         await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
 
     def _count_failure(self) -> None:
-        """A loop that was blocked tried nothing meanwhile: that does not count."""
+        """Do not count time in which a blocked loop could not try."""
         now = self._clock.monotonic()
         held_up = (
             now - self._failed_at - self._claim_failure_seconds / CLAIM_FAILURE_SHARE
@@ -265,11 +267,11 @@ class ClaimLoop:
         return max(CLAIM_FAILURE_SECONDS, 2 * self._settings.lease_seconds)
 
     def _cannot_claim(self, error: StoreError) -> bool:
-        """Whether we can renew and not claim: nobody would ever take our jobs from us."""
+        """Whether the lease is renewed but claims fail: no rescue would free our jobs."""
         now = self._clock.monotonic()
-        # All this time the lease was renewed without a gap.
+        # Since `resumed_at` the lease was renewed without a gap.
         since = max(self._failing_since, self._identity.resumed_at)
-        # On a full disk a small write may still find room: what ended here is kept.
+        # On a full disk a renewal may still fit: wait, and keep the outcomes.
         if now - since < self._claim_failure_seconds or isinstance(error, StoreFull):
             return False
         return self._identity.is_fresh(now, self._settings.heartbeat_seconds)
@@ -283,12 +285,12 @@ class ClaimLoop:
         )
 
     async def _rest(self, answer: Exchanged) -> None:
-        """Until there is a reason for the next turn."""
+        """Wait until there is a reason for the next exchange."""
         slots = self.slots
         if answer.more and slots.want:
             self._is_woken = True
         if self._is_due():
-            await asyncio.sleep(0)  # noqa: TID251 - a turn for the jobs, no time passes
+            await asyncio.sleep(0)  # noqa: TID251 - lets jobs run; no time passes
             return
         self._go.clear()
         if len(self._outcomes):
@@ -320,9 +322,9 @@ class ClaimLoop:
     # --- lanes
 
     async def _learn_lanes(self) -> None:
-        """The queues with jobs that wait, when we serve all; others ring when they have.
+        """Ask for the lanes with waiting jobs, if the worker serves patterns or all queues.
 
-        Queues that are used no more, however many, cost nothing.
+        A lane that gets its first job later sends a wakeup. Unused queues cost nothing.
         """
         self._lanes.begin_learning()
         if not self._lanes.is_open:
@@ -335,7 +337,7 @@ class ClaimLoop:
         self._lanes.learn(row.name for row in rows)
 
     async def keep_learning(self, every_seconds: float) -> None:
-        """The safety net of `_learn_lanes`, until cancelled."""
+        """Repeat `_learn_lanes` in case a wakeup is lost; runs until cancelled."""
         while True:
             await self._clock.sleep(every_seconds)
             await self._learn_lanes()
@@ -344,9 +346,9 @@ class ClaimLoop:
     # --- bursts
 
     async def _is_burst_over(self, answer: Exchanged) -> bool:
-        """Nothing is ready or running in these lanes, here or elsewhere."""
+        """Whether nothing is ready or running in the served lanes, on any worker."""
         if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
-            return False  # `more`: not every lane has been asked yet
+            return False  # `more`: some lanes have not been asked yet
         if not self.slots.is_idle or self.slots.awaits_mark:
             return False
         await self._learn_lanes()
@@ -354,7 +356,7 @@ class ClaimLoop:
             rows = await self._store.queues(self._namespace, counts=True)
         except StoreError:
             return False
-        # Jobs that this worker does not know are for others; paused ones for later.
+        # Other workers run tasks unknown here; paused lanes wait.
         return not any(
             row.jobs(RUNNING)
             or (row.jobs(READY) and not row.paused and not self.slots.skips_unknown)

@@ -1,4 +1,4 @@
-"""What a task may ask about its own attempt: the optional first parameter `ctx`."""
+"""What a task can ask and do about its own attempt: the optional parameter `ctx`."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ PROGRESS_BYTES_MAX = 4096
 
 
 class Context(Generic[D]):
-    """One attempt, seen from inside."""
+    """The attempt that a task runs in."""
 
     __module__ = "durio"
     __slots__ = (
@@ -62,7 +62,7 @@ class Context(Generic[D]):
         self.deadline_at = deadline_at
         self.meta = meta
         self.deps = deps
-        self.cancelled = False  # a cooperative token, for code in threads
+        self.cancelled = False  # for code in threads to check
         self._report = report
         self._loop = loop
         self._transact = transact
@@ -87,7 +87,7 @@ class Context(Generic[D]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same over all attempts of this job: for services that take one."""
+        """The same for all attempts of this job; for services that accept such a key."""
         return f"durio-{self._raw_id.hex()}"
 
     @property
@@ -98,7 +98,7 @@ class Context(Generic[D]):
 
     @property
     def log(self) -> Logger:
-        """A logger for the task; every record carries the job by itself."""
+        """A logger for the task; each record carries the job."""
         return task_logger(self.task)
 
     async def progress(
@@ -109,9 +109,9 @@ class Context(Generic[D]):
         message: str | None = None,
         state: str | None = None,
     ) -> None:
-        """Say how far it is; the newest value is stored within 200 ms.
+        """Report progress; the newest value is stored within 200 ms.
 
-        Inside `transaction()` it is stored with the end of that.
+        Inside `transaction()` it is stored when that ends.
         """
         self.progress_sync(done, total, message=message, state=state)
 
@@ -133,16 +133,16 @@ class Context(Generic[D]):
         if self._report is None or self._loop is None:
             return
         if self._is_here():
-            self._report(told)  # now: an attempt that fails next must not be quicker
+            self._report(told)  # now: an attempt that fails next must not overtake it
         else:
             self._loop.call_soon_threadsafe(self._report, told)
 
     def transaction(self) -> TaskTransaction:
         """A connection of the store's own driver, in a transaction of this attempt.
 
-        Its commit, when the block is left, also records the job as done, with the
-        result given to `result` and the jobs enqueued with `options(tx=...)`: all of
-        it, or nothing.
+        When the block ends, one commit stores what the task wrote, records the job as
+        done with the result given to `result`, and adds the jobs enqueued with
+        `options(tx=...)`: all of it, or nothing.
         """
         if self._transact is None:
             raise UsageError(
@@ -152,9 +152,9 @@ class Context(Generic[D]):
         return self._transact()
 
     def result(self, value: T) -> T:
-        """Give the result of the job before `transaction()` commits; returns it again.
+        """Set the result of the job before `transaction()` commits; returns `value`.
 
-        So that it reads `return ctx.result(value)`, inside the block.
+        Inside the block write `return ctx.result(value)`.
         """
         if self._give_result is not None:
             self._give_result(value)
@@ -168,7 +168,7 @@ class Context(Generic[D]):
 
 
 def local_context(task: str, job_id: bytes, deps: Any = None) -> Context[Any]:
-    """For a plain call: runs here, no store, nothing is reported."""
+    """The context of a plain call: it has no store and reports nothing."""
     return Context(
         job_id=job_id,
         task=task,

@@ -1,12 +1,12 @@
 """Time limits: the soft limit warns, the hard limit ends.
 
-There is one timer for the whole worker, set to the earliest limit of all that runs. A job
+The whole worker has one timer, set to the earliest limit of all running attempts. A job
 that ends in time costs one comparison; a timer of its own would cost more than the job.
 
-While a call blocks the event loop nobody gets on, and no end is heard: that time does not
-count, but for the attempt that was seen to block. Where nobody was seen it may be any of
-them: then all are let off at most as long again as their hard limit. The watchdog asks
-several times a second: by that sign of life a stall is known.
+While a call blocks the event loop, no attempt makes progress and no end is noticed. That
+time does not count, except for the attempt that the watchdog saw blocking. If it saw none,
+any attempt may have blocked: then each is excused for at most its hard limit once more.
+The watchdog calls `on_loop_alive` several times a second; a gap between calls is a stall.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ NEVER = float("inf")
 
 
 class Deadlines:
-    """Looks at running attempts when the earliest limit is due."""
+    """Checks running attempts when the earliest limit is due."""
 
     def __init__(
         self,
@@ -33,13 +33,12 @@ class Deadlines:
         self._stall_seconds = stall_seconds
         self._next = NEVER
         self._timer: asyncio.TimerHandle | None = None
-        self._alive_at = NEVER  # nobody asks yet
+        self._alive_at = NEVER  # the watchdog does not run yet
         self.blocking_attempt: Attempt | None = (
-            None  # seen to block the loop, from beside it
+            None  # set by the watchdog, from the side loop
         )
 
     def watch(self, attempt: Attempt) -> None:
-        """From now on this attempt's limits count."""
         limits = attempt.limits
         if limits.soft_seconds is None:
             return
@@ -54,7 +53,7 @@ class Deadlines:
         self._timer = self._loop.call_at(at, self._check)
 
     def on_loop_alive(self) -> None:
-        """The loop runs."""
+        """The loop runs; after a stall, excuse the attempts that did not cause it."""
         now = self._loop.time()
         stalled, self._alive_at = now - self._alive_at, now
         if stalled > self._stall_seconds:
@@ -66,14 +65,14 @@ class Deadlines:
     def _check(self) -> None:
         """Warn or end what is due, then sleep until the next limit."""
         if self._alive_at < NEVER:
-            self.on_loop_alive()  # on some loops timers come first
+            self.on_loop_alive()  # on some loops timers run before the watchdog's call
         now = self._loop.time()
         self._next, self._timer = NEVER, None
         try:
             for attempt in list(self._running.values()):
                 if attempt.limit_at <= now:
                     self._hit(attempt, now)
-        finally:  # whatever one of them met: the limits of the others are kept
+        finally:  # an error of one attempt must not end the limits of the others
             earliest = min((a.limit_at for a in self._running.values()), default=NEVER)
             if earliest < NEVER:
                 self._arm(max(earliest, now + GRAIN_SECONDS))
@@ -91,13 +90,12 @@ class Deadlines:
             self._give_up(attempt)
 
     def close(self) -> None:
-        """No more limits."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def excuse(attempt: Attempt, seconds: float, *, is_bounded: bool) -> None:
-    """Time in which it could not get on does not count."""
+    """Do not count this time against the attempt's limits."""
     if is_bounded:
         hard = attempt.limits.hard_seconds or 0.0
         seconds = min(seconds, max(0.0, hard - attempt.excused_seconds))

@@ -1,7 +1,7 @@
 """The user's `deps=`: entered before the first job of a worker, left after the last.
 
-To fail at the beginning ends the worker. To fail while leaving is told and no more: every
-job has its end by then, and a worker that is begun anew for it would help nobody.
+An error on entry ends the worker. An error on exit is only reported: all jobs have ended
+by then, and a restart of the worker would not help.
 """
 
 from types import TracebackType
@@ -14,8 +14,6 @@ from durio.worker.worker_config import DepsFactory
 
 
 class Dependencies:
-    """Enter them for what they give."""
-
     def __init__(self, factory: DepsFactory, emit: Emit) -> None:
         self._factory = factory
         self._emit = emit

@@ -1,16 +1,17 @@
-"""How a worker is: measured with each heartbeat, told to the store and to its supervisor.
+"""The heartbeat: renews the lease, receives cancels, and fences the worker in time.
 
-The heartbeat: renews the lease, brings cancels, and knows when to give up.
+Each heartbeat also measures the worker's vitals, for the store and for the supervisor.
 
-It runs beside the worker's loop (see ports/executor.Aside), so that a blocked event loop
-does not cost a worker its jobs. Its deadline counts from *before* the last good renewal:
-at lease minus a margin it fences the worker itself, before anybody else may take its jobs.
-No call may carry it past that: a store that hangs is given the time that is left.
+The heartbeat runs on a side loop (`ports.executor.SideLoop`), so that a blocked event loop
+does not cost a worker its jobs. Its deadline counts from *before* the last successful
+renewal: at the end of the lease minus a margin it fences the worker itself, before another
+worker may take its jobs. No call may last beyond that deadline: a store that hangs gets
+only the time that is left.
 
-When nobody can write (a full disk, a stopped writer) nobody can take them either. A store
-that can tell says so, and the worker keeps its jobs and outcomes until it can. A renewal
-that waits is followed by the next one at once, so that it is the first thing to be written
-when writing is possible again.
+When no process can write (a full disk, a stopped writer), no process can take the jobs
+either. A store that can detect this says so (`is_contested`), and the worker keeps its
+jobs and outcomes until writes work again. After a renewal that timed out the next one is
+sent immediately, so that it is the first write when writing is possible again.
 """
 
 import asyncio
@@ -32,8 +33,6 @@ NO_CHILDREN = ChildVitals(0.0, 0, 0)
 
 
 class ProcessUsage(Protocol):
-    """What this process uses."""
-
     def cpu_seconds(self) -> float:
         """User and system time so far."""
         ...
@@ -44,21 +43,15 @@ class ProcessUsage(Protocol):
 
 
 class AttemptCounts(Protocol):
-    """The attempts of a worker."""
+    @property
+    def running(self) -> Sized: ...
 
     @property
-    def running(self) -> Sized:
-        """Those under way."""
-        ...
-
-    @property
-    def ended(self) -> int:
-        """How many have ended."""
-        ...
+    def ended(self) -> int: ...
 
 
 class VitalsReporter:
-    """Measures one worker. Nobody who minds it: nobody is told but the store."""
+    """Measures one worker; without `send_message` only the store gets the numbers."""
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class VitalsReporter:
         self._measure_children = measure_children or (lambda: NO_CHILDREN)
 
     def ready(self, tasks: int) -> None:
-        """It has a lease and claims."""
+        """Report that the worker has a lease and claims jobs."""
         if self._send_message is not None:
             settings = self._settings
             note = ProcessMessage(
@@ -87,7 +80,7 @@ class VitalsReporter:
             self._send_message(note)
 
     def measure(self) -> Vitals:
-        """One beat; from the heartbeat's thread."""
+        """Measure, and report to the supervisor. Called from the heartbeat's thread."""
         children = self._measure_children()
         vitals = Vitals(
             round(self._usage.cpu_seconds() + children.cpu_seconds, 3),
@@ -110,7 +103,7 @@ class VitalsReporter:
         return 0 < jobs <= vitals.ended or 0 < rss <= vitals.rss_bytes
 
     def draining(self, seconds_left: float) -> None:
-        """No more claims, and so long is left for what runs."""
+        """Report the drain: `seconds_left` is the grace for running jobs."""
         if self._send_message is not None:
             running = len(self._attempts.running)
             left = max(seconds_left, 0.0)
@@ -119,15 +112,15 @@ class VitalsReporter:
             )
 
     def drain_commanded(self) -> None:
-        """Somebody asked for a drain through the store: nobody is to come after us."""
+        """Report a drain by command: the supervisor starts no successor."""
         if self._send_message is not None:
             self._send_message(ProcessMessage(word="ordered"))
 
 
 class Heartbeat:
-    """Renews the lease of `me` every few seconds."""
+    """Renews the lease of `identity` every `interval_seconds`."""
 
-    def __init__(  # noqa: PLR0913 - a loop and whom it tells
+    def __init__(  # noqa: PLR0913 - a loop and its callbacks
         self,
         *,
         store: Store,
@@ -149,8 +142,8 @@ class Heartbeat:
         self._lease_seconds = lease_seconds
         self._interval_seconds = interval_seconds
         self._margin_seconds = min(5.0, lease_seconds / 6)
-        self._is_write_blocked = False  # nobody could write when we last asked
-        self._has_timed_out = False  # in line, as long as it had patience
+        self._is_write_blocked = False  # no process could write at the last check
+        self._has_timed_out = False  # the last renewal waited for its whole timeout
         self._on_cancels = on_cancels
         self._on_lost = on_lost
         self._on_paused = on_paused
@@ -163,7 +156,7 @@ class Heartbeat:
         while True:
             pause = max(0.0, self._interval_seconds - took_seconds)
             if self._is_write_blocked and self._has_timed_out:
-                pause = 0.0  # back in line, also where its patience was short
+                pause = 0.0  # queue for the writer again, even after a short timeout
             left = self._left_seconds()
             await self._clock.sleep(min(pause, left if left > 0 else NEVER))
             began = self._clock.monotonic()
@@ -171,9 +164,9 @@ class Heartbeat:
             took_seconds = self._clock.monotonic() - began
 
     async def renew(self) -> None:
-        """One renewal, and what follows from its answer."""
+        """Renew once, and act on the answer."""
         me, vitals = self._identity.id, self._measure()
-        if not me:  # fenced, and not registered anew yet
+        if not me:  # fenced, and not registered again yet
             return
         error = await self._try(me, self._timeout_seconds(), vitals)
         self._has_timed_out = isinstance(error, TimeoutError)
@@ -181,27 +174,28 @@ class Heartbeat:
             await self._renewal_failed(me, error)
 
     async def give_up(self) -> None:
-        """Nobody renews any more: the jobs are ours until our deadline, not longer."""
+        """Renewals have ended: fence the worker at its deadline."""
         while (left := self._left_seconds()) > 0:
             await self._clock.sleep(left)
         self._on_lost(self._identity.id)
 
     def _timeout_seconds(self) -> float:
-        """How long a renewal may take; past the deadline hardly any, or it waits in line.
+        """How long a renewal may take.
 
-        Hardly any, for whoever slept over its deadline finds a store that answers at
-        once; what follows must be over before the lease is.
+        Past the deadline it is a quarter of the margin: after a suspended process wakes
+        up, a working store answers immediately, and the steps that follow must end
+        before the lease does. While writes are blocked it waits for the writer instead.
         """
         left = self._left_seconds()
         if self._is_write_blocked:
-            # Others may have begun to write since: while the lease lasts, what follows
-            # must fit into it. After that, whoever waits in line is the first to write.
+            # Others may be able to write again: while the lease lasts, the steps that
+            # follow must fit into it. After that, the longest waiter writes first.
             left += 3 * self._margin_seconds / 8
             return min(self._interval_seconds, left if left > 0 else NEVER)
         return min(self._interval_seconds, max(left, self._margin_seconds / 4))
 
     def _left_seconds(self) -> float:
-        """Until the worker must be sure that its jobs are still its own."""
+        """Seconds until the worker must fence itself; negative after that."""
         deadline = (
             self._identity.renewed_at + self._lease_seconds - self._margin_seconds
         )
@@ -210,7 +204,7 @@ class Heartbeat:
     async def _try(
         self, me: int, timeout_seconds: float, vitals: Vitals | None = None
     ) -> Exception | None:
-        """Ask the store; what went wrong, if anything did."""
+        """Renew in the store; returns the error, or None."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -243,12 +237,12 @@ class Heartbeat:
         stall = self._store.stall()
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
-        # Asked each time: what counts is whether others could write of late.
+        # Asked each time: the answer is whether others could write recently.
         contested = await self._is_contested(me)
         self._is_write_blocked = not contested
         if self._left_seconds() > 0 or me != self._identity.id:
             return
-        # Others write: so may we, perhaps since a moment ago.
+        # Others can write: try once more, the block may have just ended.
         if contested and await self._try(me, self._margin_seconds / 2) is not None:
             self._on_lost(me)
 

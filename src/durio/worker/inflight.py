@@ -1,9 +1,8 @@
 """The state of one attempt, and how it is stopped from outside.
 
-An attempt is interrupted for one of the reasons in `Why`. A soft limit is turned by the
-driver below into SoftTimeLimit, inside the task; every other reason is a plain cancel.
-What the task makes of it is its own business: one that returns a value although it was
-cancelled is done, for the work is.
+An attempt is interrupted for one of the reasons in `InterruptReason`, by a plain cancel.
+A soft limit is a cancel too: `SoftLimitDriver` turns it into SoftTimeLimit inside the
+task. A task that is cancelled and still returns a value is done: the work is complete.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ NO_RESULT = object()
 
 
 class AttemptEnvironment(Protocol):
-    """What an attempt finds around it."""
+    """What attempts need from the worker or child that runs them."""
 
     clock: Clock
     deps: Any
@@ -40,21 +39,19 @@ class AttemptEnvironment(Protocol):
     begin: Begin | None
 
     def final_outcome(self, attempt: "Attempt") -> Outcome:
-        """Its end, with the result that it was given."""
+        """The outcome with the result given so far, before the transaction commits."""
         ...
 
 
 class InterruptReason(Enum):
     """Why an attempt is interrupted from outside."""
 
-    CANCEL = "cancel"  # somebody asked: ends as cancelled
+    CANCEL = "cancel"  # requested by a caller: ends as cancelled
     STOP = "stop"  # the worker stops: given back, uncharged
     FENCED = "fenced"  # the lease is lost: nothing more may be written
 
 
 class Attempt:
-    """The state of one attempt."""
-
     __slots__ = (
         "_context",
         "_records",
@@ -87,15 +84,16 @@ class Attempt:
         self.started = started
         self.ended = started
         self.runner = runner
-        # Options of its own are rare: decoded once, here.
+        # Few jobs have options of their own: decode them once, here.
         self.overrides: RowOptions | None = (
             None if claim.opts is None else row_options(claim.opts)
         )
         self.limit_at = float("inf")
-        self.excused_seconds = 0.0  # of its limits: the loop stood still
+        self.excused_seconds = 0.0  # not counted by its limits: the loop was blocked
         self.has_begun = False
         self.is_over = False
-        # See transaction.py: open now; committed, and so its end; perhaps committed.
+        # See transaction.py: the open transaction; the outcome that it committed;
+        # whether it is unknown if it committed.
         self.transaction: TaskTransaction | None = None
         self.recorded: Outcome | None = None
         self.is_commit_unknown = False
@@ -112,17 +110,14 @@ class Attempt:
 
     @property
     def job_id(self) -> bytes:
-        """Which job."""
         return self.claim.id
 
     @property
     def task(self) -> str:
-        """Its task."""
         return self.claim.task
 
     @property
     def queue(self) -> str:
-        """Its queue."""
         return queue_of(self.claim.lane)
 
     @property
@@ -132,13 +127,13 @@ class Attempt:
 
     @property
     def records(self) -> deque[Any]:
-        """Its last log records."""
+        """Its latest log records; the deque is made on first use."""
         if self._records is None:
             self._records = new_records()
         return self._records
 
     def log_lines(self) -> list[str]:
-        """Its last log lines, for a failure's record."""
+        """Its latest log lines, for the record of a failure."""
         return [] if self._records is None else log_lines(self._records)
 
     # --- policies, with the job's own overrides
@@ -152,7 +147,7 @@ class Attempt:
 
     @property
     def limits(self) -> TimeLimits:
-        """The task's time limits, or the job's own."""
+        """The task's time limits, with the job's overrides."""
         limits = self.handler.limits
         return limits if self.overrides is None else self.overrides.limits(limits)
 
@@ -164,7 +159,7 @@ class Attempt:
         return self.handler.keep or self.runner.keeps.get(self.claim.lane)
 
     def context(self) -> Context[Any]:
-        """The Context of this attempt, made when somebody asks for it."""
+        """The Context of this attempt, made on first use."""
         if self._context is None:
             cold, desk = self.overrides, self.runner
             hard, passed = self.limits.hard_seconds, desk.loop.time() - self.started
@@ -190,11 +185,10 @@ class Attempt:
     # --- its own transaction
 
     def environment(self) -> AttemptEnvironment:
-        """What is around it."""
         return self.runner
 
     def done(self) -> Outcome:
-        """How it ends now, with the result that it was given."""
+        """The outcome if it ended now, with the result given so far."""
         return self.runner.final_outcome(self)
 
     # --- being stopped from outside
@@ -207,7 +201,7 @@ class Attempt:
         if self._context is not None:
             self._context.cancelled = True
         if self.call is not None:
-            # A thread: asked to cancel it has the token; otherwise it is interrupted.
+            # In a thread: a cancel only sets the token, other reasons interrupt it.
             if reason is not InterruptReason.CANCEL:
                 self.call.interrupt(asyncio.CancelledError)
         elif self.has_begun and self.asyncio_task is not None:
@@ -222,14 +216,14 @@ class Attempt:
             self.asyncio_task.cancel()
 
     def abandon(self) -> None:
-        """Nobody waits for it any more: its thread no longer counts."""
+        """Stop waiting for it: free its thread's place, roll back its transaction."""
         if self.call is not None:
             self.call.abandon()
         if self.transaction is not None:
             self.transaction.abandon()
 
     def translate_cancel(self, thrown: BaseException) -> BaseException:
-        """What to throw into the task in place of what the loop threw."""
+        """SoftTimeLimit if this cancel came from the soft limit, else what was thrown."""
         if self.soft_hits and isinstance(thrown, asyncio.CancelledError):
             self.soft_hits -= 1
             if self.asyncio_task is not None:
@@ -239,7 +233,7 @@ class Attempt:
 
 
 class SoftLimitDriver:
-    """Drives a coroutine so that a cancel can become SoftTimeLimit on its way in."""
+    """Drives a coroutine so that a cancel can be thrown into it as SoftTimeLimit."""
 
     __slots__ = ("attempt", "coro")
 

@@ -1,24 +1,24 @@
-"""How many jobs of each queue may run and wait in this worker: its slots, its prefetch.
+"""Which lanes to ask for jobs, how many from each, and which claims may start.
 
-Only a worker with slots or prefetch for single queues has quotas; others pay nothing.
+`Lanes` chooses lanes and counts:
 
-A queue with slots may hold ahead its part of what the worker holds ahead. A prefetch of
-its own is exact. Where queues share slots that needs care: two queues asked for the same
-free slot may both give a job, and one of them would wait. Then free slots are dealt out
-(`model.shares`), each to one queue, and what waits never overtakes a queue that may not.
+- Lanes of equal weight take turns to be asked first, for the whole number wanted. To
+  split each call would cost a third of the jobs per second, and the turns even out.
+- Different weights split the number (`model.round_robin`); what one lane cannot give, the
+  others may give in the same call.
+- `strict` asks in the written order: the first lane may take everything.
 
-Claimed but unstarted: what waits here for a slot, and who is next.
+A wakeup, and a check of all lanes every second, reset what is assumed about empty lanes.
 
-Which lanes to ask, and how many jobs from each.
+`Quotas` holds slots and prefetch of single queues, and lowers what their lanes are asked
+for. Only a worker with such queues has quotas; others pay nothing. A queue with slots may
+prefetch its share of what the worker prefetches; a prefetch of its own is an exact bound.
+Where queues share slots, two queues asked for the same free slot could both give a job,
+and one job would wait beyond its queue's prefetch. So each free slot is given to one queue,
+and jobs that wait never take the turn of a queue that may not let jobs wait
+(`WeightedRoundRobin.split_with_prefetch`).
 
-- Queues of one weight take turns to be asked first, for all that is wanted: to split
-  each call costs a third of the jobs per second, and turns even out.
-- Different weights split what is wanted (`model.shares`); what a lane cannot give, the
-  others may, in the same call.
-- `strict` asks in the written order: the first lane may leave nothing to the others.
-
-Slots and prefetch of a queue lower what its lane is asked for (`worker.quotas`). A ring,
-and a look at all lanes every second, end what is believed about empty ones.
+`ClaimBuffer` holds claims that wait for a slot.
 """
 
 from collections import Counter, deque
@@ -32,45 +32,40 @@ from durio.ports.exchange import Exchanged, Lane
 
 
 class Quotas:
-    """Counts what runs and waits by lane, and says who may start and who has room."""
+    """Counts running and waiting claims by lane; decides which may start."""
 
     def __init__(self, concurrency: int, *, is_reserved: bool, has_ahead: bool) -> None:
         self._concurrency = concurrency
-        # Unless every queue has slots, and the worker has them all.
+        # Not needed when every queue has slots and the worker has enough for all.
         self.deals_slots = has_ahead and not is_reserved
         self.rules: Mapping[str, QueueRule] = {}
         self._running: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
-        self.free = 0  # slots, when `want` was last asked
+        self.free = 0  # slots, at the last call of `want`
         self._target = 0
 
     # --- counting
 
     def waits(self, claim: Claim) -> None:
-        """A claim waits for a slot."""
         self._waiting[claim.lane] += 1
 
     def leaves(self, claim: Claim) -> None:
-        """It waits no more: it starts, or goes back."""
         self._waiting[claim.lane] -= 1
 
     def starts(self, claim: Claim) -> None:
-        """A slot is taken."""
         self._running[claim.lane] += 1
 
     def ends(self, claim: Claim) -> None:
-        """A slot is free again."""
         self._running[claim.lane] -= 1
 
     def clear(self) -> None:
-        """Nothing runs and nothing waits."""
         self._running.clear()
         self._waiting.clear()
 
-    # --- who may start
+    # --- which may start
 
     def take_next(self, buffer: deque[Claim]) -> Claim | None:
-        """The first that may start: those that may not hold nobody up."""
+        """Take out the first claim that may start; claims of full lanes are skipped."""
         full: set[str] = set()
         for place, claim in enumerate(buffer):
             if claim.lane in full:
@@ -92,39 +87,38 @@ class Quotas:
     # --- how many more
 
     def want(self, free: int, target: int, buffered: int) -> int:
-        """How many to ask for, all lanes together; the others then speak of the same."""
+        """How many claims to ask for in all lanes; the methods below use these numbers."""
         self.free, self._target = free, target
         spare = max(0, target - buffered)
         return min(free + spare, sum(self.room(name) for name in self.rules))
 
     def room(self, lane: str) -> int:
-        """How many of this lane, at most."""
+        """How many more claims this lane may have here."""
         return self.room_to_start(lane) + self.room_to_wait(lane)
 
     def room_to_start(self, lane: str) -> int:
-        """How many could start at once, if nobody else wants the slots."""
+        """How many could start now, if no other lane takes the slots."""
         return min(self.free, self.slots_left(lane))
 
     def slots_left(self, lane: str) -> int:
-        """How many of its own slots nobody uses, whether the worker has any free or not."""
+        """How many of its own slots are unused, even if the worker has none free."""
         held = self._running[lane] + self._waiting[lane]
         return max(0, self._slots(lane) - held)
 
     def room_to_wait(self, lane: str) -> int:
-        """How many more may wait."""
         beyond = self._running[lane] + self._waiting[lane] - self._slots(lane)
         waiting = self._waiting[lane] if self.deals_slots else max(0, beyond)
         return max(0, self._ahead_of(lane) - waiting)
 
     def _ahead_of(self, lane: str) -> int:
-        """How many may wait: a part like its part of the slots, within its prefetch."""
+        """How many may wait: its share by slots, at most its prefetch."""
         part = -(-self._target * self._slots(lane) // self._concurrency)
         prefetch = self._rule(lane).prefetch
         return part if prefetch is None else min(part, prefetch)
 
 
 def quotas_for(serving: Serving, concurrency: int) -> Quotas | None:
-    """Those of this worker; None: no queue has any."""
+    """None: no queue has slots or prefetch of its own."""
     if not serving.has_quotas:
         return None
     return Quotas(
@@ -138,10 +132,10 @@ Sort = Callable[[Sequence[Claim]], list[Claim]]
 
 
 class ClaimBuffer(deque[Claim]):
-    """First come, first served; unless queues have slots of their own, or an order.
+    """Claims that wait for a slot: in order of arrival, or as `sort` says.
 
-    A deque itself, for every job passes through it: the next is `popleft`, or whom the
-    quotas choose.
+    It is a deque because every job passes through it. The next claim is `popleft`, or the
+    one that the quotas choose.
     """
 
     def __init__(self, quotas: Quotas | None = None, sort: Sort | None = None) -> None:
@@ -150,7 +144,6 @@ class ClaimBuffer(deque[Claim]):
         self._sort = sort
 
     def add(self, claims: Sequence[Claim]) -> None:
-        """They wait, behind those that came before."""
         self.extend(claims)
         if self._sort is not None:
             self._hold(self._sort(self))
@@ -159,7 +152,7 @@ class ClaimBuffer(deque[Claim]):
                 self._quotas.waits(claim)
 
     def take_all(self, lanes: Collection[str] | None = None) -> list[Claim]:
-        """Everything, or everything of these lanes: none of it will start."""
+        """Take out all claims, or all of these lanes: they will not start."""
         taken = [c for c in self if lanes is None or c.lane in lanes]
         if taken:
             ids = {claim.id for claim in taken}
@@ -174,11 +167,11 @@ class ClaimBuffer(deque[Claim]):
         self.extend(claims)
 
 
-LANES_MAX = 64  # per exchange; more take turns
+LANES_MAX = 64  # per exchange; with more, lanes take turns
 
 
 class Lanes:
-    """The lanes that a worker serves, as far as it knows them now."""
+    """The lanes that a worker serves and knows of."""
 
     def __init__(
         self,
@@ -191,7 +184,7 @@ class Lanes:
         self._serving = serving
         self._quotas = quotas
         self._rules: dict[str, QueueRule] = {}
-        self._woken: set[str] = set()  # lanes that rang since we last asked
+        self._woken: set[str] = set()  # lanes with a wakeup since `begin_learning`
         self._named = {lane(namespace, name) for name in serving.names}
         self._shares = WeightedRoundRobin(chance, is_strict=serving.is_strict)
         self._deals_slots = quotas is not None and quotas.deals_slots
@@ -205,13 +198,13 @@ class Lanes:
     # --- which
 
     def serves(self, name: str) -> bool:
-        """Whether this lane is one of ours, known or not."""
+        """Whether the worker serves this lane, known or not."""
         if not name.startswith(self._prefix):
             return False
         return self._serving.serves(name.removeprefix(self._prefix))
 
     def wake(self, names: Iterable[str]) -> None:
-        """Lanes that rang."""
+        """A wakeup named these lanes: they have jobs again."""
         self._shares.mark_filled([*names])
         if not self.is_open:
             return
@@ -221,12 +214,12 @@ class Lanes:
             self._set_names({*self.names, *served})
 
     def begin_learning(self) -> None:
-        """What rings from now on may be missing from an answer."""
+        """Call before asking the store: its answer may lack lanes woken from now on."""
         self._woken = set()
         self._shares.mark_filled()
 
     def learn(self, names: Iterable[str]) -> None:
-        """The lanes with jobs that wait; queues used no more cost nothing."""
+        """The store named the lanes with waiting jobs; forget the unused ones."""
         served = {name for name in names if self.serves(name)}
         self._set_names(self._named | served | self._woken)
 
@@ -247,7 +240,7 @@ class Lanes:
     # --- how many
 
     def ask(self, want: int) -> list[Lane]:
-        """Whom to ask for so many jobs."""
+        """The lanes to ask, with a number each, for `want` jobs in all."""
         if not want:
             return []
         names = self._next_names()
@@ -286,25 +279,25 @@ class Lanes:
         return names[:LANES_MAX]
 
     def apply_answer(self, answer: Exchanged, want: int) -> bool:
-        """Learn from an answer; whether to ask again at once."""
+        """Learn from an answer; returns whether to ask again immediately."""
         more, got = answer.more, len(answer.claims)
         if (self._is_weighted or self._deals_slots) and want:
             more = self._shares.charge(Counter(claim.lane for claim in answer.claims))
         if self._is_strict and len(self.names) > LANES_MAX:
-            # Nothing more in the first lanes: look at the next, then begin again.
+            # Not enough in these lanes: ask the next 64, then begin again.
             self._window += LANES_MAX if got < want else -self._window
             self._window *= self._window < len(self.names)
             more = more or self._window > 0
         return more
 
     def mixed(self, claims: list[Claim]) -> list[Claim]:
-        """Claims come lane by lane; they start as evenly mixed as the weights say."""
+        """Reorder claims, which come lane by lane, so that lanes alternate by weight."""
         if self._is_strict or not (self._is_weighted or self._deals_slots):
             return claims
         places = self._shares.interleaved([claim.lane for claim in claims])
         return [claims[place] for place in places]
 
     def sort(self, claims: Sequence[Claim]) -> list[Claim]:
-        """In the order of `strict`."""
+        """In the order of the lanes, for `strict`."""
         places = {name: place for place, name in enumerate(self.names)}
         return sorted(claims, key=lambda claim: places.get(claim.lane, len(places)))
