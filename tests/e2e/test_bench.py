@@ -51,6 +51,22 @@ def test_every_figure_is_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "the bench leaves files behind"
 
 
+def test_cpu_time_alone(tmp_path: Path) -> None:
+    answer = run(tmp_path, "--cpu", "--passes", "2", "--json")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    figures = json.loads(answer.stdout)
+    assert figures["passes"] == 2
+    costs = figures["cpu_us_per_job"]
+    assert set(costs) == {"drain", "enqueue_many", "enqueue_concurrent"}
+    assert costs["drain"]["worker"] > 0
+    assert costs["enqueue_many"]["client"] > 0
+    assert costs["enqueue_concurrent"]["client"] > 0
+    assert {cost["server"] for cost in costs.values()} == {None}, "no server"
+    assert figures["latency_ms"]["p50"]
+    assert "raw_cycle_per_s" not in figures
+    assert not list(tmp_path.iterdir()), "the bench leaves files behind"
+
+
 def test_a_store_with_jobs_is_left_alone(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'mine.db'}"
     first = run(tmp_path, "--store", store)

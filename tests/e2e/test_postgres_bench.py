@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from durio.bench.targets import PREFIX, url_with
+from durio.bench.server_cpu import postmaster_of
+from durio.bench.targets import PREFIX, PostgresBenchTarget, url_with
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.driver import Connector
 from durio.stores.postgres.location import location_from_url
-from tests.servers.postgres import NEWEST, PostgresServer
+from tests.servers.postgres import NEWEST, PASSWORD, PostgresServer
 
 SECONDS_MAX = 100.0
 SMALL = ["--jobs", "300", "--wakeups", "5", "--idle-seconds", "0.2"]
@@ -88,6 +89,22 @@ def test_every_figure_is_there(postgres: PostgresServer, tmp_path: Path) -> None
     assert schemas(postgres) == 0
     assert asked(postgres, "select to_regnamespace('nowhere') is null")
     assert not list(tmp_path.iterdir()), "the bench leaves files behind"
+
+
+def test_cpu_time_of_the_server(postgres: PostgresServer, tmp_path: Path) -> None:
+    process = bench(tmp_path, postgres.url(), "--cpu", "--passes", "1", "--json")
+    printed, error = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, printed + error
+    costs = json.loads(printed)["cpu_us_per_job"]
+    assert all(cost["server"] > 0 for cost in costs.values()), costs
+    assert schemas(postgres) == 0
+
+
+def test_the_postmaster_is_found(postgres: PostgresServer) -> None:
+    assert asyncio.run(PostgresBenchTarget(postgres.url()).postmaster()) == postgres.pid
+    by_tcp = PostgresBenchTarget(postgres.url(password=PASSWORD))
+    assert asyncio.run(by_tcp.postmaster()) == postgres.pid
+    assert postmaster_of(os.getpid()) is None, "not a process of PostgreSQL"
 
 
 def test_a_role_that_may_not_make_a_schema(

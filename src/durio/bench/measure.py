@@ -88,15 +88,14 @@ class Benchmark:
     wakeups: int
     idle_seconds: float
     show_progress: ShowProgress
+    passes: int = PASSES
     clock: HostClock = field(default_factory=HostClock)
     children: Subprocesses = field(default_factory=Subprocesses)
 
     async def run(self) -> dict[str, Any]:
         """Everything, one after another; the figures by name."""
         with self.children:
-            passes = [
-                await self.measure_pass(number) for number in range(1, PASSES + 1)
-            ]
+            passes = [await self.measure_pass(n) for n in range(1, self.passes + 1)]
             facts = await self.target.engine_facts()
             one, together = await self.measure_single_enqueues()
             idle = await self.measure_idle()
@@ -116,13 +115,18 @@ class Benchmark:
             **idle,
             "cpu_us_per_job": round(min(d.cpu_us_per_job for d in drains), 1),
             "worker_rss_mb": round(max(d.rss_mb for d in drains), 1),
-            "passes": PASSES,
+            "passes": self.passes,
             "python": platform.python_version(),
             "loop": "asyncio" if loop_factory() is None else "uvloop",
             "cores": os.cpu_count(),
             **costs_per_job([one.server_costs for one in passes], self.jobs),
             **facts,
         }
+
+    @staticmethod
+    def steps(passes: int) -> int:
+        """How often `show_progress` is called."""
+        return 3 * passes + 4
 
     # --- where
 
@@ -152,18 +156,8 @@ class Benchmark:
         return PassResult(bare, many, drain, [one for one in spent if one is not None])
 
     async def measure_drain(self, url: str) -> DrainResult:
-        """A worker in a burst: it ends when nothing is left."""
-        path = self.folder / "report.json"
-        path.unlink(missing_ok=True)
-        worker = self.start_worker(url, "--burst", report=path)
-        code = await self.wait_for_exit(worker)
-        if code != 0 or not path.exists():
-            raise WorkerFailed(f"the worker ended with {code}:\n{worker.tail()}")
-        report = msgspec.json.decode(path.read_bytes(), type=workload.DrainReport)
-        records = await self.newest(self.jobs)
-        unfinished = sum(record.state != DONE for record in records)
-        if unfinished or len(records) != self.jobs:
-            raise WorkerFailed(f"{unfinished} of {len(records)} jobs are not done")
+        report = await self.drain(url)
+        records = await self.finished_jobs(self.jobs)
         first = min(record.started_at or 0.0 for record in records)
         last = max(record.finished_at or 0.0 for record in records)
         return DrainResult(
@@ -171,6 +165,24 @@ class Benchmark:
             cpu_us_per_job=report.cpu_seconds / self.jobs * 1e6,
             rss_mb=report.rss_bytes / MIB,
         )
+
+    async def drain(self, url: str) -> workload.DrainReport:
+        """Run a worker that ends when nothing is left, and read its report."""
+        path = self.folder / "report.json"
+        path.unlink(missing_ok=True)
+        worker = self.start_worker(url, "--burst", report=path)
+        code = await self.wait_for_exit(worker)
+        if code != 0 or not path.exists():
+            raise WorkerFailed(f"the worker ended with {code}:\n{worker.tail()}")
+        return msgspec.json.decode(path.read_bytes(), type=workload.DrainReport)
+
+    async def finished_jobs(self, count: int) -> list[StoredJob]:
+        """The newest `count` jobs, all of which must be done."""
+        records = await self.newest(count)
+        unfinished = sum(record.state != DONE for record in records)
+        if unfinished or len(records) != count:
+            raise WorkerFailed(f"{unfinished} of {len(records)} jobs are not done")
+        return records
 
     async def newest(self, count: int) -> list[StoredJob]:
         """The jobs of this pass: the last ones that were enqueued."""

@@ -19,6 +19,7 @@ import apsw
 from durio.bench import workload
 from durio.bench.raw_postgres import measure_raw_postgres
 from durio.bench.raw_sqlite import RawRates, measure_raw_sqlite
+from durio.bench.server_cpu import postmaster_of
 from durio.host.clock import HostClock
 from durio.model.errors import InvalidURL, StoreError, StoreUnavailable
 from durio.stores.postgres import schema, schema_status
@@ -54,6 +55,10 @@ class BenchTarget(Protocol):
 
     async def server_costs(self) -> ServerCosts | None:
         """What the server has spent until now; None: there is no server."""
+        ...
+
+    async def postmaster(self) -> int | None:
+        """The id of the server's first process; None: no server on this host."""
         ...
 
     async def engine_facts(self) -> dict[str, Any]:
@@ -92,6 +97,10 @@ class SqliteBenchTarget:
         """There is no server."""
         return None
 
+    async def postmaster(self) -> int | None:
+        """None: there is no server."""
+        return None
+
     async def engine_facts(self) -> dict[str, Any]:
         """The library."""
         return {"sqlite": apsw.sqlite_lib_version()}
@@ -123,6 +132,11 @@ select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8,
 READ_DEAD_TUPLES = """
 select coalesce(sum(n_dead_tup), 0)::int8 from pg_stat_all_tables
 where schemaname = $1::text
+"""
+# Through a Unix socket both addresses are null.
+READ_SERVER_PROCESS = """
+select pg_backend_pid(),
+  inet_server_addr() is not distinct from inet_client_addr()
 """
 READ_VERSION = "select current_setting('server_version')"
 READ_SETTINGS = """
@@ -159,6 +173,13 @@ class PostgresBenchTarget:
         await self._clock.sleep(FLUSH_SECONDS)
         async with self._connected() as connection:
             return ServerCosts(*(await connection.rows(READ_COSTS, (self._name,)))[0])
+
+    async def postmaster(self) -> int | None:
+        """The parent of the process that serves a connection, if it runs on this host."""
+        async with self._connected() as connection:
+            serving, is_local = (await connection.rows(READ_SERVER_PROCESS, ()))[0]
+            # Looked up while the connection is open: the process ends with it.
+            return postmaster_of(serving) if is_local else None
 
     async def engine_facts(self) -> dict[str, Any]:
         """The server, whether it is durable, and what the last schema left behind."""

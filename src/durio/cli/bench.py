@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from durio.bench.cpu import CPU_PASSES, CpuBenchmark
 from durio.bench.measure import (
     IDLE_SECONDS,
     PASSES,
@@ -22,7 +23,7 @@ from durio.cli.output import show_json, show_table
 from durio.host.signals import interruptible
 
 JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
-PROGRESS_TOTAL = 3 * PASSES + 4  # what a measurement tells on its way
+PASSES_MAX = 1_000
 
 MEANINGS = {
     "enqueue_one_per_s": "enqueued, one caller who awaits each",
@@ -43,6 +44,11 @@ MEANINGS = {
     "dead_tuples_per_job": "row versions that were left behind",
     "dead_tuples_left": "of these, not cleaned up when the last drain ended",
 }
+CPU_MEANINGS = {
+    "drain": "one worker runs jobs, CPU us per job",
+    "enqueue_many": "enqueue_many, CPU us per job",
+    "enqueue_concurrent": "100 callers who await each, CPU us per job",
+}
 
 
 @click.command()
@@ -54,7 +60,12 @@ MEANINGS = {
     type=click.IntRange(1, JOBS_MAX),
     default=JOBS_DEFAULT,
     show_default=True,
-    help="Jobs per pass; the best of three passes counts.",
+    help="Jobs per pass.",
+)
+@click.option(
+    "--passes",
+    type=click.IntRange(1, PASSES_MAX),
+    help=f"Passes; the best one counts.  [default: {PASSES}; with --cpu {CPU_PASSES}]",
 )
 @click.option(
     "--wakeups",
@@ -70,16 +81,19 @@ MEANINGS = {
     show_default=True,
     help="How long a worker is watched while it has nothing to do.",
 )
+@click.option(
+    "--cpu", "is_cpu", is_flag=True, help="Measure only CPU time per job and wake-ups."
+)
 @click.option("--yes", is_flag=True, help="Measure a store that already holds jobs.")
 @JSON_OPTION
 def command(
     *,
     url: str | None,
-    jobs: int,
-    wakeups: int,
-    idle_seconds: float,
+    passes: int | None,
+    is_cpu: bool,
     yes: bool,
     is_json: bool,
+    **amounts: Any,
 ) -> None:
     """Measure this machine: enqueue, drain, wake-up, cost; and the bare driver beside it.
 
@@ -90,15 +104,31 @@ def command(
     On PostgreSQL the bench makes a schema of its own (durio_bench_...) and drops it again:
     nothing else in that database is touched. The server's log, commits and dead row
     versions are counted for all who use it meanwhile.
+
+    With --cpu: user and system time per job of the worker, of the process that enqueues,
+    and of all processes of a PostgreSQL server on this host. It scatters far less than a
+    rate does, so it can compare two releases. A server elsewhere shows as null.
     """
-    steps = BenchProgress(visible=not is_json and sys.stderr.isatty())
+    kind = CpuBenchmark if is_cpu else Benchmark
+    passes = passes or (CPU_PASSES if is_cpu else PASSES)
+    steps = BenchProgress(
+        kind.steps(passes), visible=not is_json and sys.stderr.isatty()
+    )
     with interruptible(), scratch_folder() as folder:
-        ground = target_of(folder, url)
-        measure = Benchmark(folder, ground, jobs, wakeups, idle_seconds, steps.advance)
+        target = target_of(folder, url)
+        measure = kind(
+            folder=folder,
+            target=target,
+            show_progress=steps.advance,
+            passes=passes,
+            **amounts,  # jobs, wakeups, idle_seconds
+        )
         with steps.bar:
             figures = asyncio.run(run_benchmark(measure, url, yes=yes))
     if is_json:
         show_json(figures)
+    elif is_cpu:
+        show_cpu_figures(figures)
     else:
         show_figures(figures)
 
@@ -106,7 +136,7 @@ def command(
 class BenchProgress:
     """A bar on a terminal, nothing elsewhere."""
 
-    def __init__(self, *, visible: bool) -> None:
+    def __init__(self, total: int, *, visible: bool) -> None:
         self.bar = Progress(
             BarColumn(),
             TimeElapsedColumn(),
@@ -115,7 +145,7 @@ class BenchProgress:
             disable=not visible,
             transient=True,
         )
-        self._step = self.bar.add_task("", total=PROGRESS_TOTAL)
+        self._step = self.bar.add_task("", total=total)
 
     def advance(self, what: str) -> None:
         """The next measurement begins."""
@@ -124,6 +154,28 @@ class BenchProgress:
 
 def show_figures(figures: dict[str, Any]) -> None:
     """The figures for people."""
+    show_head(figures)
+    rows = [
+        [name, figure_text(figures[name]), told]
+        for name, told in MEANINGS.items()
+        if name in figures
+    ]
+    show_table(("figure", "value", "what"), rows, "nothing was measured")
+
+
+def show_cpu_figures(figures: dict[str, Any]) -> None:
+    show_head(figures)
+    costs = figures["cpu_us_per_job"]
+    rows = [
+        [name, figure_text(costs[name]), meaning]
+        for name, meaning in CPU_MEANINGS.items()
+    ]
+    latency = figure_text(figures["latency_ms"])
+    rows.append(["latency_ms", latency, MEANINGS["latency_ms"]])
+    show_table(("figure", "value", "what"), rows, "nothing was measured")
+
+
+def show_head(figures: dict[str, Any]) -> None:
     click.echo(
         f"{figures['store']}: {figures['jobs']} jobs, best of {figures['passes']} passes"
     )
@@ -131,12 +183,6 @@ def show_figures(figures: dict[str, Any]) -> None:
         f"{engine_text(figures)}, Python {figures['python']}, "
         f"{figures['loop']}, {figures['cores']} cores"
     )
-    rows = [
-        [name, figure_text(figures[name]), told]
-        for name, told in MEANINGS.items()
-        if name in figures
-    ]
-    show_table(("figure", "value", "what"), rows, "nothing was measured")
 
 
 def engine_text(figures: dict[str, Any]) -> str:
@@ -148,8 +194,10 @@ def engine_text(figures: dict[str, Any]) -> str:
     return f"PostgreSQL {figures['postgresql']}{careless} ({figures['driver']})"
 
 
-def figure_text(value: float | dict[str, float]) -> str:
-    """A figure, or some with their names."""
+def figure_text(value: float | dict[str, float | None]) -> str:
+    """A figure, or some with their names; None stands for what was not measured."""
     if isinstance(value, dict):
-        return "  ".join(f"{name} {part:.2f}" for name, part in value.items())
+        return "  ".join(
+            f"{name} {part:.2f}" for name, part in value.items() if part is not None
+        )
     return f"{value:,}"
