@@ -1,1 +1,1 @@
-"""The bench: what a store reaches on this machine, beside the bare driver."""
+"""The bench: measures a store on this machine, and the bare driver beside it."""

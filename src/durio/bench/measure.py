@@ -1,8 +1,8 @@
-"""The bench's measurements: real worker processes, every default on, best of three.
+"""The bench's measurements: real worker processes with every default on, best pass counts.
 
-The worker is what anybody starts: `python -m durio worker`, ten slots, results stored,
-its log at INFO written to a file. Rates of a drain come from the times that the store
-keeps, first claim to last finish, so that the start of an interpreter is not in them.
+The worker is the one that users start: `python -m durio worker`, 10 slots, results stored,
+its log at INFO in a file. The rate of a drain comes from the times in the store, first
+claim to last finish, so the start of the interpreter does not count.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ from durio.model.job import DONE, FINAL, STATE_BY_CODE, StoredJob
 from durio.ports.browse import Query
 
 PASSES = 3
-SINGLE_MAX, TOGETHER_MAX = 2_000, 10_000  # jobs, of the slower ways to enqueue
+SINGLE_MAX, TOGETHER_MAX = 2_000, 10_000  # jobs: these ways to enqueue are slower
 CALLERS = 100
 WAKEUPS = 300
-PAUSE_SECONDS = 0.02  # between two wake-ups: long enough to be idle again
+PAUSE_SECONDS = 0.02  # between two wake-ups; the worker is idle again by then
 IDLE_SECONDS = 5.0
 READY_SECONDS_MAX = 30.0
 DRAIN_SECONDS_MAX = 600.0
@@ -59,8 +59,6 @@ class WorkerFailed(OperatingError):
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """One worker, one full queue."""
-
     per_s: float
     cpu_us_per_job: float
     rss_mb: float
@@ -68,19 +66,16 @@ class DrainResult:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What one pass over all jobs gave."""
-
     raw: RawRates
     many_per_s: float
     drain: DrainResult
-    server_costs: list[
-        ServerCosts
-    ]  # before, after the enqueue, after the drain; empty: no server
+    # Before, after the enqueue, after the drain; empty: no server.
+    server_costs: list[ServerCosts]
 
 
 @dataclass(slots=True)
 class Benchmark:
-    """All measurements of one run, on that ground; logs and reports in `folder`."""
+    """All measurements of one run; `folder` holds logs and reports."""
 
     folder: Path
     target: BenchTarget
@@ -93,7 +88,7 @@ class Benchmark:
     children: Subprocesses = field(default_factory=Subprocesses)
 
     async def run(self) -> dict[str, Any]:
-        """Everything, one after another; the figures by name."""
+        """Take all measurements; the figures by name."""
         with self.children:
             passes = [await self.measure_pass(n) for n in range(1, self.passes + 1)]
             facts = await self.target.engine_facts()
@@ -128,25 +123,25 @@ class Benchmark:
         """How often `show_progress` is called."""
         return 3 * passes + 4
 
-    # --- where
+    # --- stores
 
     async def open_new_store(self) -> str:
-        """Another store, opened here."""
+        """Open the App on a new store and return its URL."""
         await workload.app.close()
         workload.app.url = await self.target.new_store()
         await workload.app.store()
         return workload.app.url
 
-    # --- how fast
+    # --- rates
 
     async def measure_pass(self, number: int) -> PassResult:
-        """One pass; driver and engine take turns, so that both meet the same weather."""
+        """Driver and engine take turns, so that both meet the same load of the machine."""
         self.show_progress(f"pass {number}: the bare driver")
         bare = await self.target.measure_raw(self.jobs)
         self.show_progress(f"pass {number}: enqueue {self.jobs} at once")
         url = await self.open_new_store()
         spent = [await self.target.server_costs()]
-        await workload.app.store()  # which the count may have closed
+        await workload.app.store()  # `server_costs` may have closed it
         rows = [(n,) for n in range(self.jobs)]
         many = await self.rate(self.jobs, workload.nothing.enqueue_many(rows))
         spent.append(await self.target.server_costs())
@@ -185,7 +180,7 @@ class Benchmark:
         return records
 
     async def newest(self, count: int) -> list[StoredJob]:
-        """The jobs of this pass: the last ones that were enqueued."""
+        """The last `count` jobs that were enqueued, or all if there are fewer."""
         store = await workload.app.store()
         records: list[StoredJob] = []
         cursor: str | None = None
@@ -200,7 +195,7 @@ class Benchmark:
         return records
 
     async def measure_single_enqueues(self) -> tuple[float, float]:
-        """One caller who waits for each, then a hundred who do so side by side."""
+        """Jobs per second: one caller that awaits each job, then 100 concurrent callers."""
         self.show_progress("enqueue one by one")
         await self.open_new_store()
         count = min(self.jobs, SINGLE_MAX)
@@ -212,20 +207,19 @@ class Benchmark:
         return one, together
 
     async def enqueue_each(self, count: int) -> None:
-        """Enqueue, wait for the durable answer, enqueue the next."""
         for number in range(count):
             await workload.nothing.enqueue(number)
 
     async def rate(self, count: int, work: Awaitable[Any]) -> float:
-        """How many per second."""
+        """Jobs per second."""
         began = self.clock.monotonic()
         await work
         return count / (self.clock.monotonic() - began)
 
-    # --- how soon, and at what cost when there is nothing to do
+    # --- wake-ups and idle cost
 
     async def measure_idle(self) -> dict[str, Any]:
-        """Wake an idle worker again and again, and see what its idleness costs."""
+        """Measure the CPU time of an idle worker, then wake it `wakeups` times."""
         worker = self.start_worker(workload.app.url)
         await self.wait_until_drained(worker)
         self.show_progress(f"one worker idles for {self.idle_seconds:g} s")
@@ -243,7 +237,7 @@ class Benchmark:
         return {**latency, "idle_cpu_percent": round(percent, 2)}
 
     async def measure_wakeups(self) -> dict[str, Any]:
-        """From an enqueue in this process to the task's first line in the other one."""
+        """From `enqueue` in this process to the first line of the task in the worker."""
         self.show_progress(f"one worker is woken {self.wakeups} times")
         called: list[float] = []
         returned: list[float] = []
@@ -265,7 +259,7 @@ class Benchmark:
     def start_worker(
         self, url: str, *flags: str, report: Path | None = None
     ) -> Subprocess:
-        """A worker with every default on."""
+        """Start a worker with every default on."""
         environ = {"DURIO_URL": url}
         if report is not None:
             environ[workload.REPORT_VARIABLE] = str(report)
@@ -276,7 +270,7 @@ class Benchmark:
         )
 
     async def wait_for_exit(self, worker: Subprocess) -> int:
-        """Its exit code; the loop is free meanwhile."""
+        """Return its exit code without blocking the loop; raises WorkerFailed after 600 s."""
         deadline = self.clock.monotonic() + DRAIN_SECONDS_MAX
         while worker.is_running:
             if self.clock.monotonic() > deadline:
@@ -285,7 +279,7 @@ class Benchmark:
         return worker.wait(0) or 0
 
     async def wait_until_drained(self, worker: Subprocess) -> None:
-        """Until the worker has nothing more to do."""
+        """Wait until no job is left to run."""
         store = await workload.app.store()
         final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
         while True:
@@ -299,7 +293,7 @@ class Benchmark:
 
 
 def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[str, Any]:
-    """What the server spent on each job, by name: the least of all passes."""
+    """The server's costs per job, by name: the lowest of all passes."""
     counted = [spent for spent in passes if spent]
     if not counted:
         return {}
@@ -321,7 +315,7 @@ def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[st
 
 
 def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, float]:
-    """The usual three, in milliseconds."""
+    """The 50th, 95th and 99th, in milliseconds."""
     taken = [1000 * (end - begin) for begin, end in zip(begun, ended, strict=True)]
     cuts = statistics.quantiles(taken, n=100, method="inclusive")
     return {f"p{share}": round(cuts[share - 1], 3) for share in (50, 95, 99)}
@@ -329,7 +323,7 @@ def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, flo
 
 @contextmanager
 def scratch_folder() -> Generator[Path]:
-    """On the disk that is measured."""
+    """A temporary folder in the current directory: its disk is the one that is measured."""
     folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
     try:
         yield folder
@@ -338,7 +332,6 @@ def scratch_folder() -> Generator[Path]:
 
 
 def target_of(folder: Path, url: str | None) -> BenchTarget:
-    """Where to measure."""
     if url is not None and module_of(url) == POSTGRES:
         return PostgresBenchTarget(url)
     return SqliteBenchTarget(folder, url)
@@ -347,7 +340,7 @@ def target_of(folder: Path, url: str | None) -> BenchTarget:
 async def run_benchmark(
     measure: Benchmark, url: str | None, *, yes: bool
 ) -> dict[str, Any]:
-    """Refuse a file in use, then measure."""
+    """Refuse a SQLite file with jobs unless `yes` is given, then measure."""
     try:
         if (
             url is not None
@@ -363,7 +356,7 @@ async def run_benchmark(
 
 
 async def refuse_used_store(url: str) -> None:
-    """A store that holds jobs is somebody's: ask first."""
+    """Raise UsageError when the store holds jobs: they may belong to an application."""
     await workload.app.close()
     workload.app.url = url
     page = await (await workload.app.store()).find(Query(), limit=1, cursor=None)

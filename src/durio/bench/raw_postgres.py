@@ -1,11 +1,11 @@
 """The bare driver on PostgreSQL: the same rows in the same tables, without Durio.
 
-A loop around one connection of the driver that the URL names: rows are inserted, claimed
-and finished in batches, the finish of one batch and the claim of the next in one statement
-and one commit, in a schema as the store makes it. The statements are the plainest that keep
-the same fences: no keys, no bounds, no due times, no leases. Rows are found by arrays of
-ids and not by joins, so that the plan stays the same when the server has just counted an
-empty table.
+A loop around one connection of the driver that the URL names. It inserts, claims and
+finishes rows in batches, in a schema that the store's migrations made. One statement and
+one commit finish a batch and claim the next. The statements are the simplest ones with the
+same fences: no keys, no bounds, no due times, no leases. They find rows by arrays of ids
+and not by joins: the plan must stay the same when the server has just analyzed an empty
+table.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ COUNT = "select count(*) from {schema}.hist"
 async def measure_raw_postgres(
     connection: Connection, schema: str, jobs: int
 ) -> RawRates:
-    """One pass over a fresh schema; raises what the driver's adapter raises."""
+    """One pass over a new schema; raises DriverError."""
     clock = HostClock()
     filled = SchemaStatements(schema)
     began = clock.monotonic()
@@ -102,7 +102,7 @@ async def measure_raw_postgres(
 
 
 async def drain(connection: Connection, cycle: str) -> None:
-    """Finish a batch and claim the next, until there is none."""
+    """Finish a batch and claim the next, until no job is left."""
     claimed: Sequence[Row] = ()
     while True:
         done = columns_of(claimed)
@@ -114,6 +114,6 @@ async def drain(connection: Connection, cycle: str) -> None:
 
 
 def columns_of(claimed: Sequence[Row]) -> tuple[list[Any], ...]:
-    """Ids and claim numbers in the order in which all lock them, and a result each."""
+    """Ids and claim numbers in lock order (by id), and one result per row."""
     rows = sorted((row[0], row[1]) for row in claimed)
     return [i for i, _ in rows], [no for _, no in rows], [b"0"] * len(rows)

@@ -1,9 +1,9 @@
-"""The bare driver: the same rows through the same table and indexes, without Durio.
+"""The bare driver on SQLite: the same rows in the same table and indexes, without Durio.
 
-What a loop around apsw reaches on this disk is the ceiling that the engine is held
-against: inserted, claimed and finished in batches, the finish of one batch and the claim
-of the next in one transaction, in the store's own schema and with its settings. The
-statements are the plainest that keep the same fences.
+A loop around apsw shows the most that this disk allows; the engine is compared with it.
+It inserts, claims and finishes rows in batches, in the store's own schema and with its
+settings. One transaction finishes a batch and claims the next. The statements are the
+simplest ones with the same fences.
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ class RawRates(NamedTuple):
 
 
 def measure_raw_sqlite(path: Path, jobs: int, synchronous: str) -> RawRates:
-    """One pass over a fresh file."""
+    """One pass over a new file."""
     clock = HostClock()
     loop = RawSqliteLoop(path, synchronous, clock)
     began = clock.monotonic()
@@ -62,28 +62,29 @@ def measure_raw_sqlite(path: Path, jobs: int, synchronous: str) -> RawRates:
 
 
 class RawSqliteLoop:
-    """The shortest program that does the same to the same table."""
+    """The shortest program that does the same to the same table as the store."""
 
     def __init__(self, path: Path, synchronous: str, clock: HostClock) -> None:
         self.clock = clock
         self.pages = 0
-        # The driver's own types leave its rows open.
+        # apsw does not type its rows.
         self.db: Any = apsw.Connection(str(path), statementcachesize=128)
-        # auto_vacuum before the log: after it, it silently stays off.
+        # auto_vacuum comes before journal_mode: SQLite ignores it without an error
+        # afterwards.
         first = ("auto_vacuum=incremental", "journal_mode=wal")
         for pragma in (*first, *SETTINGS, f"synchronous={synchronous}"):
             self.db.execute(f"pragma {pragma}").fetchall()
         for step in migrations():
             self.db.execute(step.text)
-        self.db.set_wal_hook(self.note_pages)  # switches automatic checkpoints off
+        self.db.set_wal_hook(self.note_pages)  # also switches automatic checkpoints off
 
     def note_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        """How long the log has become."""
+        """Remember how many pages the write-ahead log has."""
         self.pages = pages
         return apsw.SQLITE_OK
 
     def insert(self, jobs: int) -> None:
-        """Rows as an enqueue writes them."""
+        """Insert rows as an enqueue does."""
         for start in range(0, jobs, BATCH):
             now = self.clock.now()
             rows = [self.row(n, now) for n in range(start, min(start + BATCH, jobs))]
@@ -92,12 +93,11 @@ class RawSqliteLoop:
             self.commit()
 
     def row(self, number: int, now: float) -> tuple[Any, ...]:
-        """The values of one insert."""
         payload = b"[[%d],{}]" % number
         return (self.clock.new_id(), LANE, RANK, READY, TASK, payload, now)
 
     def drain(self) -> int:
-        """Finish a batch and claim the next, until there is none; how many."""
+        """Finish a batch and claim the next until no job is left; returns the count."""
         claimed: list[tuple[Any, ...]] = []
         finished = 0
         while True:
@@ -112,7 +112,7 @@ class RawSqliteLoop:
                 return finished
 
     def commit(self) -> None:
-        """Commit; move a long log into the database, as the store does."""
+        """Commit; checkpoint a long write-ahead log, as the store does."""
         self.db.execute("commit")
         if self.pages > CHECKPOINT_PAGES:
             self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

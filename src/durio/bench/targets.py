@@ -1,9 +1,8 @@
-"""Where the bench measures: fresh stores, one after another, and the bare driver beside.
+"""The stores that the bench measures: new ones, one after another, and the bare driver.
 
-The bench on a PostgreSQL server: schemas of its own, made for it and dropped again.
-
-Whatever schema the URL names is left alone. What the server spends is counted for the whole
-server (its log) and the whole database (commits): others who use them meanwhile are in it.
+On a PostgreSQL server the bench makes schemas of its own and drops them again. It does not
+touch the schema that the URL names. Costs are those of the whole server (its log) or of the
+whole database (commits), so they include what other clients do meanwhile.
 """
 
 import asyncio
@@ -35,26 +34,26 @@ from durio.stores.postgres.translate import translated
 
 
 class ServerCosts(NamedTuple):
-    """What a server has spent so far, on everything that it does."""
+    """Counters of a server since it started, for all of its clients."""
 
     wal_bytes: float
     commits: float
-    dead_tuples: float  # row versions that were left behind: updated or deleted
+    dead_tuples: float  # row versions left behind by an update or a delete
 
 
 class BenchTarget(Protocol):
-    """One kind of store, as the bench uses it."""
+    """A kind of store, as the bench uses it."""
 
     async def new_store(self) -> str:
-        """The URL of a store without jobs, as far as there is one."""
+        """The URL of a store without jobs; of the named SQLite file, whatever it holds."""
         ...
 
     async def measure_raw(self, jobs: int) -> RawRates:
-        """What the driver alone reaches there."""
+        """Measure the driver without Durio."""
         ...
 
     async def server_costs(self) -> ServerCosts | None:
-        """What the server has spent until now; None: there is no server."""
+        """The server's counters now; None: there is no server."""
         ...
 
     async def postmaster(self) -> int | None:
@@ -62,16 +61,16 @@ class BenchTarget(Protocol):
         ...
 
     async def engine_facts(self) -> dict[str, Any]:
-        """Which engine this is, and how it is set up."""
+        """Name and version of the engine, and its settings."""
         ...
 
     async def clean_up(self) -> None:
-        """Remove what was made."""
+        """Remove the stores that were made."""
         ...
 
 
 class SqliteBenchTarget:
-    """New files in a folder, or one file that somebody named."""
+    """New files in a folder, or the one file that the user named."""
 
     def __init__(self, folder: Path, url: str | None) -> None:
         if url is not None and ":memory:" in url:
@@ -84,29 +83,26 @@ class SqliteBenchTarget:
         self._files = 0
 
     async def new_store(self) -> str:
-        """The store that was named, or another new file."""
+        """The named store, or a new file."""
         return self._url or f"sqlite:///{self._next('bench')}"
 
     async def measure_raw(self, jobs: int) -> RawRates:
-        """On a file of its own, as durable as the store."""
+        """Measure on a new file with the same `synchronous` as the store."""
         asked = self._url or ""
         synchronous = "normal" if "synchronous=normal" in asked else "full"
         return measure_raw_sqlite(self._next("bare"), jobs, synchronous)
 
     async def server_costs(self) -> ServerCosts | None:
-        """There is no server."""
         return None
 
     async def postmaster(self) -> int | None:
-        """None: there is no server."""
         return None
 
     async def engine_facts(self) -> dict[str, Any]:
-        """The library."""
         return {"sqlite": apsw.sqlite_lib_version()}
 
     async def clean_up(self) -> None:
-        """The folder goes with the bench; a file that was named stays."""
+        """Does nothing: the bench removes its folder, and a named file stays."""
 
     def _next(self, name: str) -> Path:
         self._files += 1
@@ -116,7 +112,7 @@ class SqliteBenchTarget:
 PREFIX = "durio_bench_"
 NAME_LENGTH = 8
 INSUFFICIENT_PRIVILEGE = "42501"
-FLUSH_SECONDS = 0.3  # a server process reports what it counted when it ends
+FLUSH_SECONDS = 0.3  # a server process reports its counters when it ends
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_level")
 
 READ_COSTS = """
@@ -145,7 +141,7 @@ select s.name, current_setting(s.name) from unnest($1::text[]) as s (name)
 
 
 class PostgresBenchTarget:
-    """One database, and in it a new schema for each measurement."""
+    """One database with a new schema for each measurement."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -156,19 +152,19 @@ class PostgresBenchTarget:
         self._made: list[str] = []
 
     async def new_store(self) -> str:
-        """A new schema; the one before it is dropped."""
+        """Make a new schema; drop the one before it."""
         await self._drop_all()
         return url_with(self._url, await self._make())
 
     async def measure_raw(self, jobs: int) -> RawRates:
-        """In a new schema as well, which is gone afterwards."""
+        """Measure in a new schema; the next measurement drops it."""
         await self._drop_all()
         name = await self._make()
         async with self._connected() as connection:
             return await measure_raw_postgres(connection, name, jobs)
 
     async def server_costs(self) -> ServerCosts | None:
-        """As of now, for which our own connections end: they report at their end."""
+        """Close our own connections first: their server processes report when they end."""
         await workload.app.close()
         await self._clock.sleep(FLUSH_SECONDS)
         async with self._connected() as connection:
@@ -182,7 +178,7 @@ class PostgresBenchTarget:
             return postmaster_of(serving) if is_local else None
 
     async def engine_facts(self) -> dict[str, Any]:
-        """The server, whether it is durable, and what the last schema left behind."""
+        """Version, durability settings, and the dead row versions in the last schema."""
         async with self._connected() as connection:
             version = (await connection.rows(READ_VERSION, ()))[0][0]
             settings = await connection.rows(READ_SETTINGS, (list(SETTINGS),))
@@ -195,7 +191,7 @@ class PostgresBenchTarget:
         }
 
     async def clean_up(self) -> None:
-        """Drop what is left; not being able to must not hide why it came to that."""
+        """Drop the schemas that are left; an error here must not hide an earlier one."""
         with suppress(StoreError):
             await self._drop_all()
 
@@ -243,7 +239,7 @@ def url_with(url: str, name: str) -> str:
 
 
 def no_create_right(selection: PostgresLocation, error: StoreError) -> StoreUnavailable:
-    """The bench needs room of its own."""
+    """The error for a role that may not create a schema."""
     return StoreUnavailable(
         f"{selection.shown}: the bench works in a schema of its own, and this role may not "
         f"make one ({error.what})",

@@ -1,8 +1,8 @@
-"""The bench's App: jobs that do nothing, and a worker that says what it cost.
+"""The bench's App: jobs that do nothing, and a worker that reports its costs.
 
-Workers load it as `durio.bench.workload:app`. With a file named by environment, a worker notes
-its CPU time from ready to drained, and its memory after that; the jobs themselves carry
-nothing that an ordinary job would not.
+Workers load it as `durio.bench.workload:app`. When the environment names a file, a worker
+writes its CPU time from ready to drained, and its memory after that, to the file. The jobs
+carry nothing that an ordinary job does not carry.
 """
 
 import os
@@ -24,22 +24,20 @@ clock = HostClock()
 
 
 class DrainReport(msgspec.Struct, frozen=True):
-    """What a worker says about itself when it has drained."""
+    """Costs of a worker that has drained its queue."""
 
     cpu_seconds: float  # user and system, all threads, from ready to drained
     rss_bytes: int
 
 
 class CpuReading(msgspec.Struct, frozen=True):
-    """A running worker at one moment."""
-
-    at: float  # monotonic, common to all processes
+    at: float  # monotonic; all processes of a host share this clock
     cpu_seconds: float
 
 
 @asynccontextmanager
 async def report_costs() -> AsyncGenerator[None]:
-    """The worker's resources: none, but entered when ready and left when drained."""
+    """Entered when the worker is ready, left when it has drained; provides nothing."""
     before = own_cpu_seconds()
     yield
     path = os.environ.get(REPORT_VARIABLE)
@@ -48,7 +46,6 @@ async def report_costs() -> AsyncGenerator[None]:
 
 
 def write_report(path: str, report: DrainReport) -> None:
-    """For whoever started this worker."""
     Path(path).write_bytes(msgspec.json.encode(report))
 
 
@@ -57,17 +54,17 @@ app = App(name=NAMESPACE, deps=report_costs)
 
 @app.task
 async def nothing(number: int) -> int:
-    """Give back what came."""
+    """Return the argument."""
     return number
 
 
 @app.task
 async def now() -> float:
-    """When the task began, by the clock that all processes share."""
+    """When the task began, by the clock that all processes of this host share."""
     return clock.monotonic()
 
 
 @app.task
 async def vitals() -> CpuReading:
-    """How this worker is."""
+    """CPU time of this worker so far."""
     return CpuReading(clock.monotonic(), own_cpu_seconds())

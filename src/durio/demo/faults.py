@@ -1,7 +1,7 @@
-"""Mishaps on the demo's stage: a worker or a child process killed in the middle of jobs.
+"""The demo's faults: a worker or a child process is killed in the middle of jobs.
 
-Only processes that the demo's own supervisor started are ever held or killed, each by its
-id. A victim is held still first, so that what it was in the middle of is known exactly.
+Only processes that the demo's own supervisor started are stopped or killed, each by its
+id. A process is stopped (SIGSTOP) before it is killed, so that its open attempts are known.
 """
 
 from collections import Counter
@@ -15,16 +15,16 @@ from durio.host.clock import HostClock
 from durio.host.descendants import Descendant, find_descendant
 
 POLL_SECONDS = 0.05
-OPEN_ATTEMPTS_WANTED = 2  # attempts in the middle of which a worker is killed
-PREFERRED_TURNS = 30  # after so many one will do
-TURNS_MAX = 200  # then there is nobody to kill
+OPEN_ATTEMPTS_WANTED = 2  # a worker is killed with at least 2 open attempts
+PREFERRED_TURNS = 30  # after 30 turns, one open attempt is enough
+TURNS_MAX = 200  # after 200 turns, no worker is killed
 RERUN_SECONDS_MAX = 90.0
-# The one may not run again, the other ends its process by itself.
+# write_letter must not run again; open_bad_image ends its process by itself.
 NEVER_INTERRUPTED = frozenset({"write_letter", "open_bad_image"})
 
 
 class FaultTarget(Protocol):
-    """The stage, as far as mishaps are concerned."""
+    """What faults need of the demo."""
 
     ledger_folder: Path
     ledger: Ledger
@@ -32,50 +32,47 @@ class FaultTarget(Protocol):
     tasks: dict[str, str]
 
     def print_line(self, line: str, /) -> None:
-        """One more line of the story."""
+        """Print one line of progress."""
         ...
 
     def check_workers(self) -> None:
-        """Nobody but us ends a worker."""
+        """Raise when the supervisor has ended."""
         ...
 
     async def registered_workers(self) -> list[Descendant]:
-        """The worker processes that are registered, the eldest first."""
+        """The registered worker processes, oldest first."""
         ...
 
 
 @dataclass(slots=True)
 class StoppedProcess:
-    """A process held still in the middle of attempts."""
-
     what: str
     process: Descendant
     jobs: set[str]
 
 
 class Kill(NamedTuple):
-    """What a kill has interrupted, and when."""
+    """The interrupted jobs, and when the kill happened."""
 
     jobs: set[str]
-    at: float  # just before it: the jobs may run again before anybody looks
+    at: float  # just before the kill: the jobs may run again at once
 
 
 class FaultInjector:
-    """Kills, and sees to it that what was interrupted runs again."""
+    """Kills processes, and waits until the interrupted jobs run again."""
 
     def __init__(self, target: FaultTarget) -> None:
         self._target = target
-        self._interrupted: set[str] = (
-            set()
-        )  # nobody twice: who dies often is taken for guilty
+        # Each job is interrupted once: a job that loses many workers is dead-lettered.
+        self._interrupted: set[str] = set()
 
     async def kill_worker(self) -> Kill | None:
-        """A worker in the middle of jobs, its children with it."""
+        """Kill a worker in the middle of jobs; its children die with it."""
         victim = await self._stop_busy_worker()
         return None if victim is None else self._kill(victim)
 
     async def kill_child(self) -> Kill | None:
-        """A child in the middle of its job, if there is one soon."""
+        """Kill a child in the middle of its job; None: none had one within 30 turns."""
         victim = await self._stop_busy_child()
         return None if victim is None else self._kill(victim)
 
@@ -91,7 +88,7 @@ class FaultInjector:
         scene.print_line(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
         return kill
 
-    # --- who it will be
+    # --- choose a process
 
     async def _stop_busy_worker(self) -> StoppedProcess | None:
         for turn in range(TURNS_MAX):
@@ -121,7 +118,7 @@ class FaultInjector:
         return None
 
     def _children(self, worker: Descendant) -> list[Descendant]:
-        """Its child processes, as far as they have had a job."""
+        """Its child processes that have run at least one job."""
         wrote = (int(path.stem) for path in self._target.ledger_folder.glob("*.jsonl"))
         found = (find_descendant(pid, [worker.pid]) for pid in wrote)
         return [child for child in found if child is not None]
@@ -133,7 +130,7 @@ class FaultInjector:
             job for job in jobs if job in tasks and tasks[job] not in NEVER_INTERRUPTED
         }
 
-    # --- and after
+    # --- after the kill
 
     async def wait_for_rerun(self, kill: Kill) -> None:
         """Wait until the jobs that a kill has interrupted run elsewhere."""
@@ -152,12 +149,12 @@ class FaultInjector:
                 )
                 return
             if took > RERUN_SECONDS_MAX:
-                return  # the verdict will name them
+                return  # the verdict names the missing ones
             await scene.clock.sleep(POLL_SECONDS)
 
 
 def open_jobs(path: Path) -> set[str]:
-    """The jobs whose attempts a process has begun and not ended, by its own file."""
+    """The jobs whose attempts a process has begun and not ended, from its ledger file."""
     jobs: set[str] = set()
     for entry in read_ledger_file(path) if path.exists() else ():
         if entry.ev == LedgerLineKind.STARTED:

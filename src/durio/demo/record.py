@@ -1,8 +1,8 @@
-"""A ledger that shares nothing with the store: what each process saw, in its own file.
+"""A ledger that shares nothing with the store: each process writes what it saw to a file.
 
-One append-only file per process, one write per line, so a process that is killed loses no
-line that it wrote. Times are of the monotonic clock, which all processes of a machine
-share: lines of different files can be put in order.
+There is one append-only file per process and one write per line, so a process that is
+killed loses no line that it wrote. Times come from the monotonic clock, which all processes
+of a host share, so lines of different files can be put in order.
 """
 
 import os
@@ -13,30 +13,26 @@ from typing import Any
 
 import msgspec
 
-LINE_BYTES_MAX = 4096  # a short append is never torn
+LINE_BYTES_MAX = 4096  # the kernel does not tear a short append
 
 
 class LedgerLineKind:
-    """What a line may say."""
-
-    ENQUEUED = "enq.ok"  # the store has answered for this job
-    REPEATED = "enq.same"  # the answer was an older job with the same key
-    REFUSED = "enq.full"  # the queue was full: there is no such job
-    CANCELLED = "cancel.ok"  # a cancel was accepted
+    ENQUEUED = "enq.ok"  # the store has acknowledged this job
+    REPEATED = "enq.same"  # the store returned an older job with the same key
+    REFUSED = "enq.full"  # the queue was full and the job was not stored
+    CANCELLED = "cancel.ok"  # the store accepted a cancel
     STARTED = "start"
-    EFFECT = "effect"  # the task did what it is for: the last thing it does
+    EFFECT = "effect"  # the task did its work; its last action
     FAILED = "fail"  # the task raised
-    CRASHING = "crash"  # the task is about to take its process with it
-    RETRIED = "retry"  # the store took the failure: it will be tried again
-    FINISHED = "end.ok"  # the store took the end; `state` says which
-    KILLING = "nemesis.begin"  # written before it is done: the victim cannot
+    CRASHING = "crash"  # the task is about to crash its process
+    RETRIED = "retry"  # the store recorded the failure and will retry
+    FINISHED = "end.ok"  # the store recorded the end; `state` says which
+    KILLING = "nemesis.begin"  # written before the kill, by the process that kills
     KILLED = "nemesis.end"
 
 
 class LedgerLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line."""
-
-    n: int  # the number of the line in its file
+    n: int  # line number in its file
     pid: int
     mono_ns: int
     ev: str
@@ -44,9 +40,11 @@ class LedgerLine(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str = ""
     state: str = ""
     attempt: int = 0
-    reason: str = ""  # of a dead one
+    reason: str = ""  # of a dead job
     victim: int = 0
-    parent: int = 0  # of the process that wrote it: a child dies with its worker
+    parent: int = (
+        0  # parent of the process that wrote the line: a child dies with its worker
+    )
 
 
 class Ledger:
@@ -60,7 +58,7 @@ class Ledger:
         self._lines = 0
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Write a line, whole, before anything else happens."""
+        """Write a whole line before returning."""
         pid = os.getpid()
         if pid != self._pid:  # the first line, or the first in a forked child
             self._pid, self._lines, self._parent = pid, 0, os.getppid()
@@ -80,14 +78,14 @@ class Ledger:
         os.write(self._descriptor, msgspec.json.encode(entry)[:LINE_BYTES_MAX] + b"\n")
 
     def close(self) -> None:
-        """Close the file; another note opens it again."""
+        """Close the file; the next write opens it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._pid = -1, 0
 
 
 def read_ledger(folder: Path) -> list[LedgerLine]:
-    """Every line of every process, in the order of time."""
+    """All lines of all processes, ordered by time."""
     entries = [
         entry for path in folder.glob("*.jsonl") for entry in read_ledger_file(path)
     ]
@@ -95,6 +93,6 @@ def read_ledger(folder: Path) -> list[LedgerLine]:
 
 
 def read_ledger_file(path: Path) -> Iterable[LedgerLine]:
-    """The whole lines of one process; the last may still be on its way."""
+    """The complete lines of one process; the last may still be incomplete."""
     lines = path.read_bytes().split(b"\n")[:-1]
     return [msgspec.json.decode(line, type=LedgerLine) for line in lines]

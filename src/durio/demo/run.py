@@ -1,7 +1,7 @@
-"""The demo's stage: real worker processes under a supervisor, and orders that come in.
+"""One run of the demo: real worker processes under a supervisor, and incoming orders.
 
-Everything that happens is noted in the ledger before or as it happens; at the end the
-ledger is held against the store. The store is asked only where each job stands.
+Every process writes events to the ledger before or as they happen. At the end the ledger is
+compared with the store. The store is asked only for the state of each job.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from durio.model.job import STATE_BY_CODE
 from durio.ports.browse import Query
 
 ORDER_SECONDS = 0.1  # between two orders
-SELLING_SHARE = 0.6  # of the whole time; the rest is for what is under way
-KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # of it, before the first kill
-CHAOS_SECONDS = 2.0  # between two kills, by turns a worker and a child
-CHAOS_KILLS_MIN = 2  # on a slow machine the shop stays open for them
-LATE_SHARE = 3.0  # of the whole time: then it closes whatever has happened
-BURST = 100  # parcels at once, for a queue that takes far fewer
+SELLING_SHARE = 0.6  # of the whole time; the rest is for jobs that still run
+KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # of the whole time, before the first kill
+CHAOS_SECONDS = 2.0  # between two kills: a worker and a child in turn
+CHAOS_KILLS_MIN = 2  # on a slow machine, selling goes on until then
+LATE_SHARE = 3.0  # of the whole time; then selling ends in any case
+BURST = 100  # parcels at once, for a queue that takes 20
 GRACE_SECONDS = 2.0  # of the workers
 POLL_SECONDS = 0.05
 READY_SECONDS_MAX = 30.0
@@ -41,15 +41,13 @@ PrintLine = Callable[[str], None]
 
 
 class WorkerEnded(OperatingError):
-    """A worker of the demo ended though nobody killed it."""
+    """A worker of the demo ended although the demo did not kill it."""
 
     code = "worker_ended"
 
 
 @dataclass(slots=True)
 class Demo:
-    """One run of the demo."""
-
     folder: Path
     url: str
     seconds: float
@@ -63,7 +61,7 @@ class Demo:
     started: float = 0.0
     started_at: float = 0.0
     ledger: Ledger = field(init=False)
-    ledger_folder: Path = field(init=False)  # every process keeps its file there
+    ledger_folder: Path = field(init=False)  # every process has its own file there
     supervisor: Subprocess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,9 +70,9 @@ class Demo:
         self.ledger = Ledger(self.ledger_folder)
 
     async def run(self) -> DemoVerdict:
-        """Open the shop, sell, kill, wait until all is settled, judge."""
+        """Open the shop, sell, kill, wait until every job is final, and judge."""
         shop.app.url = self.url
-        shop.app.emit.subscribers.clear()  # here the story is told, not logged
+        shop.app.emit.subscribers.clear()  # progress lines replace the log here
         self.started_at = self.clock.now()
         async with shop.app:
             with self.children:
@@ -90,7 +88,7 @@ class Demo:
     # --- the workers
 
     def start_workers(self) -> Subprocess:
-        """Real workers under a supervisor, as anybody would start them."""
+        """Start real workers under a supervisor, as users do."""
         command = [
             *durio_command(),
             "worker",
@@ -127,11 +125,11 @@ class Demo:
         self.print_line(f"the shop opens with {self.workers} workers: {names}")
 
     def close_shop(self) -> None:
-        """Everybody goes home; who still runs a job gives it back within the grace."""
+        """End all workers; they give back jobs that still run after the grace."""
         self.children.end(GRACE_SECONDS * 3)
 
     async def registered_workers(self) -> list[Descendant]:
-        """The worker processes that are registered, the eldest first."""
+        """The registered worker processes, oldest first."""
         rows = await (await shop.app.store()).workers(shop.NAMESPACE)
         rows.sort(key=lambda row: row.id)
         found = (
@@ -140,17 +138,17 @@ class Demo:
         return [worker for worker in found if worker is not None]
 
     def check_workers(self) -> None:
-        """Workers may come and go; who looks after them may not."""
+        """Raise when the supervisor has ended; workers may end and be replaced."""
         if not self.supervisor.is_running:
             raise WorkerEnded(
                 f"the supervisor ended by itself ({self.supervisor.exit_code}):\n"
                 f"{self.supervisor.tail()}"
             )
 
-    # --- what happens
+    # --- the shop
 
     async def run_shop(self) -> None:
-        """Sell and have a mishap, side by side."""
+        """Sell and inject faults concurrently."""
         parts: list[Coroutine[Any, Any, None]] = [
             self.sell(),
             self.cancel_jobs(),
@@ -166,14 +164,14 @@ class Demo:
         return self.started + self.seconds * share - self.clock.monotonic()
 
     def is_selling(self) -> bool:
-        """For its share of the time, and until chaos has struck often enough."""
+        """True for its share of the time, and with chaos until 2 kills have happened."""
         is_spared = self.is_chaotic and self.kills < CHAOS_KILLS_MIN
         return self.seconds_until(SELLING_SHARE) > 0 or (
             is_spared and self.seconds_until(LATE_SHARE) > 0
         )
 
     async def sell(self) -> None:
-        """One order after another, and one that nobody can deliver."""
+        """One order after another, and one that cannot be delivered."""
         order = 0
         while self.is_selling():
             order += 1
@@ -186,7 +184,7 @@ class Demo:
         self.print_line(f"the shop closes after {order} orders, {len(self.tasks)} jobs")
 
     async def take_order(self, order: int) -> None:
-        """The jobs of one order; the customer of every tenth clicks twice."""
+        """Enqueue the jobs of one order; every tenth order is placed twice."""
         self.add_job(await shop.send_mail.enqueue(order), "send_mail")
         charge = shop.charge_card.options(key=f"{self.started_at}-{order}")
         self.add_job(await charge.enqueue(order), "charge_card")
@@ -199,7 +197,7 @@ class Demo:
             self.add_job(await later.enqueue(order), "remind")
 
     async def cancel_jobs(self) -> None:
-        """Cancel a job that waits and one that runs."""
+        """Cancel a waiting job and a running one."""
         waiting = await shop.remind.options(delay="1h").enqueue(0)
         self.add_job(waiting, "remind")
         await self.cancel(waiting)
@@ -214,7 +212,7 @@ class Demo:
         self.print_line("two jobs cancelled: one that waited, one that ran")
 
     async def send_parcels(self) -> None:
-        """More parcels at once than the queue takes: some are refused, none is lost."""
+        """Enqueue more parcels at once than the queue takes: some are refused, none is lost."""
         refused: list[QueueFull] = []
 
         async def send(order: int) -> None:
@@ -236,21 +234,21 @@ class Demo:
             )
 
     def add_job(self, job: Job[Any], task: str) -> None:
-        """An enqueue was answered: from here the job must not be lost."""
+        """Record an acknowledged job: from now on it must not be lost."""
         event = LedgerLineKind.ENQUEUED if job.created else LedgerLineKind.REPEATED
         self.ledger.write(event, job=job.id, task=task)
         if job.created:
             self.tasks[job.id] = task
 
     async def cancel(self, job: Job[Any]) -> None:
-        """Cancel, and note that it was accepted."""
+        """Cancel a job, and record that the store accepted it."""
         await job.cancel()
         self.ledger.write(LedgerLineKind.CANCELLED, job=job.id, task=self.tasks[job.id])
 
-    # --- what goes wrong
+    # --- faults
 
     async def inject_faults(self) -> None:
-        """One kill in the middle of jobs; with chaos one after another."""
+        """Kill once in the middle of jobs; with chaos, again and again."""
         mishaps, turn = FaultInjector(self), 0
         share = CHAOS_SHARE if self.is_chaotic else KILL_SHARE
         await self.clock.sleep(max(0.0, self.seconds_until(share)))
@@ -266,7 +264,7 @@ class Demo:
     # --- the end
 
     async def wait_until_final(self) -> None:
-        """Until every job is final, a bounded time."""
+        """Wait until every job is final, for a bounded time."""
         store = await shop.app.store()
         waiting = [id_bytes(job) for job in self.tasks]
         deadline = self.clock.monotonic() + FINAL_SECONDS_MAX
@@ -283,7 +281,7 @@ class Demo:
                 await self.clock.sleep(POLL_SECONDS)
 
     async def stored_states(self) -> dict[str, str]:
-        """Where the store says that each job of this run stands."""
+        """The state of each job of this run, from the store."""
         store = await shop.app.store()
         states: dict[str, str] = {}
         cursor: str | None = None
@@ -298,6 +296,5 @@ class Demo:
                 return states
 
     def ledger_lines(self, kind: str | None = None) -> list[LedgerLine]:
-        """What the ledger holds so far."""
         entries = read_ledger(self.ledger_folder)
         return [entry for entry in entries if kind is None or entry.ev == kind]

@@ -1,7 +1,7 @@
-"""A small shop, for the demo: its tasks, and a ledger of what really happened to each job.
+"""A small shop for the demo: its tasks, and a ledger of what happened to each job.
 
-Workers load it as `durio.demo.shop:app`. The folder of the ledger comes by environment;
-without one nothing is noted.
+Workers load it as `durio.demo.shop:app`. The environment names the ledger's folder; without
+it, nothing is written.
 """
 
 import asyncio
@@ -28,8 +28,10 @@ BANK_FAILS_EVERY = 4  # orders
 LETTER_SECONDS = 3600.0
 PARCEL_SECONDS = 0.2
 PARCELS_MAX = 20  # waiting to be packed
-PARCELS_AT_ONCE = 2  # in one worker
-PARCELS_WAIT_SECONDS = 0.3  # for room, then QueueFull
+PARCELS_AT_ONCE = 2  # per worker
+PARCELS_WAIT_SECONDS = (
+    0.3  # how long `enqueue` waits for room before it raises QueueFull
+)
 
 QUICK_RETRY = Retry(4, base=0.2, factor=2, max_delay=1)
 SHORT_RETRY = Retry(2, delays=(0.2, 0.4), jitter=False)
@@ -39,20 +41,20 @@ clock = HostClock()
 
 @cache
 def own_ledger() -> Ledger | None:
-    """The ledger of this process, if somebody keeps one."""
+    """The ledger of this process; None: the environment names no folder."""
     folder = os.environ.get(LEDGER_VARIABLE)
     return None if folder is None else Ledger(Path(folder))
 
 
 def write_line(kind: str, **fields: Any) -> None:
-    """Write a line to the ledger."""
+    """Write a line, if there is a ledger."""
     ledger = own_ledger()
     if ledger is not None:
         ledger.write(kind, **fields)
 
 
 async def ledger_middleware(ctx: Context[Any], call_next: CallNext) -> Any:
-    """Middleware: an attempt begins, and fails or has had its effect."""
+    """Write a line when an attempt begins, and when it fails or has had its effect."""
     facts: dict[str, Any] = {
         "job": ctx.job_id,
         "task": short_name(ctx.task),
@@ -78,15 +80,15 @@ app.queue(
 
 
 def short_name(task: str) -> str:
-    """A task's name without its App."""
+    """A task's name without that of its App."""
     return task.partition(".")[2]
 
 
-# --- what the store has accepted
+# --- what the store has recorded
 
 
 def write_finished(event: HookEvent, state: str) -> None:
-    """The store took an end of this job."""
+    """The store has recorded the end of this job."""
     write_line(
         LedgerLineKind.FINISHED,
         job=event.job_id,
@@ -99,25 +101,21 @@ def write_finished(event: HookEvent, state: str) -> None:
 
 @app.hooks.after
 def on_done(event: HookEvent) -> None:
-    """A job is done."""
     write_finished(event, "done")
 
 
 @app.hooks.dead
 def on_dead(event: HookEvent) -> None:
-    """A job is dead."""
     write_finished(event, "dead")
 
 
 @app.hooks.cancelled
 def on_cancelled(event: HookEvent) -> None:
-    """A job is cancelled."""
     write_finished(event, "cancelled")
 
 
 @app.hooks.retry
 def on_retry(event: HookEvent) -> None:
-    """A failed attempt will be made again."""
     write_line(
         LedgerLineKind.RETRIED,
         job=event.job_id,
@@ -126,15 +124,15 @@ def on_retry(event: HookEvent) -> None:
     )
 
 
-# --- the work of a shop
+# --- tasks
 
 
 class BankUnreachable(Exception):
-    """The bank does not answer now and then."""
+    """The bank does not answer."""
 
 
 class NoAddress(Exception):
-    """Nobody knows where to send this parcel."""
+    """The order has no address."""
 
 
 @app.task
@@ -146,7 +144,7 @@ async def send_mail(order: int) -> str:
 
 @app.task(retry=QUICK_RETRY)
 async def charge_card(ctx: Context[Any], order: int) -> str:
-    """Take the money; the bank is away for the first try of every fourth order."""
+    """Charge a card; for every fourth order the bank does not answer the first attempt."""
     await clock.sleep(BANK_SECONDS)
     if order % BANK_FAILS_EVERY == 0 and ctx.attempt == 1:
         raise BankUnreachable(f"no answer for order {order}")
@@ -164,7 +162,7 @@ def resize_image(ctx: Context[Any], order: int) -> str:
 
 @app.task(retry=QUICK_RETRY, process=True)
 def open_bad_image(ctx: Context[Any], order: int) -> str:
-    """Open a picture that no library survives: its process dies, every time."""
+    """Open a picture that crashes every library: the process dies each time."""
     facts = {"job": ctx.job_id, "task": short_name(ctx.task), "attempt": ctx.attempt}
     write_line(LedgerLineKind.CRASHING, **facts)
     os.abort()
@@ -173,26 +171,26 @@ def open_bad_image(ctx: Context[Any], order: int) -> str:
 
 @app.task(queue="parcels")
 async def pack_parcel(order: int) -> str:
-    """Pack a parcel: there are only so many tables."""
+    """Pack a parcel, in a bounded queue."""
     await clock.sleep(PARCEL_SECONDS)
     return f"order {order} packed"
 
 
 @app.task(retry=SHORT_RETRY)
 async def print_label(order: int) -> str:
-    """Print where the parcel goes: for one order nobody knows, however often."""
+    """Print the address of an order that has none: every attempt fails."""
     raise NoAddress(f"order {order} has no address")
 
 
 @app.task
 async def remind(order: int) -> str:
-    """Ask how it was, some time later."""
+    """Ask the customer for a review, some time later."""
     await clock.sleep(MAIL_SECONDS)
     return f"order {order} reminded"
 
 
 @app.task(timeout=2 * LETTER_SECONDS)
 async def write_letter(order: int) -> str:
-    """Write to every customer: so long that somebody cancels it."""
+    """Write to every customer; takes an hour, so that the demo can cancel it while it runs."""
     await clock.sleep(LETTER_SECONDS)
     return f"letter about order {order}"

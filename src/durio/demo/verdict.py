@@ -1,11 +1,11 @@
-"""The verdict: what the ledger says must have happened, held against what the store says.
+"""The verdict: compares what the ledger says with the states in the store.
 
-Pure: entries and states in, findings out. The store is never asked what happened, only
-where each job stands now; the ledger alone says what was promised, begun and accepted.
+Pure: takes ledger lines and states, returns findings. The store says only which state each
+job has now. The ledger alone says what was acknowledged, begun and recorded.
 
   lost        acknowledged, but not final in the store, or done without an effect
-  doubled     its end was accepted more than once
-  phantom     in the store, but nobody was told so
+  doubled     its end was recorded more than once
+  phantom     in the store, but never acknowledged
   unexplained ran again without a failure or a kill before, or its end was never seen
   disagreed   ledger and store name different ends
 """
@@ -19,15 +19,13 @@ from durio.demo.record import LedgerLine, LedgerLineKind
 from durio.model.outcome import Reason
 
 FINAL = frozenset({"done", "dead", "cancelled"})
-FAILED_KINDS = frozenset(
-    {LedgerLineKind.FAILED, LedgerLineKind.CRASHING}
-)  # of an attempt that failed
+FAILED_KINDS = frozenset({LedgerLineKind.FAILED, LedgerLineKind.CRASHING})
 ATTEMPT_KINDS = FAILED_KINDS | {LedgerLineKind.STARTED, LedgerLineKind.EFFECT}
 
 
 @dataclass(slots=True)
 class TaskCounts:
-    """One task's line in the table."""
+    """One row of the table."""
 
     enqueued: int = 0
     done: int = 0
@@ -39,10 +37,10 @@ class TaskCounts:
 
 @dataclass(slots=True)
 class DemoVerdict:
-    """What became of all jobs; `problems` is empty when every promise was kept."""
+    """The result for all jobs; `problems` is empty when every promise was kept."""
 
     rows: dict[str, TaskCounts] = field(default_factory=dict[str, TaskCounts])
-    jobs: int = 0  # acknowledged, without those that were cancelled on request
+    jobs: int = 0  # acknowledged jobs, without those cancelled on request
     done: int = 0
     dead: int = 0
     cancelled: int = 0
@@ -52,7 +50,7 @@ class DemoVerdict:
     kills: int = 0
     repeated: int = 0
     refused: int = 0  # by a full queue
-    poisoned: int = 0  # dead because they kill whatever runs them
+    poisoned: int = 0  # dead because they crash every process that runs them
     problems: list[str] = field(default_factory=list[str])
 
     @property
@@ -64,7 +62,7 @@ class DemoVerdict:
         )
 
     def add_problem(self, what: str, jobs: Iterable[str]) -> int:
-        """Note a broken promise, if there is one; how often."""
+        """Add a problem if any job has it; returns the number of these jobs."""
         named = sorted(jobs)
         if named:
             self.problems.append(f"{len(named)} {what}: {', '.join(named[:3])}")
@@ -72,7 +70,7 @@ class DemoVerdict:
 
 
 class LedgerIndex:
-    """The ledger, sorted by job."""
+    """The ledger's lines by job."""
 
     def __init__(self, lines: Sequence[LedgerLine]) -> None:
         by_event: dict[str, list[LedgerLine]] = defaultdict(list)
@@ -100,46 +98,45 @@ class LedgerIndex:
                 self.poisoned.add(entry.job)
 
     def end_of(self, job: str) -> str:
-        """Which end the ledger knows of; empty: none."""
+        """The end of a job as the ledger knows it; empty: none."""
         if self.ends[job]:
             return self.ends[job][-1]
         last = self.attempt_lines[job][-1] if self.attempt_lines[job] else None
         if last and last.ev == LedgerLineKind.EFFECT and self.was_killed(last):
-            return (
-                "done"  # the effect is there; who should have seen the end was killed
-            )
+            # The process that would have written the end was killed.
+            return "done"
         return "cancelled" if job in self.cancel_requested else ""
 
     def has_crashed(self, job: str) -> bool:
-        """Whether any attempt took its process with it."""
+        """Whether any attempt crashed its process."""
         return any(
             step.ev == LedgerLineKind.CRASHING for step in self.attempt_lines[job]
         )
 
     def has_effect(self, job: str) -> bool:
-        """Whether any attempt did what the task is for."""
+        """Whether any attempt did the work of the task."""
         return any(step.ev == LedgerLineKind.EFFECT for step in self.attempt_lines[job])
 
     def was_killed(self, line: LedgerLine) -> bool:
-        """Whether the process that made it was killed, or died with its worker."""
+        """Whether the process that wrote the line was killed, or died with its worker."""
         return line.pid in self.kills_begun or line.parent in self.kills_begun
 
     def was_rerun(self, job: str) -> bool:
-        """Whether an attempt died with a killed worker and another was made."""
+        """Whether an attempt died with a killed process and another followed."""
         return any(
             self.was_killed(before) and before.ev not in FAILED_KINDS
             for before, _ in self.restarts(job)
         )
 
     def is_unexplained(self, job: str) -> bool:
-        """Whether an attempt began though the one before neither failed nor died."""
+        """Whether an attempt began although the one before it neither failed nor died."""
         return any(
             not self.was_killed(before) and before.ev not in FAILED_KINDS
             for before, _ in self.restarts(job)
         )
 
     def restarts(self, job: str) -> Iterable[tuple[LedgerLine, LedgerLine]]:
-        """Each start but the first, with what was last seen of the job before it."""
+        """Each start but the first, with the job's last line before it."""
         steps = self.attempt_lines[job]
         for before, step in pairwise(steps):
             if step.ev == LedgerLineKind.STARTED:
@@ -147,7 +144,7 @@ class LedgerIndex:
 
 
 def judge(lines: Sequence[LedgerLine], stored: Mapping[str, str]) -> DemoVerdict:
-    """Hold the ledger against the states that the store gives, by job id."""
+    """Compare the ledger with the states in the store, by job id."""
     seen = LedgerIndex(lines)
     verdict = DemoVerdict(
         kills=len(seen.killed),
@@ -177,7 +174,7 @@ def judge(lines: Sequence[LedgerLine], stored: Mapping[str, str]) -> DemoVerdict
 def find_problems(
     verdict: DemoVerdict, index: LedgerIndex, stored: Mapping[str, str]
 ) -> None:
-    """Every promise that was not kept."""
+    """Add every promise that was not kept."""
     jobs = index.tasks
     ended = {job: index.end_of(job) for job in jobs}
     lost = {job for job in jobs if stored.get(job) not in FINAL}
@@ -208,7 +205,7 @@ def find_problems(
 
 
 def not_exercised(verdict: DemoVerdict) -> list[str]:
-    """What a run must have seen to prove anything; the missing parts."""
+    """The events that a run must contain to prove anything, and that this one lacks."""
     retried = sum(row.retried for row in verdict.rows.values())
     wanted = {
         "no job was done": verdict.done,

@@ -1,1 +1,1 @@
-"""The doctor: looks at machine, store, queues, workers, settings and code for trouble."""
+"""The doctor: checks machine, store, queues, workers, settings and code for problems."""

@@ -1,4 +1,4 @@
-"""Patterns in tasks that hurt sooner or later: no pause, no limit, calls that block."""
+"""Checks of task code: no backoff, no time limit, blocking calls, pickles, naive times."""
 
 import inspect
 import os
@@ -10,7 +10,8 @@ from durio.model.finding import Finding, fine, warning
 from durio.ports.handler import Handler
 
 NAMED_MAX = 5
-# Calls that hold up the whole loop; a name that ends with a dot stands for all below it.
+# Calls that block the event loop; a name that ends with a dot stands for everything
+# below it.
 BLOCKING = (
     *("time.sleep", "os.system", "os.waitpid", "os.wait", "builtins.input", "input"),
     *("subprocess.run", "subprocess.call", "subprocess.check_call"),
@@ -31,7 +32,7 @@ PICKLES = (
     "shelve.",
     "marshal.",
 )
-# How many positional arguments it takes before one of them is a time zone.
+# How many positional arguments a call takes before one of them is a time zone.
 NAIVE_TIME_CALLS = {
     "datetime.datetime.utcnow": 99,
     "datetime.datetime.utcfromtimestamp": 99,
@@ -44,7 +45,6 @@ Handlers = Sequence[Handler]
 
 
 def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]]:
-    """Every check of code, by name."""
     found = {
         "code.backoff": backoff,
         "code.time_limits": time_limits,
@@ -56,7 +56,7 @@ def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]
 
 
 def backoff(handlers: Handlers) -> Iterator[Finding]:
-    """A failing task that is tried again at once, and again."""
+    """Tasks that are retried at once when they fail."""
     bad = [h.task for h in handlers if h.retry.has_no_backoff]
     told = f"retried without a pause: {first_names(bad)}"
     fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
@@ -64,7 +64,7 @@ def backoff(handlers: Handlers) -> Iterator[Finding]:
 
 
 def time_limits(handlers: Handlers) -> Iterator[Finding]:
-    """A task that may hang for ever."""
+    """Tasks that may hang forever."""
     bad = [h.task for h in handlers if h.limits.hard_seconds is None]
     told = f"without a time limit (timeout=None): {first_names(bad)}"
     fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
@@ -74,7 +74,7 @@ def time_limits(handlers: Handlers) -> Iterator[Finding]:
 
 
 def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
-    """An async task that holds up every other job of its worker."""
+    """Async tasks that block every other job of their worker."""
     bad = [
         f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
@@ -90,7 +90,7 @@ def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
 
 
 def pickles(handlers: Handlers) -> Iterator[Finding]:
-    """Loading a pickle runs whatever is in it."""
+    """Tasks that load pickles: a pickle may run any code."""
     bad = [
         f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
@@ -102,7 +102,7 @@ def pickles(handlers: Handlers) -> Iterator[Finding]:
 
 
 def naive_times(handlers: Handlers) -> Iterator[Finding]:
-    """A time without a zone means another moment on another machine."""
+    """Tasks that make times without a zone: they mean another moment on another machine."""
     bad = [
         f"{h.task} calls {call.name} ({call_location(h, call)})"
         for h in handlers
@@ -116,7 +116,6 @@ def naive_times(handlers: Handlers) -> Iterator[Finding]:
 
 
 def is_naive(call: SourceCall) -> bool:
-    """Whether it makes a time without a zone."""
     wanted = NAIVE_TIME_CALLS.get(call.name)
     if wanted is None or call.keywords & {"tz", "**"}:
         return False
@@ -124,20 +123,19 @@ def is_naive(call: SourceCall) -> bool:
 
 
 def is_one_of(name: str, listed: Sequence[str]) -> bool:
-    """Whether a resolved name is listed, or stands below a listed one."""
+    """Whether a resolved name is listed, or is below a listed one that ends with a dot."""
     return any(
         name.startswith(each) if each.endswith(".") else name == each for each in listed
     )
 
 
 def call_location(handler: Handler, call: SourceCall) -> str:
-    """Where a call stands."""
     path = function_location(inspect.unwrap(handler.function)).rpartition(":")[0]
     return f"{path.rpartition(os.sep)[2]}:{call.line}"
 
 
 def first_names(bad: Sequence[str]) -> str:
-    """The first few, and how many more."""
+    """The first few names, and how many more there are."""
     more = len(bad) - NAMED_MAX
     return "; ".join(bad[:NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
@@ -145,5 +143,5 @@ def first_names(bad: Sequence[str]) -> str:
 def task_finding(
     name: str, bad: Sequence[str], problem: str, fix: str, ok_text: str
 ) -> Finding:
-    """One finding for all tasks."""
+    """One finding about all tasks: a warning if any is `bad`, else `ok_text`."""
     return warning(name, problem, fix) if bad else fine(name, ok_text)

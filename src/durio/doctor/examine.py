@@ -1,4 +1,4 @@
-"""Runs every check; one that fails itself is a finding, never a traceback."""
+"""Runs every check. A check that raises becomes a finding, not a traceback."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 
@@ -12,21 +12,21 @@ from durio.model.finding import Finding, error
 
 Check = Callable[[], Iterable[Finding]]
 StoreCheck = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
-# The store's content is looked at only where none of these says that it cannot be.
+# If one of these checks fails, the content of the store is not examined.
 PRECONDITIONS = (
     "store.place",
     "store.rights",
     "store.schema",
     "store.integrity",
-    "store.move",  # what is left there is nobody's any more
+    "store.move",  # jobs left in a store that was moved away belong to no worker
 )
 
 
 async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
-    """Everything that can be seen from here; nothing is made, changed or repaired.
+    """Run all checks; they create, change and repair nothing.
 
-    `has_code`: the App comes from user code, so its tasks are known. `is_named`: only
-    this App's jobs are meant, not those of every App in the store.
+    `has_code`: the App comes from user code, so its tasks are known. `is_named`: examine
+    only this App's jobs, not those of every App in the store.
     """
     found = list(run_checks(machine_checks(app)))
     found += run_checks(settings_checks(app))
@@ -58,7 +58,7 @@ async def examine_and_close(
 
 
 def run_checks(checks: Mapping[str, Check]) -> Iterator[Finding]:
-    """What each check says; its own failure too."""
+    """The findings of each check, or one that says that it failed."""
     for name, check in checks.items():
         try:
             yield from check()
@@ -82,7 +82,6 @@ async def run_store_checks(checks: Mapping[str, StoreCheck]) -> list[Finding]:
 
 
 def failed_check(name: str, trouble: BaseException) -> Finding:
-    """A check that could not be made."""
     if isinstance(trouble, DurioError):
         return error(name, trouble.what, trouble.cure or "See the error.")
     told = f"this check failed itself: {type(trouble).__name__}: {error_text(trouble)}"
@@ -90,7 +89,6 @@ def failed_check(name: str, trouble: BaseException) -> Finding:
 
 
 def machine_checks(app: App) -> dict[str, Check]:
-    """The machine and its Python."""
     return {
         "machine.python": machine.python,
         "machine.clock": lambda: machine.clock(app.clock),
@@ -100,7 +98,6 @@ def machine_checks(app: App) -> dict[str, Check]:
 
 
 def settings_checks(app: App) -> dict[str, Check]:
-    """The settings that hold."""
     return {
         "settings.heartbeat": lambda: settings.heartbeat(app.settings),
         "settings.dead_letters": lambda: settings.dead_letters(app.settings),
@@ -108,7 +105,7 @@ def settings_checks(app: App) -> dict[str, Check]:
 
 
 def store_checks(app: App) -> dict[str, StoreCheck]:
-    """The store from outside."""
+    """Checks that do not read the content of the store."""
     try:
         return checks_of(app.url).checks(app.url, app.clock)
     except DurioError as trouble:
@@ -117,7 +114,7 @@ def store_checks(app: App) -> dict[str, StoreCheck]:
 
 
 async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
-    """What is in the store: queues, jobs and workers."""
+    """Checks of queues, jobs and workers."""
     registered = frozenset(app.registry.handlers) if has_code else None
     found: list[Finding] = []
     try:
@@ -135,7 +132,7 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
 
 
 def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
-    """Queues and workers, judged by one look."""
+    """Checks of queues and workers; all judge the same snapshot."""
     return {
         name: lambda check=check: check(snapshot)
         for name, check in {**queues.CHECKS, **workers.CHECKS}.items()
@@ -145,7 +142,7 @@ def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
 def with_namespace(
     findings: Iterable[Finding], namespace: str, namespace_count: int
 ) -> list[Finding]:
-    """Where several Apps share a store, each finding says whose it is."""
+    """Prefix each finding with its App's name when several Apps share the store."""
     if namespace_count == 1:
         return list(findings)
     return [

@@ -1,4 +1,4 @@
-"""What this machine and its Python can do wrong."""
+"""Checks of this machine and its Python."""
 
 import platform
 import resource
@@ -11,18 +11,18 @@ from durio.ports.clock import Clock
 
 FILES_MIN = 1024
 ZONES = ("UTC", "Europe/Paris")
-# No clock may be before this code: 2026-01-01.
+# 2026-01-01: a clock before this is wrong.
 EARLIEST = 1_767_225_600.0
 
 
 def python() -> Iterator[Finding]:
-    """What a report begins with: an older interpreter could not import this release."""
+    """Reports the versions. Always fine: an older Python cannot import this release."""
     found = f"Python {platform.python_version()}, durio {__version__}"
     yield fine("machine.python", f"{found}, {platform.system()}")
 
 
 def clock(wall_clock: Clock) -> Iterator[Finding]:
-    """A wall clock that was never set: delays and retention rest on it."""
+    """A wall clock that was never set; delays and retention depend on it."""
     now = wall_clock.now()
     if now < EARLIEST:
         told = f"the wall clock says {now:.0f} s since 1970, before this release"
@@ -32,7 +32,7 @@ def clock(wall_clock: Clock) -> Iterator[Finding]:
 
 
 def open_files() -> Iterator[Finding]:
-    """Sockets, children and the store need descriptors."""
+    """The limit of file descriptors, which sockets, children and the store need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     told = f"{soft} open files at once"
     if 0 <= soft < FILES_MIN:
@@ -44,7 +44,7 @@ def open_files() -> Iterator[Finding]:
 
 
 def time_zones() -> Iterator[Finding]:
-    """Slim images come without the table of time zones."""
+    """The table of time zones, which slim images lack."""
     missing: list[str] = []
     for zone in ZONES:
         try:

@@ -1,4 +1,4 @@
-"""What can be wrong with queues and the jobs in them."""
+"""Checks of queues and the jobs in them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from durio.model.quantities import format_duration
 OLD_SECONDS = 300.0
 DEEP_JOBS = 10_000  # waiting in a queue without a bound of its own
 FRESH_SECONDS = 3600.0
-DEAD_MAX = 10  # within that time
+DEAD_MAX = 10  # in that time
 FUTURE_SECONDS = 5.0
 
 
 def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Jobs that wait for a task which nobody has."""
+    """Waiting jobs with a task that this code lacks; an error if no worker has it either."""
     name = "queues.unknown_tasks"
     if snapshot.registered is None and not snapshot.published:
         yield fine(name, "no worker told its tasks yet; --app names the code")
@@ -42,7 +42,6 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def task_counts_text(jobs_by_task: dict[str, int]) -> str:
-    """Tasks and how many jobs of each."""
     return ", ".join(
         f"{task} ({n} jobs wait)" for task, n in sorted(jobs_by_task.items())
     )
@@ -71,7 +70,7 @@ def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Queues that a person stopped, and forgot."""
+    """Queues that are paused while jobs wait, or closed: perhaps forgotten."""
     name = "queues.held_back"
     found = False
     for lane in snapshot.lanes:
@@ -90,7 +89,7 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """A queue that may grow until the disk is full."""
+    """Queues that may grow until the disk is full."""
     name = "queues.unbounded"
     deep = {
         queue_of(lane.name): jobs
@@ -107,7 +106,7 @@ def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Work that is due and does not come to its turn."""
+    """Ready jobs that wait longer than 300 s."""
     name = "queues.oldest"
     ages = {
         lane.name: snapshot.now - lane.oldest_ready_at
@@ -127,7 +126,7 @@ def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Failures that come faster than anybody looks at them."""
+    """Jobs that died within the last hour."""
     name = "queues.dead_letters"
     fresh = [
         r for r in snapshot.dead if snapshot.now - (r.finished_at or 0) < FRESH_SECONDS
@@ -141,14 +140,14 @@ def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def most_common(dead: Sequence[StoredJob]) -> str:
-    """The task and the error that most of them died of."""
+    """The most common pair of task and error among dead jobs."""
     kinds = Counter((record.task, last_error(record)) for record in dead)
     (task, kind), jobs = kinds.most_common(1)[0]
     return f"{task} with {kind} ({jobs})"
 
 
 def last_error(job: StoredJob) -> str:
-    """The type of the last error, as far as a row can be read."""
+    """The type of the last error; without one, or if it cannot be decoded, the reason."""
     try:
         errors = msgspec.json.decode(job.errors or b"[]")
         return str(errors[-1]["type"])
@@ -157,7 +156,7 @@ def last_error(job: StoredJob) -> str:
 
 
 def future_jobs(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Jobs from tomorrow: a clock stepped back, or two machines disagree."""
+    """Jobs created in the future: a clock was set back, or two machines disagree."""
     ahead = max((r.created_at - snapshot.now for r in snapshot.newest), default=0.0)
     if ahead > FUTURE_SECONDS:
         told = f"a job was made {format_duration(ahead)} in the future"

@@ -1,4 +1,4 @@
-"""Settings that are allowed and still unwise."""
+"""Checks of settings that are allowed but unwise."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ DEAD_SECONDS_LOW = 3600.0
 
 
 def heartbeat(settings: Settings) -> Iterator[Finding]:
-    """A moment's trouble must not cost a worker its jobs."""
+    """A short disturbance must not cost a worker its jobs."""
     worker = settings.worker
     told = (
         f"lease {format_duration(worker.lease_seconds)}, "
@@ -26,7 +26,7 @@ def heartbeat(settings: Settings) -> Iterator[Finding]:
 
 
 def dead_letters(settings: Settings) -> Iterator[Finding]:
-    """Failures that nobody can look at any more."""
+    """Dead jobs must stay long enough to be examined."""
     kept = settings.retention
     told = f"kept for {format_duration(kept.dead_seconds)}, at least the newest {kept.dead_count}"
     name = "settings.dead_letters"

@@ -1,4 +1,4 @@
-"""One bounded look at what is in a store, for every check to judge."""
+"""A bounded snapshot of what is in a store; all checks judge the same one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +18,9 @@ NAMESPACES_MAX = 50
 
 
 class StoreSnapshot(NamedTuple):
-    """What one App has in the store at one moment."""
-
     namespace: str
     now: float
-    registered: frozenset[str] | None  # tasks of the code at hand; None: no code
+    registered: frozenset[str] | None  # tasks of the loaded code; None: none is
     lanes: Sequence[LaneRow]
     workers: Sequence[WorkerRow]
     published: frozenset[str]  # tasks that a worker ever told of
@@ -31,7 +29,7 @@ class StoreSnapshot(NamedTuple):
 
     @property
     def live_workers(self) -> list[WorkerRow]:
-        """Workers that hold their lease."""
+        """Workers whose lease has not ended."""
         return [row for row in self.workers if row.lease_seconds_left > 0]
 
     def is_served(self, lane: str) -> bool:
@@ -49,7 +47,7 @@ class StoreSnapshot(NamedTuple):
 async def take_snapshot(
     store: Store, clock: Clock, namespace: str, registered: frozenset[str] | None
 ) -> StoreSnapshot:
-    """Ask the store; every answer is bounded."""
+    """Ask the store; each answer has a bounded size."""
     newest = await store.find(Query(namespace), limit=NEWEST_LIMIT, cursor=None)
     dead = await store.find(
         Query(namespace, states=(DEAD,)), limit=DEAD_LIMIT, cursor=None
@@ -69,7 +67,7 @@ async def take_snapshot(
 
 
 async def namespaces(store: Store) -> list[str]:
-    """The Apps that show in a store: by their workers and their newest jobs."""
+    """The namespaces of all registered workers and of the newest jobs."""
     found = {row.info["namespace"] for row in await store.workers(None)}
     page = await store.find(Query(), limit=DEAD_LIMIT, cursor=None)
     found |= {namespace_of(record.lane) for record in page.jobs}

@@ -1,6 +1,6 @@
-"""What the source of a task calls: names as Python resolves them, lambdas left out.
+"""Finds the calls in the source of a task, by their resolved names; lambdas are left out.
 
-A weak witness, and said so: code that a task calls elsewhere is not read.
+This is weak evidence: functions that the task calls are not read.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 class SourceCall(NamedTuple):
     """A call in a function's own body."""
 
-    name: str  # resolved: time.sleep, whatever it was imported as
+    name: str  # resolved: `time.sleep` under whatever name it was imported
     arguments: int
     keywords: frozenset[str]
     line: int
@@ -22,7 +22,7 @@ class SourceCall(NamedTuple):
 
 
 def calls_of(function: Callable[..., Any]) -> list[SourceCall]:
-    """Every call of a function's own body; none when its source is out of reach."""
+    """The calls in the function's own body; none when its source cannot be read."""
     plain = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(plain)
@@ -41,7 +41,7 @@ def calls_of(function: Callable[..., Any]) -> list[SourceCall]:
 
 
 def own_calls(root: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
-    """Calls that run when the function runs: not those of functions inside it."""
+    """Calls outside inner functions, each with whether it is awaited."""
     inside = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     body: list[ast.AST] = list(getattr(root, "body", []))
     while body:
@@ -58,7 +58,7 @@ def own_calls(root: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
 
 
 def local_imports(tree: ast.AST) -> dict[str, Any]:
-    """What is imported inside the function, by the names it has there."""
+    """The objects that the function itself imports, by their local names."""
     names: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -75,7 +75,6 @@ def local_imports(tree: ast.AST) -> dict[str, Any]:
 def source_call(
     call: ast.Call, known: Mapping[str, Any], first: int, *, is_awaited: bool
 ) -> SourceCall:
-    """One call, its name resolved."""
     return SourceCall(
         name=resolved(call.func, known),
         arguments=len(call.args),
@@ -86,7 +85,7 @@ def source_call(
 
 
 def resolved(node: ast.expr, known: Mapping[str, Any]) -> str:
-    """`sleep`, `t.sleep` or `time.sleep` -> `time.sleep`; nothing: not a plain name."""
+    """`sleep`, `t.sleep` or `time.sleep` -> `time.sleep`; empty: not a plain name."""
     if isinstance(node, ast.Attribute):
         owner = resolved(node.value, known)
         return f"{owner}.{node.attr}" if owner else ""

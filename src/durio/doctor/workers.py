@@ -1,4 +1,4 @@
-"""What can be wrong with the workers of a store."""
+"""Checks of the workers of a store."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from durio.model.version import __version__
 
 
 def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Workers that died or hang, and whose jobs nobody has taken back."""
+    """Workers whose lease has ended and whose jobs are not rescued yet."""
     name = "workers.leases"
     over = [row for row in snapshot.workers if row.lease_seconds_left <= 0]
     if not over:
@@ -28,7 +28,7 @@ def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Two releases on one store: fine for a deploy, not for a week."""
+    """Several releases on one store: fine during a deploy, not for a week."""
     name = "workers.versions"
     found = sorted({str(row.info["version"]) for row in snapshot.live_workers})
     if len(found) > 1:
@@ -42,7 +42,7 @@ def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """One that does not wait for the disk weakens what the others promise."""
+    """Workers that do not wait for the disk: they weaken what the others promise."""
     name = "workers.synchronous"
     found = sorted(
         (str(row.info["name"]), str(row.info["synchronous"]))
