@@ -1,4 +1,4 @@
-"""Which App and which store a command is about: from user code, or made on the fly."""
+"""The App and the store of a command: from user code, or made from name and URL."""
 
 import asyncio
 import functools
@@ -61,19 +61,21 @@ class AppSelection:
         return app
 
     def namespace(self) -> str | None:
-        """The namespace that was asked for; None: nobody named one."""
+        """The namespace that was asked for; None: none was named."""
         return self.name or configuration(self.store, None).name
 
     def is_named(self) -> bool:
-        """Whether one App is meant; else a list is of every App in the store."""
+        """Whether one App is selected; otherwise lists show every App in the store."""
         return self.app_path is not None or self.namespace() is not None
 
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
-        """Put a question to a store that is there already; none is made for it."""
+        """Run the work on an existing store; raises StoreUnavailable when there is none."""
         app = self.app()
-        connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
+        connect(app.url, app.clock, app.settings)  # raises when the URL names no store
         survey = schema_status_of(app.url)
-        if not survey.MADE_AT_OPEN:  # opening it refuses what is not there
+        if (
+            not survey.MADE_AT_OPEN
+        ):  # opening such a store raises when it does not exist
             return run_in_app(app, work)
         if survey.is_missing(app.url):
             raise StoreUnavailable(
@@ -90,8 +92,6 @@ class AppSelection:
 
 
 def run_in_app(app: App, work: Callable[[App], Awaitable[T]]) -> T:
-    """Open the App, do the work, close it."""
-
     async def opened() -> T:
         async with app:
             return await work(app)
@@ -103,22 +103,20 @@ def run_in_app(app: App, work: Callable[[App], Awaitable[T]]) -> T:
 
 
 class WarningPrinter:
-    """What a person at the terminal should know: warnings, in words."""
+    """Prints warnings as text on standard error."""
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """Only what is worth a line here."""
         return meaning.level >= WARNING
 
     def on_event(
         self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
     ) -> None:
-        """One line on standard error."""
         if self.wants(meaning):
             told = " ".join(f"{field}={value}" for field, value in fields.items())
             click.echo(f"warning: {meaning.text} ({told}) [{name}]", err=True)
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """No jobs run here."""
+        """Does nothing: no jobs run in a command."""
 
 
 # --- options that commands share
@@ -147,7 +145,7 @@ SELECTION_OPTIONS = (
 
 
 def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--app, --store, --name and --json, handed over as one `place`."""
+    """Adds --app, --store, --name and --json, passed as one `selection`."""
 
     @functools.wraps(function)
     def called(
@@ -170,7 +168,7 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_app(path: str, store: str | None = None) -> App:
-    """`module:object`, an App or a function that makes one; its imports too."""
+    """Load `module:object`, an App or a function that makes one, and the App's imports."""
     module_name, _, attribute = path.partition(":")
     check_path(path, module_name, attribute)
     if sys.path[:1] != [str(Path.cwd())]:
@@ -185,7 +183,7 @@ def load_app(path: str, store: str | None = None) -> App:
 
 
 def check_path(path: str, module: str, attribute: str) -> None:
-    """Refuse what can name no module, with the spelling that was probably meant."""
+    """Refuse what cannot name a module, and suggest the likely spelling."""
     name = attribute or DEFAULT_ATTRIBUTE
     if "/" in module or module.endswith(".py"):
         meant = module.removesuffix(".py").strip("./").replace("/", ".")
@@ -198,7 +196,7 @@ def check_path(path: str, module: str, attribute: str) -> None:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module of the user's; what it raises is shown with their lines only."""
+    """Import a user module; an error shows only the user's frames."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -217,13 +215,13 @@ def load_module(name: str) -> ModuleType:
 
 
 def reraise_settings_error(error: BaseException) -> None:
-    """A bad settings file or variable is no fault of the user's code: say so itself."""
+    """Raise a bad settings file or variable as itself: user code is not its cause."""
     if isinstance(error, InvalidOption) and "place" in error.values:
         raise error
 
 
 def find_app(module: ModuleType, attribute: str, path: str) -> App:
-    """The App that an attribute is, or makes."""
+    """The App that an attribute is or returns."""
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -253,7 +251,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
 
 
 def apps_in(module: ModuleType, attribute: str) -> str:
-    """The cure for a wrong attribute: the Apps that there are."""
+    """The cure for a wrong attribute: lists the Apps of the module."""
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if names:
         return f"Its Apps: {', '.join(f'{module.__name__}:{name}' for name in names)}."
@@ -262,7 +260,7 @@ def apps_in(module: ModuleType, attribute: str) -> str:
 
 
 def import_failed(error: BaseException, what: str) -> AppImportFailed:
-    """The user's own error, with its traceback, without our frames."""
+    """The user's error with its traceback, without our frames."""
     told, cure = (
         f"{type(error).__name__}: {error_text(error)}",
         "Correct it, and try again.",
@@ -276,7 +274,7 @@ def import_failed(error: BaseException, what: str) -> AppImportFailed:
 
 
 def deps_failed(error: BaseException) -> DepsFailed:
-    """The error of the user's `deps=`, with its traceback, without our frames."""
+    """The error of the user's `deps=` with its traceback, without our frames."""
     return DepsFailed(
         f"deps= raised {type(error).__name__}: {error_text(error)}",
         cure="Correct it, or see that what it needs can be reached.",
@@ -285,14 +283,14 @@ def deps_failed(error: BaseException) -> DepsFailed:
 
 
 def user_traceback(error: BaseException) -> str:
-    """A traceback without the frames of this package and of the import machinery."""
+    """A traceback without the frames of this package and of the import system."""
     told = traceback.TracebackException.from_exception(error, compact=True)
     hide_frames(told)
     return "".join(told.format())
 
 
 def hide_frames(told: traceback.TracebackException) -> None:
-    """Take those frames out, in every exception of the chain."""
+    """Remove those frames from every exception of the chain."""
     hidden = (PACKAGE_FOLDER, *IMPORT_MACHINERY)
     kept = [frame for frame in told.stack if not frame.filename.startswith(hidden)]
     told.stack[:] = kept

@@ -1,4 +1,4 @@
-"""`durio audit`: what people did by hand."""
+"""`durio audit`: what operators did."""
 
 from typing import Any
 
@@ -58,10 +58,8 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
 
 def audit_fields(row: AuditLine) -> dict[str, Any]:
-    """What somebody did, as data."""
     return {**row._asdict(), "at": utc_datetime(row.at)}
 
 
 def cells(row: AuditLine, now: float) -> list[Any]:
-    """What somebody did, as a line."""
     return [ago(utc_datetime(row.at), now), row.who, row.verb, row.target, row.jobs]

@@ -1,4 +1,4 @@
-"""`durio bench`: what a store reaches here, held against the bare driver in the same run."""
+"""`durio bench`: measures a store on this machine and the bare driver in the same run."""
 
 import asyncio
 import sys
@@ -134,7 +134,7 @@ def command(
 
 
 class BenchProgress:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal; shows nothing elsewhere."""
 
     def __init__(self, total: int, *, visible: bool) -> None:
         self.bar = Progress(
@@ -148,12 +148,10 @@ class BenchProgress:
         self._step = self.bar.add_task("", total=total)
 
     def advance(self, what: str) -> None:
-        """The next measurement begins."""
         self.bar.update(self._step, description=what, advance=1)
 
 
 def show_figures(figures: dict[str, Any]) -> None:
-    """The figures for people."""
     show_head(figures)
     rows = [
         [name, figure_text(figures[name]), told]
@@ -186,7 +184,7 @@ def show_head(figures: dict[str, Any]) -> None:
 
 
 def engine_text(figures: dict[str, Any]) -> str:
-    """Which engine was measured, and what it would lose."""
+    """The engine that was measured, and which durability settings are off."""
     if "sqlite" in figures:
         return f"SQLite {figures['sqlite']}"
     off = [name for name, value in figures["settings"].items() if value == "off"]
@@ -195,7 +193,7 @@ def engine_text(figures: dict[str, Any]) -> str:
 
 
 def figure_text(value: float | dict[str, float | None]) -> str:
-    """A figure, or some with their names; None stands for what was not measured."""
+    """One figure, or several with their names; those that are None are left out."""
     if isinstance(value, dict):
         return "  ".join(
             f"{name} {part:.2f}" for name, part in value.items() if part is not None

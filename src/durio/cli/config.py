@@ -1,4 +1,4 @@
-"""`durio config show`: the settings that hold, and where each of them comes from."""
+"""`durio config show`: the effective settings and the origin of each."""
 
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ CODE = SettingOrigin("code", "App(name=)")
 
 
 class ShownSetting(NamedTuple):
-    """One setting, its value, and who set it."""
-
     name: str
     value: Any
     origin: SettingOrigin
@@ -78,7 +76,7 @@ def show(
 
 
 def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
-    """The App may be named without --app here."""
+    """Accepts the App as an argument, without --app."""
     if path is None:
         return selection
     if selection.app_path is not None:
@@ -92,7 +90,7 @@ def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
 
 
 def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
-    """Every setting of an App; what a flag said is the flag's."""
+    """Every setting of an App; a value from a flag has the flag as its origin."""
     known = app.configuration
     url, name = known.origin("url"), known.origin("name")
     if selection.store is not None:
@@ -113,7 +111,7 @@ def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
 
 
 def with_env_file(row: ShownSetting, from_env_file: set[str]) -> ShownSetting:
-    """A variable that the file .env has set is the file's."""
+    """A variable that was set by the file .env has that file as its origin."""
     kind, place = row.origin
     if kind == "environment" and place in from_env_file:
         return row._replace(origin=SettingOrigin(ENV_FILE, place))
@@ -121,7 +119,6 @@ def with_env_file(row: ShownSetting, from_env_file: set[str]) -> ShownSetting:
 
 
 def setting_fields(row: ShownSetting) -> dict[str, Any]:
-    """A setting as data."""
     return {
         "name": row.name,
         "value": row.value,
@@ -131,7 +128,6 @@ def setting_fields(row: ShownSetting) -> dict[str, Any]:
 
 
 def origin_text(origin: SettingOrigin) -> str:
-    """An origin in few words."""
     if origin.kind == ENV_FILE:
         return f"{ENV_FILE}: {origin.location}"
     return (

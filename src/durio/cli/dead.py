@@ -1,4 +1,4 @@
-"""`durio dead`: look through dead letters, and decide what becomes of them."""
+"""`durio dead`: list, retry, discard, export and import dead letters."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ def command() -> None:
     """
 
 
-# --- looking
+# --- list and show
 
 
 @command.command("ls")
@@ -103,14 +103,12 @@ def list_dead(
 
 
 def dead_row(job: StoredJob, app: App) -> dict[str, Any]:
-    """A dead letter in a list."""
     args, kwargs = arguments_of(job)
     told = {"args": args, "kwargs": kwargs, "retried": job.retried}
     return {**row_fields(job, app), **told}
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
-    """A dead letter as a line."""
     of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
     return [
         row["id"],
@@ -149,14 +147,13 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
 
 
 async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
-    """A dead letter by its id."""
     record = await job_by_id(app, job_id)
     if record.state != DEAD:
         raise not_dead(job_id, STATE_BY_CODE[record.state])
     return record
 
 
-# --- deciding
+# --- retry and discard
 
 
 @command.command("retry")
@@ -243,7 +240,7 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
     return act_on_dead_letters(selection, bulk, "discard")
 
 
-# --- moving
+# --- export and import
 
 
 @command.command("export")
@@ -334,7 +331,7 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
         show_text(f"{dead_letters_text(written)} imported, {lines - written} skipped")
 
 
-# --- counting
+# --- totals
 
 
 @command.command("totals")
@@ -367,7 +364,6 @@ def show_totals(*, selection: AppSelection) -> None:
 
 
 def metric_fields(tally: DeathCount) -> dict[str, Any]:
-    """One figure with its labels."""
     labels = {
         "queue": queue_of(tally.lane),
         "task": tally.task,

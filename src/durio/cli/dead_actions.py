@@ -1,6 +1,6 @@
-"""Many dead letters at once: chosen by ids or filters, counted, confirmed, then done.
+"""Bulk actions on dead letters: chosen by ids or filters, counted, confirmed, then done.
 
-`durio dead retry --edit|--args`: one job again, with other arguments.
+Also `durio dead retry --edit|--args`: retries one job with other arguments.
 """
 
 import functools
@@ -45,7 +45,7 @@ from durio.model.job import DEAD, StoredJob
 from durio.ports.browse import Query
 from durio.ports.control import Acted, Counted, Verb
 
-# Verb -> what will become of them, and what did.
+# Verb -> text before and after the action.
 VERB_TEXTS: dict[Verb, tuple[str, str]] = {
     "retry": ("will run again", "run again"),
     "discard": ("will be deleted for good", "deleted"),
@@ -58,7 +58,7 @@ SKIPPED_REASONS: dict[Verb, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkSelection:
-    """How a command line chooses dead letters, and how it wants to be asked."""
+    """How a command line chooses dead letters, and what it says about confirmation."""
 
     job_ids: Sequence[str]
     filters: Filters
@@ -69,7 +69,7 @@ class BulkSelection:
     by: str | None
 
     def check(self) -> None:
-        """Ids, or filters, or --all: exactly one way to say which."""
+        """Exactly one of ids, filters and --all must be given."""
         is_filtered = not self.filters.is_empty()
         if self.job_ids and (is_filtered or self.everything or self.limit):
             raise UsageError(
@@ -101,7 +101,7 @@ BULK_OPTIONS = (
 
 
 def bulk_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Ids, --all and how to ask, with the filters, handed over as one `bulk`."""
+    """Adds ids, --all, filters and the options for confirmation, passed as one `bulk`."""
 
     @functools.wraps(function)
     def called(*, filters: Filters, **given: Any) -> Any:
@@ -117,7 +117,7 @@ def bulk_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def act_on_dead_letters(
     selection: AppSelection, bulk: BulkSelection, verb: Verb
 ) -> int:
-    """Do it to those that are chosen; the exit code."""
+    """Act on the chosen dead letters; returns the exit code."""
     bulk.check()
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
@@ -153,28 +153,27 @@ def act_on_dead_letters(
 async def count_matching(
     app: App, *, bulk: BulkSelection, selection: AppSelection
 ) -> tuple[Counted, Query]:
-    """Exactly how many fit now, and what to act on: those and no later ones."""
+    """The exact count now, with a mark that excludes later deaths, and the query."""
     query = bulk.filters.query(app, selection)
     return await (await app.store()).count(query), query
 
 
 def scope_text(query: Query) -> str:
-    """Whose they are, where nothing says so: that must not come as a surprise."""
+    """Says that every App is affected, when nothing narrows the query to one."""
     is_narrow = query.namespace or query.lane or query.task
     return "" if is_narrow else " (of every App in the store)"
 
 
 def dead_letters_text(jobs: int) -> str:
-    """`42 dead letters`."""
     number = "no" if jobs == 0 else str(jobs)
     return f"{number} dead letter{'' if jobs == 1 else 's'}"
 
 
-# --- named by id
+# --- chosen by id
 
 
 def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
-    """Do it to those; what cannot be undone is confirmed."""
+    """Act on these jobs; what cannot be undone is confirmed first."""
     if verb == "discard" or bulk.dry_run:
         dead = selection.run(
             functools.partial(count_dead, job_ids=bulk.job_ids, selection=selection)
@@ -190,13 +189,13 @@ def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
 async def count_dead(
     app: App, *, job_ids: Sequence[str], selection: AppSelection
 ) -> int:
-    """How many of these are dead, and of the App that was named."""
+    """How many of these jobs are dead and belong to the selected App."""
     known: set[bytes] = set()
     for job_id in job_ids:
         try:
             known.add(id_bytes(job_id))
         except JobNotFound:
-            continue  # it is answered for when it is acted on
+            continue  # the action reports it
     known -= (await wrong_app_errors(app, list(known), selection)).keys()
     states = await (await app.store()).states(list(known))
     return sum(state == DEAD for state in states.values())
@@ -208,7 +207,7 @@ EDIT_CURE = "Correct it in the editor; nothing was changed."
 
 
 class EditedArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments of a job that has positionals, as a person edits them."""
+    """Arguments with positionals, in the form in which a person edits them."""
 
     args: list[Any]
     kwargs: dict[str, Any]
@@ -216,7 +215,7 @@ class EditedArguments(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentsEdit:
-    """What a command line says about other arguments."""
+    """What a command line says about new arguments."""
 
     arguments: str | None  # None: ask in an editor
     unchecked: bool
@@ -225,7 +224,7 @@ class ArgumentsEdit:
 def retry_edited(
     selection: AppSelection, bulk: BulkSelection, edit: ArgumentsEdit, find: FindJob
 ) -> int:
-    """Check the new arguments, then run the job again with them; the exit code."""
+    """Check the new arguments, then retry the job with them; returns the exit code."""
     if len(bulk.job_ids) != 1:
         raise UsageError(
             "--edit and --args are for one job", cure="Name one job by its id."
@@ -255,7 +254,7 @@ def retry_edited(
 async def find_in_app(
     app: App, job_id: str, selection: AppSelection, find: FindJob
 ) -> StoredJob:
-    """The job, unless another App was named than its own."""
+    """The job; raises when it belongs to another App than the one that was named."""
     record = await find(app, job_id)
     for error in (await wrong_app_errors(app, [record.id], selection)).values():
         raise error
@@ -265,7 +264,7 @@ async def find_in_app(
 def checked_arguments(
     selection: AppSelection, job: StoredJob, arguments: Arguments, *, unchecked: bool
 ) -> bytes:
-    """The arguments as a payload, or the error that says what is wrong with them."""
+    """The arguments as a payload; raises when they do not fit."""
     args, kwargs = arguments
 
     async def ask(app: App) -> bytes:
@@ -275,7 +274,7 @@ def checked_arguments(
 
 
 def show_dry_run(selection: AppSelection, job: StoredJob, payload: bytes) -> int:
-    """What the job would run with."""
+    """Show the arguments that the job would run with."""
     if selection.is_json:
         show_json({"counted": 1, "done": 0, "held": 0, "dry_run": True})
     else:
@@ -289,7 +288,7 @@ def show_dry_run(selection: AppSelection, job: StoredJob, payload: bytes) -> int
 def payload_from_editor(
     selection: AppSelection, job: StoredJob, edit: ArgumentsEdit
 ) -> bytes:
-    """Let a person change the arguments until they fit, or until they give up."""
+    """Open an editor until the arguments fit or the person gives up."""
     if not is_interactive():
         raise UsageError(
             "--edit needs a terminal", cure="Give the arguments with --args JSON."
@@ -312,7 +311,7 @@ def payload_from_editor(
 
 
 def edit_text(text: str) -> str | None:
-    """What the editor saved; None: nothing."""
+    """The text that the editor saved; None: nothing was saved."""
     try:
         return click.edit(text, extension=".json")
     except click.ClickException as error:
@@ -331,7 +330,6 @@ def editable_arguments(job: StoredJob) -> tuple[str, bool]:
 
 
 def parse_edited(text: str, *, is_plain: bool) -> Arguments:
-    """The arguments from what a person wrote."""
     if is_plain:
         return parse_arguments(text)
     value = parse_json(text, "the arguments", EDIT_CURE)

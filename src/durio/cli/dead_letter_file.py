@@ -1,8 +1,9 @@
-"""Dead letters as JSON lines: complete enough to be put into another store.
+"""Dead letters as JSON lines, complete enough to be imported into another store.
 
-One letter a line. Arguments, options and errors are the stored JSON itself, byte for byte;
-what is damaged in the store, and no JSON, travels as base64. A file is read twice: once to
-check every line, then to restore, so that a bad line leaves nothing half-written.
+One letter per line. Arguments, options and errors are the stored JSON, byte for byte; bytes
+that are damaged in the store and are not JSON are written as base64. An import reads the
+file twice: first to check every line, then to restore. A bad line leaves nothing
+half-written.
 """
 
 import base64
@@ -42,9 +43,9 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 class DeadLetterLine(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """One line. The names of its fields are a contract: files outlive versions."""
+    """One line. Its field names are a contract: files outlive versions."""
 
-    durio: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # the version of this shape
+    durio: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # version of this format
     id: str
     namespace: str
     task: str
@@ -63,7 +64,7 @@ class DeadLetterLine(
     run_at: Moment | None
     started_at: Moment | None
     finished_at: Moment | None
-    key: str | None  # the idempotency key, hashed, in hexadecimal
+    key: str | None  # idempotency key: hash in hexadecimal
 
 
 _decoder = msgspec.json.Decoder(DeadLetterLine)
@@ -76,11 +77,11 @@ class BadLetter(UsageError):
     code = "bad_letter"
 
 
-# --- out
+# --- export
 
 
 def encode_line(job: StoredJob) -> bytes:
-    """A dead letter as one line, without its end."""
+    """A dead letter as one line, without a line end."""
     return msgspec.json.encode(
         DeadLetterLine(
             id=id_text(job.id),
@@ -107,7 +108,7 @@ def encode_line(job: StoredJob) -> bytes:
 
 
 def stored_json(stored: bytes | str | None) -> msgspec.Raw:
-    """Stored JSON as it is; what is none, or not on one line, as base64."""
+    """Stored JSON as it is; base64 when it is not JSON or not on one line."""
     if stored is None:
         return msgspec.Raw(b"null")
     raw = stored.encode() if isinstance(stored, str) else stored
@@ -120,15 +121,15 @@ def stored_json(stored: bytes | str | None) -> msgspec.Raw:
     return msgspec.Raw(raw if is_json else msgspec.json.encode({"base64": raw}))
 
 
-# --- in
+# --- import
 
 
 def read_dead_letters(
     stream: BinaryIO, now: float, bytes_max: int, namespace: str | None = None
 ) -> Iterator[StoredJob]:
-    """Every letter of a file, checked; the first bad line ends it with its number.
+    """Yield every letter of a file, checked; the first bad line raises with its number.
 
-    `namespace` is the App that was named: letters of others are not for it.
+    `namespace` is the App that was named: letters of other Apps are refused.
     """
     number = 0
     while line := stream.readline(LINE_BYTES_MAX + 1):
@@ -150,7 +151,6 @@ def read_dead_letters(
 
 
 def wrong_app_line(number: int, namespace: str, named: str | None) -> BadLetter:
-    """The error for a letter of another App than the one that was named."""
     return BadLetter(
         f"line {number}: a letter of App {namespace}, not of {named}",
         cure="Nothing was imported. Letters keep their App: name that one, or none.",
@@ -159,7 +159,6 @@ def wrong_app_line(number: int, namespace: str, named: str | None) -> BadLetter:
 
 
 def bad_line(number: int, why: str) -> BadLetter:
-    """The error for a line."""
     return BadLetter(
         f"line {number}: {why}",
         cure="Nothing was imported. Give a file that `durio dead export` has written.",
@@ -168,7 +167,7 @@ def bad_line(number: int, why: str) -> BadLetter:
 
 
 def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
-    """A letter as a record; ValueError or DurioError says what is wrong with it."""
+    """A letter as a record; raises ValueError or DurioError when it is not valid."""
     payload = required(stored_bytes(letter.payload), "payload")
     if len(payload) > bytes_max:
         raise ValueError(f"payload is {len(payload)} bytes, over {bytes_max}")
@@ -214,7 +213,7 @@ def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
 
 
 def required(stored: bytes | None, name: str) -> bytes:
-    """What no letter may lack."""
+    """Raise ValueError for null."""
     if stored is None:
         raise ValueError(f"{name} is null")
     return stored
@@ -233,13 +232,13 @@ def stored_bytes(stored: msgspec.Raw) -> bytes | None:
 
 
 def is_base64(raw: msgspec.Raw) -> bool:
-    """Whether this is what `stored_json` makes of what is no JSON."""
+    """Whether `stored_json` wrote this value as base64."""
     value = decode(bytes(raw))
     return isinstance(value, dict) and list(value) == ["base64"]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def check_arguments(payload: bytes) -> None:
-    """A payload is `[args, kwargs]`."""
+    """Raise ValueError unless the payload is `[args, kwargs]`."""
     value: Any = decode(payload)
     match value:
         case [list(), dict()]:
@@ -249,7 +248,6 @@ def check_arguments(payload: bytes) -> None:
 
 
 def timestamp(time: datetime | None) -> float | None:
-    """Seconds as they are stored."""
     return None if time is None else time.timestamp()
 
 
@@ -258,7 +256,7 @@ def timestamp(time: datetime | None) -> float | None:
 
 @contextmanager
 def open_output(output: str | None) -> Generator[BinaryIO]:
-    """Standard output, or a new file that is gone again if anything fails."""
+    """Standard output, or a new file that is removed on any error."""
     if output is None:
         yield sys.stdout.buffer
         return
@@ -279,7 +277,7 @@ def open_output(output: str | None) -> Generator[BinaryIO]:
 
 
 async def write_dead_letters(app: App, query: Query, stream: BinaryIO) -> int:
-    """Every letter that fits; how many."""
+    """Write all matching letters; returns their number."""
     jobs = 0
     async for record in find_dead_letters(app, query):
         stream.write(encode_line(record) + b"\n")
@@ -289,7 +287,7 @@ async def write_dead_letters(app: App, query: Query, stream: BinaryIO) -> int:
 
 
 async def find_dead_letters(app: App, query: Query) -> AsyncIterator[StoredJob]:
-    """Page by page, so that any number fits into memory."""
+    """Read page by page, so that memory stays bounded."""
     store = await app.store()
     cursor: str | None = None
     while True:
@@ -302,7 +300,7 @@ async def find_dead_letters(app: App, query: Query) -> AsyncIterator[StoredJob]:
 
 
 async def restore(app: App, read: Callable[[], Iterator[StoredJob]], by: str) -> int:
-    """Write them, some at a time; how many were new."""
+    """Write the records in batches; returns how many were new."""
     store = await app.store()
     records, written = read(), 0
     while some := list(islice(records, BATCH_JOBS)):
@@ -312,7 +310,7 @@ async def restore(app: App, read: Callable[[], Iterator[StoredJob]], by: str) ->
 
 @contextmanager
 def open_input(file: str) -> Generator[BinaryIO]:
-    """A file that can be read twice; standard input and pipes are copied to one."""
+    """A file that can be read twice; standard input and pipes are copied first."""
     if file == "-":
         with temporary_copy(sys.stdin.buffer) as copy:
             yield copy
@@ -333,7 +331,7 @@ def open_input(file: str) -> Generator[BinaryIO]:
 
 @contextmanager
 def temporary_copy(stream: BinaryIO) -> Generator[BinaryIO]:
-    """All of it in a file that is gone afterwards."""
+    """Copy the stream to a temporary file."""
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(stream, copy)
         yield copy

@@ -1,7 +1,7 @@
-"""`durio demo`: a small shop at work, its workers killed, and a verdict.
+"""`durio demo`: runs a small shop, kills its workers, and checks that no job was lost.
 
-The verdict is computed from a ledger that shares nothing with the store (see demo/record.py and
-demo/verdict.py). The exit code is 1 when a promise was broken, and also when too little
+The verdict is computed from a ledger that shares nothing with the store (see demo/record.py
+and demo/verdict.py). The exit code is 1 when a promise was broken, and also when too little
 happened to prove anything.
 """
 
@@ -135,7 +135,7 @@ def command(
 
 
 async def run_until_signal(demo: Demo, output: "DemoOutput") -> DemoVerdict | int:
-    """Play to the end, or until a signal; then the exit code that it asks for."""
+    """Run to the end, or until a signal; then return the signal's exit code."""
     playing = asyncio.current_task()
     received: list[str] = []
 
@@ -155,7 +155,7 @@ async def run_until_signal(demo: Demo, output: "DemoOutput") -> DemoVerdict | in
 
 
 class DemoOutput:
-    """Tells the story line by line, with a live table below it on a terminal."""
+    """Prints progress line by line; on a terminal with a live table below."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._clock = HostClock()
@@ -164,7 +164,7 @@ class DemoOutput:
         self._console = Console()
 
     def print_line(self, line: str) -> None:
-        """One more line, with the seconds since the beginning."""
+        """Print a line with the seconds since the start."""
         if not self._quiet:
             passed = self._clock.monotonic() - self._began
             self._console.print(
@@ -172,7 +172,7 @@ class DemoOutput:
             )
 
     def live_table(self, demo: Demo) -> Any:
-        """The live table while the block runs; on a terminal only."""
+        """Show the live table while the block runs; on a terminal only."""
         if self._quiet or not is_terminal():
             return nullcontext()
         return Live(
@@ -184,14 +184,13 @@ class DemoOutput:
 
 
 def live_table(demo: Demo) -> RenderableType:
-    """How it stands, by the ledger alone."""
+    """The current counts, from the ledger alone."""
     if not demo.tasks:
         return Spinner("dots", "the shop opens ...")
     return live_rows(judge(demo.ledger_lines(), {}).rows)
 
 
 def live_rows(rows: dict[str, TaskCounts]) -> Table:
-    """The same as at the end, while it grows."""
     table = Table(box=None, pad_edge=False)
     for name in TABLE_COLUMNS:
         table.add_column(name, justify="left" if name == "task" else "right")
@@ -201,7 +200,6 @@ def live_rows(rows: dict[str, TaskCounts]) -> Table:
 
 
 def table_rows(rows: dict[str, TaskCounts]) -> list[list[str]]:
-    """One line per task."""
     return [
         [task, *(str(count) if count else "-" for count in asdict(row).values())]
         for task, row in sorted(rows.items())
@@ -209,7 +207,7 @@ def table_rows(rows: dict[str, TaskCounts]) -> list[list[str]]:
 
 
 def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
-    """Say how it went; the exit code."""
+    """Print the result; returns the exit code."""
     missing = not_exercised(verdict)
     if is_json:
         show_json(verdict_fields(verdict, missing))
@@ -219,7 +217,7 @@ def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
 
 
 def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
-    """The table, what is wrong, and the last line."""
+    """Print the table, the problems and the last line."""
     show_table(TABLE_COLUMNS, table_rows(verdict.rows), "no jobs")
     again = f"{verdict.rerun} jobs ran again after it"
     notes = [
@@ -238,14 +236,12 @@ def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
 
 
 def count_text(number: int, what: str) -> str:
-    """How many there were, in words that agree."""
     if number == 1:
         return f"1 {what} was"
     return f"{number} {what}{'es' if what.endswith('s') else 's'} were"
 
 
 def verdict_fields(verdict: DemoVerdict, missing: list[str]) -> dict[str, Any]:
-    """The verdict as JSON."""
     fields = asdict(verdict)
     tasks = fields.pop("rows")
     held = not verdict.problems and not missing

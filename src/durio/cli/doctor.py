@@ -1,4 +1,4 @@
-"""`durio doctor`: look for trouble, and say what to do about it."""
+"""`durio doctor`: looks for problems and says how to fix them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def command(*, selection: AppSelection, strict: bool) -> int:
 
 
 def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
-    """The App, or one that knows only name and store when its code cannot be loaded."""
+    """The App; if its code cannot be loaded, one that knows only its name and store."""
     try:
         app = selection.app()
     except AppImportFailed as trouble:
@@ -73,7 +73,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
         return bare, [error("app.import", told, trouble.cure)]
     if selection.app_path is None:
         return app, []
-    app.emit.subscribers.clear()  # what it would log is found here anyway
+    app.emit.subscribers.clear()  # the checks find what it would log
     tasks = len(app.registry.handlers)
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
@@ -82,7 +82,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
-    """One line each, in groups; what to do stands below."""
+    """One line per finding, in groups, with the fix below."""
     for group, findings in groupby(found, key=lambda finding: finding.group):
         show_text(group)
         for finding in findings:
@@ -98,12 +98,11 @@ def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
 
 
 def count_text(number: int, word: str) -> str:
-    """So many of something."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding; a sign before the word where somebody looks."""
+    """One finding; on a terminal with a sign before it."""
     mark, colour = MARKS[finding.severity]
     word = f"{finding.severity:<8}"
     if is_terminal():

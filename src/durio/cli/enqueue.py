@@ -1,4 +1,4 @@
-"""`durio enqueue`: ask for a job by name, and wait for its result if you like."""
+"""`durio enqueue`: enqueues a job by its task's name, and may wait for its result."""
 
 import json
 import sys
@@ -101,11 +101,11 @@ def command(
     return run_in_app(app, ask)
 
 
-# --- what was asked
+# --- arguments and options
 
 
 def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """An object is keywords, an array positionals, nothing no arguments."""
+    """An object is keywords, an array positionals, empty text no arguments."""
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     if not text.strip():
@@ -123,7 +123,7 @@ def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def parse_json(text: str, what: str, cure: str) -> Any:
-    """JSON from the command line, whose bytes may be no text at all."""
+    """Parse JSON from the command line, which may hold bytes that are not text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -148,7 +148,7 @@ def parse_options(given: dict[str, Any]) -> CallOptions:
 
 
 def parse_moment(text: str) -> datetime:
-    """An ISO time; one without a zone is refused by the option's own check."""
+    """An ISO time; the check of the option refuses one without a zone."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -158,12 +158,11 @@ def parse_moment(text: str) -> datetime:
 
 
 def parse_meta(text: str) -> Any:
-    """A JSON object."""
     return parse_json(text, "--meta: its contents", """Write '{"tenant": 7}'.""")
 
 
 def parse_timeout(text: str | None, *, wait: bool) -> float | None:
-    """How long to wait; None: not at all."""
+    """How long to wait, in seconds; None: do not wait."""
     if not wait:
         if text is not None:
             raise UsageError("--timeout needs --wait", cure="Add --wait.")
@@ -171,11 +170,11 @@ def parse_timeout(text: str | None, *, wait: bool) -> float | None:
     return WAIT_SECONDS_MAX if text is None else seconds(text, "--timeout")
 
 
-# --- what came of it
+# --- output
 
 
 def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> None:
-    """Which job answers."""
+    """Print which job was created or found."""
     if selection.is_json:
         show_json(job_fields(job, status))
         return
@@ -185,7 +184,7 @@ def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> 
 
 
 async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) -> int:
-    """Wait, then tell how it ended; the exit code."""
+    """Wait, then print how the job ended; returns the exit code."""
     told: dict[str, Any] = {"result": None, "error": None}
     failure: Exception | None = None
     value = "(result not kept)"
@@ -208,7 +207,6 @@ async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) ->
 
 
 def job_fields(job: Job[Any], status: JobStatus) -> dict[str, Any]:
-    """Which job answers, as data."""
     return {
         "id": job.id,
         "task": status.task,
@@ -220,7 +218,6 @@ def job_fields(job: Job[Any], status: JobStatus) -> dict[str, Any]:
 
 
 def end_fields(status: JobStatus) -> dict[str, Any]:
-    """How it stands after the wait, as data."""
     return {
         "state": status.state.value,
         "attempts": status.attempt,
@@ -230,7 +227,7 @@ def end_fields(status: JobStatus) -> dict[str, Any]:
 
 
 def elapsed(status: JobStatus) -> float | None:
-    """From the enqueue to the end; None before that."""
+    """Seconds from the enqueue to the end; None: not ended."""
     if status.finished_at is None:
         return None
     return round((status.finished_at - status.created_at).total_seconds(), 3)

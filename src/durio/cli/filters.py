@@ -1,4 +1,4 @@
-"""Which dead letters: the filters of a command line, as a query and in words."""
+"""Filters for dead letters from the command line, as a query and as text."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a command line says about the jobs that it means; None does not narrow."""
+    """Filters of a command line; None does not narrow."""
 
     task: str | None
     queue: str | None
@@ -33,11 +33,10 @@ class Filters:
     newer: str | None
 
     def is_empty(self) -> bool:
-        """Whether nothing narrows."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def query(self, app: App, selection: AppSelection) -> Query:
-        """The dead letters that fit, at this moment."""
+        """Matches the dead letters that fit now."""
         older, newer = (
             age_seconds(self.older, "--older"),
             age_seconds(self.newer, "--newer"),
@@ -62,7 +61,7 @@ class Filters:
         )
 
     def text(self) -> str:
-        """The filters for people, such as ` of task send, error ~timeout`."""
+        """The filters as text, such as ` of task send, error ~timeout`."""
         whose = [f"{n} {v}" for n in ("task", "queue") if (v := getattr(self, n))]
         why = [f"reason {self.reason}"] if self.reason else []
         why += [f"error ~{self.error}"] if self.error else []
@@ -72,12 +71,11 @@ class Filters:
 
 
 def age_seconds(text: str | None, option: str) -> float | None:
-    """How long ago, in seconds."""
+    """An age in seconds."""
     return None if text is None else seconds(text, option)
 
 
 def check_search_text(text: str | None) -> str | None:
-    """Text to look for in errors."""
     if text is None:
         return None
     try:
@@ -106,7 +104,7 @@ FILTER_OPTIONS = (
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The filters, handed over as one `filters`."""
+    """Adds the filter options, passed as one `filters`."""
 
     @functools.wraps(function)
     def called(**given: Any) -> Any:
@@ -128,7 +126,7 @@ LIMIT_OPTION = click.option(
 
 
 def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How much of a long list, and from where."""
+    """Adds --limit and --cursor."""
     cursor = click.option(
         "--cursor", metavar="CURSOR", help="Go on where the last list ended."
     )
@@ -136,7 +134,7 @@ def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:
-    """As many pages as it takes."""
+    """Read pages until `limit` jobs are found or none is left."""
     store = await app.store()
     found: list[StoredJob] = []
     while True:

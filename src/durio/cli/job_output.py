@@ -16,7 +16,7 @@ from durio.model.job import DEAD, JobError, Progress, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
 from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
-# What `jobs show` prints first, in this order, where there is anything to print.
+# The fields that `jobs show` prints first, in this order; empty ones are left out.
 HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
 TIMES = ("created_at", "run_at", "started_at", "finished_at")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
@@ -26,7 +26,7 @@ ERROR_CHARS = 60
 
 
 def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
-    """A job in a list."""
+    """The fields of a job in a list."""
     status = status_of(job, app.retries_of(job.task))
     is_known = job.task in app.registry.handlers or options_of(job).retry
     error = status.error
@@ -51,7 +51,7 @@ def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
 
 
 async def job_by_id(app: App, job_id: str) -> StoredJob:
-    """A stored job; JobNotFound when there is none."""
+    """A stored job; raises JobNotFound."""
     records = await (await app.store()).get([id_bytes(job_id)])
     if not records:
         raise not_found(id_bytes(job_id))
@@ -59,14 +59,14 @@ async def job_by_id(app: App, job_id: str) -> StoredJob:
 
 
 def short_error(row: dict[str, Any]) -> str:
-    """The last error of a job in a list, or why it is dead, short enough for a cell."""
+    """The last error of a job in a list, or why it is dead, cut to fit a cell."""
     told = ": ".join(text for text in (row["error_type"], row["error"]) if text)
     cut = told if len(told) <= ERROR_CHARS else f"{told[:ERROR_CHARS]}..."
     return cut or row["reason"] or ""
 
 
 def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
-    """Everything about a job."""
+    """All fields of a job."""
     status = status_of(job, app.retries_of(job.task))
     args, kwargs = arguments_of(job)
     options = options_of(job)
@@ -93,7 +93,7 @@ def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
 
 
 def call_options_of(job: StoredJob) -> dict[str, Any]:
-    """The options that were given with the call, but meta and key."""
+    """The options given with the call, except meta and key."""
     stored: Any = {} if job.opts is None else readable(job.opts)
     if not isinstance(stored, dict):
         return {"damaged": stored}
@@ -101,11 +101,11 @@ def call_options_of(job: StoredJob) -> dict[str, Any]:
     return {name: value for name, value in known.items() if name not in {"meta", "key"}}
 
 
-# --- a damaged row is shown as far as it can be read
+# --- damaged rows are shown as far as they can be decoded
 
 
 def readable(stored: bytes) -> Any:
-    """A stored value, or its raw beginning when it is not JSON."""
+    """A stored value; its first bytes when it is not JSON."""
     try:
         return decode(stored)
     except msgspec.DecodeError:
@@ -113,7 +113,6 @@ def readable(stored: bytes) -> Any:
 
 
 def arguments_of(job: StoredJob) -> tuple[Any, Any]:
-    """The arguments as stored."""
     match readable(job.payload):
         case [args, kwargs]:
             return args, kwargs
@@ -122,7 +121,6 @@ def arguments_of(job: StoredJob) -> tuple[Any, Any]:
 
 
 def options_of(job: StoredJob) -> RowOptions:
-    """The options as stored."""
     try:
         return row_options(job.opts)
     except InvalidOption:
@@ -130,7 +128,6 @@ def options_of(job: StoredJob) -> RowOptions:
 
 
 def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
-    """How far the attempt says it is."""
     if progress is None:
         return None
     names = ("done", "total", "message", "state")
@@ -138,7 +135,6 @@ def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
 
 
 def attempt_fields(error: JobError) -> dict[str, Any]:
-    """One failed attempt."""
     return {
         "attempt": error.attempt,
         "at": error.at,
@@ -151,7 +147,7 @@ def attempt_fields(error: JobError) -> dict[str, Any]:
 
 
 def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
-    """What a dead letter says beside the fields that every job has."""
+    """The fields that only a dead letter has."""
     args, kwargs = arguments_of(job)
     return {
         "job": id_text(job.id),
@@ -163,11 +159,10 @@ def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
     }
 
 
-# --- for people
+# --- text
 
 
 def job_text(fields: dict[str, Any]) -> str:
-    """A job as a page of text."""
     of = f" of {fields['max_attempts']}" if fields["max_attempts"] else ""
     shown = {**fields, "attempt": f"{fields['attempt']}{of}"}
     shown["state"] += " (asked to cancel)" if is_cancel_requested(fields) else ""
@@ -182,12 +177,12 @@ def job_text(fields: dict[str, Any]) -> str:
 
 
 def is_cancel_requested(fields: dict[str, Any]) -> bool:
-    """Whether it runs and was asked to stop."""
+    """Whether the job runs and was asked to stop."""
     return fields["cancel_asked"] and fields["finished_at"] is None
 
 
 def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """`name  value`, for those that have a value."""
+    """`name  value` for each name that has a value."""
     return [
         f"  {name.removesuffix('_at'):<{WIDTH}}{cell(fields[name])}"
         for name in names
@@ -196,7 +191,7 @@ def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
 
 
 def attempt_lines(attempt: dict[str, Any]) -> list[str]:
-    """A failed attempt: what, when, where, its traceback and last log lines."""
+    """A failed attempt with its traceback and last log lines."""
     by = f" by {attempt['worker']}" if attempt["worker"] else ""
     head = f"attempt {attempt['attempt']} failed {cell(attempt['at'])}{by}"
     lines = [head, f"  {attempt['type']}: {attempt['message']}"]

@@ -81,7 +81,6 @@ def list_jobs(
 
 
 def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
-    """What to look for."""
     queue, task = given["queue"], given["task"]
     return Query(
         namespace=app.name if selection.is_named() else None,
@@ -92,7 +91,6 @@ def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
-    """A job as a line."""
     of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
     return [
         row["id"],

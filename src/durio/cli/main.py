@@ -1,10 +1,10 @@
-"""The command line's front: a table of commands, and an exit code for every error.
+"""The entry of the command line: a table of commands, and an exit code for every error.
 
-A command's module is imported by name when the command runs, so that `durio --help` loads
-none of them. Each module has one click command named `command`; what it returns is the
-exit code, nothing is 0. Whatever it raises is told here, in one place and one shape: what
-happened, the error's code, the cure; with `--json` as an object on standard output, where
-the answer would have been, so that a script reads one stream.
+A command's module is imported by name when the command runs, so `durio --help` loads none
+of them. Each module has one click command named `command`; it returns the exit code, None
+means 0. Errors of all commands are reported here, in one format: what happened, the code,
+the cure. With `--json` an error is an object on standard output, in place of the answer, so
+that a script reads one stream.
 """
 
 import errno
@@ -67,13 +67,13 @@ Exit codes:
      hard limit, too many abandoned attempts hang on, or no child process starts
 """
 INTERRUPTED = 130
-# What a write to a stream fails with; errors about a file carry its name.
+# Errors of a write to a stream; errors about a file carry its name.
 WRITE_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class UserCodeFailed(DurioError):
-    """Code of the user raised: its own traceback is shown, not ours."""
+    """User code raised: its own traceback is shown, not ours."""
 
     def __init__(self, what: str, *, cure: str = "", traceback_text: str = "") -> None:
         super().__init__(what, cure=cure)
@@ -93,7 +93,7 @@ class DepsFailed(UserCodeFailed):
 
 
 class OutputFailed(DurioError):
-    """What a command has to say cannot be written."""
+    """The output of a command cannot be written."""
 
     code = "output_failed"
 
@@ -104,7 +104,7 @@ class OutputFailed(DurioError):
         )
 
 
-# The first that fits.
+# The first match counts.
 EXIT_CODE_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (AppImportFailed, 4),
     (ChildFailed, 4),
@@ -122,10 +122,10 @@ EXIT_CODE_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
 
 
 class Commands(click.Group):
-    """The group whose commands are loaded when they are run."""
+    """A group that loads a command when it runs."""
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Run a command; always ends in SystemExit, with the code of what happened."""
+        """Run a command; always ends in SystemExit with the exit code."""
         given = list(sys.argv[1:] if args is None else args)
         extra = {**extra, "prog_name": "durio", "standalone_mode": False}
         try:
@@ -135,12 +135,11 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table, which is the order in which people need them."""
+        """In the order of the table: the order in which people need them."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load the module of one command."""
         if cmd_name.startswith("-"):
             return None
         if cmd_name not in COMMANDS:
@@ -152,14 +151,14 @@ class Commands(click.Group):
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """The table, without loading what it names."""
+        """Print the table without loading its commands."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, told) for name, (_, told) in COMMANDS.items()])
 
 
 def keep_lines(function: Function) -> Function:
-    r"""Help is its docstring; a paragraph that begins with \b keeps its lines."""
+    r"""Makes the docstring the help text; a paragraph that begins with \b keeps its lines."""
     function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
     return function
 
@@ -189,12 +188,12 @@ def commands(ctx: click.Context) -> None:
     Every command takes --json. Then the answer is one JSON object on standard output,
     also when it is an error: {"error": {"code", "what", "cure"}}.
     """
-    # Which variables came from it, for `config show`.
+    # Names of variables that came from the file, for `config show`.
     ctx.obj = read_env_file(Path(".env"), os.environ)
 
 
 def main() -> None:
-    """What `durio` and `python -m durio` run."""
+    """The entry point of `durio` and `python -m durio`."""
     commands.main()
 
 
@@ -202,7 +201,7 @@ def main() -> None:
 
 
 def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
-    """Take KEY=VALUE lines into the environment; what is set already stays."""
+    """Put KEY=VALUE lines into the environment unless already set; returns the names."""
     if not path.is_file():
         return set()
     try:
@@ -220,7 +219,9 @@ def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
     }
     environ.update(taken)
     ours = [name for name in taken if name.startswith("DURIO_")]
-    if ours:  # errors about their values name the file; --help needs no App for that
+    if (
+        ours
+    ):  # so that errors about their values name the file; `--help` loads no App code
         files = importlib.import_module("durio.app.configuration").ENV_FILES
         files.clear()
         files.update(dict.fromkeys(ours, str(path)))
@@ -228,7 +229,7 @@ def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
 
 
 def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
-    """The variables of a .env file; other programs' odd lines are passed over."""
+    """The variables of a .env file; lines in another syntax are skipped."""
     found: list[tuple[str, str]] = []
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
@@ -252,29 +253,28 @@ def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Whether --json was given, also on a line that cannot be parsed."""
+    """Whether --json was given, also when the arguments cannot be parsed."""
     before = args[: args.index("--")] if "--" in args else args
     return "--json" in before
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first real error in a group of them."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     return first_error(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of an error; 1 for those without one of their own."""
+    """The exit code of an error; 1 for those that have none of their own."""
     return next(
         (code for kind, code in EXIT_CODE_BY_ERROR if isinstance(error, kind)), 1
     )
 
 
 def report_error(error: BaseException, *, as_json: bool) -> int:
-    """Print an error, to whoever reads it, and give its exit code."""
+    """Print an error as text or JSON; returns its exit code."""
     if isinstance(error, BrokenPipeError):
-        drop_output()  # the reader has gone, as `head` does
+        drop_output()  # the reader has closed its end, as `head` does
         return 1
     if (
         isinstance(error, OSError)
@@ -296,15 +296,15 @@ def report_error(error: BaseException, *, as_json: bool) -> int:
 
 
 def drop_output() -> None:
-    """Python flushes standard output at exit: it must not fail a second time there."""
+    """Python flushes standard output at exit; that must not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def error_fields(error: BaseException) -> dict[str, str]:
-    """An error as data: what, code, cure, and the traceback where it is the user's."""
+    """An error as data: what, code, cure, and the traceback of user code."""
     if isinstance(error, DurioError):
         told = {"code": error.code, "what": error.what, "cure": error.cure}
-        if isinstance(error, StoreFull):  # nothing goes on by itself: we end here
+        if isinstance(error, StoreFull):  # this process ends: it does not retry
             told["cure"] = "Free space on this disk, then start it again."
         elif error.cure == PASSES_BY_ITSELF:
             told["cure"] = "Start it again when the store is back."
@@ -331,7 +331,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
 
 
 def backpressure_fields(error: BaseException) -> dict[str, float]:
-    """What a script needs to try again later."""
+    """The values that a script needs to try again later."""
     if not isinstance(error, QueueFull):
         return {}
     names = ("depth", "limit", "retry_after")
@@ -345,7 +345,7 @@ def cure_of(error: click.ClickException) -> str:
 
 
 def error_text(fields: dict[str, str]) -> str:
-    """An error for people: one block, the cure last."""
+    """An error as text: one block, the cure last."""
     lines = [fields["traceback"].rstrip()] if "traceback" in fields else []
     head = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red")
     lines.append(f"{head} {fields['what']} [{fields['code']}]")
@@ -354,5 +354,5 @@ def error_text(fields: dict[str, str]) -> str:
 
 
 def storable_text(text: str) -> str:
-    """Text that any stream can take: an argument may hold bytes that are no text."""
+    """Text that every stream can encode: an argument may hold bytes that are not text."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""`durio move`: take a live installation from a file to PostgreSQL."""
+"""`durio move`: moves a live installation from a SQLite file to PostgreSQL."""
 
 import sys
 from collections.abc import Awaitable, Callable, Generator
@@ -84,8 +84,6 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """What a command line asks for."""
-
     selection: AppSelection
     target: str
     timeout: str | None
@@ -96,7 +94,7 @@ class MoveRequest:
 
     @property
     def stores(self) -> dict[str, str]:
-        """Where from and where to, for people."""
+        """Source and target for people, without passwords."""
         return {"from": masked(self.selection.store or ""), "to": masked(self.target)}
 
     def drain_seconds(self) -> float:
@@ -106,7 +104,7 @@ class MoveRequest:
 
 
 def run_move(request: MoveRequest) -> int:
-    """Look, ask, move; the exit code."""
+    """Check, confirm, move; returns the exit code."""
     ends, limit, name = request.stores, request.drain_seconds(), operator(request.by)
     if request.back_out:
         return take_back(request)
@@ -135,7 +133,7 @@ def run_move(request: MoveRequest) -> int:
 
 
 def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]) -> T:
-    """With both stores open."""
+    """Run the work with both stores open."""
 
     async def ask(app: App) -> T:
         leaving = await app.store()
@@ -156,7 +154,7 @@ def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]
 
 
 async def check_move(mover: Mover) -> MoveStatus:
-    """What there is to move, if it can be."""
+    """The status of the move; raises when it is not possible."""
     outlook = await mover.status()
     await mover.check(outlook)
     return outlook
@@ -177,11 +175,11 @@ def take_back(request: MoveRequest) -> int:
     return 0
 
 
-# --- telling
+# --- output
 
 
 class MoveProgress:
-    """How far it is: a bar on a terminal, a line for each step elsewhere."""
+    """Progress: a bar on a terminal, one line per stage elsewhere."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self.is_live = sys.stderr.isatty() and not is_quiet
@@ -190,7 +188,6 @@ class MoveProgress:
         self.length = 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Tell, if there is anything new."""
         line = progress_text(stage, done, total)
         if self.is_live:
             if stage != self.stage and self.stage:
@@ -204,7 +201,6 @@ class MoveProgress:
 
 
 def progress_text(stage: str, done: int, total: int) -> str:
-    """One line."""
     if stage == "draining":
         return f"draining: {total} workers, {done} running jobs"
     full = WIDTH if not total else WIDTH * min(done, total) // total
@@ -213,7 +209,7 @@ def progress_text(stage: str, done: int, total: int) -> str:
 
 @contextmanager
 def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
-    """Ends the line that it wrote, whatever happens."""
+    """Ends the line of the progress bar in any case."""
     tell = MoveProgress(is_quiet=is_quiet)
     try:
         yield tell
@@ -223,7 +219,7 @@ def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
 
 
 def counts_by_state_name(counts: Counts) -> dict[str, dict[str, int]]:
-    """States by their names."""
+    """Job counts by namespace and name of the state."""
     return {
         namespace: {STATE_BY_CODE[state].value: n for state, n in sorted(jobs.items())}
         for namespace, jobs in sorted(counts.items())
@@ -231,7 +227,6 @@ def counts_by_state_name(counts: Counts) -> dict[str, dict[str, int]]:
 
 
 def outlook_fields(stores: dict[str, str], outlook: MoveStatus) -> dict[str, Any]:
-    """How things are, as data."""
     return {
         **stores,
         "stage": None if outlook.mark is None else outlook.mark.stage,
@@ -242,7 +237,7 @@ def outlook_fields(stores: dict[str, str], outlook: MoveStatus) -> dict[str, Any
 
 
 def show_outlook(request: MoveRequest, outlook: MoveStatus) -> None:
-    """What a move would do, or that it was done."""
+    """Show what a move would do, or that it is done."""
     ends = request.stores
     if request.selection.is_json:
         show_json({**outlook_fields(ends, outlook), "dry_run": request.dry_run})
@@ -257,7 +252,7 @@ def show_outlook(request: MoveRequest, outlook: MoveStatus) -> None:
 
 
 def count_lines(counts: Counts) -> list[str]:
-    """`shop  12 ready, 3 done`."""
+    """Lines such as `shop  12 ready, 3 done`."""
     return [
         f"  {namespace}  " + ", ".join(f"{n} {state}" for state, n in states.items())
         for namespace, states in counts_by_state_name(counts).items()
@@ -271,7 +266,7 @@ def show_moved(
     verdict: Comparison | None,
     took_seconds: float,
 ) -> None:
-    """It is done, and how both sides compare."""
+    """Show that the move is done, and how both sides compare."""
     ends, seen = request.stores, verdict or Comparison()
     if request.selection.is_json:
         figures = {"keys": seen.keys, "pruned": seen.pruned}

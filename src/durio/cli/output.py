@@ -1,4 +1,4 @@
-"""What commands print: JSON, plain text, or tables on a terminal. Only here is rich."""
+"""What commands print: JSON, text, or tables on a terminal. Only this file uses rich."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ GAP = "  "
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at standard output and wants colours."""
+    """Whether standard output is a terminal and colours are wanted."""
     return (
         sys.stdout.isatty()
         and not os.environ.get("NO_COLOR")
@@ -38,19 +38,19 @@ def is_terminal() -> bool:
 
 
 def show_json(value: object) -> None:
-    """One JSON object on one line."""
+    """Print one JSON object on one line."""
     click.echo(msgspec.json.encode(value, enc_hook=repr))
 
 
 def show_text(text: str) -> None:
-    """Plain text; what is stored may not steer the terminal."""
+    """Print plain text; control characters in stored text must not reach the terminal."""
     click.echo(safe(text))
 
 
 def show_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], none: str
 ) -> None:
-    """A table on a terminal, aligned columns elsewhere; `none` when it is empty."""
+    """A table on a terminal, aligned columns elsewhere; `none` when there are no rows."""
     shown = [[safe(cell(value), is_line=True) for value in row] for row in rows]
     if not shown:
         click.echo(none)
@@ -62,7 +62,7 @@ def show_table(
 
 
 def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Cells are Text, never markup: a task's error may hold brackets."""
+    """Cells are Text, never markup: an error of a task may contain brackets."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -72,7 +72,7 @@ def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def plain_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as their widest cell, two blanks between them."""
+    """Columns as wide as their widest cell, with two spaces between them."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         GAP.join(
@@ -83,7 +83,6 @@ def plain_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """A value in a table."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -92,12 +91,12 @@ def cell(value: Any) -> str:
 
 
 def moment_text(moment: datetime | None) -> str:
-    """A time for people, in UTC, to the second."""
+    """A time in UTC, to the second."""
     return "-" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def ago(moment: datetime | None, now: float) -> str:
-    """How long ago, or how soon."""
+    """How long ago, or in how long."""
     if moment is None:
         return "-"
     seconds = now - moment.timestamp()
@@ -109,7 +108,7 @@ def ago(moment: datetime | None, now: float) -> str:
 
 
 def safe(text: str, *, is_line: bool = False) -> str:
-    """Text without control characters: an error's text is not ours to trust."""
+    """Text without control characters: the text of an error is not trusted."""
     kept = "" if is_line else "\n\t"
     told = "".join(
         char if char in kept or char.isprintable() else escaped(char) for char in text
@@ -118,10 +117,9 @@ def safe(text: str, *, is_line: bool = False) -> str:
 
 
 def escaped(char: str) -> str:
-    """A character that does not print, as Python writes it."""
+    """A character that does not print, as Python escapes it."""
     return " " if char == "\n" else char.encode("unicode_escape").decode()
 
 
 def to_json(value: object) -> str:
-    """A value as JSON text."""
     return msgspec.json.encode(value, enc_hook=repr).decode()

@@ -1,4 +1,4 @@
-"""Before many jobs change: the exact count and a yes. While they do: how far it is."""
+"""Confirmation before a bulk change, with the exact count, and progress during it."""
 
 import asyncio
 import getpass
@@ -18,7 +18,7 @@ from durio.model.failure import storable
 from durio.ports.control import BulkStep
 
 BATCH_JOBS = 500
-OPERATOR_CHARS_MAX = 180  # the store keeps 200, and this says how it came
+OPERATOR_CHARS_MAX = 180  # the store keeps 200 characters; ` via cli` is appended
 
 YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 DRY_RUN_OPTION = click.option(
@@ -27,17 +27,17 @@ DRY_RUN_OPTION = click.option(
 BY_OPTION = click.option(
     "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
 )
-RunBatch = Callable[[int], Awaitable[BulkStep]]  # of at most so many jobs
+RunBatch = Callable[[int], Awaitable[BulkStep]]  # takes the maximum number of jobs
 
 
 class BulkSummary(NamedTuple):
-    """What became of the jobs that were counted."""
+    """The result for the jobs that were counted."""
 
     jobs: int
-    held: int = 0  # not done: open transactions hold them
+    held: int = 0  # not changed: open transactions hold them
 
     def held_text(self, verb: str) -> str:
-        """What to say about those, if there are any."""
+        """Text about the held jobs; empty when there are none."""
         if not self.held:
             return ""
         them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
@@ -46,20 +46,20 @@ class BulkSummary(NamedTuple):
 
 
 class NotConfirmed(UsageError):
-    """Nobody said yes: nothing was changed."""
+    """The confirmation was not given: nothing was changed."""
 
     code = "not_confirmed"
 
 
 def operator(by: str | None) -> str:
-    """Who acts, as the audit keeps it."""
+    """Who acts, as the audit log stores it."""
     if by is not None and not by.strip():
         raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
     return f"{storable(by or user_at_host(), OPERATOR_CHARS_MAX)} via cli"
 
 
 def user_at_host() -> str:
-    """The person at this terminal, as far as the machine knows."""
+    """The current user and host, such as `ann@web-1`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container without a user database
@@ -68,12 +68,11 @@ def user_at_host() -> str:
 
 
 def is_interactive() -> bool:
-    """Whether somebody can answer a question here."""
     return sys.stdin.isatty()
 
 
 def confirm(what: str, *, yes: bool, typed: str | None = None) -> None:
-    """Go on only after a yes; `typed` is a word to be typed in place of y."""
+    """Return only after a yes; `typed` is a word that must be typed in place of y."""
     if yes:
         return
     if not is_interactive():
@@ -100,7 +99,7 @@ def show_summary(
     *,
     dry_run: bool,
 ) -> int:
-    """How many, as data or as a line."""
+    """Print the counts as JSON, or `words`."""
     if selection.is_json:
         told = {"counted": counted, "done": summary.jobs, "held": summary.held}
         show_json({**told, "dry_run": dry_run})
@@ -110,7 +109,7 @@ def show_summary(
 
 
 async def in_batches(run_batch: RunBatch, jobs: int, label: str) -> BulkSummary:
-    """Step by step until all that were counted are done; how many that was."""
+    """Run batches until all counted jobs are done or no more are found."""
     done, held, more = 0, 0, True
     with progress_bar(jobs, label) as move_on:
         try:
@@ -126,7 +125,7 @@ async def in_batches(run_batch: RunBatch, jobs: int, label: str) -> BulkSummary:
 
 @contextmanager
 def progress_bar(jobs: int, label: str) -> Generator[Callable[[int], object]]:
-    """A bar for a person who has to wait for more than one step."""
+    """A progress bar on a terminal, when there is more than one batch."""
     if jobs <= BATCH_JOBS or not sys.stderr.isatty():
         yield int
         return

@@ -1,4 +1,4 @@
-"""Queues as they are now: what waits, what holds, who serves them."""
+"""Queues as they are now: jobs, switches, bounds, and the workers that serve them."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class UnknownQueue(UsageError):
 
 
 class QueueRow(NamedTuple):
-    """A queue: its name, its switches, its jobs by state, its bound, its workers."""
+    """One queue: name, switches, jobs by state, bound, number of workers."""
 
     queue: str
     namespace: str
@@ -33,25 +33,25 @@ class QueueRow(NamedTuple):
     blocked: int
     running: int
     dead: int
-    oldest_at: float | None  # since when its oldest ready job could have run
+    oldest_at: float | None  # when its oldest ready job became due
     maxsize: int | None
     by_hand: bool
     workers: int
 
     @property
     def depth(self) -> int:
-        """What waits: this is what a bound is about."""
+        """Waiting jobs: the number that a bound limits."""
         return self.ready + self.scheduled + self.blocked
 
     @property
     def state(self) -> str:
-        """The switches in words."""
+        """The switches as text."""
         named = ("paused", "closed", "over")
         return ", ".join(name for name in named if getattr(self, name)) or "open"
 
 
 async def load_queue_rows(app: App) -> list[QueueRow]:
-    """Every queue of an App that was ever used, by name."""
+    """Every queue of an App that was ever used, sorted by name."""
     store = await app.store()
     lanes = await store.queues(app.name, counts=True, oldest=True)
     workers = await store.workers(app.name)
@@ -84,7 +84,7 @@ def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
 
 
 def is_served_by(queue: str, worker: WorkerRow) -> bool:
-    """Whether a worker lives and was told to serve this queue."""
+    """Whether a worker has a valid lease and serves this queue."""
     return worker.lease_seconds_left > 0 and serves(worker.info["queues"], queue)
 
 
@@ -101,7 +101,7 @@ async def known_queues(app: App) -> set[str]:
 
 
 def check_known(queues: Sequence[str], known: Collection[str], name: str) -> None:
-    """Refuse a queue that nobody knows: it is probably a typo."""
+    """Raise UnknownQueue: an unknown name is probably a typo."""
     for queue in queues:
         if check_name("queue", queue) not in known:
             shown = ", ".join(sorted(known)[:SHOWN_MAX])
@@ -114,5 +114,4 @@ def check_known(queues: Sequence[str], known: Collection[str], name: str) -> Non
 
 
 def waiting_jobs_text(jobs: int) -> str:
-    """`42 waiting jobs`."""
     return f"{'no' if jobs == 0 else jobs} waiting job{'' if jobs == 1 else 's'}"

@@ -1,7 +1,4 @@
-"""`durio queues drain`: close a queue, and wait until it is empty.
-
-`durio queues`: see queues; pause, bound, drain, move and empty them by hand.
-"""
+"""`durio queues`: shows queues; pauses, bounds, drains, moves and empties them."""
 
 import sys
 from collections.abc import Generator, Sequence
@@ -46,7 +43,7 @@ POLL_SECONDS = 0.2
 def close_and_wait(
     selection: AppSelection, queue: str, limit_seconds: float, by: str
 ) -> QueueRow:
-    """Close it and wait; the queue as it was at the end."""
+    """Close a queue and wait until it is empty; returns its state at the end."""
 
     async def ask(app: App) -> QueueRow:
         check_known([queue], await known_queues(app), app.name)
@@ -70,7 +67,7 @@ async def find_queue_row(app: App, queue: str) -> QueueRow | None:
 
 
 def refuse_paused(row: QueueRow | None, queue: str) -> None:
-    """A paused queue with jobs would never be empty."""
+    """Raise UsageError: a paused queue with jobs would never become empty."""
     if row is not None and row.paused and row.depth:
         raise UsageError(
             f"queue {queue} is paused with {row.depth} jobs: it would never be empty",
@@ -79,7 +76,7 @@ def refuse_paused(row: QueueRow | None, queue: str) -> None:
 
 
 async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueRow:
-    """Look again and again; TimeoutError when the time is over."""
+    """Poll until nothing waits or runs; raises TimeoutError."""
     deadline = app.clock.monotonic() + limit_seconds
     with drain_progress() as tell:
         while True:
@@ -97,7 +94,6 @@ async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueR
 
 
 def remaining_text(row: QueueRow | None) -> str:
-    """What is left of a queue."""
     if row is None:
         return "nothing is known of it"
     parts = [
@@ -110,14 +106,13 @@ def remaining_text(row: QueueRow | None) -> str:
 
 
 class DrainProgress:
-    """Says how far it is: on a terminal in one line, elsewhere once and when it changes."""
+    """Prints what is left: live on a terminal, once at the start elsewhere."""
 
     def __init__(self) -> None:
         self.is_live = sys.stderr.isatty()
         self.last = ""
 
     def __call__(self, row: QueueRow) -> None:
-        """Tell, if there is anything new."""
         told = remaining_text(row)
         if told == self.last:
             return
@@ -130,7 +125,7 @@ class DrainProgress:
 
 @contextmanager
 def drain_progress() -> Generator[DrainProgress]:
-    """Ends the line that it wrote, whatever happens."""
+    """Ends the line of the live progress in any case."""
     telling = DrainProgress()
     try:
         yield telling
@@ -145,7 +140,7 @@ COLUMNS = (
 )  # fmt: skip
 TYPED_ABOVE_JOBS = 100
 DRAIN_SECONDS_MAX = 86400.0
-# `limit --maxsize`: words beside numbers.
+# `limit --maxsize` also takes these words.
 BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
 
 
@@ -193,13 +188,12 @@ def list_queues(*, selection: AppSelection) -> None:
 async def read_rows(
     app: App, queues: Sequence[str] = ()
 ) -> tuple[list[QueueRow], float]:
-    """The queues as they are now: these, or all."""
+    """The given queues, or all, and the time of the reading."""
     lines = await load_queue_rows(app)
     return [line for line in lines if not queues or line.queue in queues], app.now()
 
 
 def show_rows(selection: AppSelection, lines: Sequence[QueueRow], now: float) -> None:
-    """Queues as data or as a table."""
     if selection.is_json:
         show_json({"queues": [row_fields(line) for line in lines]})
         return
@@ -210,7 +204,6 @@ def show_rows(selection: AppSelection, lines: Sequence[QueueRow], now: float) ->
 
 
 def row_fields(row: QueueRow) -> dict[str, Any]:
-    """A queue as data."""
     return {
         **row._asdict(),
         "oldest_at": utc_datetime(row.oldest_at),
@@ -219,7 +212,6 @@ def row_fields(row: QueueRow) -> dict[str, Any]:
 
 
 def cells(row: QueueRow, now: float) -> list[Any]:
-    """A queue as a row."""
     bound = "-" if row.maxsize is None else f"{row.depth}/{row.maxsize}"
     return [
         row.queue,
@@ -307,7 +299,6 @@ def limit_queue(
 
 
 def parse_bound(text: str) -> int:
-    """A number, or one of the words."""
     if text in BOUNDS:
         return BOUNDS[text]
     if text.isascii() and text.isdigit() and 0 < int(text[:20]) <= MAXSIZE_MAX:
@@ -321,7 +312,7 @@ def parse_bound(text: str) -> int:
 def change_queues(
     selection: AppSelection, queues: Sequence[str], wanted: QueueChange, by: str | None
 ) -> None:
-    """Change all of these, then show how they are; an unknown one changes none."""
+    """Change all of these queues, then show them; an unknown name changes none."""
     name = operator(by)
 
     async def ask(app: App) -> tuple[list[QueueRow], float]:
@@ -489,7 +480,7 @@ def purge_queue(
 def count_waiting(
     selection: AppSelection, queue: str, wanted: Sequence[str]
 ) -> Counted:
-    """Exactly how many jobs wait in a queue; those in `wanted` have to be known."""
+    """The exact number of waiting jobs; raises when a queue in `wanted` is unknown."""
 
     async def ask(app: App) -> Counted:
         check_known(wanted, await known_queues(app), app.name)
@@ -499,5 +490,4 @@ def count_waiting(
 
 
 def waiting_query(app: App, queue: str) -> Query:
-    """The jobs that wait in a queue."""
     return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING_STATES)

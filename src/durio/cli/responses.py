@@ -1,4 +1,4 @@
-"""Acting on jobs that are named by id: each of them is answered for."""
+"""Actions on jobs that are named by id: each id gets its own answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ DELETED_TEXT = "gone"
 
 
 class WrongApp(UsageError):
-    """A job of another App than the one that was named."""
+    """A job belongs to another App than the one that was named."""
 
     code = "wrong_app"
 
@@ -27,7 +27,7 @@ class WrongApp(UsageError):
 def act_on_jobs(
     selection: AppSelection, job_ids: Sequence[str], verb: Verb, *, by: str
 ) -> int:
-    """Do it to each, tell about each; 1 when it could not be done to one."""
+    """Act on each job and print each result; returns 1 when one of them failed."""
     answers: dict[str, dict[str, Any]] = {}
     wanted: dict[bytes, str] = {}
     for job_id in job_ids:
@@ -56,7 +56,7 @@ def act_on_jobs(
 async def wrong_app_errors(
     app: App, ids: Sequence[bytes], selection: AppSelection
 ) -> dict[bytes, DurioError]:
-    """Why some of these may not be touched: another App was named than theirs."""
+    """Errors for jobs that belong to another App than the one that was named."""
     if not selection.is_named():
         return {}
     found: dict[bytes, DurioError] = {}
@@ -73,7 +73,7 @@ async def wrong_app_errors(
 def show_responses(
     selection: AppSelection, rows: Sequence[dict[str, Any]], verb: Verb
 ) -> int:
-    """Tell about each; the exit code."""
+    """Print each result; returns the exit code."""
     if selection.is_json:
         show_json({"jobs": rows})
     else:
@@ -83,7 +83,7 @@ def show_responses(
 
 
 def refusal(acted: Acted, verb: Verb) -> DurioError | None:
-    """Why it was not done; None: it was."""
+    """Why the action was refused; None: it was done."""
     if acted.before is None or (acted.after is None and verb != "discard"):
         return not_found(acted.id)
     if acted.is_held:
@@ -102,7 +102,7 @@ def refusal(acted: Acted, verb: Verb) -> DurioError | None:
 
 
 def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None:
-    """Why it does not run again; None: it does."""
+    """Why the job is not retried; None: it is."""
     try:
         check_retry(before, job_id)
     except WrongState as error:
@@ -117,7 +117,7 @@ def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None
 
 
 def not_dead(job_id: str, state: State) -> WrongState:
-    """The error for a job that is no dead letter."""
+    """The error for a job that is not a dead letter."""
     return WrongState(
         f"job {job_id} is {state.value}, not dead",
         cure=f"See it with: durio jobs show {job_id}",
@@ -128,7 +128,6 @@ def not_dead(job_id: str, state: State) -> WrongState:
 def response_fields(
     job_id: str, acted: Acted | None, error: DurioError | None
 ) -> dict[str, Any]:
-    """What became of one job, as data."""
     return {
         "id": job_id,
         "ok": error is None,
@@ -139,12 +138,10 @@ def response_fields(
 
 
 def state_text(code: int | None) -> str | None:
-    """A stored state by its name."""
     return None if code is None else STATE_BY_CODE[code].value
 
 
 def response_text(row: dict[str, Any], verb: Verb) -> str:
-    """What became of one job, as a line."""
     if not row["ok"]:
         return f"{row['id']}  not done: {row['error']['what']} [{row['error']['code']}]"
     asked = (

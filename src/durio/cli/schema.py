@@ -1,4 +1,4 @@
-"""`durio migrate`: make or upgrade a store's schema, or look at it without writing."""
+"""`durio migrate`: creates or upgrades a store's schema, or checks it without writing."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     if check and sql:
         raise UsageError("--check and --sql are both given", cure="Give one.")
     app = selection.app()
-    connect(app.url, app.clock, app.settings)  # refuses a URL that names no store
+    connect(app.url, app.clock, app.settings)  # raises when the URL names no store
     survey = schema_status_of(app.url)
     if sql:
         show_script(selection, survey.script(app.url))
@@ -61,12 +61,12 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
 
 
 async def open_store(app: App) -> None:
-    """Opening is all that it takes; a schema that is not ours is refused there."""
+    """Opening migrates; it raises when the schema is not ours."""
     await app.store()
 
 
 def show_script(selection: AppSelection, text: str) -> None:
-    """The migrations, for whoever wants to read or run them by hand."""
+    """Print the migrations as SQL."""
     if selection.is_json:
         show_json({"sql": text})
     else:
@@ -74,7 +74,7 @@ def show_script(selection: AppSelection, text: str) -> None:
 
 
 def show_check(selection: AppSelection, app: App, status: Any) -> int:
-    """Tell how a schema stands; 5 when this release would have to change it, or cannot."""
+    """Print the state of the schema; returns 5 when it is not up to date."""
     error = mismatch(app, status)
     if error is None:
         show_status(selection, app, status, done=[])
@@ -88,7 +88,7 @@ def show_check(selection: AppSelection, app: App, status: Any) -> int:
 def show_status(
     selection: AppSelection, app: App, status: Any, done: list[str]
 ) -> None:
-    """An up-to-date schema, and what was done for it."""
+    """Print an up-to-date schema, and the migrations that ran."""
     if selection.is_json:
         show_json(status_fields(app, status))
     elif done:
@@ -98,7 +98,7 @@ def show_status(
 
 
 def mismatch(app: App, status: Any) -> SchemaMismatch | None:
-    """What is wrong with a schema, if anything is."""
+    """What is wrong with a schema; None: nothing."""
     url = masked(app.url)
     if status.newer:
         return SchemaMismatch(
@@ -120,7 +120,6 @@ def mismatch(app: App, status: Any) -> SchemaMismatch | None:
 
 
 def status_fields(app: App, status: Any) -> dict[str, Any]:
-    """How a schema stands, as data."""
     return {
         "store": masked(app.url),
         "up_to_date": not (status.waiting or status.newer or status.changed),

@@ -1,8 +1,8 @@
-"""A command behind a process that keeps the store locked: it says so, and gives up.
+"""A command behind a locked store: it names the process with the lock, and gives up.
 
-A process that was stopped inside a transaction keeps every writer waiting. Whoever is
-called at night types a command first: it must name the culprit, not hang with the rest.
-A worker that starts then says so too, and waits.
+A process that is stopped inside a transaction makes every writer wait. An operator types a
+command to find out why: the command must name that process, not hang as well. A worker that
+starts then names it too, and waits.
 """
 
 import asyncio
@@ -21,14 +21,13 @@ GIVE_UP_SECONDS = 30.0
 
 
 def print_stall(stall: Stall) -> None:
-    """One line for a person."""
     click.echo(f"waiting: process {stall.pid} keeps the store locked", err=True)
 
 
 class StallWatch:
-    """Looks, beside some work, whether somebody keeps the store locked.
+    """Checks, while some work runs, whether another process keeps the store locked.
 
-    `until`: once it holds, nobody needs to look any more.
+    Once `is_over` is true, it stops checking.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class StallWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait_for(self, work: Awaitable[T]) -> T:
-        """What the work gives; StoreStalled when it cannot get on for too long."""
+        """The result of the work; raises StoreStalled after 30 s behind a lock."""
         bound = asyncio.timeout(None)
         try:
             async with bound:
@@ -77,7 +76,7 @@ class StallWatch:
             self._timer = loop.call_later(POLL_SECONDS, self._look, bound)
 
     def _error(self) -> StoreStalled:
-        # Not asked anew: by now the App is closed, and its store knows of nobody.
+        # The last one that was seen: the App is closed now, its store reports none.
         holder = "a process" if self._seen is None else f"process {self._seen.pid}"
         return StoreStalled(
             f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",

@@ -1,7 +1,7 @@
-"""`durio worker --processes N`: a supervisor, and the side of the workers it starts.
+"""`durio worker --processes N`: the supervisor, and what the workers it starts do for it.
 
-The supervisor reads flags, the environment and the settings file, never the App. What it
-starts is this same command line, with one more argument: the number of the line to it.
+The supervisor reads flags, the environment and the settings file, never the App. It starts
+this same command line with one more argument: the file descriptor of the pipe to it.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ ARGUMENTS = "durio.arguments"
 
 
 class KeepArguments(click.Command):
-    """A command that remembers how it was called, to call it again."""
+    """A command that remembers its arguments, to start itself again."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep a copy; parsing uses the list up."""
+        """Keep a copy: parsing consumes the list."""
         ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
@@ -68,7 +68,7 @@ SUPERVISOR_OPTIONS = (
 
 
 def supervise_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--processes and what goes with it."""
+    """Adds --processes and the options that go with it."""
     for option in reversed(SUPERVISOR_OPTIONS):
         function = option(function)
     return function
@@ -79,20 +79,20 @@ class WorkerInvocation:
     """How `durio worker` was called."""
 
     arguments: Sequence[str]
-    from_env_file: Collection[str]  # variables that a worker reads anew
+    from_env_file: Collection[str]  # variables that a worker reads from the file again
     is_burst: bool
     is_json: bool
 
     @classmethod
     def of(cls, ctx: click.Context, **given: Any) -> "WorkerInvocation":
-        """From click's memory of it."""
+        """From click's context."""
         return cls(
             arguments=ctx.meta[ARGUMENTS], from_env_file=ctx.find_root().obj, **given
         )
 
 
 def check_processes(processes: int) -> int:
-    """Refuse what is no number of processes."""
+    """Refuse an impossible number of processes."""
     if not 1 <= processes <= PROCESSES_MAX:
         raise UsageError(
             f"--processes {processes}: not from 1 to {PROCESSES_MAX}",
@@ -104,10 +104,10 @@ def check_processes(processes: int) -> int:
 def check_unsupervised(
     invocation: WorkerInvocation, app: App, given: dict[str, Any]
 ) -> None:
-    """What a worker without a supervisor checks before it begins.
+    """Checks of a worker without a supervisor, before it starts.
 
-    Where the App's settings ask for a supervisor this process becomes one, without the
-    App, and this never returns.
+    If the App's settings ask for a supervisor, this process becomes one, without the
+    App, and this function never returns.
     """
     settings = app.settings.worker
     if settings.processes:
@@ -130,7 +130,7 @@ def check_unsupervised(
 def supervise(
     invocation: WorkerInvocation, processes: int, given: dict[str, Any]
 ) -> int:
-    """Keep so many workers running until told to stop; the exit code."""
+    """Keep this number of workers running until a stop; returns the exit code."""
     check_processes(processes)
     configure(log_settings(given))
     if sys.stderr.isatty():
@@ -155,7 +155,7 @@ def supervise(
 
 
 def log_settings(given: dict[str, Any]) -> LogSettings:
-    """How the supervisor logs; what is wrong elsewhere is for the workers to say."""
+    """How the supervisor logs; the workers report errors in other settings."""
     log = LogSettings()
     with suppress(InvalidOption):
         log = configuration(None, None).settings.log
@@ -170,14 +170,13 @@ def log_settings(given: dict[str, Any]) -> LogSettings:
 async def run_supervisor(
     invocation: WorkerInvocation, processes: int
 ) -> SupervisorResult:
-    """The supervisor on its loop."""
     emit = Emitter(LogWriter())
     had_terminal = has_terminal()
     supervisors: list[Supervisor] = []
 
     def hear(signal: str, _count: int) -> None:
         for supervisor in supervisors:
-            # A terminal that was closed sends this too: nobody is left to reload for.
+            # A terminal that closes sends SIGHUP too: then stop, do not reload.
             if signal == "SIGHUP" and not (had_terminal and not has_terminal()):
                 supervisor.reload()
             else:
@@ -191,7 +190,7 @@ async def run_supervisor(
         else:
             emit("fleet.draining", running=running, seconds_left=left)
 
-    share = ["--processes", str(processes)]  # among how many the cores are shared
+    share = ["--processes", str(processes)]  # this number of workers share the cores
     fleet = ProcessFleet(
         [*durio_command(), "worker", "--supervised"],
         [*share, *invocation.arguments],
@@ -220,7 +219,7 @@ async def run_supervisor(
 
 
 def working_folder() -> str | None:
-    """The current folder by the name it was entered by: a link may point elsewhere now."""
+    """The current folder as it was entered: a link in it may point elsewhere by now."""
     name = os.environ.get("PWD", "")
     with suppress(OSError):
         if name and Path(name).samefile("."):
@@ -238,7 +237,7 @@ def has_terminal() -> bool:
 
 
 def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
-    """What to tell of workers that could not start, or kept dying."""
+    """The error of workers that could not start, or that died again and again."""
     error = verdict.error or {}
     if verdict.exit_code != EXIT_CRASH_LOOP:
         return error
@@ -252,11 +251,11 @@ def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
     }
 
 
-# --- the other side
+# --- in a supervised worker
 
 
 def run_supervised(descriptor: int, body: Callable[[SupervisorPipe], int]) -> int:
-    """Run a worker that a supervisor started; what it raises is told there."""
+    """Run a worker that a supervisor started; report its error to the supervisor."""
     try:
         line = SupervisorPipe(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""`durio tail`: what happens on a store, as it happens."""
+"""`durio tail`: shows events of a store as they happen."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,15 +22,13 @@ from durio.telemetry.names import LEVELS, MEANINGS
 READ_SECONDS = 0.5
 MISSED = "live.missed"
 LEVEL_NUMBERS = {name: level for level, name in LEVELS.items()}
-# What a line begins with, or has no need to say.
+# Fields that begin a line, or that it does not show.
 HEAD = {"ts", "level", "event", "namespace", "task", "job_id"}
 MULTILINE_FIELDS = ("traceback", "stack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailFilter:
-    """What somebody wants to see."""
-
     namespace: str | None
     queue: str | None
     task: str | None
@@ -38,7 +36,7 @@ class TailFilter:
     level: int
 
     def wants(self, fields: dict[str, Any]) -> bool:
-        """Whether an event fits; that something was missed always does."""
+        """Whether an event matches; a note about missed events always does."""
         if fields.get("event") == MISSED:
             return True
         return (
@@ -105,11 +103,10 @@ def command(
     try:
         selection.run(follow)
     except KeyboardInterrupt:
-        return  # the way to end it
+        return  # Ctrl-C is the normal end
 
 
 def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
-    """What the flags say."""
     app = selection.app()
     for event in given["events"]:
         check_event(event)
@@ -124,7 +121,7 @@ def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
 
 
 def check_event(event: str) -> None:
-    """A pattern that no event fits would show nothing for ever."""
+    """Refuse a pattern that matches no event: it would show nothing forever."""
     if not any(fnmatchcase(name, event) for name in MEANINGS):
         raise UsageError(
             f"there is no event {event!r}",
@@ -135,7 +132,7 @@ def check_event(event: str) -> None:
 async def show_live_events(
     app: App, chosen: TailFilter, limit: int | None, *, is_json: bool
 ) -> None:
-    """Show what comes in until told to end, or until so many are shown."""
+    """Show events until interrupted, or until `limit` are shown."""
     shown = 0
     async with (await app.store()).listen() as subscriber:
         while True:
@@ -149,7 +146,7 @@ async def show_live_events(
 
 
 def decoded(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    """The events; what is no event is passed over."""
+    """The events; lines that are not events are skipped."""
     for line in lines:
         try:
             fields = msgspec.json.decode(line)
@@ -160,7 +157,6 @@ def decoded(lines: list[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def show(fields: dict[str, Any], *, is_json: bool) -> None:
-    """One line."""
     if is_json:
         show_json(fields)
     else:
@@ -168,7 +164,7 @@ def show(fields: dict[str, Any], *, is_json: bool) -> None:
 
 
 def event_text(fields: dict[str, Any]) -> str:
-    """An event as logs write it; what has many lines stands below."""
+    """An event as logs show it; values with several lines come below."""
     if fields.get("event") == MISSED:
         return f"... {fields.get('events')} events were missed: too many at once"
     told = [

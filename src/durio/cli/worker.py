@@ -1,7 +1,4 @@
-"""The flags of `durio worker` about queues: which, how many at once, in which shares.
-
-`durio worker`: run the jobs of an App until told to stop.
-"""
+"""`durio worker`: runs the jobs of an App until it is stopped."""
 
 import asyncio
 import os
@@ -45,15 +42,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class QueueFlags(NamedTuple):
-    """As given on the command line, and well formed."""
+    """The flags about queues, as given on the command line."""
 
     queues: tuple[str, ...] | None  # None: every queue of the App
     weights: tuple[str, ...]
-    prefetches: tuple[str, ...]  # of single queues
+    prefetches: tuple[str, ...]  # of single queues; `--prefetch N` is a setting
     concurrency: int | None
 
     def serving(self, *, is_strict: bool) -> Serving:
-        """What they say by themselves, without the App's word."""
+        """What the flags say by themselves, without the App's declarations."""
         return parse_serving(
             self.queues,
             weights=self.weights,
@@ -63,7 +60,7 @@ class QueueFlags(NamedTuple):
 
 
 def queue_options(function: Function) -> Function:
-    """The options of a command that takes these flags."""
+    """Adds these flags to a command."""
     for option in reversed(QUEUE_OPTIONS):
         function = option(function)
     return function
@@ -96,7 +93,7 @@ QUEUE_OPTIONS = (
 
 
 def read_queue_flags(given: dict[str, Any]) -> QueueFlags:
-    """Take these flags out of all that was given; leave the settings they stand for."""
+    """Move these flags out of `given`; flags that are settings stay there."""
     prefetches: tuple[str, ...] = given.pop("prefetches")
     plain = [text for text in prefetches if "=" not in text]
     given["prefetch"] = whole_number("--prefetch", plain[-1]) if plain else None
@@ -110,7 +107,7 @@ def read_queue_flags(given: dict[str, Any]) -> QueueFlags:
 
 
 def whole_number(flag: str, text: str) -> int:
-    """The number of a flag that may also name a queue."""
+    """The number of a flag that also accepts QUEUE=N."""
     try:
         return int(text)
     except ValueError:
@@ -120,7 +117,7 @@ def whole_number(flag: str, text: str) -> int:
 
 
 def slots_of(app: App, flags: QueueFlags) -> int:
-    """How many slots a worker of this App has with these flags."""
+    """The number of slots that a worker of this App has with these flags."""
     told = parse_serving(
         flags.queues, prefetches=flags.prefetches, declared=app.registry.queues
     )
@@ -128,13 +125,13 @@ def slots_of(app: App, flags: QueueFlags) -> int:
 
 
 TASKS_SHOWN = 8
-# Option -> the setting that it overrides; durations are text such as 30 or 2m.
+# Option -> the setting that it overrides. Durations are text such as 30 or 2m.
 NUMBERS = {
     "concurrency": "concurrency",
     "prefetch": "prefetch",
     "strict": "strict",
     "recycle_jobs": "recycle_jobs",
-    "processes": "processes",  # of a supervised worker: how many share the cores
+    "processes": "processes",  # of a supervised worker: how many processes share the cores
 }
 DURATIONS = {
     "grace": "grace_seconds",
@@ -216,7 +213,7 @@ def command(
     if is_json:
         given["log_format"] = given["log_format"] or "json"
     flags = read_queue_flags(given)
-    flags.serving(is_strict=bool(given["strict"]))  # refuse bad ones before all else
+    flags.serving(is_strict=bool(given["strict"]))  # raises early on bad flags
     call = WorkerInvocation.of(
         click.get_current_context(), is_burst=burst, is_json=is_json
     )
@@ -237,7 +234,7 @@ def run_in_process(
     given: dict[str, Any],
     supervisor: SupervisorPipe | None,
 ) -> int:
-    """A worker in this process, to its end."""
+    """Run a worker in this process to its end."""
     app.settings = changed_settings(app.settings, given)
     configure(app.settings.log)
     if supervisor is None:
@@ -252,13 +249,13 @@ def run_in_process(
             told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
             click.echo(msgspec.json.encode(told))
         if hangs:
-            # Code that ignores its cancel would keep this process for ever.
+            # User code that ignores its cancellation would keep this process alive.
             end_process(code)
     return code
 
 
 def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
-    """The App's settings, changed by flags; bad values are refused here."""
+    """The App's settings with the flags applied; raises on bad values."""
     worker: dict[str, Any] = {
         setting: given[option]
         for option, setting in NUMBERS.items()
@@ -283,7 +280,7 @@ def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
 
 
 def print_banner(app: App, flags: QueueFlags) -> None:
-    """Tell a person at a terminal who works on what."""
+    """Print App, queues and tasks on a terminal."""
     tasks = sorted(app.registry.handlers)
     if not tasks:
         click.echo(f"warning: {app!r} has no tasks: give it imports=(...)", err=True)
@@ -309,7 +306,7 @@ async def run_to_end(
     is_burst: bool,
     supervisor: SupervisorPipe | None = None,
 ) -> tuple[int, str | None, bool]:
-    """Run a worker to its end: exit code, the signal that ended it, what hangs on."""
+    """Run a worker to its end: exit code, signal, and whether abandoned code still runs."""
     live_events, notify = WorkerControl(app), SystemdNotifier(os.environ)
     signals = Signals(live_events.on_signal, STOP_SIGNALS, is_last=True)
     tell = notify.send_message if notify.is_enabled else None
@@ -336,7 +333,7 @@ async def run_to_end(
             send_message=tell,
         )
 
-    # Signals first: one that comes while the store is being opened is not lost.
+    # Signals first: one that comes while the store opens must not be lost.
     async with signals, AsyncExitStack() as stack:
         worker = await watch.wait_for(run_worker(live_events, begin(stack)))
         signal = live_events.received[0] if live_events.received else None
@@ -347,7 +344,7 @@ async def run_to_end(
 async def run_worker(
     live_events: "WorkerControl", start: Coroutine[Any, Any, Worker]
 ) -> Worker | None:
-    """A worker that has ended; None: it was told to stop before there was one."""
+    """A worker that has ended; None: it was stopped before it started."""
     worker = await live_events.start_unless_stopped(start)
     if worker is None:
         return None
@@ -361,7 +358,7 @@ async def run_worker(
 
 
 def exit_code(worker: Worker, signal: str | None) -> int:
-    """How a worker ended, as a number."""
+    """How a worker ended, as an exit code."""
     if worker.broken is not None:
         return EXIT_BLOCKED
     if not worker.was_cut_short:
@@ -370,18 +367,18 @@ def exit_code(worker: Worker, signal: str | None) -> int:
 
 
 class WorkerControl:
-    """What a worker hears from outside: signals, and its supervisor."""
+    """Passes signals and requests of the supervisor to the worker."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self.received: list[str] = []
-        self.workers: list[Worker] = []  # none while the store is being opened
+        self.workers: list[Worker] = []  # empty while the store opens
         self._starting: asyncio.Task[Worker] | None = None
 
     async def start_unless_stopped(
         self, start: Coroutine[Any, Any, Worker]
     ) -> Worker | None:
-        """A new worker; None: a stop came first, which need not wait for a stuck store."""
+        """Start a worker; None: a stop came first. A stop does not wait for a stuck store."""
         self._starting = asyncio.get_running_loop().create_task(start)
         if self.received:
             self._starting.cancel()
@@ -397,16 +394,16 @@ class WorkerControl:
         return worker
 
     def has_started(self) -> bool:
-        """Whether there is a worker with a lease: its heartbeat tells of stalls itself."""
+        """Whether a worker has a lease; from then on its heartbeat reports stalls."""
         return any(worker.started.is_set() for worker in self.workers)
 
     def on_stall(self, stall: Stall) -> None:
-        """Somebody keeps us from starting."""
+        """Report a process whose lock keeps the worker from starting."""
         seconds = round(stall.seconds, 1)
         self._app.emit("store.stalled", pid=stall.pid, seconds=seconds)
 
     def on_signal(self, signal: str, _count: int) -> None:
-        """A signal: drain; a second one: now."""
+        """The first signal starts the drain, the second ends it at once."""
         self.received.append(signal)
         if self._starting is not None and len(self.received) == 1:
             self._starting.cancel()
@@ -414,11 +411,11 @@ class WorkerControl:
             worker.stop()
 
     def on_supervisor_lost(self) -> None:
-        """Nobody would replace or stop this process any more: it ends by itself."""
+        """Without a supervisor nothing replaces or stops this process, so it ends."""
         self._app.emit("supervisor.lost", pid=os.getpid())
         self.on_signal("SIGTERM", 1)
 
     def rescue_now(self) -> None:
-        """Somebody died on this host: its jobs are to be given back now."""
+        """Another process on this host has died: rescue its jobs now."""
         for worker in self.workers:
             worker.check_deaths.set()

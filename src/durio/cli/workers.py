@@ -1,9 +1,4 @@
-"""Asking workers through the store, and waiting for what they answer.
-
-What workers answer, as text for people.
-
-`durio workers`: who works on a store, what they do, and how to drain them.
-"""
+"""`durio workers`: lists workers, asks them through the store, and drains them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -28,20 +23,19 @@ POLL_SECONDS = 0.05
 
 
 class WorkerNotFound(DurioError):
-    """There is no such worker: never there, or gone."""
+    """There is no such worker: it never existed, or it has ended."""
 
     code = "worker_not_found"
 
 
 class WorkerResponse(NamedTuple):
-    """What one worker said; without an answer, why there is none."""
+    """The answer of one worker; without one, the reason."""
 
     row: WorkerRow
     answer: dict[str, Any] | None
     reason: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """As data."""
         return {
             "id": self.row.id,
             "name": self.row.info["name"],
@@ -52,7 +46,7 @@ class WorkerResponse(NamedTuple):
 
 
 def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRow]:
-    """Workers by number or host/pid; without any, all that are alive."""
+    """Workers by number or host/pid; without ids, all with a valid lease."""
     if not ids:
         return [row for row in rows if row.lease_seconds_left > 0]
     known = {str(row.id): row for row in rows}
@@ -75,7 +69,7 @@ async def send_command(
     by: str,
     wait_seconds: float,
 ) -> list[WorkerResponse]:
-    """Give each the order, then wait for all answers together."""
+    """Send the command to each worker, then wait for all answers together."""
     orders = {row.id: await store.order(row.id, verb, by=by) for row in rows}
     answers: dict[int, str] = {}
     end = clock.monotonic() + wait_seconds
@@ -100,7 +94,6 @@ def parse_response(
     waited_seconds: float,
     commands: dict[int, int | None],
 ) -> WorkerResponse:
-    """An answer as data, or why there is none."""
     if answer == "" or commands[row.id] is None:
         return WorkerResponse(row, None, "it is gone")
     if answer is None:
@@ -120,7 +113,7 @@ def parse_response(
 
 
 def no_response_text(response: WorkerResponse) -> str:
-    """Why there is no answer, and what can be seen from outside."""
+    """Why there is no answer, and what the store knows about the worker."""
     row, info = response.row, response.row.info
     return (
         f"{row.id}  {info['name']}  {response.reason} (lease {row.lease_text()}, "
@@ -138,7 +131,7 @@ MIB = 2**20
 
 
 def stack_text(answer: Mapping[str, Any]) -> str:
-    """Where every attempt, thread and child is."""
+    """The stacks of all attempts, threads and children."""
     lines = [worker_heading(answer)]
     for attempt in answer["attempts"]:
         lines += [f"{attempt_line(attempt)}, {EXECUTOR_TEXTS[attempt['where']]}"]
@@ -153,7 +146,7 @@ def stack_text(answer: Mapping[str, Any]) -> str:
 
 
 def report_text(answer: Mapping[str, Any]) -> str:
-    """What a worker does and has."""
+    """What a worker runs and serves, and its figures."""
     stats = answer["stats"]
     figures = {
         "app": f"{answer['namespace']}, durio {answer['version']}",
@@ -178,7 +171,7 @@ def report_text(answer: Mapping[str, Any]) -> str:
 
 
 def worker_heading(answer: Mapping[str, Any]) -> str:
-    """Who it is, and how its loop is."""
+    """The name of the worker, and the lag of its loop."""
     lag = answer["loop_lag_seconds"]
     told = (
         "its event loop is blocked" if lag is None else f"loop lag {lag * 1000:.1f} ms"
@@ -187,17 +180,17 @@ def worker_heading(answer: Mapping[str, Any]) -> str:
 
 
 def section(title: str, lines: Sequence[str]) -> list[str]:
-    """Some lines under a title, if there are any."""
+    """Lines under a title; none when there are no lines."""
     return [title, *(f"  {line}" for line in lines)] if lines else []
 
 
 def pairs_text(values: Mapping[str, Any]) -> str:
-    """`high=4, low=1`."""
+    """Text such as `high=4, low=1`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def attempt_line(attempt: Mapping[str, Any]) -> str:
-    """Which attempt at what, and for how long already."""
+    """A job, and for how long its attempt has run."""
     return f"{job_line(attempt)}, for {format_duration(attempt['seconds'])}"
 
 
@@ -211,14 +204,13 @@ def active_line(attempt: Mapping[str, Any]) -> str:
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """A job in a worker's hands."""
+    """Task, id, queue and attempt of a job."""
     return (
         f"{job['task']} {job['job_id']} queue {job['queue']} attempt {job['attempt']}"
     )
 
 
 def indented(text: str) -> list[str]:
-    """Lines below a head."""
     return [f"    {line}" for line in text.rstrip().splitlines()]
 
 
@@ -389,7 +381,7 @@ def drain_workers(
 
 
 def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
-    """Either some or all."""
+    """Require either ids or --all."""
     if bool(ids) == is_all:
         told = "workers and --all are both given" if ids else "no worker is named"
         raise UsageError(told, cure="Give ids from durio workers ls, or --all.")
@@ -398,7 +390,7 @@ def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
 def command_workers(
     selection: AppSelection, ids: Sequence[str], verb: str, timeout: str, by: str | None
 ) -> list[WorkerResponse]:
-    """Ask workers, and wait for their answers."""
+    """Send a command to workers and wait for their answers."""
     wait_seconds = seconds(timeout, "--timeout")
     name = operator(by)
 
@@ -416,7 +408,7 @@ def command_workers(
 def show_responses(
     selection: AppSelection, responses: Sequence[WorkerResponse], text: Any
 ) -> int:
-    """Each answer, or why there is none; the exit code."""
+    """Print each answer, or why there is none; returns the exit code."""
     if selection.is_json:
         show_json({"workers": [answered.fields() for answered in responses]})
     else:
@@ -437,12 +429,10 @@ def show_responses(
 
 
 def drain_text(answer: dict[str, Any]) -> str:
-    """What a worker said to a drain."""
     return f"{answer['worker']}  {answer['name']}  drains; {answer['running']} jobs run"
 
 
 def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
-    """A worker as data."""
     info, vitals = dict(row.info), row.vitals
     return {
         "id": row.id,
@@ -459,7 +449,7 @@ def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
 
 
 def cpu_percent(row: WorkerRow, now: float) -> float | None:
-    """CPU time since its start, by the time that has passed."""
+    """CPU time since its start as a share of the time that has passed."""
     passed = now - row.info["started_at"]
     if row.vitals is None or passed <= 0:
         return None
@@ -467,7 +457,6 @@ def cpu_percent(row: WorkerRow, now: float) -> float | None:
 
 
 def cells(row: WorkerRow, now: float) -> list[Any]:
-    """A worker as a line."""
     info, vitals, left = row.info, row.vitals, row.lease_seconds_left
     percent = cpu_percent(row, now)
     return [
@@ -487,6 +476,6 @@ def cells(row: WorkerRow, now: float) -> list[Any]:
 
 
 def with_slots(info: Mapping[str, Any]) -> list[str]:
-    """Its queues, in the words of the command line."""
+    """Its queues as `durio worker -q` takes them, such as `high=4`."""
     slots: Mapping[str, int] = info.get("slots") or {}
     return [f"{q}={slots[q]}" if q in slots else q for q in info["queues"]]
