@@ -39,10 +39,6 @@ ALLOWED: dict[str, tuple[int, str]] = {
         "watermarks and their rescans keep one invariant",
     ),
     "stores/sqlite/checks.py": (420, "a list of independent checks for the doctor"),
-    "stores/sqlite/database.py": (
-        440,
-        "two drivers behind one interface, to be compared line by line",
-    ),
     "stores/sqlite/job_actions.py": (
         420,
         "actions on one job and on many share their judgement",

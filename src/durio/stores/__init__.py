@@ -1,1 +1,1 @@
-"""Durable truth: one package per kind of store."""
+"""Stores of jobs: one package per kind of database."""

@@ -1,4 +1,4 @@
-"""What people did by hand, written down in the transaction that does it."""
+"""The audit of what operators do, written in the transaction that does it."""
 
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -22,7 +22,11 @@ def write_audit_line(
     *,
     add_to_line: int | None = None,
 ) -> int:
-    """One line; `step_of` is the line of the act that this is one more step of."""
+    """Write one line and return its number.
+
+    A later batch of one bulk action passes the action's line as `add_to_line`: its jobs
+    are added there. Where that line has been pruned, it gets a line of its own.
+    """
     if add_to_line is not None:
         rows = tx.db.rows(ADD_TO_AUDIT, (add_to_line, tx.now, jobs))
         if rows:
@@ -32,5 +36,5 @@ def write_audit_line(
 
 
 def prune_audit(tx: SqliteTransaction, limit: int) -> None:
-    """Only the newest lines stay."""
+    """Keep only the newest AUDIT_LINES_MAX lines; delete at most `limit` per call."""
     tx.db.rows(PRUNE_AUDIT, (AUDIT_LINES_MAX, limit))

@@ -1,12 +1,14 @@
-"""Bounded queues: who may enter, and how many wait there.
+"""Bounded queues: which jobs may enter, and how many wait there.
 
-Most queues have no guard: a transaction asks the index of guarded queues once, finds it
-empty, and pays nothing more. Under a bound `depth` counts the waiting jobs, exactly: every
-way into and out of waiting tells of itself, in the same transaction. Only an enqueue asks
-for room; a job that was accepted once (a retry, a rescue, an operator's hand) just enters.
+Most queues have no guard. A transaction queries the index of guarded queues once, finds
+it empty, and pays nothing more. Under a bound, `depth` is the exact number of waiting
+jobs: every change that makes a job wait, or ends its wait, updates it in the same
+transaction. Only an enqueue needs room. A job that was accepted once (a retry, a rescue,
+an operator's action) always enters.
 
-A queue without a bound has the soft one: the leader looks at it about once a second and
-leaves a mark, which enqueues obey as long as there are workers, one of which leads.
+A queue without a bound has the soft bound. The leader counts the queue about once a
+second and marks it when it is over. Enqueues obey the mark while a worker is alive, since
+one of the workers leads and can clear it.
 """
 
 from collections.abc import Generator, Mapping
@@ -35,7 +37,7 @@ HAS_WORKERS = statement("has_workers")
 
 
 class SqliteNoRoom(Exception):
-    """This enqueue does not fit: whoever began it undoes what it has written."""
+    """This enqueue does not fit: the code that began it undoes what it has written."""
 
     def __init__(self, full: Full) -> None:
         super().__init__(full)
@@ -46,7 +48,10 @@ class SqliteNoRoom(Exception):
 
 
 def guard_of(tx: SqliteTransaction, lane: str) -> SqliteGuard | None:
-    """The guard of a lane, if it has one: asked once, and mostly for all lanes at once."""
+    """The guard of a lane; None: it has none.
+
+    Read once per transaction. If no lane at all has a guard, that is one query in total.
+    """
     guards = tx.guards
     if guards is None:
         guards = tx.guards = {}
@@ -60,12 +65,12 @@ def guard_of(tx: SqliteTransaction, lane: str) -> SqliteGuard | None:
 
 
 def forget_guards(tx: SqliteTransaction) -> None:
-    """After a change of the queue table, or a rollback: ask again."""
+    """Read guards again, after a change of the queue table or a rollback."""
     tx.guards = None
 
 
 def add_to_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
-    """So many jobs have begun to wait in this lane; nobody asks whether they may."""
+    """Count jobs that now wait in this lane, without checking for room."""
     guard = guard_of(tx, lane)
     if guard is not None and guard.limit is not None and jobs:
         guard.depth += jobs
@@ -73,12 +78,11 @@ def add_to_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
 
 
 def subtract_from_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
-    """So many jobs wait there no longer."""
     add_to_depth(tx, lane, -jobs)
 
 
 def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
-    """Why so many new jobs may not enter; None: they may."""
+    """Why this number of new jobs may not enter; None: they may."""
     guard = guard_of(tx, lane)
     if guard is None or jobs <= 0:
         return None
@@ -95,7 +99,7 @@ def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
 def soft_bound_refusal(
     tx: SqliteTransaction, lane: str, guard: SqliteGuard
 ) -> Full | None:
-    """A mark is obeyed while somebody may take it again; an old one goes here."""
+    """Obey the mark while a worker is alive that can clear it; otherwise clear it here."""
     if tx.db.rows(HAS_WORKERS, (namespace_of(lane), tx.boot, tx.monotonic_seconds)):
         return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
     clear_soft_mark(tx, lane)
@@ -103,10 +107,11 @@ def soft_bound_refusal(
 
 
 def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
-    """New jobs wait in this lane, if there is room for them."""
+    """Count new jobs into this lane; raise SqliteNoRoom if they do not fit."""
     full = refusal_of(tx, lane, jobs)
     if full is not None and tx.in_caller_tx and not full.is_closed:
-        # To refuse would mean to hold the queue's row until the caller commits.
+        # Only report it: an exact refusal would hold the queue's row until the caller
+        # commits.
         tx.full_queues.append(full)
     elif full is not None:
         raise SqliteNoRoom(full)
@@ -115,7 +120,7 @@ def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
 
 @contextmanager
 def undo_if_full(tx: SqliteTransaction) -> Generator[None, None, None]:
-    """Undo what was written inside when there is no room for it."""
+    """Undo what the block has written if it raises SqliteNoRoom."""
     tx.db.rows("savepoint entering")
     try:
         yield
@@ -124,7 +129,8 @@ def undo_if_full(tx: SqliteTransaction) -> Generator[None, None, None]:
         tx.db.rows("release entering")
         refused = [g.refuses for g in (tx.guards or {}).values() if g and g.refuses]
         forget_guards(tx)
-        # First come, first served: nobody behind takes the room that is too small.
+        # First come, first served: no later call of this enqueue takes the room that
+        # was too small for an earlier one.
         for full in (no_room.full, *refused):
             guard = guard_of(tx, full.lane)
             if guard is not None:
@@ -134,7 +140,7 @@ def undo_if_full(tx: SqliteTransaction) -> Generator[None, None, None]:
 
 
 def clear_refusals(tx: SqliteTransaction) -> None:
-    """The enqueue is over: the next one is judged by the depth alone."""
+    """At the end of an enqueue: the next one is judged by the depth alone."""
     for guard in (tx.guards or {}).values():
         if guard is not None:
             guard.refuses = None
@@ -146,7 +152,10 @@ def clear_refusals(tx: SqliteTransaction) -> None:
 def changed_bounds(
     db: Database, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
-    """The bounds that the store does not have like that; a default yields to others."""
+    """The bounds that differ from the stored ones.
+
+    A default bound never replaces one that was chosen for its queue.
+    """
     news: dict[str, int | None] = {}
     for lane, maxsize in maxsizes.items():
         rows = db.rows(READ_BOUND, (lane,))
@@ -162,7 +171,7 @@ def changed_bounds(
 def declare_bounds(
     tx: SqliteTransaction, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
-    """What the code says; what was set by hand stays, and beats it."""
+    """Store the bounds that the code declares; an operator's bound overrides them."""
     for lane, maxsize in changed_bounds(tx.db, maxsizes, is_default=is_default).items():
         mark = is_default and maxsize is not None
         tx.db.rows(DECLARE_BOUND, (lane, maxsize, mark))
@@ -171,7 +180,10 @@ def declare_bounds(
 
 
 def set_manual_bound(tx: SqliteTransaction, lane: str, maxsize: int) -> None:
-    """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back."""
+    """Set an operator's bound, which overrides the code's.
+
+    NO_BOUND: the queue has no bound. AS_IN_CODE: the code's bound holds again.
+    """
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     tx.db.rows(OVERRIDE_BOUND, (lane, by_hand))
     tx.new_lanes.add(lane)
@@ -180,7 +192,7 @@ def set_manual_bound(tx: SqliteTransaction, lane: str, maxsize: int) -> None:
 
 
 def count_depth(tx: SqliteTransaction, lane: str) -> None:
-    """Another bound may hold from here on: its depth begins true."""
+    """Count the waiting jobs anew, because another bound may hold now."""
     forget_guards(tx)
     guard = guard_of(tx, lane)
     if guard is not None and guard.limit is not None:
@@ -194,9 +206,12 @@ def count_depth(tx: SqliteTransaction, lane: str) -> None:
 def changed_soft_marks(
     db: Database, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
-    """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
+    """(lane, mark, depth) of each queue whose mark is out of date.
+
+    Counts at most `soft_max` jobs of each state per queue.
+    """
     if not soft_max or db.value(HAS_FEW_JOBS, (soft_max,)):
-        # Nothing can be beyond it: only old marks have to go.
+        # No queue can be over the soft bound: only old marks are cleared.
         return [(lane, 0, 0) for (lane,) in db.rows(READ_MARKED_QUEUES, span)]
     found: list[tuple[str, int, int]] = []
     for lane, mark in db.rows(READ_SOFT_QUEUES, span):
@@ -208,7 +223,7 @@ def changed_soft_marks(
 
 
 def clear_soft_mark(tx: SqliteTransaction, lane: str) -> None:
-    """A hand has changed what waits here: whoever leads looks again within a second."""
+    """Clear the mark; the leader counts the queue again within a second."""
     guard = guard_of(tx, lane)
     if guard is not None and guard.soft_limit:
         tx.db.rows(MARK_OVER, (lane, 0, guard.depth))
@@ -218,7 +233,7 @@ def clear_soft_mark(tx: SqliteTransaction, lane: str) -> None:
 def write_soft_marks(
     tx: SqliteTransaction, changes: list[tuple[str, int, int]]
 ) -> None:
-    """Leave or take marks, unless the queue has got a bound meanwhile."""
+    """Set or clear marks, except where the queue has got a bound meanwhile."""
     for lane, mark, depth in changes:
         guard = guard_of(tx, lane)
         if guard is None or guard.limit is None:

@@ -1,11 +1,10 @@
-"""A caller's own connection as a place where operations write: its guests.
+"""A caller's own connection, as a Database that operations write to.
 
-A guest changes nothing of its host but rows: what the caller set on the connection (row
-factories, traces) is gone around or put back. Nothing is committed here.
+Operations change nothing on the caller's connection but rows. What the caller has set on
+it (row factories, traces) is bypassed or restored. Nothing is committed here.
 
-SQLAlchemy's sessions and connections as hosts: down to the driver's connection.
-
-Nothing of SQLAlchemy is imported before somebody hands one of its objects over.
+For SQLAlchemy's sessions and connections, the driver's connection below them is used.
+SQLAlchemy is not imported before a caller passes one of its objects.
 """
 
 import importlib
@@ -30,7 +29,7 @@ from durio.stores.sqlite.database import (
 
 WakeLanes = Callable[[set[str]], None]
 WakeAfterCommit = Callable[[WakeLanes, Iterable[str]], None]
-HOOK = "durio"  # what our hooks are called among the caller's own
+HOOK = "durio"  # the id of our hooks, beside the caller's own
 
 
 class SqliteCallerConnection(Database, Protocol):
@@ -39,24 +38,22 @@ class SqliteCallerConnection(Database, Protocol):
     driver: DriverName
 
     def settings_restored(self) -> AbstractContextManager[object]:
-        """Around everything: the caller finds its connection as it was."""
+        """Wraps every use: the caller's settings are as before at its end."""
         ...
 
     def begin(self) -> bool:
-        """See that a transaction is open; True: it was begun just now."""
+        """Ensure that a transaction is open; True: it was begun by this call."""
         ...
 
 
 class SqliteCallerTransaction(NamedTuple):
-    """Where to write, and how to hear of the commit."""
+    """Where to write, and how to send wakeups once it is committed."""
 
     connection: SqliteCallerConnection
     wake_after_commit: WakeAfterCommit
 
 
 class ApswCallerConnection:
-    """In a connection of apsw."""
-
     driver: DriverName = "apsw"
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -65,34 +62,28 @@ class ApswCallerConnection:
         self._cursor.row_trace = unchanged_row  # in place of the caller's
 
     def settings_restored(self) -> AbstractContextManager[object]:
-        """There is nothing to put back."""
         return nullcontext()
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one has been begun and not ended."""
         return self._connection.in_transaction
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
-        """Run a statement to its end: every row it gives."""
         return self._cursor.execute(sql, values).fetchall()
 
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """Run one statement many times: the rows of all."""
         return self._cursor.executemany(sql, many).fetchall()
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
-        """Run one statement that gives no rows many times: how many rows it changed."""
         before = self._connection.total_changes()
         self.rows_of_many(sql, many)
         return self._connection.total_changes() - before
 
     def value(self, sql: str, values: Values = ()) -> Any:
-        """The first column of the first row; None without one."""
         return first_value(self.rows(sql, values))
 
     def begin(self) -> bool:
-        """Without a transaction each statement would be its own."""
+        """Refuse a caller without a transaction: apsw does not begin one by itself."""
         if not self.in_transaction:
             raise not_in_transaction(
                 "with connection: ..., or connection.execute('begin')"
@@ -101,8 +92,6 @@ class ApswCallerConnection:
 
 
 class StdlibCallerConnection:
-    """In a connection of the standard library."""
-
     driver: DriverName = "stdlib"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -115,7 +104,7 @@ class StdlibCallerConnection:
 
     @contextmanager
     def settings_restored(self) -> Generator[None, None, None]:
-        """Text is text here, whatever the caller makes of it."""
+        """Read text as `str`, whatever the caller's text factory is."""
         before = self._connection.text_factory
         self._connection.text_factory = str
         try:
@@ -125,22 +114,19 @@ class StdlibCallerConnection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one has been begun and not ended."""
         return self._connection.in_transaction
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
-        """Run a statement to its end: every row it gives."""
         try:
             return self._cursor.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
 
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """One by one: the driver's executemany throws rows away."""
+        """One by one: the driver's executemany discards rows."""
         return [row for values in many for row in self.rows(sql, values)]
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
-        """Run one statement that gives no rows many times: how many rows it changed."""
         before = self._connection.total_changes
         try:
             self._cursor.executemany(sql, many)
@@ -149,11 +135,10 @@ class StdlibCallerConnection:
         return self._connection.total_changes - before
 
     def value(self, sql: str, values: Values = ()) -> Any:
-        """The first column of the first row; None without one."""
         return first_value(self.rows(sql, values))
 
     def begin(self) -> bool:
-        """As the driver does before the first write, unless the caller forbade it."""
+        """Begin as the driver does before the first write; autocommit mode is refused."""
         if self.in_transaction:
             return False
         if self._connection.isolation_level is None:
@@ -164,7 +149,7 @@ class StdlibCallerConnection:
         return True
 
 
-# --- being told of the commit
+# --- wakeups after the commit
 
 
 class UnsentWakeups:
@@ -175,22 +160,25 @@ class UnsentWakeups:
         self._lanes: set[str] = set()
 
     def add(self, lanes: Iterable[str]) -> None:
-        """Tell of these when they are committed."""
+        """Wake these lanes when the transaction is committed."""
         self._lanes.update(lanes)
 
     def wake_after_commit(self, _wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
-        """The same, where whoever owns the connection tells of its commit."""
+        """`add`, for a connection whose owner calls `commit` itself."""
         self.add(lanes)
 
     def commit(self, *_: object) -> bool:
-        """It is being committed: whoever is told waits until it is. False: go on."""
+        """Called just before the commit, as a commit hook. False: the commit goes on.
+
+        The wakeups wait for the writer's next turn, which comes after this commit.
+        """
         if self._lanes:
             lanes, self._lanes = self._lanes, set()
             self._wake_lanes(lanes)
         return False
 
     def forget(self, *_: object) -> None:
-        """It was rolled back."""
+        """Called after a rollback."""
         self._lanes = set()
 
 
@@ -200,7 +188,7 @@ _apsw_wakeups: "WeakKeyDictionary[apsw.Connection, UnsentWakeups]" = WeakKeyDict
 def wake_after_apsw_commit(
     connection: apsw.Connection, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
-    """SQLite itself tells, just before the commit."""
+    """SQLite itself calls a hook, just before the commit."""
     rings = _apsw_wakeups.get(connection)
     if rings is None:
         rings = _apsw_wakeups[connection] = UnsentWakeups(wake_lanes)
@@ -210,21 +198,19 @@ def wake_after_apsw_commit(
 
 
 def wake_never(wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
-    """sqlite3 does not tell: workers look by themselves, every second or so."""
+    """sqlite3 has no commit hook: workers poll about once a second and find the jobs."""
 
 
 def unchanged_row(_cursor: object, row: Row) -> Row:
-    """A row as SQLite gave it."""
     return row
 
 
 def first_value(rows: list[Row]) -> Any:
-    """The first column of the first row; None without one."""
+    """The first column of the first row; None without a row."""
     return rows[0][0] if rows else None
 
 
 def not_in_transaction(how: str) -> WrongTransaction:
-    """Outside of a transaction the job would be stored at once."""
     return WrongTransaction(
         "tx has no open transaction: the job would be stored at once",
         cure=f"Begin one: {how}. Or leave tx out.",
@@ -234,7 +220,10 @@ def not_in_transaction(how: str) -> WrongTransaction:
 def caller_transaction(
     connection: Any, kind: TxKind, task_wakeups: UnsentWakeups | None = None
 ) -> SqliteCallerTransaction:
-    """A connection of one of the two libraries; `own`: a task's, whose end we see."""
+    """For a connection of apsw or sqlite3.
+
+    `task_wakeups` is given for the own transaction of a task, whose commit we see.
+    """
     watch: WakeAfterCommit | None = None
     if task_wakeups is not None:
         watch = task_wakeups.wake_after_commit
@@ -255,7 +244,7 @@ _sqlalchemy_wakeups: "WeakKeyDictionary[Any, UnsentWakeups]" = WeakKeyDictionary
 
 
 def sqlalchemy_transaction(connection: Any) -> SqliteCallerTransaction:
-    """The host below a SQLAlchemy connection, with its transaction begun."""
+    """For the driver's connection below a SQLAlchemy connection; begins its transaction."""
     begin_in_sqlalchemy(connection)
     driver = connection.connection.driver_connection
     watch = partial(wake_after_sqlalchemy_commit, connection)
@@ -273,7 +262,7 @@ def sqlalchemy_transaction(connection: Any) -> SqliteCallerTransaction:
 
 
 def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The connection of a session, or itself."""
+    """The connection of a session; a connection is returned as it is."""
     if kind is TxKind.CONNECTION:
         return tx
     session = tx() if type(tx).__name__ == "scoped_session" else tx
@@ -282,7 +271,6 @@ def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The same for those of an event loop."""
     if kind is TxKind.ASYNC_CONNECTION:
         return tx
     session = tx() if type(tx).__name__ == "async_scoped_session" else tx
@@ -291,7 +279,7 @@ async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 def check_session(session: Any) -> None:
-    """One that has failed can only be rolled back."""
+    """Refuse a session whose transaction has failed: it can only be rolled back."""
     if not session.is_active:
         raise WrongTransaction(
             "the session's transaction has failed already",
@@ -300,7 +288,7 @@ def check_session(session: Any) -> None:
 
 
 def begin_in_sqlalchemy(connection: Any) -> None:
-    """As SQLAlchemy does before the first statement; one that is over is refused."""
+    """Begin as SQLAlchemy does before the first statement."""
     if connection.closed or connection.invalidated:
         raise WrongTransaction(
             "tx is a connection that is closed", cure="Give one that is open."
@@ -317,7 +305,7 @@ def begin_in_sqlalchemy(connection: Any) -> None:
 def wake_after_sqlalchemy_commit(
     connection: Any, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
-    """SQLAlchemy tells, just before the commit."""
+    """SQLAlchemy calls an event listener, just before the commit."""
     rings = _sqlalchemy_wakeups.get(connection)
     if rings is None:
         rings = _sqlalchemy_wakeups[connection] = UnsentWakeups(wake_lanes)
@@ -328,7 +316,7 @@ def wake_after_sqlalchemy_commit(
 
 
 class SqlalchemyCallerConnection:
-    """In a connection that only SQLAlchemy can speak to at once: aiosqlite's."""
+    """A connection of aiosqlite, which only SQLAlchemy can use synchronously."""
 
     driver: DriverName = "stdlib"
 
@@ -336,34 +324,29 @@ class SqlalchemyCallerConnection:
         self._connection = connection
 
     def settings_restored(self) -> AbstractContextManager[object]:
-        """There is nothing to put back."""
         return nullcontext()
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one has been begun and not ended."""
         return bool(self._connection.connection.driver_connection.in_transaction)
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
-        """Run a statement to its end: every row it gives."""
         return self._run(sql, tuple(values))
 
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """One by one: drivers throw rows of many away."""
+        """One by one: the driver's executemany discards rows."""
         return [row for values in many for row in self.rows(sql, values)]
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
-        """Run one statement that gives no rows many times: how many rows it changed."""
         before = self.value("select total_changes()")
         self._run(sql, [tuple(values) for values in many])
         return self.value("select total_changes()") - before
 
     def value(self, sql: str, values: Values = ()) -> Any:
-        """The first column of the first row; None without one."""
         return first_value(self.rows(sql, values))
 
     def begin(self) -> bool:
-        """As the driver does before the first write, unless the caller forbade it."""
+        """Begin as the driver does before the first write; autocommit mode is refused."""
         if self.in_transaction:
             return False
         if self._connection.connection.dbapi_connection.isolation_level is None:

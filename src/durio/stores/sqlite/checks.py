@@ -1,8 +1,8 @@
-"""What can be wrong with a SQLite store, seen from outside: nothing is made or written.
+"""The doctor's checks of a SQLite store. They create and write nothing in it.
 
-One scratch file beside the database, deleted at once, measures what a commit costs. The
-database itself is opened through SQLite only: closing a descriptor of it would drop the
-locks that other connections of this process hold.
+To measure what a commit costs, one scratch file is written beside the database and deleted
+at once. The database itself is opened through SQLite only: closing a descriptor of it
+would drop the locks that other connections of this process hold.
 """
 
 import os
@@ -48,14 +48,14 @@ VOLATILE_FILE_SYSTEMS = {
 }
 SYNC_TIMES, SYNC_BYTES = 7, 4096
 SYNC_SECONDS_MAX = 0.020
-# No disk answers so soon: it does not wait for the write, or there is no disk.
+# No disk is that fast: it does not wait for the write, or it is not a disk.
 SYNC_SECONDS_MIN = 0.000_01
 FREE_BYTES_MIN, FREE_BYTES_LOW = 100 * 2**20, 2**30
 FREE_SHARE_LOW = 0.05
 LOG_BYTES_MAX = 256 * 2**20
 QUICK_CHECK_SECONDS_MAX = 1.0
 QUICK_CHECK_STEPS = 10_000
-STALL_SECONDS = 0.5  # a turn takes milliseconds
+STALL_SECONDS = 0.5  # a writer holds the lock for milliseconds
 STALL_POLL_SECONDS = 0.001
 SIDE_FILE_SUFFIXES = ("-wal", "-shm")
 MIB = 2**20
@@ -64,7 +64,7 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def checks(url: str, clock: Clock) -> dict[str, Check]:
-    """Every check of this store, by name; the URL is one that `store_at` has taken."""
+    """Every check of this store, by name. `store_at` has accepted the URL."""
     path, driver = path_of(url), driver_of(url)
     found: dict[str, Check] = {"store.library": partial(library, driver)}
     if path is None:
@@ -84,7 +84,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
 
 
 def library(driver: DriverName = "apsw") -> Iterator[Finding]:
-    """Old versions of SQLite lose pages under several processes."""
+    """Old versions of SQLite can lose pages when several processes write."""
     name, told = "store.library", f"SQLite {version_of(driver)}"
     told += f", apsw {apsw.apsw_version()}" if driver == "apsw" else " (driver=stdlib)"
     try:
@@ -100,16 +100,15 @@ def library(driver: DriverName = "apsw") -> Iterator[Finding]:
 
 
 def in_memory() -> Iterator[Finding]:
-    """Nothing on disk to look at."""
     fix = "Name a file: sqlite:///jobs.db."
     yield warning("store.place", "in memory: gone with the process", fix)
 
 
-# --- where it lies
+# --- where the file is
 
 
 def place(path: Path) -> Iterator[Finding]:
-    """A local disk that outlives the process."""
+    """The file is on a local disk that outlives the process."""
     name, folder = "store.place", path.parent
     if not folder.is_dir():
         yield error(name, f"there is no folder {folder}", f"mkdir -p {folder}")
@@ -136,7 +135,7 @@ def place(path: Path) -> Iterator[Finding]:
 
 
 def rights(path: Path) -> Iterator[Finding]:
-    """Who may write what."""
+    """This user may write the folder and the files; the private folder is private."""
     name, folder = "store.rights", path.parent
     troubles = list(folder_problems(folder)) + list(file_problems(path))
     private = Path(f"{path}-durio")
@@ -152,13 +151,13 @@ def rights(path: Path) -> Iterator[Finding]:
 
 
 def folder_problems(folder: Path) -> Iterator[tuple[str, str]]:
-    """SQLite keeps files beside the database."""
+    """SQLite keeps files beside the database, so the folder must be writable."""
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         yield f"this user may not write in {folder}", f"chown or chmod u+wx {folder}"
 
 
 def file_problems(path: Path) -> Iterator[tuple[str, str]]:
-    """Files that we cannot write, that all can, or that root left behind."""
+    """Files that we cannot write, that every user can, or that have another owner."""
     if not path.is_file():
         return
     owner = path.stat().st_uid
@@ -175,7 +174,6 @@ def file_problems(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def space(folder: Path) -> Iterator[Finding]:
-    """Room for the next jobs."""
     name = "store.space"
     if not folder.is_dir():
         return
@@ -194,7 +192,7 @@ def space(folder: Path) -> Iterator[Finding]:
 
 
 def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
-    """What a commit costs: each waits for the disk once."""
+    """What a commit costs: each commit waits for the disk once."""
     name = "store.fsync"
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return
@@ -216,7 +214,7 @@ def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
 
 
 def sync_seconds(folder: Path, clock: Clock) -> list[float]:
-    """Write a little and wait for the disk, several times, in a scratch file."""
+    """Time several small writes with fsync, in a scratch file."""
     path = folder / f".durio-doctor-{os.getpid()}"
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
     seen: list[float] = []
@@ -233,16 +231,16 @@ def sync_seconds(folder: Path, clock: Clock) -> list[float]:
 
 
 def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Finding]:
-    """Whoever was stopped in the middle of a transaction stops all writers."""
+    """A process that was stopped in the middle of a transaction blocks all writers."""
     name = "store.writer"
     lock = Path(f"{path}-durio") / "writer.lock"
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:  # nobody has ever written, or it is another user's
+    except OSError:  # no process has written yet, or the folder is another user's
         return
     try:
         holder = holder_of(descriptor, clock)
-        # With the lock in hand: then whoever keeps SQLite's own is not one of us.
+        # While we hold the writers' lock, a holder of SQLite's own lock is not Durio.
         is_free = not path.is_file() or not try_lock(descriptor)
         is_free = is_free or may_write(path, driver)
     except apsw.Error as trouble:
@@ -265,7 +263,7 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
 
 
 def may_write(path: Path, driver: DriverName) -> bool:
-    """Whether SQLite lets us begin to write before long; nothing is written."""
+    """Whether SQLite lets us begin to write within STALL_SECONDS; nothing is written."""
     db = connect(str(path), driver)
     try:
         db.wait_when_busy(round(STALL_SECONDS * 1000))
@@ -280,7 +278,10 @@ def may_write(path: Path, driver: DriverName) -> bool:
 
 
 def holder_of(descriptor: int, clock: Clock) -> int | None:
-    """Who had the lock at every look, for a while; None: it was free, or changed hands."""
+    """The process that holds the lock during all of STALL_SECONDS, or 0 if unknown.
+
+    None: the lock was free, or passed from one process to another.
+    """
     end = clock.monotonic() + STALL_SECONDS
     holders: set[bytes] = set()
     while clock.monotonic() < end:
@@ -293,11 +294,11 @@ def holder_of(descriptor: int, clock: Clock) -> int | None:
     return int(holders.pop() or 0) if holders else None
 
 
-# --- what is in it
+# --- what is in the file
 
 
 def schema(url: str, path: Path) -> Iterator[Finding]:
-    """Whether this release and the file fit each other."""
+    """Whether the schema of the file fits this release."""
     name = "store.schema"
     if not path.exists():
         fix = "Start a worker or enqueue a job: that makes it. Or check the URL."
@@ -324,7 +325,7 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
 def integrity(
     path: Path, clock: Clock, driver: DriverName = "apsw"
 ) -> Iterator[Finding]:
-    """SQLite's own quick look, for a bounded time."""
+    """SQLite's own quick_check, for at most QUICK_CHECK_SECONDS_MAX."""
     name = "store.integrity"
     if not path.is_file() or not path.stat().st_size:
         return
@@ -350,7 +351,7 @@ def integrity(
 
 
 def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
-    """The first damage, or "ok"; None: the time was over before the end."""
+    """The first damage, or "ok"; None: it was not finished in time."""
     end = clock.monotonic() + QUICK_CHECK_SECONDS_MAX
     db.stop_when(lambda: clock.monotonic() > end, QUICK_CHECK_STEPS)
     try:
@@ -360,7 +361,7 @@ def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
 
 
 def log(path: Path) -> Iterator[Finding]:
-    """A log that only grows: somebody reads for ever, or nobody tidies."""
+    """The log only grows while a program keeps a read open or no worker shortens it."""
     name = "store.log"
     size = 0
     with suppress(FileNotFoundError):
@@ -374,9 +375,9 @@ def log(path: Path) -> Iterator[Finding]:
 
 
 def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]:
-    """Jobs that are on their way to another store, or gone; else there is nothing to say.
+    """Report a move of the jobs to another store that has begun or is done.
 
-    A file that cannot be read is told of by the checks before.
+    A file that cannot be read is reported by the earlier checks.
     """
     mark: MoveMark | None = None
     if not path.is_file() or not path.stat().st_size:

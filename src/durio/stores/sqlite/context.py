@@ -1,4 +1,4 @@
-"""Where the capabilities meet what they share: the writer, the reader, bells and locks."""
+"""What the capabilities of one open store share: writer, reader, wakeups and locks."""
 
 from dataclasses import dataclass, field
 
@@ -24,28 +24,28 @@ class SqliteContext:
     reader: Reader
     wakeups: SqliteWakeups
     lock: WriterLock
-    life_locks: SqliteLifeLocks | None  # None: deaths on this host cannot be seen
+    life_locks: SqliteLifeLocks | None  # None: dead workers are found by lease only
     live_events: SqliteLiveEvents
-    synchronous: str = "full"  # shown with each worker: all of a file should agree
-    # Worker -> what `data_version` said when it last renewed or asked: see lease.py.
+    synchronous: str = "full"  # shown with each worker: all should have the same
+    # Worker -> `data_version` at its last renewal or `is_contested`: see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
-    openers: int = 0  # who opened it, or wait for that
+    openers: int = 0  # calls of `open` that have opened it or still wait for it
     bulk_actions: SqliteBulkActions = field(default_factory=SqliteBulkActions)
     path: str | None = None  # None: in memory
     inode: Inode | None = None
     driver: DriverName = "apsw"
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     writer_handovers: WriterHandovers = field(default_factory=WriterHandovers)
-    # Tasks' own connections that are open, by identity: whom their commits wake.
+    # By `id` of each open connection of a task: the lanes that its commit wakes.
     task_wakeups: dict[int, UnsentWakeups] = field(
         default_factory=dict[int, UnsentWakeups]
     )
 
 
 class SqliteCapability:
-    """A capability: it works at the store's desk."""
+    """A part of the store with some methods of its port; works on the shared context."""
 
     @property
     def context(self) -> SqliteContext:
-        """The desk of this store, which is open."""
+        """SqliteStore overrides it, and raises StoreUnavailable unless it is open."""
         raise NotImplementedError

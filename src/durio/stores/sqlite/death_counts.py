@@ -1,7 +1,7 @@
-"""Counting the dead: once for every death, by queue, task and type of error.
+"""Counts of deaths by queue, task and type of error.
 
-Deaths are rare: a job that does not die pays nothing. Each has a number that only grows,
-by which a bulk act knows the dead it was counted for from those who died later.
+Deaths are rare, and a job that does not die costs nothing here. Each death has a number
+that only grows, so that a bulk action can skip jobs that died after it began.
 """
 
 from durio.model.names import namespace_of
@@ -20,7 +20,7 @@ TYPE_CHARS_MAX = 200
 
 
 def count_death(tx: SqliteTransaction, job_id: bytes, lane: str, task: str) -> None:
-    """A job has just become dead, with its errors and its reason in place."""
+    """Number and count a job that has just become dead. Its errors are stored already."""
     error_type = tx.db.value(NUMBER_DEATH, (job_id, next_death(tx)))
     kind = (lane, task, str(error_type)[:TYPE_CHARS_MAX])
     if not tx.db.rows(ADD_TO_DEATH_COUNT, kind):
@@ -28,12 +28,11 @@ def count_death(tx: SqliteTransaction, job_id: bytes, lane: str, task: str) -> N
 
 
 def next_death(tx: SqliteTransaction) -> int:
-    """The number of a death."""
     return tx.db.value(NEXT_DEATH_NUMBER)
 
 
 def add_kind(tx: SqliteTransaction, kind: tuple[str, str, str]) -> None:
-    """A kind that was never seen: beyond the bound, one that says less."""
+    """Add a new kind; beyond KINDS_MAX kinds, a less specific one."""
     lane, task, _ = kind
     kinds = tx.db.value(COUNT_DEATH_ROWS)
     if kinds > KINDS_MAX:

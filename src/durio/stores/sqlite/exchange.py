@@ -1,8 +1,8 @@
-"""Outcomes in, claims out, in one transaction: the call that a worker keeps in flight.
+"""Record outcomes and claim jobs in one transaction. A worker keeps one call in flight.
 
-In order: record the outcomes, promote what is due in these lanes, claim lane by lane: look
-at what comes next, then take it. A worker whose lease is over still records, fenced, but
-claims nothing.
+In this order: record the outcomes, promote what is due in these lanes, claim lane by lane.
+A claim first reads the next jobs, then takes them. A worker whose lease has expired still
+records outcomes, fenced, but claims nothing.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ FREE_KEY = statement("free_key")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
-# Behind the fields of a Claim, a row has its key and the key's mode.
+# After the fields of a Claim, a row has its key and the key's mode.
 WIDTH = len(Claim._fields)
 claimed_key = itemgetter(WIDTH)
 claimed_key_mode = itemgetter(WIDTH + 1)
@@ -41,8 +41,6 @@ NO_OUTCOMES = SqliteRecordedOutcomes([], [])
 
 
 class SqliteExchange(SqliteCapability):
-    """Finishing and claiming in one transaction."""
-
     async def exchange(
         self,
         worker: int,
@@ -53,8 +51,6 @@ class SqliteExchange(SqliteCapability):
         known: Sequence[str] | None = None,
         resync: bool = False,
     ) -> Exchanged:
-        """Record outcomes, promote what is due in these lanes, claim up to `want`."""
-
         def work(tx: SqliteTransaction) -> Exchanged:
             told = record_outcomes(tx, worker, outcomes) if outcomes else NO_OUTCOMES
             claims = claimed_before(tx, worker) if resync else []
@@ -66,16 +62,16 @@ class SqliteExchange(SqliteCapability):
 
 
 def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:
-    """Every job that runs under this worker: the reply that brought it was lost."""
+    """Every job that runs under this worker: the reply that claimed it was lost."""
     return [Claim(*row) for row in tx.db.rows(READ_HELD_CLAIMS, (worker,))]
 
 
 def promote_lanes(
     tx: SqliteTransaction, lanes: Sequence[Lane], worker: int
 ) -> float | None:
-    """Make ready what is due here; the seconds until the next that is not."""
+    """Make due jobs ready; return the seconds until the next one is due."""
     nearest: float | None = None
-    for lane in dict.fromkeys(name for name, _ in lanes):  # one may come twice
+    for lane in dict.fromkeys(name for name, _ in lanes):  # a lane may occur twice
         due = tx.db.value(NEXT_DUE_IN_LANE, (lane,))
         if due is not None and due <= tx.now:
             tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
@@ -114,7 +110,6 @@ def claim_lanes(
 def claim_rows(
     tx: SqliteTransaction, worker: int, lane: str, room: int, names: str | None
 ) -> list[Row]:
-    """Claim from one lane, in order."""
     if names is None:
         rows = tx.db.rows(LOOK_READY, (lane, room))
         if rows:
@@ -131,7 +126,7 @@ def claim_rows(
 
 
 def free_waiting_keys(tx: SqliteTransaction, keyed: Sequence[Row]) -> None:
-    """Keys that hold only while waiting let go; the rest is a hint for the finish."""
+    """Free the keys that hold only while waiting; note all keyed jobs for `record_done`."""
     for row in keyed:
         if claimed_key_mode(row) == WAITING:
             tx.db.rows(FREE_KEY, (claimed_key(row), row[0]))

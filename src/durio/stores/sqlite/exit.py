@@ -1,8 +1,8 @@
-"""The gate out of `running`, for everything but done: one statement, one way through.
+"""The one exit from `running`, except done: one statement for every other end.
 
-Give-back, rescue, orphan rescue and leaving all come here. The statement is
-`model.transitions.way_out` in SQL; here its values are put together, and what a way out
-means for keys, retention and whoever waits for work is done in the same transaction.
+Retry, give-back, rescue, orphan rescue and leaving all use it. The statement is
+`model.transitions.way_out` in SQL. This module puts its values together, and does in the
+same transaction what follows from it for keys, retention and waiting workers.
 """
 
 from typing import NamedTuple
@@ -20,8 +20,6 @@ DELETE_JOB = statement("delete_job")
 
 
 class SqliteExit(NamedTuple):
-    """Where a job went."""
-
     state: int
     lane: str
     task: str
@@ -34,7 +32,7 @@ def leave_running(
     *,
     except_worker: int = NO_WORKER,
 ) -> SqliteExit | None:
-    """Let one job out; None: the fence refused. `tell` names who need not be rung."""
+    """Let one job leave; None: the fence refused. `except_worker` needs no wakeup."""
     keep = outcome.keep or Keep(tx.retention.done_seconds)
     values = (
         outcome.id,
@@ -57,7 +55,7 @@ def leave_running(
         return None
     state, key, mode, lane, task = rows[0]
     if state <= READY:
-        add_to_depth(tx, lane)  # whatever its bound: it was accepted once
+        add_to_depth(tx, lane)  # without asking for room: it was accepted once
     if state == READY:
         tx.wake(lane, except_worker=except_worker)
     elif state > READY:
@@ -77,7 +75,7 @@ def free_key_at_end(
     *,
     gone: bool,
 ) -> None:
-    """A job has become dead or cancelled: its key, and its record if none is wanted."""
+    """Free the key of a dead or cancelled job; `gone`: also delete the job."""
     if gone:
         tx.db.rows(DELETE_JOB, (job_id,))
     if key is None or mode is None:
@@ -89,5 +87,4 @@ def free_key_at_end(
 
 
 def keeps_nothing(keep: Keep | None) -> bool:
-    """Whether a job shall leave nothing behind."""
     return keep is not None and keep.count is None and keep.seconds <= 0

@@ -1,7 +1,7 @@
 """A query as SQL: its conditions, and the index that leads to the jobs of one state.
 
-Text in errors is compared by Python's `casefold`, which knows every alphabet; the database
-calls it `folded`.
+Text in errors is compared by Python's `casefold`, which knows every alphabet. In SQL the
+function is called `folded`.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 from durio.model.job import DEAD, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Query
 
-# `ValueError: no such order`, as people read and paste it; damaged errors say nothing.
+# `ValueError: no such order`, as people read and paste it; empty if errors are not JSON.
 LAST_ERROR = """iif(json_valid(errors),
   coalesce(json_extract(errors, '$[#-1].type'), '') || ': ' ||
   coalesce(json_extract(errors, '$[#-1].message'), ''), '')"""
 
 
 class IndexWalk(NamedTuple):
-    """How to go through the jobs of one state, in an order that can be taken up again."""
+    """How to read the jobs of one state, in an order in which a later call can continue."""
 
     source: str
-    condition: str  # what the partial index needs to see
+    condition: str  # SQLite uses a partial index only with its condition
     order: tuple[str, ...]  # the columns of the index
 
 
@@ -30,7 +30,7 @@ WALKS = {
     ),
     READY: IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
     RUNNING: IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),
-    # Without a word about the state: counting reads the index alone.
+    # No condition on the state: so counting reads only the index.
     DEAD: IndexWalk(
         "job indexed by job_dead", "died_at is not null", ("died_at", "queue", "seq")
     ),
@@ -38,17 +38,17 @@ WALKS = {
 
 
 def walk_of(state: int) -> IndexWalk:
-    """The way through a state; one without an index is met by arrival."""
+    """The index of a state; a state without an index is read by arrival."""
     return WALKS.get(state) or IndexWalk("job", f"state = {int(state)}", ("seq",))
 
 
 def state_conditions(query: Query) -> tuple[str, list[Any]]:
-    """The query whole, states included, for pages."""
+    """All conditions, states included, for pages."""
     states = states_of(query)
     where, values = conditions(query, dead=states == (DEAD,))
     if states is None:
         return where, values
-    # Numbers of ours, written out: a partial index needs to see them.
+    # Literals, not parameters: SQLite must see them to use a partial index.
     named = [str(int(state)) for state in states]
     part = f"state = {named[0]}" if len(named) == 1 else one_of(named)
     if states == (DEAD,):
@@ -57,20 +57,20 @@ def state_conditions(query: Query) -> tuple[str, list[Any]]:
 
 
 def states_of(query: Query) -> tuple[int, ...] | None:
-    """The states asked for; only running jobs have a worker."""
+    """The states asked for. With a worker, only `running`: no other job has a worker."""
     if query.worker is None:
         return query.states
     return (RUNNING,) if query.states is None or RUNNING in query.states else ()
 
 
 def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
-    """Everything but the states; the values travel apart."""
+    """All conditions but the states, and their values."""
     parts: list[str] = []
     values: list[Any] = []
     if query.namespace is not None:
         parts.append("queue >= ? and queue < ?")
         values += prefix_span(f"{query.namespace}:")
-    ended = "died_at" if dead else "finished_at"  # the same, but with an index
+    ended = "died_at" if dead else "finished_at"  # equal, but died_at has an index
     for sql, value in (
         ("queue = ?", query.lane),
         ("task = ?", query.task),
@@ -89,10 +89,10 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
 
 
 def one_of(named: Sequence[str]) -> str:
-    """Any of several states; of none at all, nothing."""
+    """Any of several states; without states, no job."""
     return f"state in ({', '.join(named)})"
 
 
 def prefix_span(prefix: str) -> tuple[str, str]:
-    """Everything that begins with a prefix lies between these two."""
+    """The bounds (first, end) of all texts that begin with a prefix."""
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)

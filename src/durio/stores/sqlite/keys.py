@@ -1,4 +1,4 @@
-"""Idempotency keys in SQLite: who holds one, taking it, and letting go at the right time."""
+"""Idempotency keys: which job holds a key, how a job takes it, and when it is freed."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,16 @@ EXTEND_TO_WINDOW = statement("extend_to_window")
 
 
 class HeldKey(NamedTuple):
-    """Who holds a key, beside what `model.keys.answer` wants to know of it."""
+    """The job that holds a key, and what `model.keys.key_answer` needs of it."""
 
     id: bytes
     state_code: int
     lane: str
-    created_at: float  # of the holder: debounce counts from there
+    created_at: float  # of the holder: debounce counts from here
     holder: KeyHolder
 
 
 def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
-    """The holder of a key, if it has one."""
     rows = tx.db.rows(FIND_KEY_HOLDER, (claim.key,))
     if not rows:
         return None
@@ -38,7 +37,7 @@ def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
 
 
 def take_key(tx: SqliteTransaction, job_id: bytes, claim: KeyClaim) -> None:
-    """Make a job the holder, whoever held the key before."""
+    """Make a job the holder; it replaces any earlier holder."""
     until = tx.now + claim.ttl_seconds if claim.mode == WINDOW else None
     tx.db.rows(TAKE_KEY, (claim.key, job_id, claim.mode, claim.digest, until))
 
@@ -46,7 +45,7 @@ def take_key(tx: SqliteTransaction, job_id: bytes, claim: KeyClaim) -> None:
 def free_at_end(
     tx: SqliteTransaction, job_id: bytes, key: bytes, mode: int, state: int
 ) -> None:
-    """A final state frees the key by its mode: a window outlives all but a cancel."""
+    """Free the key of a final job, by its mode: only a cancel ends a window early."""
     if mode != WINDOW or state == CANCELLED:
         tx.db.rows(FREE_KEY, (key, job_id))
     elif state == DONE:
@@ -54,5 +53,5 @@ def free_at_end(
 
 
 def free_for_good(tx: SqliteTransaction, job_id: bytes, key: bytes) -> None:
-    """The job leaves no trace: neither does its key."""
+    """Free the key of a job that leaves nothing behind."""
     tx.db.rows(FREE_KEY, (key, job_id))

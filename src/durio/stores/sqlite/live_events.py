@@ -1,11 +1,12 @@
-"""Ears: who listens to what happens, by datagrams between processes or within one.
+"""Live events: datagrams to the subscribers of all processes, or a queue in one process.
 
-A listener is an ear: a Unix datagram socket `<pid>-<id>.ear` in the private folder. Tellers
-look for ears, and send each as many events as fit into a datagram. They never wait: what a
-full buffer does not take is counted, and the next datagram that gets through begins with
-how many events are missing. In memory an ear is a bounded line.
+A subscriber binds a Unix datagram socket `<pid>-<id>.ear` in the private folder. A
+publisher lists these sockets and sends each as many events as fit into a datagram. It
+never waits. Events that a full buffer does not take are counted, and the next datagram
+that gets through begins with the number of missed events. In memory a subscriber is a
+bounded queue.
 
-Nothing here may disturb whoever tells: every failure ends in silence.
+Publishing must not disturb the publisher: every failure is ignored.
 """
 
 import asyncio
@@ -27,45 +28,37 @@ from durio.stores.sqlite.wakeups import complete, socket_address, until_readable
 DATAGRAM_BYTES_MAX = 32 * 1024
 EVENT_BYTES_MAX = DATAGRAM_BYTES_MAX // 2
 BUFFER_BYTES = 1024 * 1024
-EVENTS_MAX = 10_000  # events kept for an ear that is slow to read
+EVENTS_MAX = 10_000  # kept in memory for a slow subscriber; read at once from a socket
 SUBSCRIBERS_MAX = 16
 SUFFIX = ".ear"
 
 
 class SqliteLiveEvents(Protocol):
-    """Everybody who listens, and a way to join them."""
+    """All subscribers, and a way to add one."""
 
-    def has_subscribers(self) -> bool:
-        """Whether anybody listens."""
-        ...
+    def has_subscribers(self) -> bool: ...
 
     def publish(self, events: Sequence[bytes]) -> None:
-        """Give these to all of them."""
+        """Send to all subscribers; never waits, never raises."""
         ...
 
-    def subscribe(self) -> "SqliteSubscriber":
-        """One more."""
-        ...
+    def subscribe(self) -> "SqliteSubscriber": ...
 
     def close(self) -> None:
-        """Close every ear of this process."""
+        """Close every subscriber of this process."""
         ...
 
     def forget(self) -> None:
-        """In a forked child: the ears are the parent's."""
+        """In a forked child: drop the parent's subscribers."""
         ...
 
 
 class SqliteSubscriber(Subscriber, Protocol):
-    """A listener that can be closed."""
-
-    def close(self) -> None:
-        """Listen no more."""
-        ...
+    def close(self) -> None: ...
 
 
 def missed_event(events: int) -> bytes:
-    """What a listener reads in place of events that it did not get."""
+    """What a subscriber reads in place of events that it did not get."""
     return msgspec.json.encode({"event": "live.missed", "events": events})
 
 
@@ -73,38 +66,33 @@ def missed_event(events: int) -> bytes:
 
 
 class LocalLiveEvents:
-    """Ears of a store in memory."""
+    """For a store in memory."""
 
     def __init__(self) -> None:
         self._subscribers: list[LocalSubscriber] = []
 
     def has_subscribers(self) -> bool:
-        """Whether anybody listens."""
         return bool(self._subscribers)
 
     def publish(self, events: Sequence[bytes]) -> None:
-        """Put them into every line."""
         for subscriber in list(self._subscribers):
             subscriber.receive(events)
 
     def subscribe(self) -> "LocalSubscriber":
-        """One more line."""
         subscriber = LocalSubscriber(self._subscribers)
         self._subscribers.append(subscriber)
         return subscriber
 
     def close(self) -> None:
-        """Let everybody go."""
         for subscriber in list(self._subscribers):
             subscriber.close()
 
     def forget(self) -> None:
-        """Nobody in the child listens."""
         self._subscribers.clear()
 
 
 class LocalSubscriber:
-    """A bounded line, filled from any thread and read on any loop."""
+    """A bounded queue, filled from any thread and read on any loop."""
 
     def __init__(self, subscribers: "list[LocalSubscriber]") -> None:
         self._subscribers = subscribers
@@ -114,7 +102,7 @@ class LocalSubscriber:
         self._is_closed = False
 
     def receive(self, events: Sequence[bytes]) -> None:
-        """Take what there is room for, and wake the reader."""
+        """Store the events that there is room for, count the rest, wake the reader."""
         room = max(0, EVENTS_MAX - len(self._events))
         self._events.extend(events[:room])
         self._missed += len(events[room:])
@@ -122,7 +110,6 @@ class LocalSubscriber:
             self._wake()
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """What came in; none when the time is over."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
@@ -130,7 +117,7 @@ class LocalSubscriber:
             with suppress(RuntimeError):  # that loop is closed
                 loop.call_soon_threadsafe(complete, ended)
 
-        # First listen, then look.
+        # Register before the check, so that no event in between is missed.
         self._wake = wake
         timer = loop.call_later(timeout_seconds, complete, ended)
         try:
@@ -146,7 +133,6 @@ class LocalSubscriber:
         return found
 
     def close(self) -> None:
-        """Take no more."""
         self._is_closed = True
         with suppress(ValueError):
             self._subscribers.remove(self)
@@ -158,7 +144,7 @@ class LocalSubscriber:
 
 
 class SocketLiveEvents:
-    """Ears that every process on this file can reach."""
+    """For subscribers and publishers in all processes that use this file."""
 
     def __init__(self, folder: Folder, clock: Clock) -> None:
         self._folder = folder
@@ -169,7 +155,7 @@ class SocketLiveEvents:
         self._missed: dict[str, int] = {}
 
     def has_subscribers(self) -> bool:
-        """Whether there is an ear in the folder."""
+        """Lists the sockets in the folder, and forgets those that are gone."""
         names: list[str] = []
         with suppress(OSError):
             found = os.listdir(self._folder.descriptor)  # noqa: PTH208 - by descriptor
@@ -179,7 +165,6 @@ class SocketLiveEvents:
         return bool(names)
 
     def publish(self, events: Sequence[bytes]) -> None:
-        """Send every ear what fits, without waiting."""
         if not events or not self.has_subscribers():
             return
         with suppress(OSError):
@@ -193,7 +178,7 @@ class SocketLiveEvents:
                 self._sending_socket().sendto(datagram, address)
             except OSError as error:
                 if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
-                    # Its owner is gone, with or without its file.
+                    # The subscriber is gone; its file may still be there.
                     self._folder.unlink(name)
                     return
                 self._missed[name] = self._missed.get(name, 0) + size
@@ -206,8 +191,8 @@ class SocketLiveEvents:
         return self._socket
 
     def subscribe(self) -> "SocketSubscriber":
-        """Bind one more socket; a place without sockets hears nothing."""
-        # The pid is for people: two containers may have the same.
+        """Bind one more socket; where that fails, the subscriber receives nothing."""
+        # The pid is for people; the id makes the name unique across containers.
         name = f"{os.getpid()}-{self._clock.new_id().hex()}{SUFFIX}"
         subscriber = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         subscriber.setblocking(False)
@@ -219,13 +204,12 @@ class SocketLiveEvents:
         return opened
 
     def close(self) -> None:
-        """Close what is open."""
         for subscriber in list(self._own):
             subscriber.close()
         self._close_socket()
 
     def forget(self) -> None:
-        """Close the child's copies; the parent listens on."""
+        """Close the child's copies; the parent keeps its sockets."""
         for subscriber in list(self._own):
             subscriber.forget()
         self._own.clear()
@@ -239,7 +223,7 @@ class SocketLiveEvents:
 
 
 class SocketSubscriber:
-    """One bound socket, read on whatever loop asks."""
+    """One bound socket, read on the loop of the caller."""
 
     def __init__(
         self,
@@ -253,10 +237,9 @@ class SocketSubscriber:
         self._folder = folder
         self._own = own
         self._is_closed = False
-        self._wake: Callable[[], object] | None = None  # while somebody reads
+        self._wake: Callable[[], object] | None = None  # set during `read`
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """What came in; none when the time is over."""
         if self._is_closed:
             return []
         found = self._drain()
@@ -283,29 +266,29 @@ class SocketSubscriber:
         return found
 
     def close(self) -> None:
-        """Take the ear down; a reader closes what it watches."""
+        """Remove the socket; while `read` watches it, `read` closes it."""
         self._is_closed = True
         self._own.discard(self)
         self._folder.unlink(self._name)
         if self._wake is None:
             self._socket.close()
         else:
-            with suppress(RuntimeError):  # that loop is closed: so is its watch
+            with suppress(RuntimeError):  # that loop is closed, and watches nothing
                 self._wake()
 
     def forget(self) -> None:
-        """Close a copy that belongs to another process."""
+        """In a forked child: close the copy of the parent's socket."""
         self._is_closed = True
         self._socket.close()
 
 
 def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes, int]]:
-    """Datagrams of lines, each with the number of its events; first what is missing."""
+    """Datagrams of lines, each with its number of events; first comes `missed_count`."""
     datagrams: list[tuple[bytes, int]] = []
     lines: list[bytes] = [missed_event(missed_count)] if missed_count else []
     size, number = sum(map(len, lines)), missed_count
     for told in events:
-        # One that is too long for a datagram is missed.
+        # An event that is too long for a datagram counts as missed.
         event = told if len(told) <= EVENT_BYTES_MAX else missed_event(1)
         if size + len(event) >= DATAGRAM_BYTES_MAX:
             datagrams.append((b"\n".join(lines), number))
@@ -318,21 +301,16 @@ def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes
 
 
 class NoLiveEvents:
-    """Where nobody can listen."""
+    """Where there is no private folder: publishers and subscribers do not meet."""
 
     def has_subscribers(self) -> bool:
-        """Nobody does."""
         return False
 
-    def publish(self, events: Sequence[bytes]) -> None:
-        """Into the wind."""
+    def publish(self, events: Sequence[bytes]) -> None: ...
 
     def subscribe(self) -> LocalSubscriber:
-        """An ear that nobody reaches."""
         return LocalSubscriber([])
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def close(self) -> None: ...
 
-    def forget(self) -> None:
-        """Nothing to forget."""
+    def forget(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The reader: questions beside the writer, in a thread of its own, on what is committed."""
+"""The reader: queries on what is committed, in a thread of its own beside the writer."""
 
 import asyncio
 import threading
@@ -20,26 +20,24 @@ from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, run_request
 
 
 class Reader(Protocol):
-    """Answers questions that write nothing."""
+    """Runs queries that write nothing."""
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """Look at what is committed."""
+        """Run `look` on what is committed."""
         ...
 
     async def close(self) -> object:
-        """Answer what was asked, then close."""
+        """Answer all queries that were submitted, then close."""
         ...
 
     def before_fork(self) -> None:
-        """Close the connection and hold still."""
+        """Close the connection; start no query until the fork is done."""
         ...
 
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        ...
+    def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        """Begin anew."""
+        """Drop the parent's thread and its queries."""
         ...
 
 
@@ -53,15 +51,15 @@ class ReaderThread:
         self._reset()
 
     def _reset(self) -> None:
-        """At first, and in a forked child, which has no such thread."""
+        """For a new reader, and in a forked child, which does not inherit the thread."""
         self._requests: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
         self._starting = threading.Lock()
-        self._in_use = threading.Lock()  # held while the connection is
+        self._in_use = threading.Lock()  # held while the connection is in use
         self._closing = False
         self._thread: threading.Thread | None = None
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """Ask the thread; it is started, and the file opened, by the first question."""
+        """The first query starts the thread and opens the file."""
         if self._closing:
             raise StoreUnavailable(
                 f"{self._path} is closed", cure="Open the store again.", path=self._path
@@ -82,7 +80,6 @@ class ReaderThread:
                 self._thread = thread
 
     async def close(self) -> None:
-        """Answer what was asked, then let the thread and its connection go."""
         self._closing = True
         if self._thread is not None:
             last = WriteRequest(lambda _: None, RequestKind.LAST)
@@ -90,16 +87,14 @@ class ReaderThread:
             await asyncio.wait([last.future], timeout=CLOSE_SECONDS_MAX)
 
     def before_fork(self) -> None:
-        """No handle crosses a fork."""
         self._in_use.acquire()
         self._drop_connection()
 
     def after_fork_in_parent(self) -> None:
-        """The next question opens the file again."""
+        """The next query opens the file again."""
         self._in_use.release()
 
     def after_fork_in_child(self) -> None:
-        """The thread and its questions stayed with the parent."""
         self._reset()
 
     def _read_forever(self) -> None:

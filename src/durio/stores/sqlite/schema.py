@@ -1,7 +1,7 @@
 """Connections and their settings, and the numbered migrations that make the schema.
 
-Each applied migration is recorded with a checksum of its text: a file that was changed
-after the fact, or a schema from newer code, is refused rather than guessed at.
+Each applied migration is recorded with a checksum of its text. A file made by another text
+of a migration, or by newer code, is refused.
 """
 
 import re
@@ -26,8 +26,8 @@ from durio.stores.sqlite.store_files import WriterLock
 
 BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
 IN_MEMORY = ":memory:"
-# More cache is no faster, from 2 MB to 16, and every process has its own: others' commits
-# empty it anyway. The size limit is in bytes.
+# Caches from 2 MB to 16 MB are equally fast, every process has its own, and other
+# processes' commits empty it. The limit of the log's size is in bytes.
 SETTINGS = ("cache_size=-8000", "temp_store=memory", "journal_size_limit=67108864")
 
 READ_MIGRATION_COLUMNS = statement("read_migration_columns")
@@ -36,7 +36,7 @@ READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 
 CREATED = re.compile(r"^create (?:table|index) (\w+)", re.MULTILINE)
-# As `create_migration_table` makes it: another program may have a table of this name, too.
+# As `create_migration_table` makes it: another program may have a table of this name.
 MIGRATION_COLUMNS = [
     ("table", "number", "integer", 0, 1),
     ("table", "name", "text", 1, 0),
@@ -60,7 +60,6 @@ def connect_writer(
 
 
 def connect_reader(path: str, driver: DriverName = "apsw") -> OwnDatabase:
-    """A connection that cannot write, beside the writer's."""
     db = connect(path, driver)
     db.wait_when_busy(BUSY_MILLISECONDS)
     db.leave_log_at_close(True)
@@ -69,7 +68,7 @@ def connect_reader(path: str, driver: DriverName = "apsw") -> OwnDatabase:
 
 
 def close_as_found(db: OwnDatabase) -> None:
-    """Close a file that may be another program's: an empty log beside it was ours."""
+    """Close a file that may be another program's; remove an empty log, which is ours."""
     with suppress(OSError):
         if Path(f"{db.filename}-wal").stat().st_size == 0:
             db.leave_log_at_close(False)
@@ -102,7 +101,7 @@ def bring_up_to_date(
 
 @contextmanager
 def one_snapshot(db: Database) -> Generator[None, None, None]:
-    """No commit of others is seen within: one may be migrating the file right now."""
+    """Hides others' commits from the block: another process may be migrating the file."""
     db.rows("savepoint moment")
     try:
         yield
@@ -111,7 +110,7 @@ def one_snapshot(db: Database) -> Generator[None, None, None]:
 
 
 def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
-    """How a file stands to this code; one that this code must not touch is refused."""
+    """The migrations of a file; a file that this code must not touch is refused."""
     with one_snapshot(db):
         status = migration_status(db)
         check_status(status, path)
@@ -120,17 +119,16 @@ def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
 
 
 def refuse_name_clashes(db: OwnDatabase, status: MigrationStatus) -> None:
-    """Jobs may live beside another program's tables, but not in them."""
+    """Jobs may be stored beside another program's tables, but not in them."""
     waiting = [step for step in migrations() if step.name in status.waiting]
     ours = {name for step in waiting for name in CREATED.findall(step.text)}
-    # SQLite's names are the same in either case; its `lower` folds as it does itself.
+    # SQLite's names ignore case, and `lower` folds case as SQLite does.
     there = db.rows("select lower(name) from sqlite_schema where type <> 'trigger'")
     if clash := sorted(ours & {name for (name,) in there}):
         raise name_clash(db, clash)
 
 
 def name_clash(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
-    """The file has such things already, and they are not ours."""
     return SchemaMismatch(
         f"{db.filename}: another program has tables or indexes of these names: "
         f"{', '.join(names)}",
@@ -140,7 +138,7 @@ def name_clash(db: OwnDatabase, names: Sequence[str]) -> SchemaMismatch:
 
 
 def use_wal(db: Database, path: str) -> None:
-    """Write-ahead logging, and space that can be given back."""
+    """Turn on write-ahead logging and incremental vacuum."""
     # In this order: after journal_mode=wal, auto_vacuum silently stays off.
     db.rows("pragma auto_vacuum=incremental")
     mode = db.value("pragma journal_mode=wal")
@@ -153,10 +151,12 @@ def use_wal(db: Database, path: str) -> None:
 
 
 def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
-    """Apply what is missing, all of it or nothing."""
+    """Apply all missing migrations in one transaction."""
     db.rows("begin immediate")
     try:
-        status = checked_status(db, path)  # somebody may have been quicker
+        status = checked_status(
+            db, path
+        )  # another process may have migrated it meanwhile
         db.rows(CREATE_MIGRATION_TABLE)
         for step in migrations():
             if step.name in status.waiting:
@@ -170,13 +170,12 @@ def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
 
 
 def migration_status(db: OwnDatabase) -> MigrationStatus:
-    """Compare the database with the migrations of this code."""
     rows = db.rows(READ_MIGRATIONS) if has_migrations(db) else ()
     return compare_migrations(migrations(), rows)
 
 
 def has_migrations(db: OwnDatabase) -> bool:
-    """Whether any was ever applied; another program's table of that name is refused."""
+    """Whether any migration was applied; another program's `migration` table is refused."""
     columns = db.rows(READ_MIGRATION_COLUMNS)
     if columns and columns != MIGRATION_COLUMNS:
         raise name_clash(db, ["migration"])
@@ -201,7 +200,6 @@ def check_status(status: MigrationStatus, path: str | None) -> None:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Every migration of this code, in order."""
     folder = files("durio.stores.sqlite").joinpath("migrations")
     sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

@@ -1,6 +1,6 @@
-"""A look at a database from outside: is it there, which migrations has it, their text.
+"""A look at a database from outside: does it exist, and which migrations does it have.
 
-Nothing is made, migrated or locked. The URL is one that `store_at` has taken.
+Nothing is created, migrated or locked. `store_at` has accepted every URL given here.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ from durio.stores.sqlite.schema import (
 )
 from durio.stores.sqlite.translate import translated
 
-MADE_AT_OPEN = True  # whoever opens a file makes or upgrades its schema
+MADE_AT_OPEN = True  # opening a file makes or upgrades its schema
 
 
 def path_of(url: str) -> str | None:
@@ -30,13 +30,11 @@ def path_of(url: str) -> str | None:
 
 
 def driver_of(url: str) -> DriverName:
-    """Which library a URL asks for."""
     asked = dict(parse_qsl(url.partition("?")[2]))
     return "stdlib" if asked.get("driver") == "stdlib" else "apsw"
 
 
 def is_missing(url: str) -> bool:
-    """Whether there is nothing yet at this place."""
     path = path_of(url)
     return path is not None and not Path(path).exists()
 
@@ -44,7 +42,7 @@ def is_missing(url: str) -> bool:
 def status(url: str) -> MigrationStatus:
     """Which migrations the database has, and which this code would apply."""
     path, names = path_of(url), [step.name for step in migrations()]
-    if path is None:  # made anew at every open
+    if path is None:  # every open makes a new database
         return MigrationStatus(applied=names, waiting=[], newer=[], changed=[])
     if not Path(path).exists():
         return MigrationStatus(applied=[], waiting=names, newer=[], changed=[])
@@ -59,7 +57,7 @@ def status(url: str) -> MigrationStatus:
 
 
 def status_of(db: OwnDatabase) -> MigrationStatus:
-    """How an open file stands to this code; one that can never hold jobs is refused."""
+    """The same of an open file; a file with clashing names is refused."""
     with one_snapshot(db):
         seen = migration_status(db)
         if not seen.applied:
@@ -68,5 +66,4 @@ def status_of(db: OwnDatabase) -> MigrationStatus:
 
 
 def script(_url: str) -> str:
-    """Every migration, in order, as SQL."""
     return "\n".join(f"-- {step.name}.sql\n{step.text}" for step in migrations())

@@ -1,4 +1,4 @@
-"""The SQLite store: one file on one host, or memory, as the sum of its capabilities.
+"""The SQLite store: one file on one host, or memory; all capabilities in one class.
 
 `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, `?options`.
 """
@@ -65,12 +65,11 @@ from durio.stores.sqlite.writer import (
 )
 
 Warn = Callable[[str], None]
-# Without a bell a worker looks whether anything changed, so often.
+# How often a worker without a wakeup socket looks for commits.
 POLL_SECONDS = 0.05
 
 
-def ignore_warning(_text: str) -> None:
-    """Nobody wants to know."""
+def ignore_warning(_text: str) -> None: ...
 
 
 class SqliteStore(
@@ -97,12 +96,12 @@ class SqliteStore(
     ) -> None:
         """A store in the file `path`, or in memory without one.
 
-        `synchronous="normal"` may lose the last commits at a power cut; `life=False` does
-        without the locks that show deaths on this host; `driver="stdlib"` uses Python's
-        own SQLite, for a file that sqlite3 or SQLAlchemy have open too.
+        `synchronous="normal"` may lose the last commits at a power cut. `life=False` works
+        without the locks that show deaths on this host. `driver="stdlib"` uses Python's own
+        SQLite, for a file that sqlite3 or SQLAlchemy have open too.
         """
-        # Once and for all: a process may go to another folder, and a link to the file
-        # must lead to the same locks.
+        # Resolved once: the process may change its folder, and a symbolic link to the
+        # file must lead to the same locks.
         self._path = None if path is None else os.path.realpath(path)
         self._clock = clock
         self._synchronous: Synchronous = synchronous
@@ -117,7 +116,6 @@ class SqliteStore(
 
     @property
     def context(self) -> SqliteContext:
-        """The parts of the open store."""
         if self._context is None:
             raise StoreUnavailable(
                 f"{self._path or IN_MEMORY} is not open",
@@ -127,10 +125,10 @@ class SqliteStore(
         return self._context
 
     async def open(self) -> None:
-        """Open, check and, where the schema is older than this code, upgrade it."""
+        """Open and check the file; upgrade a schema that is older than this code."""
         if self._context is not None and self._is_open:
             return
-        # Whoever comes first makes the desk; all wait until its writer is open.
+        # The first caller makes the context; all callers wait until its writer is open.
         with opening_lock:
             desk = self._context
             if desk is None:
@@ -142,7 +140,7 @@ class SqliteStore(
         try:
             await desk.writer.open()
         except BaseException:
-            # One that is cancelled must not take the desk from the others.
+            # A cancelled caller must not close the context of the others.
             with opening_lock:
                 desk.openers -= 1
                 is_last = self._context is desk and not desk.openers
@@ -155,7 +153,7 @@ class SqliteStore(
         add_fork_handler(self)
 
     async def close(self) -> None:
-        """Answer what waits, then close."""
+        """Answer all submitted requests, then close."""
         desk, self._context = self._context, None
         if desk is None:
             return
@@ -164,7 +162,7 @@ class SqliteStore(
         await self._close_context(desk)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until somebody rings this worker, or the time is over."""
+        """Until this worker is woken, or the time is over."""
         desk = self.context
         wake = await desk.wakeups.wait(worker, timeout_seconds)
         return await poll_for_change(desk, timeout_seconds) if wake is None else wake
@@ -174,7 +172,6 @@ class SqliteStore(
         return None if self._context is None else self._context.lock.stall()
 
     async def migration_status(self) -> MigrationStatus:
-        """Which migrations this file has."""
         return await self.context.reader.read(migration_status)
 
     # --- parts
@@ -236,8 +233,8 @@ class SqliteStore(
         return session
 
     async def _close_context(self, context: SqliteContext) -> None:
-        """The reader first, then the writer, then what lies beside the file."""
-        folder, self._folder = self._folder, None  # the next desk has one of its own
+        """The reader first, then the writer, then the files beside the database."""
+        folder, self._folder = self._folder, None  # the next context opens its own
         await context.reader.close()
         await context.writer.close()
         context.wakeups.close()
@@ -247,22 +244,20 @@ class SqliteStore(
         if folder is not None:
             folder.close()
 
-    # --- forks: see fork.py
+    # --- forks: see writer.py
 
     def before_fork(self) -> None:
-        """Close the connections and hold still."""
         if self._context is not None:
             self._context.writer.before_fork()
             self._context.reader.before_fork()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
         if self._context is not None:
             self._context.reader.after_fork_in_parent()
             self._context.writer.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        """Workers, locks and bells are the parent's; jobs in memory are too."""
+        """Drop the parent's workers, locks and sockets; a store in memory is closed."""
         desk = self._context
         if desk is None:
             return
@@ -279,7 +274,7 @@ class SqliteStore(
 
 
 async def poll_for_change(context: SqliteContext, timeout_seconds: float) -> Wake:
-    """Without a bell: has anybody committed anything since we began to wait?"""
+    """For a worker without a wakeup socket: watch for other connections' commits."""
     seen = await context.reader.read(data_version)
     end = context.clock.monotonic() + timeout_seconds
     while (left := end - context.clock.monotonic()) > 0:
@@ -299,7 +294,7 @@ OPTIONS = {
 def store_at(
     url: str, clock: Clock, settings: Settings, folder: str = ""
 ) -> SqliteStore:
-    """The SQLite store that the URL names, not opened yet; a path is from `folder`."""
+    """The SQLite store that the URL names, not open yet; paths are relative to `folder`."""
     where, _, query = url.partition("?")
     prefix = "sqlite:///"
     if not where.lower().startswith(prefix) or len(where) == len(prefix):

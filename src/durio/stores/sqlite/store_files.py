@@ -1,20 +1,18 @@
-"""Where a database may lie: what is looked at before SQLite opens the file.
+"""The files of a store: where the database may be, and the private folder beside it.
 
-The file itself is never opened here: closing a descriptor of it would drop the locks that
-SQLite holds on it in this process.
+The database file is never opened here, except to create it: closing a descriptor of it
+would drop the locks that SQLite holds on it in this process.
 
-The private folder beside the database: the writers' lock and the workers' life files.
+The private folder `<db>-durio/` belongs to one user (0700). It holds `writer.lock`,
+`<worker>.bell` and `<worker>.life`. SQLite makes waiting writers poll, which is slow and
+unfair. With `flock` on a side file the kernel queues them. It must be a side file, for
+the reason above.
 
-`<db>-durio/` belongs to one user (0700) and holds `writer.lock`, `<worker>.bell` and
-`<worker>.life`. SQLite makes waiting writers poll, slow and unfair; `flock` on a side file
-first puts them in a queue of the kernel's. It must be a side file: closing any descriptor
-of the database itself would drop SQLite's own locks for the whole process.
+A life file is locked while its worker lives. A process that gets that lock knows that the
+owner is dead, whatever its lease says. Never judge by pid: pids are reused.
 
-A life file is locked as long as its worker lives: whoever gets that lock knows that the
-owner is dead, whatever its lease says. Never judge by pid: pids are used again.
-
-`flock` belongs to the open file, which a forked child shares: the child closes its copies,
-or a dead parent's locks would live on in it.
+`flock` belongs to the open file, which a forked child shares. The child closes its copies;
+otherwise a dead parent's locks would live on in it.
 """
 
 import errno
@@ -28,7 +26,7 @@ from durio.model.errors import StoreError, StoreFull, StoreReplaced, StoreUnavai
 from durio.ports.clock import Clock
 from durio.ports.store import Stall
 
-# Locks or shared memory do not hold on these.
+# Locks or shared memory do not work on these.
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
 )
@@ -36,13 +34,12 @@ MOUNTS = Path("/proc/self/mountinfo")
 DESCRIPTORS = Path("/proc/self/fd")
 
 Inode = tuple[int, int]
-# The file of each store of ours that is open, and its library; several threads add and
-# remove.
+# The file and the library of each open store of this process. Several threads change it.
 _opened: list[tuple[Inode, str]] = []
 
 
 def check_location(path: str) -> None:
-    """Refuse what cannot work, with a hint, before anything is made."""
+    """Refuse a place that cannot work, before anything is created."""
     parent = Path(path).resolve().parent
     if not parent.is_dir():
         raise StoreUnavailable(
@@ -75,7 +72,7 @@ def check_location(path: str) -> None:
 
 
 def check_links(path: str) -> None:
-    """Refuse a file with two names: each would get a log of its own, over one file."""
+    """Refuse a file with two names: each name would get a log of its own."""
     with suppress(OSError):
         if os.stat(path).st_nlink > 1:  # noqa: PTH116
             raise StoreUnavailable(
@@ -86,7 +83,7 @@ def check_links(path: str) -> None:
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system that holds a folder; None: nobody can tell."""
+    """The type of the file system that holds a folder; None: unknown."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with suppress(OSError):
@@ -98,14 +95,17 @@ def file_system(folder: Path) -> str | None:
 
 
 def opened_by(inode: Inode) -> set[str]:
-    """By which library stores of this process have that file open."""
+    """The libraries by which stores of this process have that file open."""
     return {driver for other, driver in list(_opened) if other == inode}
 
 
 def register_open_file(path: str, driver: str) -> Inode | None:
-    """Note that a store of ours opens this file, made if it is missing: which one."""
+    """Note that a store of this process opens this file; create the file if it is missing.
+
+    None: it cannot be created.
+    """
     if inode_of(path) is None:
-        # Nobody has it open, so closing it drops no locks.
+        # The file is new, so closing this descriptor drops no locks.
         with suppress(OSError):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644))
     inode = inode_of(path)
@@ -125,7 +125,6 @@ def check_not_replaced(path: str, inode: Inode | None) -> None:
 
 
 def unregister_open_file(inode: Inode | None, driver: str) -> None:
-    """Note that it has closed it."""
     if inode is not None and (inode, driver) in _opened:
         _opened.remove((inode, driver))
 
@@ -143,37 +142,36 @@ SUFFIX = "-durio"
 
 
 class Folder:
-    """A descriptor of the private folder; files in it are reached through it alone."""
+    """The private folder, open: its files are reached only through its descriptor."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self.descriptor = descriptor
 
     def make(self) -> None:
-        """Make and open it now, if that was left for later."""
+        """Create and open the folder now, if `open_folder` left that for later."""
         if self.descriptor < 0:
             descriptor = enter_folder(self.path)
-            if descriptor is None:  # somebody else was quicker
+            if descriptor is None:  # the database's owner has created it meanwhile
                 raise not_private(self.path)
             self.descriptor = descriptor
 
     def close(self) -> None:
-        """Let go of the folder; its files stay."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
         self.descriptor = -1
 
     def unlink(self, name: str) -> None:
-        """Remove one file of it, if it is there."""
         with suppress(OSError):
             os.unlink(name, dir_fd=self.descriptor)
 
 
 def open_folder(database: str) -> Folder | None:
-    """Open or make the folder; None when it is another user's, as the database is.
+    """Open or create the folder; None: it is another user's, as the database is.
 
-    Such a producer can neither lock nor ring: SQLite's own locks and the workers' safety
-    poll serve it. Beside a file that may be another program's none is made yet.
+    In that case this process only produces jobs. It can take no lock and send no wakeup:
+    SQLite's own locks and the workers' safety poll serve it. Beside a file with content,
+    which may be another program's, no folder is created yet.
     """
     path = f"{database}{SUFFIX}"
     if is_filled(database) and not os.path.lexists(path):
@@ -183,16 +181,16 @@ def open_folder(database: str) -> Folder | None:
 
 
 def is_filled(path: str) -> bool:
-    """Whether a file is there with something in it: who knows whose it is."""
     with suppress(OSError):
         return os.stat(path).st_size > 0  # noqa: PTH116
     return False
 
 
 def enter_folder(path: str) -> int | None:
-    """A descriptor of the folder, made if need be; None: the database's owner has it.
+    """A descriptor of the folder, created if it is missing.
 
-    Any other foreign folder is refused: whoever owns it could stop us.
+    None: the owner of the database owns it. A folder of any other user is refused: its
+    owner could block us.
     """
     database = path.removesuffix(SUFFIX)
     with suppress(FileExistsError):
@@ -217,7 +215,7 @@ def enter_folder(path: str) -> int | None:
 
 
 def not_private(path: str) -> StoreUnavailable:
-    """Whoever can write in the folder, or owns it, could stop us."""
+    """A user who can write in the folder, or owns it, could block us."""
     found = Path(path).lstat()
     return StoreUnavailable(
         f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
@@ -227,7 +225,6 @@ def not_private(path: str) -> StoreUnavailable:
 
 
 def make_folder(path: str) -> None:
-    """A new folder that only this user may enter."""
     try:
         Path(path).mkdir(mode=0o700)
     except FileExistsError:
@@ -237,7 +234,6 @@ def make_folder(path: str) -> None:
 
 
 def cannot_be_made(error: OSError, path: str) -> StoreError:
-    """Why a file or folder beside the database cannot be made."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(
             f"{path} cannot be made: {error.strerror}",
@@ -259,13 +255,13 @@ def cannot_be_made(error: OSError, path: str) -> StoreError:
 
 
 def owner(path: str) -> int:
-    """The user that a file belongs to; nobody, when there is no such file yet."""
+    """The user id of the owner; -1: there is no such file yet."""
     file = Path(path)
     return file.stat().st_uid if file.exists() else -1
 
 
 class WriterLock:
-    """The line in which the writers of one database wait; a context for one turn."""
+    """The lock that the writers of one database take in turn; a context for one turn."""
 
     def __init__(self, folder: Folder | None, clock: Clock) -> None:
         self._folder = folder
@@ -275,12 +271,12 @@ class WriterLock:
         self._depth = 0
 
     def __enter__(self) -> None:
-        # A writer that opens the file within its turn may have to migrate it.
+        # May nest: a writer that opens the file within its turn may have to migrate it.
         if self._depth or self.take_nowait():
             self._depth += 1
             return
-        # flock has no timeout, and a stopped holder keeps the lock: whoever asks `stall`
-        # meanwhile learns the holder's name.
+        # flock has no timeout, and a stopped process keeps its lock. `stall` names the
+        # holder meanwhile.
         self._waiting_since = self._clock.monotonic()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -300,12 +296,12 @@ class WriterLock:
             self.release()
 
     def prepare(self) -> None:
-        """Make the folder of the lock, now that the database is known to be ours."""
+        """Create the folder of the lock, once the database is known to be ours."""
         if self._folder is not None:
             self._folder.make()
 
     def take_nowait(self) -> bool:
-        """Take a turn if nobody else has it."""
+        """Take the lock if it is free."""
         if self._folder is None:
             return True
         if self._descriptor < 0:
@@ -322,17 +318,16 @@ class WriterLock:
             raise cannot_be_made(error, f"{folder.path}/writer.lock") from None
 
     def release(self) -> None:
-        """End the turn."""
         if self._descriptor >= 0:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def _write_pid(self) -> None:
-        # The name is for people whom we keep waiting; a full disk has no room for it.
+        # Only for the messages of waiting processes; a full disk may have no room for it.
         with suppress(OSError):
             os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
 
     def stall(self) -> Stall | None:
-        """Who keeps us waiting, and for how long already."""
+        """Which process keeps us waiting, and for how long; None: we do not wait."""
         since = self._waiting_since
         if since is None:
             return None
@@ -341,7 +336,7 @@ class WriterLock:
         return Stall(pid, self._clock.monotonic() - since)
 
     def close(self) -> None:
-        """Close the descriptor, and with it the lock."""
+        """Close the descriptor, which releases the lock."""
         close_quietly(self._descriptor)
         self._descriptor = -1
         self._depth = 0
@@ -349,14 +344,14 @@ class WriterLock:
 
 
 class SqliteLifeLocks:
-    """The life locks of the workers of this process, and a look at the others'."""
+    """The life locks of this process's workers, and a way to test those of others."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._held: dict[int, int] = {}
 
     def begin(self, worker: int) -> bool:
-        """Lock the life file of a worker that is about to be registered."""
+        """Lock the life file of a worker, before its registration is committed."""
         try:
             descriptor = open_lock(self._folder, life_name(worker))
         except OSError:
@@ -365,12 +360,12 @@ class SqliteLifeLocks:
         return try_lock(descriptor)
 
     def end(self, worker: int) -> None:
-        """Let go, after the worker's row is gone."""
+        """Release the lock, after the worker's row is gone."""
         self._folder.unlink(life_name(worker))
         close_quietly(self._held.pop(worker, -1))
 
     def seize(self, worker: int) -> int | None:
-        """A descriptor that holds a dead worker's lock; None: it lives, or nobody knows."""
+        """A descriptor that holds a dead worker's lock; None: it lives, or is unknown."""
         try:
             descriptor = os.open(
                 life_name(worker),
@@ -385,19 +380,18 @@ class SqliteLifeLocks:
         return None
 
     def close(self) -> None:
-        """Close every lock of ours: in a forked child, or when the store closes."""
+        """Close every lock of this process: in a forked child, or when the store closes."""
         for descriptor in self._held.values():
             close_quietly(descriptor)
         self._held.clear()
 
 
 def life_name(worker: int) -> str:
-    """The file whose lock says that a worker lives."""
     return f"{worker}.life"
 
 
 def open_lock(folder: Folder, name: str) -> int:
-    """A descriptor of a lock file in the folder, made if need be."""
+    """A descriptor of a lock file in the folder, created if it is missing."""
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
 
@@ -412,7 +406,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def close_quietly(descriptor: int) -> None:
-    """Close a descriptor that may be closed already."""
+    """Close a descriptor that may be closed already; -1 is none."""
     if descriptor >= 0:
         with suppress(OSError):
             os.close(descriptor)

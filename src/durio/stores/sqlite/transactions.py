@@ -24,9 +24,9 @@ from durio.stores.sqlite.schema import connect_writer
 from durio.stores.sqlite.translate import translated
 from durio.stores.sqlite.writer_handover import WriterHandover
 
-# Nobody can write to the file while a task's transaction is open: it has so long.
+# A bound, because no other connection can write while a task's transaction is open.
 OWN_SECONDS_MAX = 10.0
-# For programs that write to the file without waiting in our line.
+# Waits for programs that write to the file without the writers' lock.
 BUSY_SECONDS_MAX, BUSY_LOOK_SECONDS = 5.0, 0.02
 STILL_IN_USE_SECONDS = 0.1
 
@@ -72,12 +72,11 @@ class SqliteOwnTransaction:
 
     @property
     def connection(self) -> Any:
-        """The driver's connection."""
         db = self._db
         return db.connection if isinstance(db, StdlibDatabase) else db
 
     async def begin(self) -> None:
-        """Open and begin; the loop is not held up by those who write beside us."""
+        """Open and begin; waiting for other writers does not block the loop."""
         desk = self._context
         synchronous = "normal" if desk.synchronous == "normal" else "full"
         end = desk.clock.monotonic() + BUSY_SECONDS_MAX
@@ -98,7 +97,7 @@ class SqliteOwnTransaction:
         self._timer = self._loop.call_later(OWN_SECONDS_MAX, self._expire)
 
     async def commit(self, outcome: Outcome) -> None:
-        """Record the outcome and commit, without ever giving up the loop."""
+        """Record the outcome and commit, without giving up the loop in between."""
         at_commit = False
         try:
             db = self._checked()
@@ -119,7 +118,7 @@ class SqliteOwnTransaction:
         self._wakeups.commit()
 
     async def roll_back(self) -> None:
-        """Close the connection: what it has not committed is gone."""
+        """Close the connection, which rolls back."""
         self._end()
 
     def _checked(self) -> OwnDatabase:
@@ -142,12 +141,15 @@ class SqliteOwnTransaction:
         return translated(error, self._context.path, at_commit=at_commit)
 
     def _expire(self) -> None:
-        """Its time is over; a thread may be in the middle of a statement."""
+        """After OWN_SECONDS_MAX; a thread may be in the middle of a statement."""
         self._has_expired = True
         self._end()
 
     def _end(self) -> None:
-        """Close, which rolls back what is open, and give the writer's turn back."""
+        """Close the connection, which rolls back, and give the writer's turn back.
+
+        While a thread still uses the connection, try again STILL_IN_USE_SECONDS later.
+        """
         if self._timer is not None:
             self._timer.cancel()
         db = self._db
@@ -161,6 +163,6 @@ class SqliteOwnTransaction:
                 self._timer = self._loop.call_later(STILL_IN_USE_SECONDS, self._end)
                 return
             except apsw.Error:
-                pass  # closed by hand
+                pass  # the task has closed it
         self._db = None
         self._handover.end()

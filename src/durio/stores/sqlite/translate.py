@@ -1,9 +1,9 @@
-"""The word by which a file says that its jobs are on their way to another store.
+"""SQLite's errors as errors for callers: what happened to which file, and the cure.
 
-SQLite's errors in our words: what happened to which file, and the cure.
+No caller ever sees the driver's exceptions. `unknown` is set only where the write may have
+happened: when SQLite could not tell whether a commit reached the disk.
 
-No caller ever sees the driver's exceptions. `unknown` is set only where the write may
-have happened: when SQLite could not tell whether a commit reached the disk.
+Also the mark of a file whose jobs move to another store, and the error for a write to it.
 """
 
 from typing import Any
@@ -31,12 +31,12 @@ REFUSAL_PREFIX = "durio: the jobs of this file go to "
 
 
 def refusal_text(to: str) -> str:
-    """What a trigger raises: departure.py makes them."""
+    """What the freeze triggers raise: export_jobs.py makes them."""
     return f"{REFUSAL_PREFIX}{to}"
 
 
 def moved_error_from(error: apsw.Error, path: str | None) -> StoreMoved | None:
-    """The error of whoever wanted to write there; None: it is about something else."""
+    """The error for a write to a frozen file; None: `error` has another cause."""
     _, word, to = str(error).partition(REFUSAL_PREFIX)
     if not word:
         return None
@@ -44,7 +44,7 @@ def moved_error_from(error: apsw.Error, path: str | None) -> StoreMoved | None:
 
 
 def moved_to(path: str | None, to: str) -> StoreMoved:
-    """What is said of jobs that are not here any more, or not for long."""
+    """The error for jobs that have moved or are about to."""
     return StoreMoved(
         f"{path}: its jobs are moving, or have moved, to {to}; nothing was written",
         cure=f"Use that store: DURIO_URL={to} (with its password), or --store. While the "
@@ -55,7 +55,7 @@ def moved_to(path: str | None, to: str) -> StoreMoved:
 
 
 def read_mark(db: Database) -> MoveMark | None:
-    """The move that the jobs of this file are on, if there is one."""
+    """The move that the jobs of this file are on; None: there is none."""
     body = db.value(READ_MOVE_MARK)
     if body is None:
         return None
@@ -65,7 +65,7 @@ def read_mark(db: Database) -> MoveMark | None:
 
 
 def raise_if_moved(db: Database, path: str | None) -> None:
-    """Jobs that have moved for good end elsewhere."""
+    """Raise StoreMoved if all jobs of this file have moved."""
     mark = read_mark(db)
     if mark is not None and mark.stage == "moved":
         raise moved_to(path, mark.to)
@@ -133,13 +133,14 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
 
 
 def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> StoreError:
-    """What the caller is told of a failure of SQLite."""
+    """The error for the caller of an operation that failed in SQLite."""
     place = IN_MEMORY if path is None else path
     if isinstance(error, apsw.ConstraintError) and (
         moved := moved_error_from(error, path)
     ):
         return moved
-    # A failed sync leaves the commit in the file, unseen until a crash: it may yet count.
+    # A failed sync leaves the commit in the log. Readers do not see it, but recovery
+    # after a crash may.
     unknown = at_commit and isinstance(error, apsw.IOError)
     for driver_error, ours, what, cure in MEANINGS:
         if isinstance(error, driver_error):

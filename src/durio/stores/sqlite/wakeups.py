@@ -1,11 +1,11 @@
-"""Doorbells: a commit that made work for somebody rings them, and nobody has to poll.
+"""Wakeups: a commit that makes work for workers wakes them, so that they need not poll.
 
-A worker binds a Unix datagram socket in the private folder; after the commit the writer
-sends it one small datagram: `+<lane>` for work, `!` when somebody acted on its jobs. A lost
-ring costs one safety poll, never a job. On Linux the socket is reached through
-/proc/self/fd/<folder>/, so that the 107 bytes of a socket address never matter.
+A worker binds a Unix datagram socket in the private folder. After the commit the writer
+sends it one small datagram: `+<lane>` for work, `!` when an operator acted on its jobs. A
+lost wakeup costs one safety poll, never a job. On Linux the socket is addressed through
+/proc/self/fd/<folder>/, because a socket address has at most 107 bytes.
 
-In memory there is one process only, and a ring is a call into the waiter's loop.
+In memory there is only one process, and a wakeup is a call into the loop of the waiter.
 """
 
 import asyncio
@@ -28,60 +28,56 @@ NOT_WOKEN = Wake(woken=False, lanes=frozenset(), control=False)
 
 
 class SqliteWakeups(Protocol):
-    """The bells of this process's workers, and the way to ring anybody's."""
+    """The wakeup sockets of this process's workers, and a way to wake any worker."""
 
     def register(self, worker: int) -> bool:
-        """Make a worker's bell; False: it cannot be, so it has to poll."""
+        """Make the socket of a worker; False: it cannot be made, so the worker polls."""
         ...
 
-    def remove(self, worker: int) -> None:
-        """Take a worker's bell down."""
-        ...
+    def remove(self, worker: int) -> None: ...
 
     def wake(self, worker: int, message: bytes) -> None:
-        """Ring, and never wait."""
+        """Never waits."""
         ...
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """Until a ring or the end of the time; None: this worker has no bell here."""
+        """Until a wakeup or the end of the time; None: this worker has no socket here."""
         ...
 
     def close(self) -> None:
-        """Take all bells of this process down, but leave their files to a rescuer."""
+        """Close all sockets of this process; a rescuer removes the files that are left."""
         ...
 
     def forget(self) -> None:
-        """In a forked child: the bells are the parent's."""
+        """In a forked child: drop the parent's sockets."""
         ...
 
 
 def lane_message(lane: str) -> bytes:
-    """There is work in this lane."""
     return b"+" + lane.encode()
 
 
 def wake_from_messages(messages: list[bytes]) -> Wake:
-    """What these rings say together."""
     lanes = frozenset(ring[1:].decode() for ring in messages if ring.startswith(b"+"))
     return Wake(woken=True, lanes=lanes, control=CONTROL in messages)
 
 
 @dataclass(slots=True)
 class SqliteWorkerWakeup:
-    """A worker's socket; one that is listened to is closed by the listener."""
+    """A worker's socket; while a listener waits on it, the listener closes it."""
 
     socket: socket.socket
     listeners: int = 0
     removed: bool = False
 
     def close_if_unused(self) -> None:
-        """A loop must not watch a closed descriptor: its number is used again."""
+        """A loop must not watch a closed descriptor: its number is reused."""
         if self.removed and self.listeners == 0:
             self.socket.close()
 
 
 class SocketWakeups:
-    """Bells that other processes can ring."""
+    """Wakeups that other processes can send."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -89,12 +85,11 @@ class SocketWakeups:
         self._sender: socket.socket | None = None
 
     def register(self, worker: int) -> bool:
-        """Bind the worker's socket."""
         path = self._path(worker)
         wakeup = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             wakeup.setblocking(False)
-            # Left over from a worker of that number in a database that is gone.
+            # May be left over from a worker of that number in a deleted database.
             self._folder.unlink(wakeup_socket_name(worker))
             wakeup.bind(path)
         except OSError:  # a file system without sockets, or a path too long for them
@@ -104,27 +99,27 @@ class SocketWakeups:
         return True
 
     def remove(self, worker: int) -> None:
-        """Unlink and close a bell, ours or a dead worker's."""
+        """Unlink and close a socket, of this process or of a dead worker."""
         wakeup = self._registered.pop(worker, None)
         if wakeup is not None:
             wakeup.removed = True
-            self.wake(worker, CONTROL)  # lets a listener go
+            self.wake(worker, CONTROL)  # ends the wait of a listener
             wakeup.close_if_unused()
         self._folder.unlink(wakeup_socket_name(worker))
 
     def wake(self, worker: int, message: bytes) -> None:
-        """Send one datagram; a full buffer is full of rings already."""
+        """Send one datagram; a full buffer already holds wakeups, so one may be lost."""
         if self._sender is None:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
         try:
             self._sender.sendto(message, self._path(worker))
         except OSError as error:
-            if error.errno == errno.ECONNREFUSED:  # the file is there, its owner is not
+            if error.errno == errno.ECONNREFUSED:  # the file exists, its owner is gone
                 self._folder.unlink(wakeup_socket_name(worker))
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """Listen on the calling loop for as long as this wait lasts."""
+        """The calling loop watches the socket during this wait only."""
         wakeup = self._registered.get(worker)
         if wakeup is None:
             return None
@@ -142,7 +137,6 @@ class SocketWakeups:
         return wake_from_messages(rings) if rings else NOT_WOKEN
 
     def close(self) -> None:
-        """Close every socket; files of workers that did not leave stay for a rescuer."""
         for worker, wakeup in list(self._registered.items()):
             wakeup.removed = True
             self.wake(worker, CONTROL)
@@ -153,7 +147,7 @@ class SocketWakeups:
         self._sender = None
 
     def forget(self) -> None:
-        """Close the child's copies; the parent listens on."""
+        """Close the child's copies; the parent keeps its sockets."""
         for wakeup in self._registered.values():
             wakeup.socket.close()
         self._registered.clear()
@@ -166,19 +160,18 @@ class SocketWakeups:
 
 
 def socket_address(folder: Folder, name: str) -> str:
-    """Where a socket of the private folder is, however long its path."""
+    """The address of a socket in the private folder, however long its path."""
     if Path(PROC).exists():
         return f"{PROC}/{folder.descriptor}/{name}"
     return os.path.join(folder.path, name)  # noqa: PTH118 - a socket address is text
 
 
 def wakeup_socket_name(worker: int) -> str:
-    """The socket of a worker."""
     return f"{worker}.bell"
 
 
 def drain(wakeup_socket: socket.socket) -> list[bytes]:
-    """Every ring that has arrived."""
+    """Every message that has arrived."""
     rings: list[bytes] = []
     with suppress(OSError):
         while True:
@@ -189,7 +182,7 @@ def drain(wakeup_socket: socket.socket) -> list[bytes]:
 async def until_readable(
     readable: socket.socket, ended: "asyncio.Future[None]", timeout_seconds: float
 ) -> None:
-    """Until something can be read, the time is over, or somebody settles `ended`."""
+    """Until there is something to read, the time is over, or `ended` is set elsewhere."""
     loop, descriptor = asyncio.get_running_loop(), readable.fileno()
     loop.add_reader(descriptor, complete, ended)
     timer = loop.call_later(timeout_seconds, complete, ended)
@@ -207,24 +200,23 @@ def complete(future: "asyncio.Future[None]") -> None:
 
 
 class LocalWakeups:
-    """Bells within one process: rings are remembered until the next wait."""
+    """Wakeups within one process: messages are kept until the next wait."""
 
     def __init__(self) -> None:
         self._messages: dict[int, list[bytes]] = {}
         self._waiters: dict[int, list[Callable[[], object]]] = {}
 
     def register(self, worker: int) -> bool:
-        """Remember rings from now on."""
         self._messages[worker] = []
         return True
 
     def remove(self, worker: int) -> None:
-        """Forget the worker and let its waiters go."""
+        """Forget the worker and end its waits."""
         self._messages.pop(worker, None)
         self._wake_waiters(worker)
 
     def wake(self, worker: int, message: bytes) -> None:
-        """Note the ring and wake whoever waits, each on its own loop."""
+        """Keep the message and wake all waiters, each on its own loop."""
         rings = self._messages.get(worker)
         if rings is None:
             return
@@ -233,18 +225,18 @@ class LocalWakeups:
         self._wake_waiters(worker)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """Until a ring, however many loops wait."""
+        """Several loops may wait for the same worker."""
         if worker not in self._messages:
             return None
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # that loop is closed, and so is its wait
                 loop.call_soon_threadsafe(complete, ended)
 
         waiters = self._waiters.setdefault(worker, [])
-        # First listen, then look: a ring in between is seen twice, never missed.
+        # Register before the check: a message in between is seen twice, never missed.
         waiters.append(wake)
         timer = loop.call_later(timeout_seconds, complete, ended)
         try:
@@ -260,12 +252,10 @@ class LocalWakeups:
         return wake_from_messages(rings)
 
     def close(self) -> None:
-        """Let every waiter go."""
         for worker in list(self._messages):
             self.remove(worker)
 
     def forget(self) -> None:
-        """Nobody in the child waits."""
         self._messages.clear()
         self._waiters.clear()
 
@@ -275,25 +265,20 @@ class LocalWakeups:
 
 
 class NoWakeups:
-    """Where no bell can hang: everybody looks for changes, or polls."""
+    """Where there is no private folder: workers watch for changes, or poll."""
 
     def register(self, worker: int) -> bool:
-        """It cannot be."""
         del worker
         return False
 
-    def remove(self, worker: int) -> None:
-        """There is none."""
+    def remove(self, worker: int) -> None: ...
 
     def wake(self, worker: int, message: bytes) -> None:
-        """Its safety poll will find the work."""
+        """The worker's safety poll finds the work."""
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """There is nothing to listen to."""
         del worker, timeout_seconds
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def close(self) -> None: ...
 
-    def forget(self) -> None:
-        """Nothing to forget."""
+    def forget(self) -> None: ...

@@ -1,12 +1,12 @@
-"""One write transaction, as an operation sees it: the database, the time, whom to wake.
+"""Write transactions: what an operation sees, the requests of callers, begin and commit.
 
-An operation is a plain function of a Transaction. It may be one of many in the same
-commit, and it may be rolled back alone; what must happen after the commit, or be undone
-without one, it leaves here.
+An operation is a plain function of a SqliteTransaction. It may be one of many in the same
+commit, and it may be rolled back alone. It leaves in the transaction what must happen after
+the commit, or be undone without one.
 
-One caller's wish, on its way to a thread of the store and back to the caller's loop.
-
-What surrounds every transaction: begin, commit, whom to ring, when to checkpoint.
+A WriteRequest carries one caller's operation to a thread of the store, and its answer back
+to the caller's loop. WriteSession begins and commits, sends wakeups, and decides when to
+checkpoint.
 """
 
 import asyncio
@@ -46,18 +46,18 @@ NO_WORKER = 0  # no worker has this id
 
 @dataclass(slots=True)
 class SqliteGuard:
-    """What a queue asks of an enqueue: see bounds.py."""
+    """What a queue checks at an enqueue: see bounds.py."""
 
     limit: int | None  # None: no bound of its own
-    depth: int  # waiting jobs; true only under a bound
-    soft_limit: int  # the soft bound that it was seen beyond; 0: it is below
+    depth: int  # waiting jobs; exact only under a bound
+    soft_limit: int  # the soft bound that it exceeds; 0: it does not
     is_closed: bool
     refuses: Full | None = None  # for the rest of this enqueue
 
 
 @dataclass(slots=True)
 class SqliteTransaction:
-    """What operations write to, and the hints they leave for after the commit."""
+    """What operations write to, and what they leave for after the commit."""
 
     db: Database
     now: float  # wall clock: due times, ages
@@ -65,15 +65,15 @@ class SqliteTransaction:
     boot: str
     retention: RetentionSettings
     known_lanes: frozenset[str] | set[str]
-    # Claimed jobs that came with a key: a hint which way of finishing is quicker.
+    # Ids of claimed jobs with a key: a hint which way of finishing is faster.
     keyed: set[bytes]
-    # Lane -> its guard if it has one, of lanes that were asked about; see bounds.py.
-    guards: dict[str, SqliteGuard | None] | None = None  # None: nobody has asked yet
-    has_guards: bool = False  # any lane at all
-    in_caller_tx: bool = False  # a caller's own: full queues refuse nothing there
-    full_queues: list[Full] = field(default_factory=list[Full])  # they are only named
+    # Lane -> its guard, or None without one. Only lanes that were read; see bounds.py.
+    guards: dict[str, SqliteGuard | None] | None = None  # None: nothing read yet
+    has_guards: bool = False  # whether any lane of the store has a guard
+    in_caller_tx: bool = False  # a caller's own: full queues are only reported
+    full_queues: list[Full] = field(default_factory=list[Full])
     new_lanes: set[str] = field(default_factory=set[str])
-    # Lane -> the worker that made its jobs ready and need not be told, or EVERYBODY.
+    # Lane -> the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
     woken_lanes: dict[str, int] = field(default_factory=dict[str, int])
     woken_workers: set[int] = field(default_factory=set[int])
     after_commit: list[Callable[[], None]] = field(
@@ -84,13 +84,13 @@ class SqliteTransaction:
     )
 
     def wake(self, lane: str, *, except_worker: int = NO_WORKER) -> None:
-        """There is work in this lane: tell whoever serves it, but not this worker."""
+        """After the commit, wake the workers that serve this lane, except one."""
         if self.woken_lanes.setdefault(lane, except_worker) != except_worker:
             self.woken_lanes[lane] = NO_WORKER
 
     def undo_since(self, committed: int, rolled_back: int) -> None:
-        """One operation of several failed: undo what it did beside the database."""
-        # Hints that may come from rows which are gone again: they are asked for anew.
+        """Undo the effects outside the database of one failed operation of several."""
+        # These may come from rows that are rolled back: they are read again.
         self.new_lanes.clear()
         self.guards = None
         for undo in self.after_rollback[rolled_back:]:
@@ -104,7 +104,7 @@ ReadFunction = Callable[[OwnDatabase], Answer]
 
 
 class RequestKind(Enum):
-    """Where in a turn an operation belongs."""
+    """Where in a turn of the writer an operation runs."""
 
     OPEN = 0  # before the turn: it needs the connection only
     FIRST = 1  # in the transaction, ahead of the others
@@ -114,7 +114,7 @@ class RequestKind(Enum):
 
 
 class WriteRequest(Generic[Answer]):
-    """One caller's write, and the future it waits for."""
+    """One caller's operation, and the future that the caller awaits."""
 
     __slots__ = (
         "begun",
@@ -139,7 +139,7 @@ class WriteRequest(Generic[Answer]):
         self.kind = kind
         self.rows = rows
         self.is_awaited = is_awaited
-        if is_awaited:  # else there may be no loop here
+        if is_awaited:  # otherwise this thread may have no loop
             self.future: asyncio.Future[Answer]
             self.future = asyncio.get_running_loop().create_future()
         self.begun = False
@@ -148,23 +148,23 @@ class WriteRequest(Generic[Answer]):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether whoever waited for it does not any more."""
+        """Whether the caller has stopped waiting."""
         return self.is_awaited and self.future.cancelled()
 
 
 def answer_callers(requests: list[WriteRequest[Any]]) -> None:
-    """One call per loop, each caller on its own."""
+    """Deliver the answers: one call into each loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[WriteRequest[Any]]] = {}
     for operation in requests:
         if operation.is_awaited:
             by_loop.setdefault(operation.future.get_loop(), []).append(operation)
     for loop, some in by_loop.items():
-        with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # that loop is closed: no caller waits
             loop.call_soon_threadsafe(deliver, some)
 
 
 def deliver(requests: list[WriteRequest[Any]]) -> None:
-    """Set the futures, on their own loop."""
+    """Set the futures; runs on their loop."""
     for operation in requests:
         if operation.future.done():
             continue
@@ -177,18 +177,16 @@ def deliver(requests: list[WriteRequest[Any]]) -> None:
 class Writer(Protocol):
     """Runs operations, each in a transaction."""
 
-    async def open(self) -> None:
-        """Open and check the database."""
-        ...
+    async def open(self) -> None: ...
 
     async def write(
         self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
-        """Run it, commit, answer."""
+        """Run it, commit, return its answer. `rows` is its size; `urgent` ones go first."""
         ...
 
     def post(self, work: WriteFunction[object]) -> None:
-        """Run it soon, in a transaction; nobody waits, and nothing tells of a failure."""
+        """Run it soon, in a transaction. Its answer or failure is not reported."""
         ...
 
     async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
@@ -200,26 +198,24 @@ class Writer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what waits, then close; what a stalled writer holds it closes later."""
+        """Write what waits, then close; a stalled writer closes later by itself."""
         ...
 
     def before_fork(self) -> None:
-        """Close the connection and hold still."""
+        """Close the connection; write nothing until the fork is done."""
         ...
 
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        ...
+    def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        """Begin anew."""
+        """Drop the parent's thread, queues and lock."""
         ...
 
 
 CHECKPOINT_PAGES = 4000
 KEYED_MAX = 100_000
 FILE_CHECK_SECONDS = 1.0
-WAKEUPS_MAX = 32  # per lane and commit: a herd would find nothing
+WAKEUPS_MAX = 32  # per lane and commit: most of a larger number would find no job
 
 FIND_WORKERS_TO_WAKE = statement("find_workers_to_wake")
 
@@ -227,7 +223,7 @@ decode_queues = msgspec.json.Decoder(list[str]).decode
 
 
 class WriteSession:
-    """Begins, commits and rolls back, whoever runs it."""
+    """Begins, commits and rolls back; used by one thread at a time."""
 
     def __init__(
         self,
@@ -255,7 +251,7 @@ class WriteSession:
         self._file_checked_at = float("-inf")
 
     def connection(self) -> OwnDatabase:
-        """The connection, made when it is not there: at first, and after a fork."""
+        """Opens it if needed: at first, and after a fork."""
         if self._db is None:
             db = connect_writer(self.path, self._synchronous, self._driver)
             try:
@@ -268,7 +264,7 @@ class WriteSession:
         return self._db
 
     def begin(self) -> SqliteTransaction:
-        """A new transaction; the clock is read once, after we have the right to write."""
+        """A new transaction. The clock is read once, after SQLite has let us write."""
         self._check_not_replaced()
         db = self.connection()
         db.rows("begin immediate")
@@ -283,21 +279,21 @@ class WriteSession:
         )
 
     def _check_not_replaced(self) -> None:
-        """Now and then: is the file still the one that its name leads to?"""
+        """Every FILE_CHECK_SECONDS: does the path still name the file that is open?"""
         ticks = self.clock.monotonic()
         if self.path is not None and ticks - self._file_checked_at > FILE_CHECK_SECONDS:
             check_not_replaced(self.path, self.inode)
             self._file_checked_at = ticks
 
     def commit(self, tx: SqliteTransaction) -> None:
-        """Commit, then do and ring what the operations left for now."""
+        """Commit, then run `after_commit` and send the wakeups."""
         rings = self._wakeups_after(tx)
         tx.db.rows("commit")
         self._commits += 1
         self._known_lanes |= tx.new_lanes
         if len(self._keyed) > KEYED_MAX:
             self._keyed.clear()  # a hint only
-        # It is written: nothing from here on may make anybody believe that it is not.
+        # Committed. Errors below must not be reported as a failed write.
         for act in tx.after_commit:
             with suppress(OSError):
                 act()
@@ -306,7 +302,7 @@ class WriteSession:
                 self._wakeups.wake(worker, ring)
 
     def roll_back(self, tx: SqliteTransaction | None) -> None:
-        """Leave nothing of it; SQLite itself may have been quicker."""
+        """Roll back, unless SQLite has done so itself; then run `after_rollback`."""
         if self._db is not None and self._db.in_transaction:
             with suppress(apsw.Error):
                 self._db.rows("rollback")
@@ -315,19 +311,19 @@ class WriteSession:
                 undo()
 
     def checkpoint_if_long(self) -> None:
-        """Move the log into the database, as far as readers allow, when it is long."""
+        """Copy a long log into the database, as far as readers allow."""
         if self._log_pages > CHECKPOINT_PAGES:
             with suppress(apsw.Error):  # the next commit tries again
                 self.connection().checkpoint()
 
     def drop_connection(self) -> None:
-        """Close the connection; the next use makes another."""
+        """Close the connection; the next use opens another."""
         if self._db is not None:
             self._db.close()
         self._db = None
 
     def retire(self) -> None:
-        """Close all for good, leaving a short log if nobody is at work."""
+        """Close everything for good; leave a short log if no other process writes."""
         try:
             if self.path is not None and self._db is not None:
                 with suppress(apsw.Error, StoreError):  # a long log does no harm
@@ -358,7 +354,10 @@ class WriteSession:
 def workers_to_wake(
     db: Database, lane: str, except_worker: int, turn: int
 ) -> list[int]:
-    """The workers with a bell that serve a lane, another first each time."""
+    """Up to WAKEUPS_MAX workers that have a wakeup socket and serve the lane.
+
+    Where there are more, `turn` says where to start, so that all get their share.
+    """
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
     for worker, queues in db.rows(FIND_WORKERS_TO_WAKE, (namespace,)):
@@ -370,8 +369,8 @@ def workers_to_wake(
 
 
 def shorten_log(db: OwnDatabase) -> None:
-    """Move the whole log into the database and cut it, unless a reader is in the way."""
-    db.wait_when_busy(0)  # the writers' lock is held: nobody shall wait for a reader
+    """Copy the whole log into the database and truncate it, unless a reader prevents it."""
+    db.wait_when_busy(0)  # writers wait for our lock: do not wait for a reader
     try:
         db.checkpoint(cut=True)
     except apsw.BusyError:

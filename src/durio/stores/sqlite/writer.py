@@ -1,25 +1,24 @@
-"""The writer: whatever waits becomes one transaction, and each caller its own answer.
+"""The writer: all waiting requests become one transaction; each caller gets its answer.
 
-One thread owns the one connection that writes. Callers leave operations in a line; the
-thread takes its turn among the processes (WriterLock), puts all that waits into one
-transaction, commits, and answers every caller on the caller's own loop. When nobody else
-waits an operation commits at once; under load the cost of a commit is shared by hundreds.
+One thread owns the one connection that writes. Callers put requests into a queue. The
+thread takes its turn among the processes (WriterLock), runs all waiting requests in one
+transaction, commits, and answers each caller on the caller's own loop. A request that
+waits alone commits at once; under load, hundreds of requests share the cost of a commit.
 
 Renewals of leases go first, and what can precede one is bounded: a transaction takes 1,000
-rows or 50 ms. With several operations each has a savepoint, so that one failure does not
-spoil the others. A caller that was cancelled before its operation began has written
-nothing: `begun` is set before the look at `cancelled`, so there is no moment between.
+rows or 50 ms. With several requests each has a savepoint, so that one failure does not undo
+the others. A caller that was cancelled before its request began has written nothing:
+`begun` is set before `is_cancelled` is read, so there is no gap between the two.
 
-In memory there is no thread: operations run in the caller's, under a lock, so that a
+In memory there is no thread. Requests run in the caller's thread, under a lock, so that a
 simulated world stays deterministic.
 
-No SQLite handle ever crosses a fork: stores close theirs before it.
-
-A child cannot use an inherited connection, cannot close it (that could write to the shared
-log), and cannot even open the file anew beside it: within one process SQLite remembers
-which locks it holds, and the child inherits that memory without the locks. So whoever
-forks waits for the transaction at hand, all connections are closed, and both sides open
-new ones when they need them. `subprocess` does not come here: it never runs our code.
+No SQLite handle ever crosses a fork: stores close theirs before it. A child cannot use an
+inherited connection, and cannot close it, which could write to the shared log. It cannot
+even open the file anew beside it: within one process SQLite remembers which locks it holds,
+and the child inherits that memory without the locks. So a fork waits for the current
+transaction, all connections are closed, and both sides open new ones when they need them.
+`subprocess` does not come here: it never runs our code.
 """
 
 import asyncio
@@ -57,21 +56,20 @@ opening_lock = threading.RLock()
 
 
 class InlineWriter:
-    """Runs operations and questions at once, in the caller's thread: for memory."""
+    """Runs requests at once, in the caller's thread: for a store in memory."""
 
     def __init__(self, session: WriteSession) -> None:
         self._session = session
         self._in_use = threading.RLock()
 
     async def open(self) -> None:
-        """Make the database."""
         with self._in_use:
             self._session.connection()
 
     async def write(
         self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
-        """Run one transaction, without ever giving up the loop."""
+        """Runs one transaction without giving up the loop."""
         del rows, urgent
         tx: SqliteTransaction | None = None
         with self._in_use:
@@ -88,15 +86,14 @@ class InlineWriter:
             return answer
 
     def post(self, work: WriteFunction[object]) -> None:
-        """Only other connections need it, and memory has none."""
+        """Only callers with other connections need it, and memory has none."""
 
     async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
-        """Run it on the connection as it is."""
         with self._in_use:
             return work(self._session.connection())
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """In memory each connection is its own database: reads come here too."""
+        """In memory each connection is a database of its own, so reads use this one too."""
         with self._in_use:
             try:
                 return look(self._session.connection())
@@ -104,40 +101,38 @@ class InlineWriter:
                 raise translated(error, None, at_commit=False) from None
 
     def peek(self, look: ReadFunction[Answer]) -> Answer | None:
-        """Nobody else can write to memory of ours."""
         with self._in_use:
             return look(self._session.connection())
 
     async def close(self) -> None:
-        """Drop the connection, and all jobs with it."""
+        """Drop the connection, and with it all jobs."""
         with self._in_use:
             self._session.retire()
 
     def before_fork(self) -> None:
         """Memory is copied: nothing is shared."""
 
-    def after_fork_in_parent(self) -> None:
-        """Nothing has changed."""
+    def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        """The store refuses by itself: jobs put in here would be lost."""
+        """The store itself refuses calls: jobs stored here would be lost."""
 
 
 class WriterThread:
-    """The line of operations and the thread that writes them."""
+    """The queues of requests and the thread that runs them."""
 
     def __init__(self, session: WriteSession) -> None:
         self._session = session
         self._reset()
 
     def _reset(self) -> None:
-        """At first, and in a forked child, which has no such thread."""
+        """For a new writer, and in a forked child, which does not inherit the thread."""
         self._submitted: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
         self._queues: dict[RequestKind, deque[WriteRequest[Any]]] = {
             kind: deque() for kind in RequestKind
         }
-        self._in_use = threading.Lock()  # held while the connection is
-        self._awaited: set[WriteRequest[Any]] = set()  # somebody waits for the answer
+        self._in_use = threading.Lock()  # held while the connection is in use
+        self._awaited: set[WriteRequest[Any]] = set()  # callers wait for these
         self._closing = False
         self._given_up = False
         self._thread: threading.Thread | None = None
@@ -151,19 +146,17 @@ class WriterThread:
     async def write(
         self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
-        """Leave an operation in the line and wait for its answer."""
         kind = RequestKind.FIRST if urgent else RequestKind.USUAL
         return await self._submit(WriteRequest(work, kind, rows))
 
     def post(self, work: WriteFunction[object]) -> None:
-        """Leave it in the line, from any thread; nobody waits for its answer."""
+        """May be called from any thread."""
         if not self._closing:
             if self._thread is None:
                 self._start_thread()
             self._submitted.put(WriteRequest(work, RequestKind.USUAL, is_awaited=False))
 
     async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
-        """The same for what must not be inside a transaction."""
         return await self._submit(WriteRequest(work, RequestKind.OUTSIDE))
 
     async def _submit(self, request: WriteRequest[Answer]) -> Answer:
@@ -190,7 +183,7 @@ class WriterThread:
                 self._thread = thread
 
     def peek(self, look: ReadFunction[Answer]) -> Answer | None:
-        """From any thread; a writer that waits for its turn does not use the connection."""
+        """From any thread. The connection is idle while the writer waits for its turn."""
         if not self._in_use.acquire(blocking=False):
             return None
         try:
@@ -201,7 +194,7 @@ class WriterThread:
             self._in_use.release()
 
     async def close(self) -> None:
-        """Write what waits, then close; a stalled writer is left behind."""
+        """Write what waits, then close; a stalled writer thread is abandoned."""
         self._closing = True
         if self._thread is None:
             self._session.retire()
@@ -216,7 +209,7 @@ class WriterThread:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Another process keeps the lock: nothing of what waits has been written."""
+        """Another process keeps the lock: fail all waiting requests; none was written."""
         stall = self._session.lock.stall()
         holder = "another process" if stall is None else f"process {stall.pid}"
         self._given_up = True
@@ -232,16 +225,16 @@ class WriterThread:
     # --- forks
 
     def before_fork(self) -> None:
-        """Wait for the transaction at hand, then close: no handle crosses a fork."""
+        """Wait for the current transaction, then close: no handle crosses a fork."""
         self._in_use.acquire()
         self._session.drop_connection()
 
     def after_fork_in_parent(self) -> None:
-        """Go on; the next transaction opens the file again."""
+        """The next transaction opens the file again."""
         self._in_use.release()
 
     def after_fork_in_child(self) -> None:
-        """The thread, its lines and its lock stayed with the parent."""
+        """The thread, its queues and its lock stay with the parent."""
         self._session.lock.close()
         self._reset()
 
@@ -263,7 +256,7 @@ class WriterThread:
         )
 
     def _gather(self, *, block: bool) -> None:
-        """Sort what has arrived into the lines."""
+        """Sort submitted requests into the queues of their kinds."""
         with suppress(Empty):
             operation = self._submitted.get(block=block)
             while True:
@@ -271,7 +264,7 @@ class WriterThread:
                 operation = self._submitted.get_nowait()
 
     def _take_turn(self) -> None:
-        """Open if need be; then a transaction, what goes outside of it, a checkpoint."""
+        """Open if needed; then one transaction, requests outside of it, a checkpoint."""
         try:
             with self._in_use:
                 self._session.connection()
@@ -279,18 +272,18 @@ class WriterThread:
             if not self._has_work():
                 return
             with self._session.lock, self._in_use:
-                if self._given_up:  # while we waited: they have been told
+                if self._given_up:  # meanwhile `close` has failed all requests
                     return
-                # Whatever arrived while we waited for our turn goes with us.
+                # Include what was submitted while we waited for our turn.
                 self._gather(block=False)
                 self._write_batch()
                 self._run_queue(RequestKind.OUTSIDE)
                 self._session.checkpoint_if_long()
-        except Exception as error:  # the thread must live, and callers must hear
+        except Exception as error:  # the thread must live, and callers need answers
             self._fail(self._drain_queues(), error, at_commit=False)
 
     def _write_batch(self) -> None:
-        """One transaction of what waits, within its bounds; every caller is answered."""
+        """Run waiting requests in one bounded transaction and answer every caller."""
         first, usual = self._queues[RequestKind.FIRST], self._queues[RequestKind.USUAL]
         several = len(first) + len(usual) > 1
         batch: list[WriteRequest[Any]] = []
@@ -325,7 +318,10 @@ class WriterThread:
     def _run_in_savepoint(
         self, tx: SqliteTransaction, request: WriteRequest[Any], *, several: bool
     ) -> None:
-        """Run one operation; its failure is its own unless SQLite gave up everything."""
+        """Run one request. Its failure affects no other one.
+
+        Where SQLite has rolled back the whole transaction, the failure is raised.
+        """
         if not several:
             request.value = request.work(tx)
             return
@@ -372,7 +368,7 @@ class WriterThread:
 def run_request(
     request: WriteRequest[Any], run: Callable[[], Any], path: str | None
 ) -> None:
-    """Run something for an operation; whatever it raises becomes the caller's."""
+    """Run something for a request; what it raises becomes the error of the request."""
     try:
         request.value = run()
     except Exception as error:
@@ -382,22 +378,20 @@ def run_request(
 def error_for_caller(
     error: Exception, path: str | None, *, at_commit: bool
 ) -> Exception:
-    """Each caller gets an exception of its own: they are raised in several places."""
+    """Each caller gets its own exception: they are raised in several places."""
     if isinstance(error, apsw.Error):
         return translated(error, path, at_commit=at_commit)
     return error
 
 
 class SqliteForkHandler(Protocol):
-    """Somebody with handles that must not cross a fork."""
+    """An owner of handles that must not cross a fork."""
 
     def before_fork(self) -> None:
-        """Close what must not be shared, and hold still."""
+        """Close what must not be shared; use nothing until the fork is done."""
         ...
 
-    def after_fork_in_parent(self) -> None:
-        """Go on."""
-        ...
+    def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's threads, locks and sockets."""
@@ -409,12 +403,11 @@ _stopped_handlers: list[SqliteForkHandler] = []
 
 
 def add_fork_handler(handler: SqliteForkHandler) -> None:
-    """Tell `who` of every fork as long as it lives."""
+    """Held by a weak reference."""
     _fork_handlers.add(handler)
 
 
 def remove_fork_handler(handler: SqliteForkHandler) -> None:
-    """No more: it is closed."""
     _fork_handlers.discard(handler)
 
 

@@ -1,8 +1,9 @@
-"""The writer's turn in other hands: a task's own transaction.
+"""The writer's turn for a task's own transaction.
 
-While it lasts nobody else can write to the file anyway. So the writer's thread keeps its
-place in the line of writers, and holds still until the turn is given back. One turn is
-lent at a time, and between two the writer has one of its own: renewals come first there.
+While that transaction lasts, no other connection can write to the file anyway. So the
+writer's thread keeps the writers' lock and waits until the turn is given back. One turn is
+handed over at a time. Between two of them the writer has a turn of its own, in which
+renewals come first.
 """
 
 import asyncio
@@ -11,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 from durio.stores.sqlite.write_session import Writer
 
-# The writer's thread does not wait longer, whatever became of the borrower.
+# The writer's thread waits no longer than this, whatever the task does.
 HELD_SECONDS_MAX = 20.0
 
 
 class WriterHandover:
-    """One turn of the writer, lent."""
+    """One turn of the writer, handed over."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock = lock
@@ -25,7 +26,7 @@ class WriterHandover:
         self._returned = threading.Event()
 
     async def begin(self, writer: Writer) -> None:
-        """Wait for the turn; whoever is cancelled meanwhile holds nobody up."""
+        """Wait for the turn; a caller that is cancelled meanwhile blocks no other."""
         await self._lock.acquire()
         try:
             lender = self._loop.create_task(writer.write_outside(self._hold))
@@ -40,7 +41,7 @@ class WriterHandover:
             raise
 
     def _hold(self, _db: object) -> None:
-        """In the writer's thread: it has its turn, and does nothing with it."""
+        """In the writer's thread: it keeps its turn and does nothing."""
         self._loop.call_soon_threadsafe(self._grant)
         self._returned.wait(HELD_SECONDS_MAX)
 
@@ -49,7 +50,7 @@ class WriterHandover:
             self._granted.set_result(None)
 
     def end(self) -> None:
-        """Give it back, once; on the loop that borrowed it."""
+        """Give the turn back, once; on the loop that took it."""
         if self._returned.is_set():
             return
         self._returned.set()
@@ -57,20 +58,19 @@ class WriterHandover:
 
 
 def ignore_result(request: "asyncio.Task[None]") -> None:
-    """Whatever the writer says after the turn was granted is nobody's business."""
+    """Errors of the writer after the turn was granted do not concern the task."""
     if not request.cancelled():
         request.exception()
 
 
 class WriterHandovers:
-    """One at a time, per event loop."""
+    """One handover at a time per event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
         self._locks = WeakKeyDictionary()
 
     async def acquire(self, writer: Writer) -> WriterHandover:
-        """The writer's turn, as soon as it comes."""
         lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         loan = WriterHandover(lock)
         await loan.begin(writer)
