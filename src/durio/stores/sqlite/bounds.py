@@ -156,7 +156,7 @@ def changed_bounds(
 
     A default bound never replaces one that was chosen for its queue.
     """
-    news: dict[str, int | None] = {}
+    changed: dict[str, int | None] = {}
     for lane, maxsize in maxsizes.items():
         rows = db.rows(READ_BOUND, (lane,))
         stored, stored_is_default = rows[0] if rows else (None, 0)
@@ -164,8 +164,8 @@ def changed_bounds(
         if is_default and is_chosen:
             continue
         if stored != maxsize or (is_chosen == is_default and maxsize is not None):
-            news[lane] = maxsize
-    return news
+            changed[lane] = maxsize
+    return changed
 
 
 def declare_bounds(

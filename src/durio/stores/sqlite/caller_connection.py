@@ -189,12 +189,12 @@ def wake_after_apsw_commit(
     connection: apsw.Connection, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
     """SQLite itself calls a hook, just before the commit."""
-    rings = _apsw_wakeups.get(connection)
-    if rings is None:
-        rings = _apsw_wakeups[connection] = UnsentWakeups(wake_lanes)
-        connection.set_commit_hook(rings.commit, id=HOOK)
-        connection.set_rollback_hook(rings.forget, id=HOOK)
-    rings.add(lanes)
+    wakeups = _apsw_wakeups.get(connection)
+    if wakeups is None:
+        wakeups = _apsw_wakeups[connection] = UnsentWakeups(wake_lanes)
+        connection.set_commit_hook(wakeups.commit, id=HOOK)
+        connection.set_rollback_hook(wakeups.forget, id=HOOK)
+    wakeups.add(lanes)
 
 
 def wake_never(wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
@@ -306,13 +306,13 @@ def wake_after_sqlalchemy_commit(
     connection: Any, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
     """SQLAlchemy calls an event listener, just before the commit."""
-    rings = _sqlalchemy_wakeups.get(connection)
-    if rings is None:
-        rings = _sqlalchemy_wakeups[connection] = UnsentWakeups(wake_lanes)
+    wakeups = _sqlalchemy_wakeups.get(connection)
+    if wakeups is None:
+        wakeups = _sqlalchemy_wakeups[connection] = UnsentWakeups(wake_lanes)
         event = importlib.import_module("sqlalchemy").event
-        event.listen(connection, "commit", rings.commit)
-        event.listen(connection, "rollback", rings.forget)
-    rings.add(lanes)
+        event.listen(connection, "commit", wakeups.commit)
+        event.listen(connection, "rollback", wakeups.forget)
+    wakeups.add(lanes)
 
 
 class SqlalchemyCallerConnection:

@@ -85,18 +85,20 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
 
 def library(driver: DriverName = "apsw") -> Iterator[Finding]:
     """Old versions of SQLite can lose pages when several processes write."""
-    name, told = "store.library", f"SQLite {version_of(driver)}"
-    told += f", apsw {apsw.apsw_version()}" if driver == "apsw" else " (driver=stdlib)"
+    name, evidence = "store.library", f"SQLite {version_of(driver)}"
+    evidence += (
+        f", apsw {apsw.apsw_version()}" if driver == "apsw" else " (driver=stdlib)"
+    )
     try:
         risk = check_library(driver)
     except StoreUnavailable as trouble:
-        yield error(name, f"{told}: can lose data", trouble.cure)
+        yield error(name, f"{evidence}: can lose data", trouble.cure)
         return
     if risk is None:
-        yield fine(name, told)
+        yield fine(name, evidence)
     else:
         fix = f"Run Python with SQLite {LIBRARY_MIN_TEXT} or later, or leave driver=stdlib out."
-        yield warning(name, f"{told}: can lose data", fix)
+        yield warning(name, f"{evidence}: can lose data", fix)
 
 
 def in_memory() -> Iterator[Finding]:
@@ -144,8 +146,8 @@ def rights(path: Path) -> Iterator[Finding]:
         troubles.append(
             (f"{private} is not private: mode {mode}", f"chmod 700 {private}")
         )
-    for told, fix in troubles:
-        yield error(name, told, fix)
+    for evidence, fix in troubles:
+        yield error(name, evidence, fix)
     if not troubles:
         yield fine(name, f"this user may write {folder} and what is in it")
 
@@ -167,8 +169,10 @@ def file_problems(path: Path) -> Iterator[tuple[str, str]]:
             if found.st_mode & 0o002:
                 yield f"everybody may write {file}", f"chmod o-w {file}"
             if found.st_uid != owner:
-                told = f"{file} belongs to user {found.st_uid}, the database to {owner}"
-                yield told, f"chown {owner} {file}; run every command as one user"
+                evidence = (
+                    f"{file} belongs to user {found.st_uid}, the database to {owner}"
+                )
+                yield evidence, f"chown {owner} {file}; run every command as one user"
             if not os.access(file, os.R_OK | os.W_OK):
                 yield f"this user may not write {file}", f"chown or chmod u+rw {file}"
 
@@ -179,16 +183,16 @@ def space(folder: Path) -> Iterator[Finding]:
         return
     disk = os.statvfs(folder)
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    told = f"{free // MIB:,} MiB free of {total // MIB:,}"
+    evidence = f"{free // MIB:,} MiB free of {total // MIB:,}"
     fix = "Make room, shorten retention.done_seconds, or move the store."
     if disk.f_files and not disk.f_favail:
         yield error(name, "the file system can make no more files (inodes)", fix)
     elif free < FREE_BYTES_MIN:
-        yield error(name, told, fix)
+        yield error(name, evidence, fix)
     elif free < FREE_BYTES_LOW or free < total * FREE_SHARE_LOW:
-        yield warning(name, told, fix)
+        yield warning(name, evidence, fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
@@ -202,15 +206,15 @@ def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
         fix = "Make room, or see what is wrong with this disk: nothing can be stored."
         yield error(name, f"a small file cannot be written: {failure.strerror}", fix)
         return
-    told = f"{seconds * 1000:.2f} ms, median of {SYNC_TIMES}"
+    evidence = f"{seconds * 1000:.2f} ms, median of {SYNC_TIMES}"
     if seconds > SYNC_SECONDS_MAX:
         fix = "Use a faster disk: every commit waits for it."
-        yield warning(name, f"{told}: slow", fix)
+        yield warning(name, f"{evidence}: slow", fix)
     elif seconds < SYNC_SECONDS_MIN:
         fix = "See whether this disk really writes: a power cut may lose commits."
-        yield warning(name, f"{told}: too quick to be true", fix)
+        yield warning(name, f"{evidence}: too quick to be true", fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def sync_seconds(folder: Path, clock: Clock) -> list[float]:
@@ -244,20 +248,20 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
         is_free = not path.is_file() or not try_lock(descriptor)
         is_free = is_free or may_write(path, driver)
     except apsw.Error as trouble:
-        told = translated(trouble, str(path), at_commit=False)
-        yield error(name, told.what, told.cure)
+        failure = translated(trouble, str(path), at_commit=False)
+        yield error(name, failure.what, failure.cure)
         return
     finally:
         os.close(descriptor)  # and with it the lock
     if holder is not None:
-        told = f"process {holder} holds the writers' lock and does not let go"
+        evidence = f"process {holder} holds the writers' lock and does not let go"
         fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost. If it "
         fix += "runs, it may itself wait for another program that writes to the file."
-        yield error(name, told, fix)
+        yield error(name, evidence, fix)
     elif not is_free:
-        told = f"a program other than Durio keeps {path} locked and does not let go"
+        evidence = f"a program other than Durio keeps {path} locked and does not let go"
         fix = f"Find it (fuser {path}) and let it end its transaction, or stop it."
-        yield error(name, told, fix)
+        yield error(name, evidence, fix)
     else:
         yield fine(name, "writers get their turn")
 
@@ -310,14 +314,14 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
         yield error(name, trouble.what, trouble.cure)
         return
     if seen.newer:
-        told = f"newer than this code: {', '.join(seen.newer)}"
-        yield error(name, told, "Upgrade durio here.")
+        evidence = f"newer than this code: {', '.join(seen.newer)}"
+        yield error(name, evidence, "Upgrade durio here.")
     elif seen.changed:
-        told = f"made by another text of {', '.join(seen.changed)}"
-        yield error(name, told, "Use the release that made the file.")
+        evidence = f"made by another text of {', '.join(seen.changed)}"
+        yield error(name, evidence, "Use the release that made the file.")
     elif seen.waiting:
-        told = f"older than this code: {', '.join(seen.waiting)} not applied"
-        yield warning(name, told, "Run: durio migrate")
+        evidence = f"older than this code: {', '.join(seen.waiting)} not applied"
+        yield warning(name, evidence, "Run: durio migrate")
     else:
         yield fine(name, seen.applied[-1])
 
@@ -333,21 +337,21 @@ def integrity(
     try:
         db = connect_reader(str(path), driver)
         try:
-            told = quick_check(db, clock)
+            result = quick_check(db, clock)
         finally:
             db.close()
     except apsw.Error as trouble:
         yield error(name, translated(trouble, str(path), at_commit=False).what, fix)
         return
-    if told is None:
+    if result is None:
         size = f"{path.stat().st_size // MIB:,} MiB"
         yield fine(
             name, f"no damage in {QUICK_CHECK_SECONDS_MAX:g} s of looking ({size})"
         )
-    elif told == "ok":
+    elif result == "ok":
         yield fine(name, "quick_check: ok")
     else:
-        yield error(name, f"quick_check: {told}", fix)
+        yield error(name, f"quick_check: {result}", fix)
 
 
 def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
@@ -366,12 +370,12 @@ def log(path: Path) -> Iterator[Finding]:
     size = 0
     with suppress(FileNotFoundError):
         size = Path(f"{path}-wal").stat().st_size
-    told = f"{size // MIB:,} MiB of write-ahead log"
+    evidence = f"{size // MIB:,} MiB of write-ahead log"
     if size > LOG_BYTES_MAX:
         fix = "End programs that keep a read open on this file; a worker shortens it."
-        yield warning(name, told, fix)
+        yield warning(name, evidence, fix)
     elif path.exists():
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]:
@@ -396,11 +400,13 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
     go_on += "--back-out."
     to = f"to {mark.to}, begun {began}"
     if mark.stage == "draining":
-        told = f"a move {to}, is not over: no worker starts here, jobs still come in"
-        yield warning(name, told, go_on)
+        evidence = (
+            f"a move {to}, is not over: no worker starts here, jobs still come in"
+        )
+        yield warning(name, evidence, go_on)
     elif mark.stage == "frozen":
-        told = f"a move {to}, is not over: nothing can be written here"
-        yield error(name, told, go_on)
+        evidence = f"a move {to}, is not over: nothing can be written here"
+        yield error(name, evidence, go_on)
     else:
         fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nobody needs "
         fix += f"{path} any more, nor what begins with its name."

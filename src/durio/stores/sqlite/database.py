@@ -293,10 +293,10 @@ def as_apsw_error(error: sqlite3.Error) -> apsw.Error:
     if code is None:  # the driver's own: a closed connection, a value of a wrong type
         return apsw.MisuseError(str(error))
     kind = type(apsw.exception_for(code & PRIMARY_CODE))
-    told = kind(str(error))
-    if not isinstance(told, apsw.Error):
+    translated = kind(str(error))
+    if not isinstance(translated, apsw.Error):
         return apsw.Error(str(error))
-    return told
+    return translated
 
 
 # Before this version, a write during another process's checkpoint could lose pages.
@@ -328,12 +328,12 @@ def check_library(driver: DriverName) -> str | None:
     """
     if is_safe(driver):
         return None
-    told = f"SQLite {version_of(driver)} can lose data under several processes"
+    risk = f"SQLite {version_of(driver)} can lose data under several processes"
     if driver == "apsw":
         cure = f"Install apsw {LIBRARY_MIN_TEXT} or later: it brings its own SQLite."
-        raise StoreUnavailable(told, cure=cure)
+        raise StoreUnavailable(risk, cure=cure)
     return (
-        f"{told}, and driver=stdlib uses it: run Python with SQLite {LIBRARY_MIN_TEXT} or later, "
+        f"{risk}, and driver=stdlib uses it: run Python with SQLite {LIBRARY_MIN_TEXT} or later, "
         "or keep jobs in a file of their own without driver=stdlib"
     )
 

@@ -52,11 +52,13 @@ class SqliteExchange(SqliteCapability):
         resync: bool = False,
     ) -> Exchanged:
         def work(tx: SqliteTransaction) -> Exchanged:
-            told = record_outcomes(tx, worker, outcomes) if outcomes else NO_OUTCOMES
+            recorded = (
+                record_outcomes(tx, worker, outcomes) if outcomes else NO_OUTCOMES
+            )
             claims = claimed_before(tx, worker) if resync else []
             due = promote_lanes(tx, lanes, worker)
             more = claim_lanes(tx, worker, lanes, want, known, claims)
-            return Exchanged(claims, told.rejected, told.cancelled, more, due)
+            return Exchanged(claims, recorded.rejected, recorded.cancelled, more, due)
 
         return await self.context.writer.write(work, rows=len(outcomes) + max(want, 1))
 

@@ -287,9 +287,9 @@ def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes
     datagrams: list[tuple[bytes, int]] = []
     lines: list[bytes] = [missed_event(missed_count)] if missed_count else []
     size, number = sum(map(len, lines)), missed_count
-    for told in events:
+    for published in events:
         # An event that is too long for a datagram counts as missed.
-        event = told if len(told) <= EVENT_BYTES_MAX else missed_event(1)
+        event = published if len(published) <= EVENT_BYTES_MAX else missed_event(1)
         if size + len(event) >= DATAGRAM_BYTES_MAX:
             datagrams.append((b"\n".join(lines), number))
             lines, size, number = [], 0, 0

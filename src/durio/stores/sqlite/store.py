@@ -130,42 +130,42 @@ class SqliteStore(
             return
         # The first caller makes the context; all callers wait until its writer is open.
         with opening_lock:
-            desk = self._context
-            if desk is None:
+            context = self._context
+            if context is None:
                 if (risk := check_library(self._driver)) is not None:
                     self.warn(risk)
-                desk = self._new_context()
-                self._context = desk
-            desk.openers += 1
+                context = self._new_context()
+                self._context = context
+            context.openers += 1
         try:
-            await desk.writer.open()
+            await context.writer.open()
         except BaseException:
             # A cancelled caller must not close the context of the others.
             with opening_lock:
-                desk.openers -= 1
-                is_last = self._context is desk and not desk.openers
+                context.openers -= 1
+                is_last = self._context is context and not context.openers
                 if is_last:
                     self._context = None
             if is_last:
-                await self._close_context(desk)
+                await self._close_context(context)
             raise
         self._is_open = True
         add_fork_handler(self)
 
     async def close(self) -> None:
         """Answer all submitted requests, then close."""
-        desk, self._context = self._context, None
-        if desk is None:
+        context, self._context = self._context, None
+        if context is None:
             return
         self._is_open = False
         remove_fork_handler(self)
-        await self._close_context(desk)
+        await self._close_context(context)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Until this worker is woken, or the time is over."""
-        desk = self.context
-        wake = await desk.wakeups.wait(worker, timeout_seconds)
-        return await poll_for_change(desk, timeout_seconds) if wake is None else wake
+        context = self.context
+        wake = await context.wakeups.wait(worker, timeout_seconds)
+        return await poll_for_change(context, timeout_seconds) if wake is None else wake
 
     def stall(self) -> Stall | None:
         """Which process keeps our writes waiting, if one does."""
@@ -182,14 +182,14 @@ class SqliteStore(
         )
 
     def _context_in_memory(self) -> SqliteContext:
-        bells = LocalWakeups()
+        wakeups = LocalWakeups()
         lock = WriterLock(None, self._clock)
-        writer = InlineWriter(self._write_session(bells, lock))
-        desk = SqliteContext(
-            self._clock, writer, writer, bells, lock, None, LocalLiveEvents()
+        writer = InlineWriter(self._write_session(wakeups, lock))
+        context = SqliteContext(
+            self._clock, writer, writer, wakeups, lock, None, LocalLiveEvents()
         )
-        desk.retention = self._retention
-        return desk
+        context.retention = self._retention
+        return context
 
     def _context_on_disk(self) -> SqliteContext:
         path = self._path or ""
@@ -197,27 +197,29 @@ class SqliteStore(
         check_other_libraries(path, self._driver)
         folder = self._folder = open_folder(path)
         self._inode = register_open_file(path, self._driver)
-        bells: SqliteWakeups = NoWakeups() if folder is None else SocketWakeups(folder)
+        wakeups: SqliteWakeups = (
+            NoWakeups() if folder is None else SocketWakeups(folder)
+        )
         live_events: SqliteLiveEvents = (
             NoLiveEvents() if folder is None else SocketLiveEvents(folder, self._clock)
         )
         lives = SqliteLifeLocks(folder) if self._life and folder is not None else None
         lock = WriterLock(folder, self._clock)
-        writer = WriterThread(self._write_session(bells, lock))
+        writer = WriterThread(self._write_session(wakeups, lock))
         reader = ReaderThread(path, self._driver)
-        desk = SqliteContext(
+        context = SqliteContext(
             self._clock,
             writer,
             reader,
-            bells,
+            wakeups,
             lock,
             lives,
             live_events,
             self._synchronous,
         )
-        desk.path, desk.inode = path, self._inode
-        desk.driver, desk.retention = self._driver, self._retention
-        return desk
+        context.path, context.inode = path, self._inode
+        context.driver, context.retention = self._driver, self._retention
+        return context
 
     def _write_session(self, wakeups: SqliteWakeups, lock: WriterLock) -> WriteSession:
         session = WriteSession(
@@ -258,16 +260,16 @@ class SqliteStore(
 
     def after_fork_in_child(self) -> None:
         """Drop the parent's workers, locks and sockets; a store in memory is closed."""
-        desk = self._context
-        if desk is None:
+        context = self._context
+        if context is None:
             return
-        desk.writer.after_fork_in_child()
-        desk.reader.after_fork_in_child()
-        desk.renewed_versions.clear()
-        desk.wakeups.forget()
-        desk.live_events.forget()
-        if desk.life_locks is not None:
-            desk.life_locks.close()
+        context.writer.after_fork_in_child()
+        context.reader.after_fork_in_child()
+        context.renewed_versions.clear()
+        context.wakeups.forget()
+        context.live_events.forget()
+        if context.life_locks is not None:
+            context.life_locks.close()
         if self._path is None:
             self._context = None
             self._is_open = False

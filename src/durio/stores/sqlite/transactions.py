@@ -39,14 +39,14 @@ class SqliteTransactions(SqliteCapability):
     ) -> OwnTransaction:
         """A transaction for a task, on a connection of its own; threads may use it."""
         del is_sync
-        desk = self.context
-        if desk.path is None:
+        context = self.context
+        if context.path is None:
             raise WrongTransaction(
                 "a store in memory has one connection, and no transactions for tasks",
                 cure="Use a file: sqlite:///jobs.db.",
             )
-        loan = await desk.writer_handovers.acquire(desk.writer)
-        own = SqliteOwnTransaction(desk, loan, worker)
+        handover = await context.writer_handovers.acquire(context.writer)
+        own = SqliteOwnTransaction(context, handover, worker)
         try:
             await own.begin()
         except BaseException:
@@ -77,23 +77,23 @@ class SqliteOwnTransaction:
 
     async def begin(self) -> None:
         """Open and begin; waiting for other writers does not block the loop."""
-        desk = self._context
-        synchronous = "normal" if desk.synchronous == "normal" else "full"
-        end = desk.clock.monotonic() + BUSY_SECONDS_MAX
+        context = self._context
+        synchronous = "normal" if context.synchronous == "normal" else "full"
+        end = context.clock.monotonic() + BUSY_SECONDS_MAX
         try:
-            db = self._db = connect_writer(desk.path, synchronous, desk.driver)
-            desk.task_wakeups[id(self.connection)] = self._wakeups
+            db = self._db = connect_writer(context.path, synchronous, context.driver)
+            context.task_wakeups[id(self.connection)] = self._wakeups
             db.wait_when_busy(0)
             while True:
                 try:
                     db.rows("begin immediate")
                     break
                 except apsw.BusyError:
-                    if desk.clock.monotonic() > end:
+                    if context.clock.monotonic() > end:
                         raise
-                await desk.clock.sleep(BUSY_LOOK_SECONDS)
+                await context.clock.sleep(BUSY_LOOK_SECONDS)
         except apsw.Error as error:
-            raise translated(error, desk.path, at_commit=False) from None
+            raise translated(error, context.path, at_commit=False) from None
         self._timer = self._loop.call_later(OWN_SECONDS_MAX, self._expire)
 
     async def commit(self, outcome: Outcome) -> None:

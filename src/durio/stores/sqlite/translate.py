@@ -59,9 +59,9 @@ def read_mark(db: Database) -> MoveMark | None:
     body = db.value(READ_MOVE_MARK)
     if body is None:
         return None
-    told = _mark_decoder.decode(body)
-    stage: Any = told["stage"]
-    return MoveMark(told["id"], told["to"], stage)
+    fields = _mark_decoder.decode(body)
+    stage: Any = fields["stage"]
+    return MoveMark(fields["id"], fields["to"], stage)
 
 
 def raise_if_moved(db: Database, path: str | None) -> None:
@@ -144,8 +144,8 @@ def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> Store
     unknown = at_commit and isinstance(error, apsw.IOError)
     for driver_error, ours, what, cure in MEANINGS:
         if isinstance(error, driver_error):
-            told = f"{what.format(path=place)} ({error})"
-            return ours(told, cure=cure, unknown=unknown, path=path)
+            text = f"{what.format(path=place)} ({error})"
+            return ours(text, cure=cure, unknown=unknown, path=path)
     return StoreError(
         f"{place}: {type(error).__name__}: {error}",
         cure="This is unexpected: report it.",

@@ -58,7 +58,9 @@ def lane_message(lane: str) -> bytes:
 
 
 def wake_from_messages(messages: list[bytes]) -> Wake:
-    lanes = frozenset(ring[1:].decode() for ring in messages if ring.startswith(b"+"))
+    lanes = frozenset(
+        message[1:].decode() for message in messages if message.startswith(b"+")
+    )
     return Wake(woken=True, lanes=lanes, control=CONTROL in messages)
 
 
@@ -123,18 +125,18 @@ class SocketWakeups:
         wakeup = self._registered.get(worker)
         if wakeup is None:
             return None
-        rings = drain(wakeup.socket)
-        if rings:
-            return wake_from_messages(rings)
+        messages = drain(wakeup.socket)
+        if messages:
+            return wake_from_messages(messages)
         wakeup.listeners += 1
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             await until_readable(wakeup.socket, ended, timeout_seconds)
         finally:
-            rings = drain(wakeup.socket)
+            messages = drain(wakeup.socket)
             wakeup.listeners -= 1
             wakeup.close_if_unused()
-        return wake_from_messages(rings) if rings else NOT_WOKEN
+        return wake_from_messages(messages) if messages else NOT_WOKEN
 
     def close(self) -> None:
         for worker, wakeup in list(self._registered.items()):
@@ -172,11 +174,11 @@ def wakeup_socket_name(worker: int) -> str:
 
 def drain(wakeup_socket: socket.socket) -> list[bytes]:
     """Every message that has arrived."""
-    rings: list[bytes] = []
+    messages: list[bytes] = []
     with suppress(OSError):
         while True:
-            rings.append(wakeup_socket.recv(DATAGRAM_BYTES_MAX))
-    return rings
+            messages.append(wakeup_socket.recv(DATAGRAM_BYTES_MAX))
+    return messages
 
 
 async def until_readable(
@@ -217,11 +219,11 @@ class LocalWakeups:
 
     def wake(self, worker: int, message: bytes) -> None:
         """Keep the message and wake all waiters, each on its own loop."""
-        rings = self._messages.get(worker)
-        if rings is None:
+        messages = self._messages.get(worker)
+        if messages is None:
             return
-        if message not in rings:
-            rings.append(message)
+        if message not in messages:
+            messages.append(message)
         self._wake_waiters(worker)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
@@ -245,11 +247,11 @@ class LocalWakeups:
         finally:
             timer.cancel()
             waiters.remove(wake)
-        rings = self._messages.get(worker)
-        if not rings:
+        messages = self._messages.get(worker)
+        if not messages:
             return NOT_WOKEN
         self._messages[worker] = []
-        return wake_from_messages(rings)
+        return wake_from_messages(messages)
 
     def close(self) -> None:
         for worker in list(self._messages):

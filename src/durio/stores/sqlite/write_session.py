@@ -280,14 +280,17 @@ class WriteSession:
 
     def _check_not_replaced(self) -> None:
         """Every FILE_CHECK_SECONDS: does the path still name the file that is open?"""
-        ticks = self.clock.monotonic()
-        if self.path is not None and ticks - self._file_checked_at > FILE_CHECK_SECONDS:
+        seconds = self.clock.monotonic()
+        if (
+            self.path is not None
+            and seconds - self._file_checked_at > FILE_CHECK_SECONDS
+        ):
             check_not_replaced(self.path, self.inode)
-            self._file_checked_at = ticks
+            self._file_checked_at = seconds
 
     def commit(self, tx: SqliteTransaction) -> None:
         """Commit, then run `after_commit` and send the wakeups."""
-        rings = self._wakeups_after(tx)
+        wakeups = self._wakeups_after(tx)
         tx.db.rows("commit")
         self._commits += 1
         self._known_lanes |= tx.new_lanes
@@ -297,9 +300,9 @@ class WriteSession:
         for act in tx.after_commit:
             with suppress(OSError):
                 act()
-        for worker, ring in rings:
+        for worker, message in wakeups:
             with suppress(OSError):
-                self._wakeups.wake(worker, ring)
+                self._wakeups.wake(worker, message)
 
     def roll_back(self, tx: SqliteTransaction | None) -> None:
         """Roll back, unless SQLite has done so itself; then run `after_rollback`."""
@@ -341,11 +344,11 @@ class WriteSession:
                 self.lock.release()
 
     def _wakeups_after(self, tx: SqliteTransaction) -> list[tuple[int, bytes]]:
-        rings = [(worker, CONTROL) for worker in tx.woken_workers]
-        for lane, but in tx.woken_lanes.items():
-            found = workers_to_wake(tx.db, lane, but, self._commits)
-            rings += [(worker, lane_message(lane)) for worker in found]
-        return rings
+        wakeups = [(worker, CONTROL) for worker in tx.woken_workers]
+        for lane, except_worker in tx.woken_lanes.items():
+            found = workers_to_wake(tx.db, lane, except_worker, self._commits)
+            wakeups += [(worker, lane_message(lane)) for worker in found]
+        return wakeups
 
     def _set_log_pages(self, pages: int) -> None:
         self._log_pages = pages
@@ -361,8 +364,8 @@ def workers_to_wake(
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
     for worker, queues in db.rows(FIND_WORKERS_TO_WAKE, (namespace,)):
-        told = None if queues is None else decode_queues(queues)
-        if worker != except_worker and serves(told, queue):
+        served = None if queues is None else decode_queues(queues)
+        if worker != except_worker and serves(served, queue):
             found.append(worker)
     start = turn % len(found) if len(found) > WAKEUPS_MAX else 0
     return (found[start:] + found[:start])[:WAKEUPS_MAX]

@@ -252,7 +252,7 @@ class WriterThread:
 
     def _has_work(self) -> bool:
         return any(
-            line for kind, line in self._queues.items() if kind != RequestKind.LAST
+            queue for kind, queue in self._queues.items() if kind != RequestKind.LAST
         )
 
     def _gather(self, *, block: bool) -> None:
@@ -292,8 +292,8 @@ class WriterThread:
         try:
             tx = self._session.begin()
             rows = 0
-            while (line := first or usual) and self._has_room(tx, rows):
-                operation = line.popleft()
+            while (queue := first or usual) and self._has_room(tx, rows):
+                operation = queue.popleft()
                 operation.begun = True
                 if not operation.is_cancelled:
                     batch.append(operation)
@@ -413,9 +413,9 @@ def remove_fork_handler(handler: SqliteForkHandler) -> None:
 
 def _before_fork() -> None:
     opening_lock.acquire()
-    for who in list(_fork_handlers):
-        who.before_fork()
-        _stopped_handlers.append(who)
+    for handler in list(_fork_handlers):
+        handler.before_fork()
+        _stopped_handlers.append(handler)
 
 
 def _after_fork_in_parent() -> None:

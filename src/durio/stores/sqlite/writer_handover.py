@@ -29,13 +29,13 @@ class WriterHandover:
         """Wait for the turn; a caller that is cancelled meanwhile blocks no other."""
         await self._lock.acquire()
         try:
-            lender = self._loop.create_task(writer.write_outside(self._hold))
-            lender.add_done_callback(ignore_result)
+            request = self._loop.create_task(writer.write_outside(self._hold))
+            request.add_done_callback(ignore_result)
             await asyncio.wait(
-                (lender, self._granted), return_when=asyncio.FIRST_COMPLETED
+                (request, self._granted), return_when=asyncio.FIRST_COMPLETED
             )
-            if lender.done():
-                lender.result()  # the store is closed, or cannot be opened
+            if request.done():
+                request.result()  # the store is closed, or cannot be opened
         except BaseException:
             self.end()
             raise
@@ -72,6 +72,6 @@ class WriterHandovers:
 
     async def acquire(self, writer: Writer) -> WriterHandover:
         lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-        loan = WriterHandover(lock)
-        await loan.begin(writer)
-        return loan
+        handover = WriterHandover(lock)
+        await handover.begin(writer)
+        return handover
