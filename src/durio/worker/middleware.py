@@ -33,7 +33,7 @@ DRAIN_SECONDS = 5.0
 def wrapped(
     middleware: Sequence[Middleware], context: Context[Any], innermost: CallNext
 ) -> CallNext:
-    """The call with its wrappers, outermost first."""
+    """The call inside its middleware; the first middleware is the outermost."""
     call = innermost
     for layer in reversed(middleware):
         call = _layer(layer, context, call)
@@ -48,7 +48,7 @@ def _layer(layer: Middleware, context: Context[Any], call: CallNext) -> CallNext
 
 
 class HookEvent(msgspec.Struct, frozen=True):
-    """What a hook is told."""
+    """What a hook receives."""
 
     __module__ = "durio"
 
@@ -75,7 +75,7 @@ KIND_BY_NAME: dict[str, HookKind] = {
 
 
 class Hooks(msgspec.Struct):
-    """`@app.hooks.dead` and its siblings: told once, bounded, never in the way."""
+    """`@app.hooks.dead` and the others: called once per event, never delaying a job."""
 
     by_kind: dict[HookKind, list[Hook]] = msgspec.field(default_factory=dict)
 
@@ -84,28 +84,28 @@ class Hooks(msgspec.Struct):
         return hook
 
     def before(self, hook: Hook) -> Hook:
-        """When an attempt begins."""
+        """Call this hook when an attempt begins."""
         return self._add("before", hook)
 
     def after(self, hook: Hook) -> Hook:
-        """When a job is done."""
+        """Call this hook when a job is done."""
         return self._add("after", hook)
 
     def retry(self, hook: Hook) -> Hook:
-        """When a failed attempt will be made again."""
+        """Call this hook when a failed attempt will be retried."""
         return self._add("retry", hook)
 
     def dead(self, hook: Hook) -> Hook:
-        """When a job is dead, once, by whatever way it died."""
+        """Call this hook once when a job is dead, for any reason."""
         return self._add("dead", hook)
 
     def cancelled(self, hook: Hook) -> Hook:
-        """When a job is cancelled."""
+        """Call this hook when a job is cancelled."""
         return self._add("cancelled", hook)
 
 
 class HookRunner:
-    """Runs hooks one after another beside the jobs."""
+    """Runs hooks one after another, in a task of its own."""
 
     def __init__(self, hooks: Hooks, emit: Emit) -> None:
         self._hooks = hooks
@@ -114,7 +114,7 @@ class HookRunner:
         self._has_work = asyncio.Event()
 
     def notify(self, events: Sequence[JobEvent]) -> None:
-        """Queue the hooks of these events; a full queue is said, not grown."""
+        """Queue the hooks of these events; beyond 10,000 they are dropped and reported."""
         if not self._hooks.by_kind:
             return
         for event in events:
@@ -127,21 +127,19 @@ class HookRunner:
         self._has_work.set()
 
     def for_other_loop(self) -> "HookRunner":
-        """A runner for another loop, with everything that waits here."""
+        """A runner for another loop; it takes over all waiting hooks."""
         other = HookRunner(self._hooks, self._emit)
         while self._waiting:
             other._waiting.append(self._waiting.popleft())
         return other
 
     async def run(self) -> None:
-        """Run hooks until cancelled."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
             await self.drain()
 
     async def drain(self) -> None:
-        """Run what waits."""
         while self._waiting:
             hook, event = self._waiting.popleft()
             try:
@@ -161,7 +159,7 @@ class HookRunner:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """A cancel of the runner itself, not one that a hook raised."""
+    """Whether it is a cancel of the runner itself, not one that a hook raised."""
     task = asyncio.current_task()
     cancelled = isinstance(error, asyncio.CancelledError)
     return cancelled and task is not None and task.cancelling() > 0

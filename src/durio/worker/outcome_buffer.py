@@ -1,7 +1,7 @@
-"""Outcomes gathered for the next exchange, and what is told once they are accepted.
+"""Outcomes for the next exchange, and their events once the store accepts them.
 
-An outcome leaves this buffer only when the store has answered for it. Whatever is said
-to logs and hooks is said after that: a transition the store refused never happened.
+An outcome leaves this buffer only when the store has answered for it. Logs and hooks get
+its event after that: a transition that the store refused never happened.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,13 @@ RUNS_AGAIN = frozenset(
 
 
 class UnsentOutcome(NamedTuple):
-    """One outcome on its way to the store."""
-
     outcome: Outcome
-    attempt: Attempt | None  # None: never started (a release of the buffer)
-    event: JobEvent | None  # None: done, or nothing to tell
+    attempt: Attempt | None  # None: the claim never started
+    event: JobEvent | None  # None: done, or nothing to report
 
     @property
     def accepted_event(self) -> JobEvent | None:
-        """What there is to tell once it is accepted."""
+        """The event to report once the store accepts it."""
         if self.event is None and self.outcome.kind == OutcomeKind.DONE:
             return done_event(self.attempt)
         return self.event
@@ -55,20 +53,18 @@ class OutcomeBuffer:
 
     @property
     def has_progress(self) -> bool:
-        """Whether a note about a running attempt waits, and may go."""
+        """Whether progress of a running attempt waits and may be sent."""
         return any(not _is_held(note) for note in self._progress.values())
 
     @property
     def has_sent_mark(self) -> bool:
-        """Whether a job about to run alone was marked by the exchange in flight."""
+        """Whether the last exchange sent an `alone` mark."""
         return any(ended.outcome.kind == OutcomeKind.ALONE for ended in self.sent)
 
     def holds(self, job_id: bytes) -> bool:
-        """Whether an outcome of this job waits to be sent."""
         return any(ended.outcome.id == job_id for ended in self._unsent)
 
     def add(self, unsent: UnsentOutcome) -> None:
-        """An attempt ended, or a claim goes back."""
         attempt = unsent.attempt
         if attempt is not None and attempt.recorded is not None:
             self._report_recorded(unsent)
@@ -76,7 +72,7 @@ class OutcomeBuffer:
             self._unsent.append(unsent)
 
     def _report_recorded(self, unsent: UnsentOutcome) -> None:
-        """The store has it already, from the task's own transaction."""
+        """Report an end that the task's own transaction has stored already."""
         events = [done_event(unsent.attempt)]
         if unsent.event is not None and unsent.event.name == JOB_FALTERED:
             events.append(unsent.event)
@@ -86,14 +82,14 @@ class OutcomeBuffer:
             self._notify_hooks(events[:1])
 
     def add_progress(self, outcome: Outcome, attempt: Attempt) -> None:
-        """Progress of a running attempt: only the newest counts."""
+        """Progress of a running attempt; it replaces an older one."""
         self._progress[outcome.id] = UnsentOutcome(outcome, attempt, None)
 
     def take(self) -> list[Outcome]:
-        """Everything there is, for one exchange; `settle` or `keep` must follow."""
+        """All outcomes, for one exchange; `apply_answer`, `keep` or `drop` must follow."""
         self.sent, self._unsent = self._unsent, []
         if self._progress:
-            # A final job keeps its last word; one that begins anew needs none.
+            # A final job keeps its last progress; one that runs again needs none.
             over = {e.outcome.id for e in self.sent if e.outcome.kind in RUNS_AGAIN}
             notes = [n for n in self._progress.values() if n.outcome.id not in over]
             held = {n.outcome.id: n for n in notes if _is_held(n)}
@@ -102,7 +98,7 @@ class OutcomeBuffer:
         return [ended.outcome for ended in self.sent]
 
     def keep(self) -> None:
-        """The exchange failed: its outcomes stay first in line."""
+        """The exchange failed: its outcomes go first in the next one."""
         for ended in self.sent:
             if ended.outcome.kind == OutcomeKind.PROGRESS:
                 self._progress.setdefault(ended.outcome.id, ended)
@@ -111,17 +107,17 @@ class OutcomeBuffer:
         self.sent = []
 
     def drop(self) -> list[UnsentOutcome]:
-        """The lease is lost: nothing of this may be written any more."""
+        """Forget and return all outcomes: the lease is lost, or the caller writes them."""
         dropped, self._unsent, self.sent = self.sent + self._unsent, [], []
         self._progress = {}
         return dropped
 
     def apply_answer(self, answer: Exchanged) -> None:
-        """Tell what the store accepted, and what it refused."""
+        """Report what the store accepted, and what it refused."""
         sent, self.sent = self.sent, []
         if answer.rejected or answer.cancelled:
             sent = self._without_refused(sent, answer)
-        # Asked each time: somebody may have begun to listen.
+        # Asked each time: a listener may have been added.
         if not self._has_hooks and not self._emit.wants(JOB_DONE):
             events = [ended.event for ended in sent if ended.event is not None]
         else:
@@ -150,7 +146,7 @@ class OutcomeBuffer:
                     _as_cancelled(ended) if outcome.id in cancelled else ended
                 )
             elif refusal.already_stored:
-                # The first try was accepted, its reply was lost; or its transaction was.
+                # An earlier try, or the task's transaction, committed; its reply was lost.
                 accepted.append(_as_done(ended) if _is_commit_unknown(ended) else ended)
             elif ended.attempt is not None and outcome.kind != OutcomeKind.PROGRESS:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
@@ -160,10 +156,10 @@ class OutcomeBuffer:
 
 
 def _is_held(note: UnsentOutcome) -> bool:
-    """Whether its attempt has a transaction open: it goes with the end of that.
+    """Whether its attempt has an open transaction, which stores progress at its end.
 
-    Stored now it would change the row that the transaction ends: one at REPEATABLE READ
-    could not do so any more.
+    Stored earlier, it would change the row that the transaction is to update; at
+    REPEATABLE READ that update would then fail.
     """
     attempt = note.attempt
     if attempt is None or attempt.is_over:
@@ -189,7 +185,7 @@ def _as_cancelled(ended: UnsentOutcome) -> UnsentOutcome:
 
 
 def rescued_event(left: RescuedJob, name: str) -> JobEvent:
-    """The event of a job that left `running` by a rescuer's hand."""
+    """The event of a job that a rescuer took out of `running`."""
     return JobEvent(
         name=name,
         id=left.id,
@@ -209,7 +205,7 @@ def event_of(attempt: Attempt, name: str) -> JobEvent:
 
 
 def done_event(attempt: Attempt | None) -> JobEvent:
-    """The event of an attempt that ended well; built only when somebody listens."""
+    """The event of a successful attempt; built only when there is a listener."""
     if attempt is None:
         raise ValueError("only attempts are told about")
     claim = attempt.claim

@@ -1,10 +1,10 @@
-"""Getting a lease: at the start, and anew when it was lost.
+"""Gets a lease: at the start, and again after it was lost.
 
-A store that is out of reach is asked again for as long as it takes. One that will never
-take this worker again is not: its file was replaced, or its jobs went to another store. Nor is
-one that answers, and has refused for a minute, or two leases: a worker without a lease is
-alive but deaf. One that is full, or takes no writes, is waited for: servers are switched to
-reading while a primary changes, or a disk is nearly full.
+While the store cannot be reached, registration is tried again without a limit. The same
+holds for a store that is full or read-only: a server is read-only during a failover, or
+while its disk is nearly full. Registration fails for good when the store's file was
+replaced or its jobs moved to another store. It also fails when a store that answers has
+refused for max(60 s, two leases): a worker without a lease is useless.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from durio.telemetry.emit import Emit
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
-PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # to ask again would be to ask for ever
+PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # trying again cannot help
 REFUSED_SECONDS = 60.0  # or two leases
 
 
 class Registration:
-    """Makes a worker somebody: `me` is who it is from then on."""
+    """Registers a worker and sets its `identity`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Registration:
         self._again: asyncio.Task[None] | None = None
 
     async def register_unless(self, stop: asyncio.Event) -> bool:
-        """Register; False: a stop came first, which need not wait for a stuck store."""
+        """Register; False: a stop came first, and does not wait for a stuck store."""
         loop = asyncio.get_running_loop()
         register = loop.create_task(self._register())
         stopped = loop.create_task(stop.wait())
@@ -66,12 +66,14 @@ class Registration:
         on_registered: Callable[[], None],
         on_gone: Callable[[StoreError], None],
     ) -> None:
-        """A new name in place of one that was lost; `gone`: there will never be one."""
+        """Start to register in place of the lost worker `old`.
+
+        `on_gone` is called when this store will never give a lease again.
+        """
         anew = self._register_again(old, on_registered, on_gone)
         self._again = asyncio.get_running_loop().create_task(anew)
 
     def end(self) -> None:
-        """Try no more."""
         if self._again is not None:
             self._again.cancel()
 
@@ -101,7 +103,7 @@ class Registration:
         pause, refused_since = PAUSE_FIRST, None
         while True:
             try:
-                # What the old name still holds, here or in the store, is given back.
+                # Give back all jobs that the old worker still holds in the store.
                 await self._store.leave(old)
                 await self._register()
                 break
@@ -127,9 +129,10 @@ class Registration:
         return max(REFUSED_SECONDS, 2 * self._config.settings.worker.lease_seconds)
 
     async def _is_refused(self, error: StoreError) -> bool:
-        """Whether the store is well, and it is us whom it does not take.
+        """Whether the store works but refuses this worker.
 
-        On a bad line one call may go through and the other not: then there is no answer.
+        Over a bad connection one call may succeed and the other fail, so an error with
+        an unknown result is no refusal.
         """
         if error.unknown or isinstance(error, StoreFull | StoreReadOnly):
             return False
@@ -141,7 +144,7 @@ class Registration:
 
 
 def lease_refused_error(error: StoreError, seconds: float) -> StoreError:
-    """What ends a worker that cannot have a lease."""
+    """The error that ends a worker without a lease."""
     return StoreUnavailable(
         f"no lease was to be had for {seconds:.0f} s, though the store answers: "
         f"{error.what}",

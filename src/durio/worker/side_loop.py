@@ -1,10 +1,10 @@
-"""What stands beside a worker's loop must not fall silent.
+"""Ends the worker when its heartbeat or its watchdog fails.
 
-A worker without its watchdog would hang for ever, and one whose heartbeat has failed must
-not work on past the end of its lease. Where either fails, of whatever, the worker ends and
-says why, and a new process takes its place. Most of what can go wrong beside the loop goes
-wrong while the loop is blocked: where it does not hear of its end, the process is ended.
-So it is where the loop heard, drains, and is blocked after all, for longer than the grace.
+Without a watchdog a blocked worker would hang for ever; without a heartbeat it must not
+work past the end of its lease. When either fails, for any reason, the worker drains and
+reports why, and a new process takes its place. Most such failures happen while the
+worker's loop is blocked. If the loop does not take the request within 2 s, the process is
+ended. The same holds if it drains and is then blocked for longer than the grace.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from durio.model.errors import DurioError, OperatingError
 from durio.ports.clock import Clock
 from durio.worker.watchdog import EXIT_BLOCKED, Machine
 
-ANSWER_SECONDS = 2.0  # for the loop to take the word
+ANSWER_SECONDS = 2.0  # for the worker's loop to take the request
 
 CoroutineFunction = Callable[[], Coroutine[Any, Any, None]]
 
 
 class FailStop:
-    """Runs what stands beside, and ends the worker where that fails."""
+    """Guards the coroutines on the side loop."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FailStop:
         run: CoroutineFunction,
         finally_run: CoroutineFunction | None = None,
     ) -> CoroutineFunction:
-        """The same coroutine function; when it fails `last` is run, and then the end."""
+        """`run`, guarded: when it fails, the worker stops and `finally_run` runs."""
 
         async def run_kept() -> None:
             try:
@@ -64,7 +64,7 @@ class FailStop:
         return run_kept
 
     async def _watch_ending(self) -> None:
-        """While the worker ends, which cancels this: nobody else watches its loop now."""
+        """Watch the worker's loop while it drains; the end of the worker cancels this."""
         while self._is_answered:
             self._is_answered = False
             self._loop.call_soon_threadsafe(self._answer)

@@ -1,11 +1,11 @@
-"""Slots: who runs, who waits claimed but unstarted, and how many more are wanted.
+"""Slots: which attempts run, which claims wait to start, and how many more are wanted.
 
 Attempts are plain asyncio tasks owned here: one past its hard limit is abandoned, and a
 TaskGroup would wait for it. Abandoned ones are counted and bounded.
 
 **The last chance runs alone.** A job that lost two workers in a row starts only when
-nothing else runs here, after the mark `alone` is in the store. If it kills its worker
-again it is convicted, and no innocent neighbour with it.
+nothing else runs here, after the mark `alone` is in the store. If its worker dies again,
+the job is the cause and becomes dead; no other job is charged with it.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from durio.worker.lanes import ClaimBuffer, Quotas, Sort
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
 from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
 
-# A job that must run alone may hold its neighbours up for so long, and so rarely.
+# A job that must run alone delays the others for at most 10 s, then pauses for 60 s.
 ALONE_WAIT_SECONDS = 10.0
 ALONE_PAUSE_SECONDS = 60.0
 SKIP_SECONDS = 60.0
-ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is told about
+ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is reported
 RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
 # Below this ratio of round trip to job length, holding jobs ahead gains nothing.
 SLOW_JOB_RATIO = 0.01
-PREFETCH_STALL_SECONDS = 1.0  # nothing has ended for so long: hold nothing ahead
+PREFETCH_STALL_SECONDS = 1.0  # no attempt has ended for this long: no prefetch
 
 
 class Slots:
     """Runs claims, at most `concurrency` at once."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
+    def __init__(  # noqa: PLR0913 - the parts of a worker
         self,
         *,
         runner: AttemptRunner,
@@ -75,13 +75,13 @@ class Slots:
         self.ended = 0  # attempts
         self.buffer = ClaimBuffer(quotas, sort)
         self._to_run_alone: deque[tuple[float, Claim]] = deque()
-        self._alone: Claim | None = None  # its mark is on the way, or it runs
+        self._alone: Claim | None = None  # its mark is being sent, or it runs
         self._abandoned: set[asyncio.Task[None]] = set()
-        self._hanging: set[asyncio.Task[None]] = set()  # longer than it takes to tidy
+        self._hanging: set[asyncio.Task[None]] = set()  # abandoned more than 5 s ago
         self._is_closed = False
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
         self._ended_at = float("-inf")  # the last end of an attempt
-        self.target = 0  # how many to hold ahead, see `round_trip`
+        self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
         self.deadlines = Deadlines(self.running, self._time_out, settings.block_seconds)
 
@@ -101,14 +101,14 @@ class Slots:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing runs and nothing waits to run."""
         return not self.running and not self.buffer and not self._to_run_alone
 
     def round_trip(self, seconds: float) -> None:
-        """How long the last exchange took; so much is held ahead from now on.
+        """Set the prefetch from the duration of the last exchange.
 
-        Enough for two round trips, and nothing for slow jobs, or while nobody knows
-        how slow they are: who hoards them takes them from others and blurs priorities.
+        Prefetch is enough for two round trips. It is 0 for slow jobs, and while no
+        attempt has ended for 1 s: waiting claims are kept from other workers, and from
+        jobs of higher priority.
         """
         self._rtt_seconds += RTT_WEIGHT * (seconds - self._rtt_seconds)
         duration = max(self._duration_seconds, 1e-6)
@@ -121,8 +121,8 @@ class Slots:
     # --- starting
 
     def add(self, claims: Iterable[Claim]) -> None:
-        """Claims from an exchange; those already in our hands are known (a resync)."""
-        # Asked once for all of them: somebody may have begun to listen.
+        """Start or queue claims from an exchange; a resync may repeat known claims."""
+        # Asked once per exchange: a listener may have been added.
         self._reports_started = self._has_before or self._emit.wants(JOB_STARTED)
         held = {claim.id for claim in self.buffer} | {
             c.id for _, c in self._to_run_alone
@@ -145,7 +145,7 @@ class Slots:
         self.fill()
 
     def fill(self) -> None:
-        """Start what waits, as far as there are slots."""
+        """Start waiting claims while there are free slots."""
         if self._to_run_alone or self._alone is not None:
             return
         running, buffer = self.running, self.buffer
@@ -186,13 +186,13 @@ class Slots:
     # --- attempts in child processes
 
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
-        """A child has it: its time counts from now on."""
+        """A child process has the attempt: its time limits count from now."""
         self.deadlines.watch(attempt)
         if self._reports_started and is_first:
             self._report_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:
-        """Whether a crash would be its own, and nobody else's."""
+        """Whether it runs in a child process, where a crash harms no other job."""
         handler = self._handlers.get(claim.task)
         return handler is not None and handler.is_process
 
@@ -204,14 +204,14 @@ class Slots:
     async def _run(self, attempt: Attempt) -> None:
         outcome, event = await self.runner.make(attempt)
         if attempt.is_over:
-            return  # abandoned or fenced meanwhile: its word no longer counts
+            return  # abandoned or fenced meanwhile: its outcome no longer counts
         settle = self._record_end if event is None else self.end_attempt
         settle(attempt, outcome, event)
 
     def end_attempt(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
     ) -> None:
-        """It has ended; arguments that did not fit wait for what the store knows."""
+        """Record the end; for a bad payload, first ask for other task versions."""
         judge = self._versions.defer_bad_payload
         if event is None or not judge(attempt, outcome, event, self._record_end):
             self._record_end(attempt, outcome, event)
@@ -238,14 +238,14 @@ class Slots:
             self.fill()
         self._nudge()
 
-    # --- jobs that this worker does not know
+    # --- tasks that this worker does not know
 
     @property
     def skips_unknown(self) -> bool:
-        """For a while after meeting one it claims known tasks only.
+        """Whether to claim known tasks only: for 60 s after an unknown one.
 
-        Then it looks at all of them again: somebody must find those that nobody knew
-        for too long.
+        Then it claims all tasks again: some worker must find the jobs whose task no
+        worker has known for too long.
         """
         return self._loop.time() < self._skips_until
 
@@ -262,7 +262,7 @@ class Slots:
     # --- jobs that run alone
 
     def _isolate(self) -> None:
-        """Hold everything else back; when nothing runs, ask for the mark."""
+        """Give waiting claims back; when nothing runs, send the `alone` mark."""
         self._release_buffer()
         since, claim = self._to_run_alone[0]
         if self.running or self._alone is not None:
@@ -277,7 +277,7 @@ class Slots:
         self._nudge()
 
     def apply_mark_answer(self, refused: Iterable[bytes]) -> None:
-        """The store has answered: start the job whose mark is written."""
+        """The store has answered: start the marked job, unless its mark was refused."""
         claim = self._alone
         if claim is None or claim.id in self.running:
             return
@@ -295,7 +295,7 @@ class Slots:
         return self._alone is not None and self._alone.id not in self.running
 
     def check_waiting(self) -> None:
-        """Let go of what waits too long behind slow jobs; called now and then."""
+        """Give back claims that wait too long behind slow jobs; called every poll."""
         if self._to_run_alone:
             self._isolate()
         elif self.buffer and self._is_stuck():
@@ -308,16 +308,18 @@ class Slots:
     # --- ending early
 
     def _time_out(self, attempt: Attempt) -> None:
-        """The hard limit: record it, cancel, abandon."""
+        """The hard limit has passed: record the outcome, cancel, abandon."""
         outcome, event = self.runner.timed_out(attempt)
         self._abandon(attempt)
         self.end_attempt(attempt, outcome, event)
         task = attempt.asyncio_task
-        if task is not None and attempt.call is None:  # a thread's task waits on
+        if (
+            task is not None and attempt.call is None
+        ):  # a task with a thread waits for it
             task.cancel()
 
     def _abandon(self, attempt: Attempt) -> None:
-        """Nobody waits for it any more; it is counted until it really ends."""
+        """Stop waiting for the attempt; it is counted until its code ends."""
         task = attempt.asyncio_task
         if task is not None:
             self._abandoned.add(task)
@@ -326,7 +328,7 @@ class Slots:
         attempt.abandon()
 
     def _report_hanging(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
-        """It had its time to clean up: code that ignores its end is told, and counts."""
+        """After 5 s: report and count abandoned code that still runs."""
         if task.done():
             return
         self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
@@ -336,17 +338,17 @@ class Slots:
 
     @property
     def hangs(self) -> bool:
-        """Whether abandoned code still runs: a process must not wait for it."""
+        """Whether abandoned code still runs; the process must not wait for it."""
         return bool(self._abandoned)
 
     def cancel(self, job_id: bytes, claim_no: int) -> None:
-        """Somebody asked to cancel this running job."""
+        """Cancel this attempt, if it still runs under this claim number."""
         attempt = self.running.get(job_id)
         if attempt is not None and attempt.claim.claim_no == claim_no:
             attempt.interrupt(InterruptReason.CANCEL)
 
     def release(self, claim: Claim, delay_seconds: float = 0.0) -> None:
-        """A claim that never started goes back, uncharged."""
+        """Give back, uncharged, a claim that never started."""
         outcome = Outcome(
             claim.id, claim.claim_no, OutcomeKind.RELEASE, delay_seconds=delay_seconds
         )
@@ -358,7 +360,7 @@ class Slots:
             self.release(claim)
 
     def release_lanes(self, lanes: Collection[str]) -> None:
-        """These lanes are paused: what waits for a slot goes back."""
+        """These lanes are paused: give back their claims that have not started."""
         self._release_buffer(lanes)
         for waiting in [w for w in self._to_run_alone if w[1].lane in lanes]:
             self._to_run_alone.remove(waiting)
@@ -366,7 +368,7 @@ class Slots:
         withdraw_waiting(a for a in self.running.values() if a.claim.lane in lanes)
 
     def close(self) -> None:
-        """Start nothing more; what was not started goes back."""
+        """Start nothing from now on; give back claims that have not started."""
         self._is_closed = True
         self._release_buffer()
         while self._to_run_alone:
@@ -377,12 +379,11 @@ class Slots:
         withdraw_waiting(self.running.values())
 
     def interrupt_all(self, reason: InterruptReason) -> None:
-        """Cancel everything that runs."""
         for attempt in list(self.running.values()):
             attempt.interrupt(reason)
 
     def release_all(self) -> None:
-        """What still hangs on after a cancel is given back and abandoned."""
+        """Give back and abandon attempts that still run after their cancel."""
         for attempt in list(self.running.values()):
             outcome = Outcome(
                 attempt.claim.id, attempt.claim.claim_no, OutcomeKind.RELEASE

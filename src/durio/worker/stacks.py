@@ -1,7 +1,7 @@
-"""The live stack of a coroutine that waits: who awaits whom, the innermost last.
+"""The live stack of a waiting coroutine, from the outermost frame to the innermost.
 
-A task that waits has no thread to look at. Its frames hang on each other by what each of
-them awaits; the driver of an attempt, which stands between, is looked through.
+A waiting task has no thread to inspect. Its frames are found by following what each of
+them awaits. SoftLimitDriver, between the worker's frames and the task's, is skipped.
 """
 
 import traceback
@@ -12,7 +12,7 @@ from durio.worker.inflight import Attempt, SoftLimitDriver
 
 FRAMES_MAX = 40
 CHARS_MAX = 8_000
-# What can be awaited, its own frame, and what it awaits itself.
+# Type of awaitable, attribute of its frame, attribute of what it awaits.
 LINKS = (
     (CoroutineType, "cr_frame", "cr_await"),
     (AsyncGeneratorType, "ag_frame", "ag_await"),
@@ -21,7 +21,7 @@ LINKS = (
 
 
 def attempt_stack(attempt: Attempt) -> str:
-    """Where the code of an attempt is, on the event loop; nothing: it is elsewhere."""
+    """The stack of an attempt on the event loop; empty: it runs in a child process."""
     task = attempt.asyncio_task
     if task is None:
         return ""
@@ -31,7 +31,7 @@ def attempt_stack(attempt: Attempt) -> str:
 
 
 def awaited_frames(root: Any) -> list[tuple[FrameType, int]]:
-    """The frames below a coroutine, its own first; ours above the task's are left out."""
+    """The frames of a coroutine, outermost first, without the worker's own frames."""
     frames: list[tuple[FrameType, int]] = []
     seen: Any = root
     while seen is not None:
@@ -47,15 +47,15 @@ def awaited_frames(root: Any) -> list[tuple[FrameType, int]]:
 
 
 def driven_coroutine(awaitable: Any) -> Any:
-    """The task's own coroutine, where a link is our driver of it."""
+    """The task's coroutine, if this awaitable is a SoftLimitDriver; else None."""
     frame = awaitable.gi_frame if isinstance(awaitable, GeneratorType) else None
     driver = None if frame is None else frame.f_locals.get("self")
     return driver.coro if isinstance(driver, SoftLimitDriver) else None
 
 
 def frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
-    """A link's own frame, and what it awaits."""
+    """The frame of an awaitable, and what it awaits."""
     for kind, frame, below in LINKS:
         if issubclass(type(awaitable), kind):
             return getattr(awaitable, frame), getattr(awaitable, below)
-    return None, None  # a future: nobody's code waits below
+    return None, None  # a future: no code waits below it

@@ -18,11 +18,11 @@ class StopControl:
         self._emit = emit
         self._identity = identity
         self.requested = asyncio.Event()
-        self.immediate = asyncio.Event()  # running jobs get no more grace
+        self.immediate = asyncio.Event()  # without a grace for running jobs
         self.error: DurioError | None = None  # why the worker is broken
 
     def request(self) -> None:
-        """Drain; the second request gives back at once what still runs."""
+        """Drain; a second request gives running jobs back without their grace."""
         if self.requested.is_set():
             self.immediate.set()
         self.requested.set()

@@ -1,17 +1,17 @@
-"""The worker processes of a supervisor: whose place is whose, and when to start again."""
+"""The worker processes of a supervisor, their slots, and the pauses between starts."""
 
 from dataclasses import dataclass, field
 
 from durio.ports.clock import Clock
 from durio.ports.fleet import ProcessMessage, WorkerProcess
 
-FIRST_SECONDS, LAST_SECONDS = 0.5, 30.0  # between starts; the first one is at once
-HEALTHY_SECONDS = 60.0  # who lived so long did not fail at the start
-STEADY_SECONDS = 10.0  # ready for so long: this is no crash loop
-DEATHS_MAX = 10  # in a row, with nobody steady in between
-GRACE_SECONDS = 25.0  # of a worker that has not told its own yet
+FIRST_SECONDS, LAST_SECONDS = 0.5, 30.0  # between starts; the first start is immediate
+HEALTHY_SECONDS = 60.0  # a process that lived this long did not fail at its start
+STEADY_SECONDS = 10.0  # ready for this long: not a crash loop
+DEATHS_MAX = 10  # in a row, with no steady process in between
+GRACE_SECONDS = 25.0  # of a worker that has not reported its own yet
 MARGIN_SECONDS = 20.0  # beyond the grace: to cancel, to write, to leave
-SILENT_LEASES = 2  # silent for so many leases: it hangs, and its jobs are others'
+SILENT_LEASES = 2  # silent for this many leases: it hangs, and others have its jobs
 NEVER = float("inf")
 NO_MESSAGE = ProcessMessage(word="beat")
 
@@ -23,43 +23,42 @@ def exit_text(code: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class SupervisedProcess:
-    """One worker process that we started."""
+    """One worker process that the supervisor started."""
 
     slot: "ProcessSlot"
     started_at: float
     process: WorkerProcess = field(init=False)
     ready_at: float = NEVER
-    last_message_at: float = NEVER  # only of one that is ready
+    last_message_at: float = NEVER  # NEVER before it is ready
     kill_at: float = NEVER
-    is_stop_requested: bool = False  # to stop
-    is_drain_commanded: bool = False  # to drain, by somebody else
+    is_stop_requested: bool = False
+    is_drain_commanded: bool = False  # through the store, not by the supervisor
     grace_seconds: float = GRACE_SECONDS
     lease_seconds: float = NEVER
     last_message: ProcessMessage = NO_MESSAGE
-    grace_left_seconds: float = 0.0  # of its grace, by its own word
+    grace_left_seconds: float = 0.0  # as it reported
     error: dict[str, str] | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether it was ever ready."""
+        """Whether it has been ready at any time."""
         return self.ready_at < NEVER
 
     def end_reason(self, code: int) -> str:
-        """Why it ended, by its own word or by its exit code."""
+        """Why it ended: the error that it reported, or its exit code."""
         if self.error is not None:
             return self.error.get("what", "")
         return exit_text(code)
 
     def is_steady(self, now: float) -> bool:
-        """Whether it has been ready for a while."""
+        """Whether it has been ready for 10 s."""
         return now - self.ready_at >= STEADY_SECONDS
 
     def is_silent(self, now: float) -> bool:
-        """Whether nothing was heard for so long that its jobs are others' by now."""
+        """Whether no message came for two leases: others have its jobs by now."""
         return now - self.last_message_at > self.lease_seconds * SILENT_LEASES
 
     def receive(self, message: ProcessMessage, now: float) -> None:
-        """Keep what it told."""
         self.last_message_at = now
         if message.word == "ready":
             self.ready_at = now
@@ -77,18 +76,18 @@ class SupervisedProcess:
 
 @dataclass(slots=True, eq=False)
 class ProcessSlot:
-    """The place of one worker process, whoever takes it."""
+    """The place of one worker process; processes in it succeed each other."""
 
     number: int
     current: SupervisedProcess | None = None
-    successor: SupervisedProcess | None = None  # starting; takes over when it is ready
+    successor: SupervisedProcess | None = None  # starting; takes over when ready
     start_at: float = 0.0
-    renew_at: float = 0.0  # not before
+    renew_at: float = 0.0  # earliest time of the next renewal
     failures: int = 0  # deaths in a row
-    is_retired: bool = False  # nobody takes it any more
+    is_retired: bool = False  # no process is started in it again
 
     def back_off(self, ended: SupervisedProcess, clock: Clock) -> float:
-        """Plan the next start after a death; how long that is from now."""
+        """Set the time of the next start after a death; returns the seconds until then."""
         now = clock.monotonic()
         if now - ended.started_at >= HEALTHY_SECONDS:
             self.failures = 0

@@ -1,10 +1,10 @@
 """The supervisor: keeps worker processes alive, renews them without a gap, drains them.
 
-Every process has a seat. A seat whose process died is filled again: at once, then with
-growing pauses; when all of them keep dying, restarting does not help, and the supervisor
-says so and ends. To renew a seat (a reload, a recycling) its successor is started first
-and must be ready before the old one is asked to drain: there is no moment without a
-worker, and new code that does not come up replaces nobody.
+Every process has a slot. When a process dies, the supervisor starts another in its slot:
+immediately, then with growing pauses. After 10 deaths in a row restarting does not help:
+the supervisor reports it and ends. To renew a slot (a reload, a recycling) it starts the
+successor first and stops the old process when the successor is ready. So there is always a
+worker, and new code that does not start replaces nothing.
 """
 
 import asyncio
@@ -32,33 +32,31 @@ from durio.worker.watchdog import (
 )
 
 TURN_SECONDS = 1.0
-START_SECONDS = 300.0  # for a successor to be ready
+START_SECONDS = 300.0  # for a successor to become ready
 RENEW_AGAIN_SECONDS = 30.0  # after a successor failed
 SUPERVISOR_STALL_SECONDS = (
-    5.0  # a turn that comes so late: we stood still, not the others
+    5.0  # a turn this late: the supervisor stood still, not the workers
 )
 EXIT_CRASH_LOOP = 9
 EXIT_STORE = 3
-# Usage, store, import, schema: before anybody was ready a restart cannot help.
+# Usage, store, import, schema: before any worker was ready a restart cannot help.
 UNRECOVERABLE_EXITS = frozenset({2, EXIT_STORE, 4, 5})
-# Ends that say nothing about the code: somebody asked for them, or waits for the store.
+# Exits that are no fault of the code: requested, or caused by the store.
 EXPECTED_EXITS = frozenset({0, EXIT_STORE, EXIT_INTERRUPTED, EXIT_TERMINATED})
 
 
 @dataclass(slots=True)
 class SupervisorResult:
-    """How it all ended."""
-
     exit_code: int = 0
     signal: str | None = None
     restarts: int = 0
     error: dict[str, str] | None = None  # of a worker that could not start
-    last_exit: int = 0  # the latest death, where they were too many
+    last_exit: int = 0  # exit code of the last death of a crash loop
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Keeps `processes` workers running until told to stop."""
+    """Keeps `processes` workers running until `stop`."""
 
     processes: int
     fleet: Fleet
@@ -74,10 +72,10 @@ class Supervisor:
     was_ready: bool = False
     was_cut_short: bool = False
     is_reloading: bool = False
-    deaths: int = 0  # in a row, nobody being steady
+    deaths: int = 0  # in a row, with no steady process in between
     to_renew: deque[ProcessSlot] = field(
         default_factory=deque[ProcessSlot]
-    )  # to be renewed, in order
+    )  # in this order
     turned_at: float = 0.0
     show_at: float = 0.0
     last_status: str = ""
@@ -89,25 +87,25 @@ class Supervisor:
     # --- from outside
 
     def stop(self, signal: str) -> None:
-        """Drain; asked again, pass that on too."""
+        """Drain; a second call is passed on to the workers too."""
         is_first = self.result.signal is None
         if is_first:
             self.result.signal = signal
             self.emit("fleet.stopping", signal=signal, processes=len(self.supervised))
         self._end()
         for member in self.supervised:
-            # One that drains already must not take the first signal for a second one.
+            # A worker that drains already must not count this as a second signal.
             if not (is_first and member.is_stop_requested):
                 self._request_stop(member, signal)
         self.wake.set()
 
     def reload(self) -> None:
-        """Replace every worker, one after another; asked again, begin again."""
+        """Replace every worker, one after another; a second call starts over."""
         if self.is_ending:
             return
         for seat in self.slots:
             successor, seat.successor = seat.successor, None
-            if successor is not None:  # it may have loaded what is old by now
+            if successor is not None:  # it may have loaded code that is old by now
                 self._request_stop(successor, "SIGTERM")
         self.to_renew = deque(seat for seat in self.slots if not seat.is_retired)
         self.is_reloading = True
@@ -116,7 +114,7 @@ class Supervisor:
         self.wake.set()
 
     async def run(self) -> SupervisorResult:
-        """Supervise until told to stop, or until nobody is left to supervise."""
+        """Supervise until `stop`, or until no process is left."""
         self.emit("fleet.started", processes=self.processes)
         self.turned_at = self.clock.monotonic()
         while not self._is_over():
@@ -134,7 +132,7 @@ class Supervisor:
         return self.is_ending or all(seat.is_retired for seat in self.slots)
 
     async def _rest(self) -> None:
-        """Until something happens, or it is time for something."""
+        """Wait for an event, or until the next turn or start is due."""
         now = self.clock.monotonic()
         due = [seat.start_at - now for seat in self.slots if self._is_empty(seat)]
         pause = max(0.0, min([TURN_SECONDS, self.announce.every_seconds, *due]))
@@ -153,7 +151,7 @@ class Supervisor:
         slept = now - self.turned_at - TURN_SECONDS
         self.turned_at = now
         if slept > SUPERVISOR_STALL_SECONDS:
-            # We stood still; what they told meanwhile is still to be read.
+            # The supervisor stood still: messages sent meanwhile are still unread.
             for member in self.supervised:
                 member.last_message_at += slept
         if any(member.is_steady(now) for member in self.supervised):
@@ -189,7 +187,7 @@ class Supervisor:
         return member
 
     def _renew(self, now: float) -> None:
-        """The next seat of the round, when the one before is settled."""
+        """Renew the next slot, once the one before it is finished."""
         if any(
             member.is_stop_requested or member.slot.successor
             for member in self.supervised
@@ -198,7 +196,7 @@ class Supervisor:
         while self.to_renew:
             seat = self.to_renew.popleft()
             if seat.current is None:
-                seat.start_at = now  # nobody to replace: no reason to wait
+                seat.start_at = now  # no process to replace: start immediately
                 self._fill(now)
             elif not seat.is_retired:
                 seat.successor = self._start(seat)
@@ -251,14 +249,14 @@ class Supervisor:
         running = sum(member.last_message.running for member in ready)
         rss = sum(member.last_message.rss_bytes for member in ready) / 2**20
         what = "draining" if self.is_ending else "ready"
-        # One that leaves because another has its seat is no longer one of them.
+        # A process that was replaced no longer counts.
         count = sum(self.is_ending or not member.is_stop_requested for member in ready)
         return (
             f"{count} of {self.processes} workers {what}, "
             f"{running} jobs running, {rss:.0f} MiB"
         )
 
-    # --- what members say and do
+    # --- messages and exits of processes
 
     def _on_message(self, member: SupervisedProcess, note: ProcessMessage) -> None:
         now = self.clock.monotonic()
@@ -274,7 +272,7 @@ class Supervisor:
             self.wake.set()
 
     def _retire(self, seat: ProcessSlot) -> None:
-        """Somebody drains the one who sits here: nobody comes after it."""
+        """Its process drains by command: no process follows it."""
         seat.is_retired = True
         successor, seat.successor = seat.successor, None
         if successor is not None:
@@ -305,7 +303,7 @@ class Supervisor:
         self.supervised.discard(member)
         seat = member.slot
         if code:
-            # What it held goes back now, not when somebody happens to look.
+            # Another worker rescues its jobs now, not at the next regular check.
             for other in self.supervised:
                 other.process.look_for_deaths()
         if self.is_ending:
@@ -321,11 +319,11 @@ class Supervisor:
 
     def _leave(self, seat: ProcessSlot, member: SupervisedProcess) -> None:
         if member is seat.current:
-            # A successor that is on its way simply takes the empty seat.
+            # A starting successor takes the empty slot.
             seat.current, seat.successor = seat.successor, None
 
     def _lost(self, member: SupervisedProcess, code: int) -> None:
-        """A process ended that should not have, or not yet."""
+        """The process of a slot ended although the supervisor did not stop it."""
         seat = member.slot
         if member.is_drain_commanded or (self.is_burst and code == 0):
             seat.is_retired = True
@@ -335,7 +333,7 @@ class Supervisor:
             and member.error is not None
             and not self.was_ready
         ):
-            self._fail(code, member.error)  # by its own word, not by chance
+            self._fail(code, member.error)  # it reported the error itself
         elif (member.error or {}).get("code") == StoreMoved.code:
             self._moved(member, code)
         elif code == EXIT_BLOCKED:
@@ -346,7 +344,7 @@ class Supervisor:
             self._restart(member, code)
 
     def _moved(self, member: SupervisedProcess, code: int) -> None:
-        """No worker will begin there again; those that still drain do so in peace."""
+        """The store has moved: start no worker again, let the others drain."""
         member.slot.is_retired = True
         self.result.exit_code, self.result.error = code, member.error
         self._emit_end(member, code, 0.0)
@@ -365,7 +363,7 @@ class Supervisor:
     def _not_renewed(
         self, seat: ProcessSlot, member: SupervisedProcess | None, code: int
     ) -> None:
-        """A successor did not come up: whoever has the seat keeps it."""
+        """A successor did not become ready: the current process keeps the slot."""
         seat.renew_at = self.clock.monotonic() + RENEW_AGAIN_SECONDS
         if member is not None:
             self._emit_end(member, code, RENEW_AGAIN_SECONDS)

@@ -1,11 +1,11 @@
-"""A task's own transaction: what it wrote, its result and its end, in one commit.
+"""A task's own transaction: its writes, its result and its end, in one commit.
 
     async with ctx.transaction() as tx:
         tx.execute("update account set cents = cents - 10 where id = 7")
         return ctx.result(10)
 
-The job is done when the block is left; what the task does afterwards changes nothing of
-that. A block that raises leaves nothing behind, and the attempt fails like any other.
+The job is done when the block ends; nothing that the task does afterwards changes that.
+A block that raises is rolled back, and the attempt fails like any other.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Begin = Callable[[bool], Coroutine[Any, Any, OwnTransaction]]
 
 
 class TransactionEnvironment(Protocol):
-    """What is around an attempt, as far as its transaction is concerned."""
+    """What a transaction needs from the worker of its attempt."""
 
     loop: asyncio.AbstractEventLoop
     begin: Begin | None
@@ -32,20 +32,18 @@ class TransactionEnvironment(Protocol):
 
 
 class RunningAttempt(Protocol):
-    """The attempt that a transaction is to end."""
+    """The attempt that the transaction ends."""
 
     is_over: bool
     transaction: "TaskTransaction | None"  # while it is open
     recorded: Outcome | None  # once it is committed
-    is_commit_unknown: bool  # nobody knows whether it was
-    progress: bytes | None  # what it told last
+    is_commit_unknown: bool  # the commit may or may not have succeeded
+    progress: bytes | None  # the latest
 
-    def environment(self) -> TransactionEnvironment:
-        """What is around it."""
-        ...
+    def environment(self) -> TransactionEnvironment: ...
 
     def done(self) -> Outcome:
-        """How it ends now, with the result that it was given."""
+        """The outcome if it ended now, with the result given so far."""
         ...
 
 
@@ -84,7 +82,7 @@ class TaskTransaction:
     async def _enter(self, *, is_sync: bool) -> Any:
         attempt = self._attempt
         begin = self._checked_begin()
-        attempt.transaction = self  # before the wait: there is one at a time
+        attempt.transaction = self  # before the await: one transaction at a time
         try:
             self._transaction = await begin(is_sync)
         except BaseException:
@@ -131,14 +129,14 @@ class TaskTransaction:
                 await own.roll_back()
 
     def _close(self) -> None:
-        """Progress was held back for its end; without one the attempt tells it itself."""
+        """Without a commit, report the progress that was held back for it."""
         attempt = self._attempt
         attempt.transaction = None
         if attempt.recorded is None and attempt.progress is not None:
             attempt.environment().report(attempt, attempt.progress)
 
     def abandon(self) -> None:
-        """The attempt is given up: nobody shall wait for what its code still does."""
+        """The attempt is abandoned: roll back without waiting for its code."""
         own, self._transaction = self._transaction, None
         if own is not None:
             self._rolling_back = self._attempt.environment().loop.create_task(
@@ -146,7 +144,7 @@ class TaskTransaction:
             )
 
     async def _commit(self, own: OwnTransaction, outcome: Outcome) -> None:
-        """Commit to the end, also when the attempt is cancelled meanwhile."""
+        """Finish the commit, even when the attempt is cancelled meanwhile."""
         attempt = self._attempt
         committing = attempt.environment().loop.create_task(own.commit(outcome))
         cancelled: asyncio.CancelledError | None = None
@@ -165,10 +163,10 @@ class TaskTransaction:
             raise cancelled
 
     def _wait_for(self, coro: Coroutine[Any, Any, T]) -> T:
-        """From the thread of a sync task: the worker's loop does it."""
+        """Run the coroutine on the worker's loop, from the thread of a sync task."""
         loop = self._attempt.environment().loop
         here: asyncio.AbstractEventLoop | None = None
-        with suppress(RuntimeError):  # a thread has none
+        with suppress(RuntimeError):  # a thread has no loop
             here = asyncio.get_running_loop()
         if here is None:
             return asyncio.run_coroutine_threadsafe(coro, loop).result()
@@ -180,10 +178,10 @@ class TaskTransaction:
 
 
 def refuse_outside_transaction() -> None:
-    """An enqueue inside the block that is not in its transaction.
+    """Refuse an enqueue inside the block that is not in its transaction.
 
-    It would be stored whatever becomes of the block; on SQLite it would wait for the
-    block's own end.
+    It would be stored even if the block is rolled back; on SQLite it would wait for the
+    end of the block that waits for it.
     """
     if getattr(in_job.get(), "transaction", None) is not None:
         raise UsageError(

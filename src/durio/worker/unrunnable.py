@@ -1,13 +1,14 @@
-"""Claims that cannot become attempts: parked for others, or dead without a try.
+"""Claims that this worker cannot run: parked for other workers, or dead.
 
-Arguments that do not fit the code here may fit the code of another worker.
+A job of an unknown task is parked. It is dead when no worker has known the task for
+`unknown_task_seconds`.
 
-A payload that fails validation is dead at once. But while old and new code stand side by
-side, in a rolling deploy or after a way back, a task may have another signature elsewhere.
-Workers publish theirs; when one of the last weeks differs from ours, the job is put aside
-like one of an unknown task, for a worker that can read it. The same when it was a child
-process that could not read it, but we can: a child loads the code anew, and that may have
-changed on disk since this worker began.
+A job whose payload fails validation is dead immediately, with two exceptions. During a
+rolling deploy or after a rollback, other workers may have other parameters for the task.
+Workers publish the parameters of their tasks. When parameters of the last weeks differ
+from ours, the job is parked for a worker that can read it. It is also parked when a child
+process could not read the payload but this worker can: a child imports the code again, and
+the code on disk may have changed since this worker started.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 
 
 def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOutcome:
-    """Put aside, uncharged, for a worker that knows its task; dead after a day."""
+    """The outcome of a job of an unknown task; it is dead after `unknown_seconds`."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     if age >= unknown_seconds:
         error = UnknownTask(
@@ -42,7 +43,7 @@ def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOu
 
 
 def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
-    """Given back, uncharged, for longer the longer nobody could run it."""
+    """Given back, uncharged, with a delay of 5 to 300 s that grows with its age."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
     outcome = Outcome(
@@ -58,7 +59,7 @@ def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
 def dead_outcome(
     claim: Claim, error: DurioError, reason: str, now: float
 ) -> UnsentOutcome:
-    """Dead without an attempt: nobody could ever run it as it is stored."""
+    """Dead without an attempt: no worker can run it as it is stored."""
     number = attempt_number(claim.retried, claim.losses)
     failure = failure_of(error, attempt=number, at=now)
     outcome = Outcome(
@@ -85,7 +86,7 @@ EndAttempt = Callable[[Attempt, Outcome, JobEvent | None], None]
 
 
 class TaskVersions:
-    """Knows which code of a task is ours, and asks which others there are."""
+    """Compares the parameters of our tasks with those that other workers published."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class TaskVersions:
         event: JobEvent,
         end_attempt: EndAttempt,
     ) -> bool:
-        """Whether the end of this attempt waits for what the store knows."""
+        """Whether `end_attempt` is called later, after the store was asked."""
         if outcome.reason != Reason.BAD_PAYLOAD or self._is_too_old(attempt):
             return False
         asking = asyncio.get_running_loop().create_task(
@@ -144,16 +145,16 @@ class TaskVersions:
         try:
             marks = await self._store.signatures(task)
         except StoreError:
-            return True  # nobody can tell: put aside, not buried
+            return True  # unknown: parking does less harm than death
         return any(mark != ours for mark in marks)
 
 
 def is_decodable_here(attempt: Attempt) -> bool:
-    """Whether our code can read what a child process could not: it has other code."""
+    """Whether this worker can read a payload that its child process could not."""
     if not attempt.handler.is_process:
         return False
     try:
         attempt.handler.codec.decode(attempt.claim.payload)
-    except Exception:  # ours, or a type's own validator
+    except Exception:  # our error, or one of a type's own validator
         return False
     return True

@@ -1,4 +1,7 @@
-"""Wakeups are hints: a ring, or the safety poll, makes the worker look; nothing more."""
+"""Waits for wakeups from the store, or for the safety poll.
+
+A wakeup is only a hint: it makes the worker ask the store.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,8 +17,6 @@ UNREGISTERED_SECONDS = 0.05
 
 
 class WakeupLoop:
-    """Waits for rings and passes them on."""
-
     def __init__(
         self,
         store: Store,
@@ -34,11 +35,10 @@ class WakeupLoop:
         self._renewing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Listen until cancelled."""
         while True:
             # Jitter keeps many idle workers from polling in step.
             seconds = self._poll_seconds * (0.75 + self._clock.random() / 2)
-            if not self._identity.id:  # fenced, and not registered anew yet
+            if not self._identity.id:  # fenced, and not registered again yet
                 await self._clock.sleep(UNREGISTERED_SECONDS)
                 continue
             try:
@@ -47,7 +47,7 @@ class WakeupLoop:
                 await self._clock.sleep(PAUSE_SECONDS)
                 wake = Wake(woken=False, lanes=frozenset(), control=False)
             if wake.control and self._renewing is None:
-                # An action on our jobs: ask now, not at the next heartbeat.
+                # A job here was cancelled, or the like: renew now to learn of it.
                 self._renewing = asyncio.get_running_loop().create_task(self._renew())
                 self._renewing.add_done_callback(self._renewed)
             self._on_wake(wake)

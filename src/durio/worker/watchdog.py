@@ -1,14 +1,14 @@
-"""The watchdog: notices a blocked event loop, names the guilty stack, keeps the hard limit.
+"""The watchdog: notices a blocked event loop, logs its stack, enforces the hard limit.
 
-Time limits rest on the event loop, and a call that blocks it stops them too. From beside
-the loop the watchdog sees that it no longer answers, logs the stack of the call that
-blocks it, and, when that attempt is past its hard limit, ends it the only way there is:
-its outcome is recorded, with those that the loop had not got rid of; the neighbours are
-given back uncharged, the process ends. Nobody holds that up: hooks are told elsewhere, a
-bounded time.
+Time limits depend on the event loop, and a call that blocks the loop stops them too. The
+watchdog runs on a side loop. When the worker's loop no longer answers, it logs the stack of
+the blocking call. When the blocking attempt is past its hard limit, the only way to end it
+is to end the process. Before that the watchdog records the outcome of that attempt and all
+unsent outcomes, and gives the other attempts back, uncharged. Hooks run in another thread,
+for at most 5 s, so they cannot delay the end.
 
-A blocked loop does not hear a signal either. The watchdog knows when one came: when the
-grace is over, or at the second one, it gives everything back and ends the process.
+A blocked loop does not handle signals either. The watchdog sees them: when the grace is
+over, or at the second signal, it gives all jobs back and ends the process.
 """
 
 import asyncio
@@ -29,14 +29,12 @@ from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
 
-AttemptEnd = tuple[
-    Outcome, JobEvent | None
-]  # an end, and what to say of it when accepted
+AttemptEnd = tuple[Outcome, JobEvent | None]  # an outcome, and its event once accepted
 
 LOOKS_PER_BLOCK = 4
 FINAL_WRITE_SECONDS = 5.0
-NO_ATTEMPT_SECONDS = 60.0  # no attempt runs: a hook, or a library's callback, blocks
-ABANDONED_BLOCKS = 10  # times as long as is worth a word
+NO_ATTEMPT_SECONDS = 60.0  # if no attempt runs: a hook or a library's callback blocks
+ABANDONED_BLOCKS = 10  # times `block_seconds`, for abandoned code that blocks
 NOT_AN_END = (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
@@ -48,7 +46,7 @@ def exit_code_for_signal(signal: str | None) -> int:
 
 
 class Machine(Protocol):
-    """The process that a worker lives in."""
+    """The process of a worker."""
 
     def cpu_seconds(self) -> float:
         """User and system time so far."""
@@ -59,7 +57,7 @@ class Machine(Protocol):
         ...
 
     def stops(self) -> Sequence[tuple[str, float]]:
-        """The signals that asked for a stop, and when, on the monotonic clock."""
+        """The stop signals received, with their monotonic times."""
         ...
 
     def stack(self) -> str:
@@ -67,17 +65,17 @@ class Machine(Protocol):
         ...
 
     def stacks(self) -> list[ThreadStack]:
-        """The live stacks of all its threads."""
+        """The live stacks of all threads of the process."""
         ...
 
     async def run_elsewhere(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> bool:
-        """Run it beside everything, wait so long at most; False: it has not ended."""
+        """Run it in another thread, wait at most `seconds`; False: it has not ended."""
         ...
 
     def end(self, code: int) -> None:
-        """End the process now; where it is not ours, only say so."""
+        """End the process now; in a program that embeds the worker, only report it."""
         ...
 
 
@@ -118,10 +116,9 @@ class Watchdog:
         self._answered_at = clock.monotonic()
         self._has_reported = False
         self._has_ended = False
-        self._silent_before = 0.0  # at the last look at this block
+        self._silent_before = 0.0  # seconds of this block at the last check
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         self._answered_at = self._clock.monotonic()
         while True:
             asked_at = self._clock.monotonic()
@@ -141,8 +138,7 @@ class Watchdog:
         before, guilty = self._deadlines.blocking_attempt, self._blocking_attempt()
         self._deadlines.blocking_attempt = guilty
         if guilty is not before and guilty is not None and self._has_reported:
-            # One block follows another before anybody could answer: what came before
-            # was not its doing.
+            # One attempt blocks right after another: the time before is not its own.
             excuse(guilty, self._silent_before, is_bounded=False)
         self._silent_before = seconds
         is_running = guilty is not None and self._running.get(guilty.claim.id) is guilty
@@ -161,28 +157,28 @@ class Watchdog:
         elif self._is_stop_due() or self._is_blocked_by_abandoned(guilty, seconds):
             await self._end(None)
         elif guilty is None and seconds > self._longest_limit():
-            # Nobody knows who it is, so it must not look as if nobody were: as after
-            # a crash each is charged a little, and the guilty is found when it is alone.
+            # The blocking attempt is unknown. End without writing, as in a crash: each
+            # attempt is charged one loss, and the cause is found when it runs alone.
             self._has_ended = True
             self._machine.end(EXIT_BLOCKED)
 
     def _blocking_attempt(self) -> Attempt | None:
-        """The attempt whose code holds the loop, also in a task that it started."""
+        """The attempt whose code blocks the loop, also in a task that it started."""
         current = asyncio.current_task(self._watched)
         return None if current is None else _attempt_of(current)
 
     def _is_blocked_by_abandoned(self, attempt: Attempt | None, seconds: float) -> bool:
-        """Whether the code of an abandoned attempt holds the loop, and does not let go."""
+        """Whether code of an abandoned attempt has blocked the loop for too long."""
         is_over = attempt is not None and attempt.is_over
         return is_over and seconds > ABANDONED_BLOCKS * self._block_seconds
 
     def _longest_limit(self) -> float:
-        """Whoever it is has had its time by then."""
+        """The longest hard limit: whichever attempt blocks has had its time by then."""
         limits = [a.limits.hard_seconds for a in list(self._running.values())]
         return max((limit or NEVER for limit in limits), default=NO_ATTEMPT_SECONDS)
 
     def _is_stop_due(self) -> bool:
-        """Whether a stop was asked for that the loop cannot hear, and must be now."""
+        """Whether the process must end now for a signal that the loop cannot handle."""
         stops = self._machine.stops()
         if not stops:
             return False
@@ -199,33 +195,37 @@ class Watchdog:
         limits = attempt.limits
         if limits.hard_seconds is None:
             return False
-        # Give the loop's own timer its chance first.
+        # The loop's own timer has the first chance.
         passed = self._watched.time() - attempt.started - attempt.excused_seconds
         return passed - limits.hard_seconds > self._block_seconds
 
     async def _end(self, blocking: Attempt | None) -> None:
-        """Say the last word, give the others back, and end: once, if we may not."""
+        """Write the last outcomes and end the process.
+
+        `Machine.end` may return: in a program that embeds the worker. Then this is done
+        once per block.
+        """
         self._has_ended = True
         try:
             await self._write_last_outcomes(blocking)
-        finally:  # whatever went wrong with the last word: nobody else ends this process
+        finally:  # also after an error: nothing else ends this process
             self._machine.end(self._exit_code())
 
     async def _write_last_outcomes(self, blocking: Attempt | None) -> None:
         told: list[AttemptEnd] = []
-        # What a task has recorded in its own transaction is done, whatever follows.
+        # An attempt that its own transaction recorded is done already.
         running = [a for a in list(self._running.values()) if a.recorded is None]
         if blocking is not None:
             if blocking.recorded is None:
                 told.append(self._time_out(blocking))
             blocking.interrupt_reason = (
                 InterruptReason.FENCED
-            )  # that was its end: nothing more counts
+            )  # no later outcome of it counts
         others = [a for a in running if a is not blocking]
         for other in others:
             other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
         told += [self._stopped(other) for other in others]
-        # What had ended before waits for a loop that may never turn again.
+        # Unsent outcomes wait for a loop that may never run again.
         ended = self._outcomes.drop()
         told += [
             (e.outcome, e.accepted_event)
@@ -241,7 +241,7 @@ class Watchdog:
                 await self._store.leave(worker)
         except (StoreError, TimeoutError) as error:
             self._emit("store.failed", call="finish", error=str(error) or "no answer")
-            for each in ended:  # for a loop that turns again
+            for each in ended:  # in case the loop runs again
                 self._outcomes.add(each)
         else:
             refused = {
@@ -250,7 +250,7 @@ class Watchdog:
             await self._notify([e for o, e in told if e and o.id not in refused])
 
     async def _notify(self, events: Sequence[JobEvent]) -> None:
-        """To the log, and to hooks: their loop is blocked, and they may block too."""
+        """Log the events and run their hooks in another thread: their loop is blocked."""
         runner = self._hooks.for_other_loop()
 
         async def tell() -> None:
@@ -263,8 +263,8 @@ class Watchdog:
 
 
 def _attempt_of(task: "asyncio.Task[Any]") -> Attempt | None:
-    """The attempt in whose context a task runs; read from beside its loop."""
-    # Before Python 3.12 a task does not tell its context, but the collector sees it.
+    """The attempt in whose context a task runs; called from another thread."""
+    # Before Python 3.12 a task has no get_context(), but the collector can find it.
     for held in gc.get_referents(task):
         if isinstance(held, Context):
             attempt = held.get(in_job)

@@ -1,9 +1,9 @@
-"""A worker: starts its parts in written order, drains, and leaves nothing behind.
+"""A worker: starts its parts in this order, drains, and leaves nothing behind.
 
-1 dependencies are entered        5 the claim loop runs until told to stop
-2 a lease is registered           6 no more claims; running jobs get their grace
-3 heartbeat and watchdog, aside   7 the rest is cancelled and given back, uncharged
-4 wakeups, hooks, maintenance     8 the last outcomes are flushed, the lease ends
+1 dependencies are entered        5 the claim loop runs until a stop is requested
+2 a lease is registered           6 claims end; running jobs get their grace
+3 heartbeat and watchdog start    7 the rest is cancelled and given back, uncharged
+4 wakeups, hooks, maintenance     8 the last outcomes are sent, the lease ends
 """
 
 import asyncio
@@ -48,7 +48,7 @@ MaintenanceLoops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Worker:
-    """Claims jobs and makes attempts until it is told to stop; `build.py` makes it."""
+    """Claims jobs and makes attempts until `stop`. `build.py` makes it."""
 
     config: WorkerConfig
     store: Store
@@ -71,9 +71,9 @@ class Worker:
     fail_stop: FailStop
     wakeup: WakeupLoop
     was_cut_short: bool = False
-    deps_error: Exception | None = None  # the user's, at the start
+    deps_error: Exception | None = None  # raised by the user's deps=
     started: asyncio.Event = field(default_factory=asyncio.Event)  # it has a lease
-    # somebody may have died on this host
+    # set by a supervisor: a process on this host may have died
     check_deaths: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -83,20 +83,20 @@ class Worker:
 
     @property
     def hangs(self) -> bool:
-        """Whether code of an abandoned attempt still runs after the end."""
+        """Whether code of an abandoned attempt still runs."""
         return self.slots.hangs
 
     @property
     def broken(self) -> DurioError | None:
-        """Why it cannot go on in this process."""
+        """Why the worker cannot go on in this process; None: it can."""
         return self.stop_control.error
 
     def stop(self) -> None:
-        """Drain; asked twice, give back at once what still runs."""
+        """Drain; a second call gives running jobs back without their grace."""
         self.stop_control.request()
 
     async def run(self) -> None:
-        """Work until `stop`, or, in a burst, until nothing is left."""
+        """Work until `stop`; in a burst, until no job is left."""
         async with self._deps() as deps, self._children():
             self.slots.runner.start(deps)
             if not await self.registration.register_unless(self.stop_control.requested):
@@ -113,7 +113,7 @@ class Worker:
             self.vitals.ready(len(self.config.handlers))
             try:
                 await self._work()
-            except BaseException:  # the loop ends around us, or a part of us is broken
+            except BaseException:  # the loop is being ended, or a part failed
                 await self._abort()
                 raise
             finally:
@@ -191,19 +191,21 @@ class Worker:
             self.slots.release_all()
         self.claims.end()
         await asyncio.wait((claims,), timeout=FLUSH_SECONDS)
-        # What the store never took will be run again, whatever came of it here.
+        # Jobs whose outcome the store never accepted will run again.
         self.was_cut_short |= bool(len(self.outcomes) or self.outcomes.sent)
         claims.cancel()
 
     async def _abort(self) -> None:
-        """End without a grace: in a program that lives on nothing may go on or stay."""
+        """End without a grace: a program that embeds the worker may live on."""
         self.was_cut_short = True
         self.slots.close()
         self.slots.interrupt_all(InterruptReason.STOP)
         await self._until_idle(CANCEL_SECONDS)
         self.slots.release_all()
         self.claims.end()
-        with suppress(StoreError, TimeoutError):  # told by whoever met it first
+        with suppress(
+            StoreError, TimeoutError
+        ):  # the exception that brought us here is reported
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.claims.run()
         await self._leave()
@@ -227,8 +229,8 @@ class Worker:
                 "hook.failed", error="hooks were still waiting at the end: dropped"
             )
         try:
-            # Bounded: a writer that is held up must not hold up a stop. Without our
-            # word the lease ends by itself, and on this host our death is seen.
+            # Bounded: a blocked writer must not delay the stop. Without this call the
+            # lease ends by itself, and workers on this host notice the end.
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self.store.leave(self.identity.id)
         except (StoreError, TimeoutError) as error:

@@ -1,7 +1,7 @@
-"""Orders: what a worker is asked to do through the store, and its answers.
+"""Commands that a worker receives through the store, and its answers.
 
-They come with a renewal of the lease and are answered from beside the worker's loop, so
-that a worker whose loop is blocked can still say where. Every answer is one JSON object.
+Commands come with a renewal of the lease. They are answered on the side loop, so that a
+worker whose loop is blocked can still report its stack. Every answer is one JSON object.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from durio.worker.stop_control import StopControl
 from durio.worker.watchdog import Machine
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
-LAG_SECONDS_MAX = 1.0  # a loop that does not answer within it is called blocked
+LAG_SECONDS_MAX = 1.0  # a loop that does not answer in this time is blocked
 CHILD_SECONDS_MAX = 2.0
 ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
 JOBS_MAX = 200
 
 
 class CommandResponder:
-    """Answers the orders of one worker, each once."""
+    """Answers the commands of one worker, each once."""
 
     def __init__(  # noqa: PLR0913 - the parts of a worker that it asks
         self,
@@ -67,7 +67,7 @@ class CommandResponder:
         self._in_progress: set[int] = set()
 
     def receive(self, commands: Sequence[Command]) -> None:
-        """From whichever loop renewed; the same order comes until it is answered."""
+        """Called from the loop that renewed. A command comes again until it is answered."""
         for order in commands:
             if order.id not in self._in_progress:
                 self._in_progress.add(order.id)
@@ -82,7 +82,7 @@ class CommandResponder:
             self._in_progress.discard(order.id)  # it comes again with the next renewal
             return
         if order.verb == "drain":
-            # Answered first: once it drains, the worker may be gone at any moment.
+            # Answered first: a worker that drains may end at any moment.
             self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
@@ -92,7 +92,7 @@ class CommandResponder:
             self._stop_control.request()
 
     async def _body(self, verb: str) -> str:
-        """An answer in any case: whoever asked waits for one."""
+        """The answer; an error is answered too, because the caller waits."""
         try:
             told = await self._answer(verb)
             return msgspec.json.encode(told, enc_hook=repr).decode()
@@ -150,13 +150,13 @@ class CommandResponder:
             return {
                 "where": "loop",
                 "stack": self._machine.stack(),
-            }  # it runs, or blocks
+            }  # it runs now, or blocks the loop
         if attempt.handler.is_process:
             return {"where": "child", "stack": ""}
         return {"where": "loop", "stack": attempt_stack(attempt)}
 
     async def _children(self, *, is_blocked: bool) -> list[dict[str, Any]]:
-        """What children say; their lines are read on the worker's loop."""
+        """The stacks of child processes; their messages are read on the worker's loop."""
         if self._child_pool is None or is_blocked:
             return []
         stacks = self._child_pool.stacks(CHILD_SECONDS_MAX)
@@ -193,7 +193,7 @@ class CommandResponder:
         }
 
     def _attempts(self) -> list[Attempt]:
-        """What runs; the list is made in one step, whatever the loop does meanwhile."""
+        """Running attempts, at most 200; copied in one step, as the loop may change them."""
         return list(self._slots.running.values())[:JOBS_MAX]
 
     def _attempt(self, attempt: Attempt) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class CommandResponder:
         def answer() -> None:
             try:
                 here.call_soon_threadsafe(settle)
-            except RuntimeError:  # that loop has ended
+            except RuntimeError:  # the side loop has ended
                 return
 
         self._loop.call_soon_threadsafe(answer)
@@ -241,14 +241,13 @@ class CommandResponder:
 
 
 class AnswerBudget:
-    """An answer has a bound: what is beyond it is counted."""
+    """Limits the characters of an answer; counts the rows left out."""
 
     def __init__(self, chars: int) -> None:
         self._chars = chars
         self.left_out = 0
 
     def take(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """As many rows as fit."""
         kept: list[dict[str, Any]] = []
         for row in rows:
             size = len(str(row))

@@ -1,4 +1,4 @@
-"""What a worker is told before it starts, and who it is once it has."""
+"""The configuration of a worker, and its identity once it is registered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,38 +11,38 @@ from durio.ports.fleet import SendProcessMessage
 from durio.ports.handler import DepsFactory, Handler
 from durio.worker.middleware import Hooks, Middleware
 
-RESUME_RENEWALS = 1.2  # a little more than one renewal
-# In renewals, less than a lease has (three, at least) without the one of its owner: who is
-# that fresh has written later than any lease began that is over now.
+RESUME_RENEWALS = 1.2  # renewal intervals: a little more than one
+# Renewal intervals; less than a lease (at least three) minus one interval. So a fresh
+# worker has written after the last renewal of every lease that is over now.
 FRESH_RENEWALS = 1.8
 
 
 @dataclass(slots=True)
 class WorkerIdentity:
-    """The identity of a worker: a fenced one registers anew; id 0 is nobody yet."""
+    """The identity of a worker. Id 0: not registered, or fenced and not yet again."""
 
     id: int = 0
-    renewed_at: float = 0.0  # when the lease was last known good, monotonic
-    resumed_at: float = 0.0  # when it began, or was renewed after a time without
+    renewed_at: float = 0.0  # start of the last good renewal, monotonic
+    resumed_at: float = 0.0  # registration, or first renewal after a gap; monotonic
 
     def may_rescue(self, now: float, interval_seconds: float) -> bool:
-        """Whether an ended lease of others means their death, as far as we can tell.
+        """Whether the ended lease of another worker means that it died.
 
-        When nobody could write, on a full disk or behind a stopped writer, nobody could
-        renew. Whoever has just been such a one, or has just begun, gives the others the
-        time of one renewal first.
+        While writes are blocked (a full disk, a stopped writer) no worker can renew. A
+        worker that has just started, or could not renew until just now, gives the
+        others the time of one renewal first.
         """
         is_settled = now - self.resumed_at >= RESUME_RENEWALS * interval_seconds
         return is_settled and self.is_fresh(now, interval_seconds)
 
     def is_fresh(self, now: float, interval_seconds: float) -> bool:
-        """Whether we could write of late: hardly one renewal has failed since."""
+        """Whether the last good renewal is less than 1.8 intervals ago."""
         return now - self.renewed_at < FRESH_RENEWALS * interval_seconds
 
 
 @dataclass(slots=True, kw_only=True)
 class WorkerConfig:
-    """What a worker is told: whom to serve, with what."""
+    """What a worker serves, and with what."""
 
     namespace: str
     name: str
@@ -59,5 +59,5 @@ class WorkerConfig:
     deps: DepsFactory | None = None
     is_burst: bool = False
     send_message: SendProcessMessage | None = (
-        None  # whoever minds this process: a supervisor, systemd
+        None  # to a supervisor or systemd, if there is one
     )
