@@ -1,10 +1,10 @@
-"""Whose turn it is: one leader for upkeep, by a lease with a token that only grows.
+"""One leader for upkeep, chosen by a lease with a token that only grows.
 
-The lease saves work, it does not keep safety: every upkeep statement is idempotent, so
-two leaders at once (a paused one that wakes up) do no harm. Any worker may lead, because
-hooks of a job that a rescue makes dead need the App's code. Any but one that cannot renew
-its own lease of late: it does not judge the leases of others, so it must not keep those
-from the turn that could.
+The lease saves work; safety does not depend on it. Every upkeep statement is idempotent,
+so two leaders at once (a suspended one that wakes up) do no harm. Any worker may lead,
+because hooks of a job that a rescue makes dead need the App's code. The exception is a
+worker that could not renew its own lease recently: it does not rescue, so it must leave
+the lead to a worker that can.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,23 +18,22 @@ from durio.telemetry.emit import Emit
 
 @dataclass(slots=True)
 class Leader:
-    """Tries to lead, and knows whether it does."""
+    """Tries to become the leader, and knows whether it is."""
 
     store: Lease
     clock: Clock
     emit: Emit
     worker_id: Callable[[], int]
-    is_fresh: Callable[[], bool]  # whether our own lease was renewed of late
+    is_fresh: Callable[[], bool]  # whether our own lease was renewed recently
     name: str = "upkeep"
     lease_seconds: float = 10.0
     leads_until: float = 0.0
 
     async def run(self) -> None:
-        """Take or renew the lease until cancelled."""
         await run_forever("leader", self.turn, self.clock, self.emit)
 
     async def turn(self) -> float:
-        """Ask once; a third of the lease is left for the next time."""
+        """Ask once; returns the pause, about a third of the lease."""
         self.leads_until = await self._try_lead() if self.is_fresh() else 0.0
         return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
 
@@ -45,13 +44,13 @@ class Leader:
 
     @property
     def leads(self) -> bool:
-        """Whether it is our turn, by our own count from before the last answer."""
+        """Whether we lead; counted from before the last request, so never too long."""
         return self.clock.monotonic() < self.leads_until
 
     def while_leading(
         self, turn: Callable[[], Awaitable[float]], idle_seconds: float
     ) -> Callable[[], Awaitable[float]]:
-        """That turn, taken only while leading."""
+        """`turn`, but only while leading; otherwise it sleeps `idle_seconds`."""
 
         async def when_leading() -> float:
             return await turn() if self.leads else idle_seconds

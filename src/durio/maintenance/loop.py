@@ -1,4 +1,4 @@
-"""A maintenance loop outlives one bad turn: it says so and goes on."""
+"""Runs a maintenance loop: an error of one turn is reported, and the loop goes on."""
 
 from collections.abc import Awaitable, Callable
 
@@ -11,7 +11,7 @@ PAUSE_SECONDS = 1.0
 async def run_forever(
     name: str, turn: Callable[[], Awaitable[float]], clock: Clock, emit: Emit
 ) -> None:
-    """Take turns until cancelled; a turn answers how long to sleep after it."""
+    """Take turns until cancelled; a turn returns the seconds to sleep after it."""
     while True:
         try:
             pause = await turn()

@@ -1,7 +1,7 @@
 """Scheduled -> ready when their time comes.
 
-Workers promote what is due in their own lanes with every exchange; this loop is the
-backstop for lanes that nobody is looking at.
+Workers promote due jobs of their own lanes with every exchange. This loop promotes the
+jobs of lanes that no worker asks for.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Promoter:
     batch_max: int = 1000
 
     async def turn(self) -> float:
-        """Promote one batch; how long to sleep."""
+        """Promote one batch; returns the seconds to sleep."""
         promoted = await self.store.promote(self.batch_max)
-        # A full batch means there are more: do not sleep on them.
+        # A full batch means that there are more.
         if promoted.count >= self.batch_max:
             return 0.0
         due = promoted.next_due_seconds

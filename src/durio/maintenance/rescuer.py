@@ -1,8 +1,8 @@
 """A lost worker's jobs -> ready, or dead when they have lost too many workers.
 
-A worker that dies cannot say so. Its lease simply ends, and the leader gives its jobs back.
-On the same host its death can be seen directly, so every worker looks for that, often.
-Two rescuers at once do no harm: the store takes each worker back in one transaction.
+A worker that dies cannot report it. Its lease ends, and the leader gives its jobs back.
+On the same host a death can be seen directly, so every worker checks for that often.
+Two rescuers at once do no harm: the store takes the jobs of a worker in one transaction.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class Rescuer:
     turns: int = 0
 
     async def turn(self) -> float:
-        """The leader's turn: ended leases, and now and then orphans."""
+        """For the leader: ended leases, and every sixth time orphans."""
         if not self.may_rescue():
             return min(self.interval_seconds, RETRY_SECONDS)
         await self._rescue_all(ExpiredLeases(self.namespace))

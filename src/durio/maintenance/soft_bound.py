@@ -1,7 +1,7 @@
-"""The soft bound: queues that nobody bounded are looked at about once a second.
+"""The soft bound: measures queues without a bound of their own, about once a second.
 
-A look may take long where millions of jobs wait, so rests are at least twenty times as
-long as the look before: it never takes more than a twentieth of the reader's time.
+With millions of waiting jobs a measurement may take long. So the pause is at least 20
+times as long as the measurement: it uses at most 5 % of the reader's time.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from durio.ports.upkeep import Upkeep
 
 REST_SECONDS = 1.0
 REST_FACTOR = 20
-OFF_SECONDS = 60.0  # without a soft bound only old marks have to go
+OFF_SECONDS = 60.0  # without a soft bound only old marks are removed
 
 
 @dataclass(frozen=True, slots=True)
 class SoftBound:
-    """Marks queues beyond the soft bound: enqueues wait until they are below again."""
+    """Marks queues beyond the soft bound; enqueues to them wait."""
 
     store: Upkeep
     clock: Clock
@@ -24,7 +24,7 @@ class SoftBound:
     namespace: str
 
     async def turn(self) -> float:
-        """One look; how long to rest."""
+        """Measure once; returns the seconds to sleep."""
         began = self.clock.monotonic()
         await self.store.measure(self.soft_max, namespace=self.namespace)
         took = self.clock.monotonic() - began
