@@ -105,11 +105,7 @@ class AttemptRunner:
         self._worker_task = asyncio.current_task()
 
     async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """Run the handler to its end.
-
-        Returns the outcome, and the event to report once the store accepts it. No event:
-        the attempt is done, and the event is built only if it is needed.
-        """
+        """Run the handler to its end; the event is for when the store accepts."""
         attempt.has_begun = True
         in_job.set(attempt)
         if self._bind is not None:
@@ -208,10 +204,7 @@ class AttemptRunner:
     def _faltered(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
-        """The task failed after its own transaction committed.
-
-        The job is done; the error is only reported.
-        """
+        """The task failed after its own commit: the job is done, the error reported."""
         outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
         if attempt.interrupt_reason is not None:
             return outcome, None  # we stopped it

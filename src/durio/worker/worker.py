@@ -203,9 +203,7 @@ class Worker:
         await self._until_idle(CANCEL_SECONDS)
         self.slots.release_all()
         self.claims.end()
-        with suppress(
-            StoreError, TimeoutError
-        ):  # the exception that brought us here is reported
+        with suppress(StoreError, TimeoutError):  # the first error is reported
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.claims.run()
         await self._leave()
