@@ -125,13 +125,13 @@ PLANTED = (
         (
             Patch(
                 "worker/watchdog.py",
-                "        if guilty is not None and is_running"
-                " and self._is_past_hard(guilty):",
+                "        if blocking is not None and is_running"
+                " and self._is_past_hard(blocking):",
                 "        if seconds > 3 * self._block_seconds:\n"
                 "            self._has_ended = True\n"
                 "            self._machine.end(EXIT_BLOCKED)\n"
-                "        elif guilty is not None and is_running"
-                " and self._is_past_hard(guilty):",
+                "        elif blocking is not None and is_running"
+                " and self._is_past_hard(blocking):",
             ),
         ),
         (Seeds(8),),

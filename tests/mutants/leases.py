@@ -175,8 +175,8 @@ PLANTED = (
         (
             Patch(
                 "worker/worker.py",
-                '        self.side_loop.start(guard("heartbeat", heart.run, heart.give_up))\n',
-                "        self._beat = self._loop.create_task(heart.run())\n",
+                '        self.side_loop.start(guard("heartbeat", heartbeat.run, heartbeat.give_up))\n',
+                "        self._beat = self._loop.create_task(heartbeat.run())\n",
             ),
         ),
         (Seeds(),),

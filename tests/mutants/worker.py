@@ -82,8 +82,8 @@ PLANTED = (
                 "worker/watchdog.py",
                 "        for other in others:\n"
                 "            other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP\n"
-                "        told += [self._stopped(other) for other in others]",
-                "        told += [self._time_out(other) for other in others]",
+                "        ends += [self._stopped(other) for other in others]",
+                "        ends += [self._time_out(other) for other in others]",
             ),
         ),
         (Seeds(20, {"concurrency": 10}, STOPPED_WHILE_BLOCKED),),

@@ -178,10 +178,10 @@ class AttemptRunner:
                 f"{self.settings.payload.result_bytes_max}",
                 cure="Store it and return its id, or raise payload.result_bytes_max.",
             )
-        claim, cold = attempt.claim, attempt.overrides
+        claim, overrides = attempt.claim, attempt.overrides
         seconds = attempt.handler.result_seconds
-        if cold is not None and cold.result_seconds is not None:
-            seconds = cold.result_seconds
+        if overrides is not None and overrides.result_seconds is not None:
+            seconds = overrides.result_seconds
         return Outcome(claim.id, claim.claim_no, 0, result, seconds, attempt.keep)
 
     # --- ends in the task's own transaction

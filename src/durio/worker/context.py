@@ -124,18 +124,20 @@ class Context(Generic[D]):
         state: str | None = None,
     ) -> None:
         """`progress` for sync tasks."""
-        told = encode(Progress(done, total, message, state), "progress")
-        if len(told) > PROGRESS_BYTES_MAX:
+        encoded = encode(Progress(done, total, message, state), "progress")
+        if len(encoded) > PROGRESS_BYTES_MAX:
             raise UsageError(
-                f"progress is {len(told)} bytes, over {PROGRESS_BYTES_MAX}",
+                f"progress is {len(encoded)} bytes, over {PROGRESS_BYTES_MAX}",
                 cure="Keep its message short.",
             )
         if self._report is None or self._loop is None:
             return
         if self._is_here():
-            self._report(told)  # now: an attempt that fails next must not overtake it
+            self._report(
+                encoded
+            )  # now: an attempt that fails next must not overtake it
         else:
-            self._loop.call_soon_threadsafe(self._report, told)
+            self._loop.call_soon_threadsafe(self._report, encoded)
 
     def transaction(self) -> TaskTransaction:
         """A connection of the store's own driver, in a transaction of this attempt.

@@ -33,7 +33,7 @@ class Dependencies:
         except Exception as failure:
             if error is not None:
                 raise
-            told = failure_of(failure, hidden=OUR_FRAMES)
-            what = f"{told.type}: {told.message}"
-            self._emit("deps.failed", error=what, stack=told.traceback)
+            details = failure_of(failure, hidden=OUR_FRAMES)
+            what = f"{details.type}: {details.message}"
+            self._emit("deps.failed", error=what, stack=details.traceback)
             return None

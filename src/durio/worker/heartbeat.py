@@ -71,13 +71,13 @@ class VitalsReporter:
         """Report that the worker has a lease and claims jobs."""
         if self._send_message is not None:
             settings = self._settings
-            note = ProcessMessage(
+            message = ProcessMessage(
                 word="ready",
                 tasks=tasks,
                 grace_seconds=settings.grace_seconds,
                 lease_seconds=settings.lease_seconds,
             )
-            self._send_message(note)
+            self._send_message(message)
 
     def measure(self) -> Vitals:
         """Measure, and report to the supervisor. Called from the heartbeat's thread."""
@@ -89,13 +89,13 @@ class VitalsReporter:
             children.count,
         )
         if self._send_message is not None:
-            note = ProcessMessage(
+            message = ProcessMessage(
                 word="beat",
                 running=len(self._attempts.running),
                 rss_bytes=vitals.rss_bytes,
                 wants_recycle=self._wants_recycle(vitals),
             )
-            self._send_message(note)
+            self._send_message(message)
         return vitals
 
     def _wants_recycle(self, vitals: Vitals) -> bool:
@@ -232,8 +232,8 @@ class Heartbeat:
 
     async def _renewal_failed(self, me: int, error: Exception) -> None:
         age = self._clock.monotonic() - self._identity.renewed_at
-        told = str(error) or type(error).__name__
-        self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=told)
+        text = str(error) or type(error).__name__
+        self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=text)
         stall = self._store.stall()
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))

@@ -161,19 +161,24 @@ class Attempt:
     def context(self) -> Context[Any]:
         """The Context of this attempt, made on first use."""
         if self._context is None:
-            cold, desk = self.overrides, self.runner
-            hard, passed = self.limits.hard_seconds, desk.loop.time() - self.started
+            overrides, environment = self.overrides, self.runner
+            hard, passed = (
+                self.limits.hard_seconds,
+                environment.loop.time() - self.started,
+            )
             self._context = Context(
                 job_id=self.claim.id,
                 task=self.claim.task,
                 queue=self.queue,
                 attempt=self.number,
                 max_attempts=self.retry.max_attempts,
-                deadline_at=None if hard is None else desk.clock.now() + hard - passed,
-                meta=(cold and cold.meta) or {},
-                deps=desk.deps,
-                report=partial(desk.report, self),
-                loop=desk.loop,
+                deadline_at=None
+                if hard is None
+                else environment.clock.now() + hard - passed,
+                meta=(overrides and overrides.meta) or {},
+                deps=environment.deps,
+                report=partial(environment.report, self),
+                loop=environment.loop,
                 transact=partial(TaskTransaction, self),
                 give_result=self._set_result,
             )

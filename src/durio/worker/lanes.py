@@ -254,18 +254,20 @@ class Lanes:
             room = {name: quotas.room(name) for name in names}
         if not self._is_weighted:
             return [Lane(name, room[name]) for name in names if room[name]]
-        lots = [self._lot(name, room[name]) for name in names]
-        return [Lane(*asked) for asked in self._shares.split(lots, want)]
+        candidates = [self._candidate(name, room[name]) for name in names]
+        return [Lane(*asked) for asked in self._shares.split(candidates, want)]
 
     def _deal(self, names: Sequence[str], want: int, quotas: Quotas) -> list[Lane]:
-        lots: list[QueueCandidate] = []
+        candidates: list[QueueCandidate] = []
         for name in names:
             ahead = quotas.room_to_wait(name)
-            lots.append(self._lot(name, quotas.slots_left(name) + ahead, ahead))
-        dealt = self._shares.split_with_prefetch(lots, quotas.free, want)
+            candidates.append(
+                self._candidate(name, quotas.slots_left(name) + ahead, ahead)
+            )
+        dealt = self._shares.split_with_prefetch(candidates, quotas.free, want)
         return [Lane(*asked) for asked in dealt]
 
-    def _lot(self, name: str, room: int, ahead: int = 0) -> QueueCandidate:
+    def _candidate(self, name: str, room: int, ahead: int = 0) -> QueueCandidate:
         rule = self._rules[name]
         return QueueCandidate(name, rule.weight, room, rule.slots is not None, ahead)
 

@@ -54,7 +54,7 @@ class OutcomeBuffer:
     @property
     def has_progress(self) -> bool:
         """Whether progress of a running attempt waits and may be sent."""
-        return any(not _is_held(note) for note in self._progress.values())
+        return any(not _is_held(update) for update in self._progress.values())
 
     @property
     def has_sent_mark(self) -> bool:
@@ -91,9 +91,9 @@ class OutcomeBuffer:
         if self._progress:
             # A final job keeps its last progress; one that runs again needs none.
             over = {e.outcome.id for e in self.sent if e.outcome.kind in RUNS_AGAIN}
-            notes = [n for n in self._progress.values() if n.outcome.id not in over]
-            held = {n.outcome.id: n for n in notes if _is_held(n)}
-            self.sent = [n for n in notes if n.outcome.id not in held] + self.sent
+            updates = [n for n in self._progress.values() if n.outcome.id not in over]
+            held = {n.outcome.id: n for n in updates if _is_held(n)}
+            self.sent = [n for n in updates if n.outcome.id not in held] + self.sent
             self._progress = held
         return [ended.outcome for ended in self.sent]
 
@@ -155,13 +155,13 @@ class OutcomeBuffer:
         return accepted
 
 
-def _is_held(note: UnsentOutcome) -> bool:
+def _is_held(update: UnsentOutcome) -> bool:
     """Whether its attempt has an open transaction, which stores progress at its end.
 
     Stored earlier, it would change the row that the transaction is to update; at
     REPEATABLE READ that update would then fail.
     """
-    attempt = note.attempt
+    attempt = update.attempt
     if attempt is None or attempt.is_over:
         return False
     return attempt.transaction is not None

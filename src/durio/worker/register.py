@@ -78,19 +78,19 @@ class Registration:
             self._again.cancel()
 
     async def _register(self) -> None:
-        plan, began = self._config, self._clock.monotonic()
+        config, began = self._config, self._clock.monotonic()
         info = WorkerInfo(
-            namespace=plan.namespace,
-            name=plan.name,
-            host=plan.host,
-            pid=plan.pid,
-            queues=plan.serving.patterns,
-            concurrency=plan.settings.worker.concurrency,
-            version=plan.version,
-            tasks=plan.tasks,
-            **plan.serving.shown(),
+            namespace=config.namespace,
+            name=config.name,
+            host=config.host,
+            pid=config.pid,
+            queues=config.serving.patterns,
+            concurrency=config.settings.worker.concurrency,
+            version=config.version,
+            tasks=config.tasks,
+            **config.serving.shown(),
         )
-        lease_seconds = plan.settings.worker.lease_seconds
+        lease_seconds = config.settings.worker.lease_seconds
         self._identity.id = await self._store.register(info, lease_seconds)
         self._identity.renewed_at = self._identity.resumed_at = began
 

@@ -49,13 +49,13 @@ class FailStop:
             try:
                 await run()
             except Exception as error:
-                told = OperatingError(
+                failure = OperatingError(
                     f"the {name} of this worker failed: {type(error).__name__}: {error}",
                     cure="A new process goes on. This is a bug in Durio: please report "
                     "it.",
                 )
-                told.__cause__ = error
-                self._loop.call_soon_threadsafe(self._fail, told)
+                failure.__cause__ = error
+                self._loop.call_soon_threadsafe(self._fail, failure)
                 if finally_run is not None:
                     await finally_run()
                 await self._clock.sleep(ANSWER_SECONDS)

@@ -93,21 +93,21 @@ class Supervisor:
             self.result.signal = signal
             self.emit("fleet.stopping", signal=signal, processes=len(self.supervised))
         self._end()
-        for member in self.supervised:
+        for worker in self.supervised:
             # A worker that drains already must not count this as a second signal.
-            if not (is_first and member.is_stop_requested):
-                self._request_stop(member, signal)
+            if not (is_first and worker.is_stop_requested):
+                self._request_stop(worker, signal)
         self.wake.set()
 
     def reload(self) -> None:
         """Replace every worker, one after another; a second call starts over."""
         if self.is_ending:
             return
-        for seat in self.slots:
-            successor, seat.successor = seat.successor, None
+        for slot in self.slots:
+            successor, slot.successor = slot.successor, None
             if successor is not None:  # it may have loaded code that is old by now
                 self._request_stop(successor, "SIGTERM")
-        self.to_renew = deque(seat for seat in self.slots if not seat.is_retired)
+        self.to_renew = deque(slot for slot in self.slots if not slot.is_retired)
         self.is_reloading = True
         self.emit("reload.started", processes=len(self.to_renew))
         self.announce.reloading()
@@ -129,12 +129,12 @@ class Supervisor:
     def _is_over(self) -> bool:
         if self.supervised:
             return False
-        return self.is_ending or all(seat.is_retired for seat in self.slots)
+        return self.is_ending or all(slot.is_retired for slot in self.slots)
 
     async def _rest(self) -> None:
         """Wait for an event, or until the next turn or start is due."""
         now = self.clock.monotonic()
-        due = [seat.start_at - now for seat in self.slots if self._is_empty(seat)]
+        due = [slot.start_at - now for slot in self.slots if self._is_empty(slot)]
         pause = max(0.0, min([TURN_SECONDS, self.announce.every_seconds, *due]))
         if self._is_over():
             return
@@ -152,9 +152,9 @@ class Supervisor:
         self.turned_at = now
         if slept > SUPERVISOR_STALL_SECONDS:
             # The supervisor stood still: messages sent meanwhile are still unread.
-            for member in self.supervised:
-                member.last_message_at += slept
-        if any(member.is_steady(now) for member in self.supervised):
+            for worker in self.supervised:
+                worker.last_message_at += slept
+        if any(worker.is_steady(now) for worker in self.supervised):
             self.deaths = 0
         if not self.is_ending:
             self._fill(now)
@@ -162,72 +162,72 @@ class Supervisor:
         self._kill_late(now)
         self._announce_status(now)
 
-    def _is_empty(self, seat: ProcessSlot) -> bool:
-        return seat.current is None and not seat.is_retired and not self.is_ending
+    def _is_empty(self, slot: ProcessSlot) -> bool:
+        return slot.current is None and not slot.is_retired and not self.is_ending
 
     def _fill(self, now: float) -> None:
-        for seat in self.slots:
-            if self._is_empty(seat) and seat.start_at <= now:
-                seat.current = self._start(seat)
+        for slot in self.slots:
+            if self._is_empty(slot) and slot.start_at <= now:
+                slot.current = self._start(slot)
 
-    def _start(self, seat: ProcessSlot) -> SupervisedProcess | None:
-        member = SupervisedProcess(seat, self.clock.monotonic())
+    def _start(self, slot: ProcessSlot) -> SupervisedProcess | None:
+        worker = SupervisedProcess(slot, self.clock.monotonic())
         try:
             process = self.fleet.start(
-                partial(self._on_message, member), partial(self._ended, member)
+                partial(self._on_message, worker), partial(self._ended, worker)
             )
         except OSError as error:
-            pause = round(seat.back_off(member, self.clock), 1)
-            told = str(error)
-            self.emit("process.unstarted", seat=seat.number, error=told, pause=pause)
+            pause = round(slot.back_off(worker, self.clock), 1)
+            text = str(error)
+            self.emit("process.unstarted", seat=slot.number, error=text, pause=pause)
             return None
-        member.process = process
-        self.supervised.add(member)
-        self.emit("process.started", pid=process.pid, seat=seat.number)
-        return member
+        worker.process = process
+        self.supervised.add(worker)
+        self.emit("process.started", pid=process.pid, seat=slot.number)
+        return worker
 
     def _renew(self, now: float) -> None:
         """Renew the next slot, once the one before it is finished."""
         if any(
-            member.is_stop_requested or member.slot.successor
-            for member in self.supervised
+            worker.is_stop_requested or worker.slot.successor
+            for worker in self.supervised
         ):
             return
         while self.to_renew:
-            seat = self.to_renew.popleft()
-            if seat.current is None:
-                seat.start_at = now  # no process to replace: start immediately
+            slot = self.to_renew.popleft()
+            if slot.current is None:
+                slot.start_at = now  # no process to replace: start immediately
                 self._fill(now)
-            elif not seat.is_retired:
-                seat.successor = self._start(seat)
-                if seat.successor is None:
-                    self._not_renewed(seat, None, 0)
+            elif not slot.is_retired:
+                slot.successor = self._start(slot)
+                if slot.successor is None:
+                    self._not_renewed(slot, None, 0)
                 return
         if self.is_reloading and all(
-            not self._is_starting(seat) for seat in self.slots
+            not self._is_starting(slot) for slot in self.slots
         ):
             self.is_reloading = False
             self.emit("reload.ended", processes=len(self.supervised))
             self.announce.ready(self._status())
 
-    def _is_starting(self, seat: ProcessSlot) -> bool:
-        return seat.current is not None and not seat.current.is_ready
+    def _is_starting(self, slot: ProcessSlot) -> bool:
+        return slot.current is not None and not slot.current.is_ready
 
     def _kill_late(self, now: float) -> None:
-        for member in self.supervised:
+        for worker in self.supervised:
             why = ""
-            if member.kill_at <= now:
+            if worker.kill_at <= now:
                 why = "it did not end in time"
-            elif member.is_silent(now):
+            elif worker.is_silent(now):
                 why = "it gives no sign"
-            elif member is member.slot.successor and not member.is_ready:
-                late = now - member.started_at > START_SECONDS
+            elif worker is worker.slot.successor and not worker.is_ready:
+                late = now - worker.started_at > START_SECONDS
                 why = f"not ready after {START_SECONDS:g} s" if late else ""
             if why:
-                self.emit("process.killed", pid=member.process.pid, why=why)
-                member.kill_at = member.last_message_at = NEVER
-                member.is_stop_requested = True
-                member.process.kill()
+                self.emit("process.killed", pid=worker.process.pid, why=why)
+                worker.kill_at = worker.last_message_at = NEVER
+                worker.is_stop_requested = True
+                worker.process.kill()
 
     def _announce_status(self, now: float) -> None:
         status = self._status()
@@ -236,21 +236,21 @@ class Supervisor:
             self.announce.status(status)
         if self.is_ending and self.supervised and now >= self.show_at:
             self.show_at = now + TURN_SECONDS
-            left = max(member.grace_left_seconds for member in self.supervised)
+            left = max(worker.grace_left_seconds for worker in self.supervised)
             self.show(
-                sum(member.last_message.running for member in self.supervised), left
+                sum(worker.last_message.running for worker in self.supervised), left
             )
-        ready = [member for member in self.supervised if member.is_ready]
+        ready = [worker for worker in self.supervised if worker.is_ready]
         if not ready or any(now - m.last_message_at <= m.lease_seconds for m in ready):
             self.announce.alive()
 
     def _status(self) -> str:
-        ready = [member for member in self.supervised if member.is_ready]
-        running = sum(member.last_message.running for member in ready)
-        rss = sum(member.last_message.rss_bytes for member in ready) / 2**20
+        ready = [worker for worker in self.supervised if worker.is_ready]
+        running = sum(worker.last_message.running for worker in ready)
+        rss = sum(worker.last_message.rss_bytes for worker in ready) / 2**20
         what = "draining" if self.is_ending else "ready"
         # A process that was replaced no longer counts.
-        count = sum(self.is_ending or not member.is_stop_requested for member in ready)
+        count = sum(self.is_ending or not worker.is_stop_requested for worker in ready)
         return (
             f"{count} of {self.processes} workers {what}, "
             f"{running} jobs running, {rss:.0f} MiB"
@@ -258,38 +258,38 @@ class Supervisor:
 
     # --- messages and exits of processes
 
-    def _on_message(self, member: SupervisedProcess, note: ProcessMessage) -> None:
+    def _on_message(self, worker: SupervisedProcess, message: ProcessMessage) -> None:
         now = self.clock.monotonic()
-        member.receive(note, now)
-        seat = member.slot
-        if note.word == "ready":
-            self._ready(member, note.tasks)
-        elif note.word == "ordered":
-            self._retire(seat)
-        elif note.wants_recycle and self._may_renew(seat, now):
-            self.to_renew.append(seat)
-        if note.word != "beat" or self.to_renew:
+        worker.receive(message, now)
+        slot = worker.slot
+        if message.word == "ready":
+            self._ready(worker, message.tasks)
+        elif message.word == "ordered":
+            self._retire(slot)
+        elif message.wants_recycle and self._may_renew(slot, now):
+            self.to_renew.append(slot)
+        if message.word != "beat" or self.to_renew:
             self.wake.set()
 
-    def _retire(self, seat: ProcessSlot) -> None:
+    def _retire(self, slot: ProcessSlot) -> None:
         """Its process drains by command: no process follows it."""
-        seat.is_retired = True
-        successor, seat.successor = seat.successor, None
+        slot.is_retired = True
+        successor, slot.successor = slot.successor, None
         if successor is not None:
             self._request_stop(successor, "SIGTERM")
 
-    def _may_renew(self, seat: ProcessSlot, now: float) -> bool:
-        is_idle = seat not in self.to_renew and seat.successor is None
-        return is_idle and now >= seat.renew_at and not self.is_ending
+    def _may_renew(self, slot: ProcessSlot, now: float) -> bool:
+        is_idle = slot not in self.to_renew and slot.successor is None
+        return is_idle and now >= slot.renew_at and not self.is_ending
 
-    def _ready(self, member: SupervisedProcess, tasks: int) -> None:
-        seat = member.slot
-        if seat.successor is member:
-            old, seat.current, seat.successor = seat.current, member, None
+    def _ready(self, worker: SupervisedProcess, tasks: int) -> None:
+        slot = worker.slot
+        if slot.successor is worker:
+            old, slot.current, slot.successor = slot.current, worker, None
             if old is not None:
-                new_pid, old_pid = member.process.pid, old.process.pid
+                new_pid, old_pid = worker.process.pid, old.process.pid
                 self.emit(
-                    "process.replaced", pid=new_pid, old_pid=old_pid, seat=seat.number
+                    "process.replaced", pid=new_pid, old_pid=old_pid, seat=slot.number
                 )
                 self._request_stop(old, "SIGTERM")
         if not self.was_ready:
@@ -299,90 +299,90 @@ class Supervisor:
             if not self.is_ending:
                 self.announce.ready(self._status())
 
-    def _ended(self, member: SupervisedProcess, code: int) -> None:
-        self.supervised.discard(member)
-        seat = member.slot
+    def _ended(self, worker: SupervisedProcess, code: int) -> None:
+        self.supervised.discard(worker)
+        slot = worker.slot
         if code:
             # Another worker rescues its jobs now, not at the next regular check.
             for other in self.supervised:
                 other.process.look_for_deaths()
         if self.is_ending:
-            self.was_cut_short |= bool(code) and member.is_ready
-            self._leave(seat, member)
-        elif member is seat.successor:
-            seat.successor = None
-            self._not_renewed(seat, member, code)
-        elif member is seat.current:
-            self._leave(seat, member)
-            self._lost(member, code)
+            self.was_cut_short |= bool(code) and worker.is_ready
+            self._leave(slot, worker)
+        elif worker is slot.successor:
+            slot.successor = None
+            self._not_renewed(slot, worker, code)
+        elif worker is slot.current:
+            self._leave(slot, worker)
+            self._lost(worker, code)
         self.wake.set()
 
-    def _leave(self, seat: ProcessSlot, member: SupervisedProcess) -> None:
-        if member is seat.current:
+    def _leave(self, slot: ProcessSlot, worker: SupervisedProcess) -> None:
+        if worker is slot.current:
             # A starting successor takes the empty slot.
-            seat.current, seat.successor = seat.successor, None
+            slot.current, slot.successor = slot.successor, None
 
-    def _lost(self, member: SupervisedProcess, code: int) -> None:
+    def _lost(self, worker: SupervisedProcess, code: int) -> None:
         """The process of a slot ended although the supervisor did not stop it."""
-        seat = member.slot
-        if member.is_drain_commanded or (self.is_burst and code == 0):
-            seat.is_retired = True
-            self.emit("process.drained", pid=member.process.pid, exit_code=code)
+        slot = worker.slot
+        if worker.is_drain_commanded or (self.is_burst and code == 0):
+            slot.is_retired = True
+            self.emit("process.drained", pid=worker.process.pid, exit_code=code)
         elif (
             code in UNRECOVERABLE_EXITS
-            and member.error is not None
+            and worker.error is not None
             and not self.was_ready
         ):
-            self._fail(code, member.error)  # it reported the error itself
-        elif (member.error or {}).get("code") == StoreMoved.code:
-            self._moved(member, code)
+            self._fail(code, worker.error)  # it reported the error itself
+        elif (worker.error or {}).get("code") == StoreMoved.code:
+            self._moved(worker, code)
         elif code == EXIT_BLOCKED:
             self.result.restarts += 1
-            seat.start_at = self.clock.monotonic()
-            self.emit("process.blocked", pid=member.process.pid, exit_code=code)
+            slot.start_at = self.clock.monotonic()
+            self.emit("process.blocked", pid=worker.process.pid, exit_code=code)
         else:
-            self._restart(member, code)
+            self._restart(worker, code)
 
-    def _moved(self, member: SupervisedProcess, code: int) -> None:
+    def _moved(self, worker: SupervisedProcess, code: int) -> None:
         """The store has moved: start no worker again, let the others drain."""
-        member.slot.is_retired = True
-        self.result.exit_code, self.result.error = code, member.error
-        self._emit_end(member, code, 0.0)
+        worker.slot.is_retired = True
+        self.result.exit_code, self.result.error = code, worker.error
+        self._emit_end(worker, code, 0.0)
 
-    def _restart(self, member: SupervisedProcess, code: int) -> None:
+    def _restart(self, worker: SupervisedProcess, code: int) -> None:
         self.result.restarts += 1
-        is_start = not member.is_ready and code != EXIT_STORE
+        is_start = not worker.is_ready and code != EXIT_STORE
         self.deaths += is_start or code not in EXPECTED_EXITS
-        pause = member.slot.back_off(member, self.clock)
-        self._emit_end(member, code, pause)
+        pause = worker.slot.back_off(worker, self.clock)
+        self._emit_end(worker, code, pause)
         if self.deaths >= DEATHS_MAX:
             self.emit("fleet.crashed", deaths=self.deaths, last_exit=code)
             self.result.last_exit = code
-            self._fail(EXIT_CRASH_LOOP, member.error)
+            self._fail(EXIT_CRASH_LOOP, worker.error)
 
     def _not_renewed(
-        self, seat: ProcessSlot, member: SupervisedProcess | None, code: int
+        self, slot: ProcessSlot, worker: SupervisedProcess | None, code: int
     ) -> None:
         """A successor did not become ready: the current process keeps the slot."""
-        seat.renew_at = self.clock.monotonic() + RENEW_AGAIN_SECONDS
-        if member is not None:
-            self._emit_end(member, code, RENEW_AGAIN_SECONDS)
+        slot.renew_at = self.clock.monotonic() + RENEW_AGAIN_SECONDS
+        if worker is not None:
+            self._emit_end(worker, code, RENEW_AGAIN_SECONDS)
         if self.is_reloading:
             self.is_reloading = False
             self.to_renew.clear()
-            why = "no process" if member is None else member.end_reason(code)
-            self.emit("reload.failed", seat=seat.number, error=why)
+            why = "no process" if worker is None else worker.end_reason(code)
+            self.emit("reload.failed", seat=slot.number, error=why)
             self.announce.ready(f"reload failed: {self._status()}")
 
-    def _emit_end(self, member: SupervisedProcess, code: int, pause: float) -> None:
+    def _emit_end(self, worker: SupervisedProcess, code: int, pause: float) -> None:
         self.emit(
             "process.ended",
-            pid=member.process.pid,
-            seat=member.slot.number,
+            pid=worker.process.pid,
+            seat=worker.slot.number,
             exit_code=code,
             pause=round(pause, 1),
-            error=member.end_reason(code),
-            stack=(member.error or {}).get("traceback", ""),
+            error=worker.end_reason(code),
+            stack=(worker.error or {}).get("traceback", ""),
         )
 
     # --- ending
@@ -390,9 +390,9 @@ class Supervisor:
     def _fail(self, code: int, error: dict[str, str] | None) -> None:
         self.result.exit_code, self.result.error = code, error
         self._end()
-        for member in self.supervised:
-            if not member.is_stop_requested:
-                self._request_stop(member, "SIGTERM")
+        for worker in self.supervised:
+            if not worker.is_stop_requested:
+                self._request_stop(worker, "SIGTERM")
 
     def _end(self) -> None:
         if not self.is_ending:
@@ -400,11 +400,11 @@ class Supervisor:
             self.to_renew.clear()
             self.announce.stopping()
 
-    def _request_stop(self, member: SupervisedProcess, signal: str) -> None:
+    def _request_stop(self, worker: SupervisedProcess, signal: str) -> None:
         now = self.clock.monotonic()
-        grace = 0.0 if member.is_stop_requested else member.grace_seconds
-        member.kill_at = min(member.kill_at, now + grace + MARGIN_SECONDS)
-        if not member.is_stop_requested:
-            member.grace_left_seconds = grace if member.is_ready else 0.0
-        member.is_stop_requested = True
-        member.process.signal(signal)
+        grace = 0.0 if worker.is_stop_requested else worker.grace_seconds
+        worker.kill_at = min(worker.kill_at, now + grace + MARGIN_SECONDS)
+        if not worker.is_stop_requested:
+            worker.grace_left_seconds = grace if worker.is_ready else 0.0
+        worker.is_stop_requested = True
+        worker.process.signal(signal)

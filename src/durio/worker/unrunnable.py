@@ -132,11 +132,11 @@ class TaskVersions:
         end_attempt: EndAttempt,
     ) -> None:
         if is_decodable_here(attempt) or await self._has_others(attempt.task):
-            aside = parked_outcome(attempt.claim, self._clock.now())
-            told = aside.event and aside.event._replace(
+            parked = parked_outcome(attempt.claim, self._clock.now())
+            parked_event = parked.event and parked.event._replace(
                 error_type=event.error_type, error=event.error
             )
-            outcome, event = aside.outcome, told or event
+            outcome, event = parked.outcome, parked_event or event
         if not attempt.is_over:
             end_attempt(attempt, outcome, event)
 

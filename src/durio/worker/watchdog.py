@@ -135,28 +135,30 @@ class Watchdog:
         self._deadlines.on_loop_alive()
 
     async def _blocked(self, seconds: float) -> None:
-        before, guilty = self._deadlines.blocking_attempt, self._blocking_attempt()
-        self._deadlines.blocking_attempt = guilty
-        if guilty is not before and guilty is not None and self._has_reported:
+        before, blocking = self._deadlines.blocking_attempt, self._blocking_attempt()
+        self._deadlines.blocking_attempt = blocking
+        if blocking is not before and blocking is not None and self._has_reported:
             # One attempt blocks right after another: the time before is not its own.
-            excuse(guilty, self._silent_before, is_bounded=False)
+            excuse(blocking, self._silent_before, is_bounded=False)
         self._silent_before = seconds
-        is_running = guilty is not None and self._running.get(guilty.claim.id) is guilty
+        is_running = (
+            blocking is not None and self._running.get(blocking.claim.id) is blocking
+        )
         if not self._has_reported:
             self._has_reported = True
             self._emit(
                 "loop.blocked",
                 seconds=round(seconds, 1),
-                task=guilty.task if guilty else "",
+                task=blocking.task if blocking else "",
                 stack=self._machine.stack(),
             )
         if self._has_ended:
             return
-        if guilty is not None and is_running and self._is_past_hard(guilty):
-            await self._end(guilty)
-        elif self._is_stop_due() or self._is_blocked_by_abandoned(guilty, seconds):
+        if blocking is not None and is_running and self._is_past_hard(blocking):
+            await self._end(blocking)
+        elif self._is_stop_due() or self._is_blocked_by_abandoned(blocking, seconds):
             await self._end(None)
-        elif guilty is None and seconds > self._longest_limit():
+        elif blocking is None and seconds > self._longest_limit():
             # The blocking attempt is unknown. End without writing, as in a crash: each
             # attempt is charged one loss, and the cause is found when it runs alone.
             self._has_ended = True
@@ -212,22 +214,22 @@ class Watchdog:
             self._machine.end(self._exit_code())
 
     async def _write_last_outcomes(self, blocking: Attempt | None) -> None:
-        told: list[AttemptEnd] = []
+        ends: list[AttemptEnd] = []
         # An attempt that its own transaction recorded is done already.
         running = [a for a in list(self._running.values()) if a.recorded is None]
         if blocking is not None:
             if blocking.recorded is None:
-                told.append(self._time_out(blocking))
+                ends.append(self._time_out(blocking))
             blocking.interrupt_reason = (
                 InterruptReason.FENCED
             )  # no later outcome of it counts
         others = [a for a in running if a is not blocking]
         for other in others:
             other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
-        told += [self._stopped(other) for other in others]
+        ends += [self._stopped(other) for other in others]
         # Unsent outcomes wait for a loop that may never run again.
         ended = self._outcomes.drop()
-        told += [
+        ends += [
             (e.outcome, e.accepted_event)
             for e in ended
             if e.outcome.kind not in NOT_AN_END
@@ -253,12 +255,12 @@ class Watchdog:
         """Log the events and run their hooks in another thread: their loop is blocked."""
         runner = self._hooks.for_other_loop()
 
-        async def tell() -> None:
+        async def report() -> None:
             self._emit.jobs(events)
             runner.notify(events)
             await runner.drain()
 
-        if not await self._machine.run_elsewhere(tell, FINAL_WRITE_SECONDS):
+        if not await self._machine.run_elsewhere(report, FINAL_WRITE_SECONDS):
             self._emit("hook.failed", error="hooks were still running at the end")
 
 

@@ -147,8 +147,8 @@ class Worker:
         )
 
     def _start_side_loop(self) -> None:
-        guard, heart = self.fail_stop.guard, self.heartbeat
-        self.side_loop.start(guard("heartbeat", heart.run, heart.give_up))
+        guard, heartbeat = self.fail_stop.guard, self.heartbeat
+        self.side_loop.start(guard("heartbeat", heartbeat.run, heartbeat.give_up))
         self.side_loop.start(guard("watchdog", self.watchdog.run))
 
     # --- the work
@@ -232,5 +232,5 @@ class Worker:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self.store.leave(self.identity.id)
         except (StoreError, TimeoutError) as error:
-            told = str(error) or "no answer in time"
-            self.emit("store.failed", call="leave", error=told)
+            text = str(error) or "no answer in time"
+            self.emit("store.failed", call="leave", error=text)

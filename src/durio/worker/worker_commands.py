@@ -68,20 +68,22 @@ class CommandResponder:
 
     def receive(self, commands: Sequence[Command]) -> None:
         """Called from the loop that renewed. A command comes again until it is answered."""
-        for order in commands:
-            if order.id not in self._in_progress:
-                self._in_progress.add(order.id)
-                self._side_loop.start(partial(self._execute, order))
+        for command in commands:
+            if command.id not in self._in_progress:
+                self._in_progress.add(command.id)
+                self._side_loop.start(partial(self._execute, command))
 
-    async def _execute(self, order: Command) -> None:
-        body = await self._body(order.verb)
+    async def _execute(self, command: Command) -> None:
+        body = await self._body(command.verb)
         try:
-            await self._store.answer(self._identity.id, order.id, body)
+            await self._store.answer(self._identity.id, command.id, body)
         except StoreError as error:
             self._emit("store.failed", call="answer", error=str(error))
-            self._in_progress.discard(order.id)  # it comes again with the next renewal
+            self._in_progress.discard(
+                command.id
+            )  # it comes again with the next renewal
             return
-        if order.verb == "drain":
+        if command.verb == "drain":
             # Answered first: a worker that drains may end at any moment.
             self._loop.call_soon_threadsafe(self._drain)
 
@@ -94,11 +96,11 @@ class CommandResponder:
     async def _body(self, verb: str) -> str:
         """The answer; an error is answered too, because the caller waits."""
         try:
-            told = await self._answer(verb)
-            return msgspec.json.encode(told, enc_hook=repr).decode()
+            answer = await self._answer(verb)
+            return msgspec.json.encode(answer, enc_hook=repr).decode()
         except Exception as error:
-            told = {**self._name(), "error": f"{type(error).__name__}: {error}"}
-            return msgspec.json.encode(told, enc_hook=repr).decode()
+            answer = {**self._name(), "error": f"{type(error).__name__}: {error}"}
+            return msgspec.json.encode(answer, enc_hook=repr).decode()
 
     async def _answer(self, verb: str) -> dict[str, Any]:
         if verb == "stack":
@@ -110,8 +112,8 @@ class CommandResponder:
         return {**self._name(), "error": f"this release knows no order {verb!r}"}
 
     def _name(self) -> dict[str, Any]:
-        plan = self._config
-        return {"worker": self._identity.id, "name": plan.name, "pid": plan.pid}
+        config = self._config
+        return {"worker": self._identity.id, "name": config.name, "pid": config.pid}
 
     def _running(self) -> int:
         return len(self._slots.running)
@@ -144,8 +146,8 @@ class CommandResponder:
         call = attempt.call
         if call is not None:
             thread = threads.get(call.thread_id)
-            told = "waits for a thread\n" if thread is None else thread.stack
-            return {"where": "thread", "stack": told}
+            stack = "waits for a thread\n" if thread is None else thread.stack
+            return {"where": "thread", "stack": stack}
         if asyncio.current_task(self._loop) is attempt.asyncio_task is not None:
             return {
                 "where": "loop",
@@ -163,27 +165,27 @@ class CommandResponder:
         asked = asyncio.run_coroutine_threadsafe(stacks, self._loop)
         try:
             async with asyncio.timeout(CHILD_SECONDS_MAX * 2):
-                told = await asyncio.wrap_future(asked)
+                found = await asyncio.wrap_future(asked)
         except TimeoutError:
             return []
-        return [{"pid": pid, "stack": stack} for pid, stack in sorted(told.items())]
+        return [{"pid": pid, "stack": stack} for pid, stack in sorted(found.items())]
 
     # --- report
 
     async def _report(self) -> dict[str, Any]:
         lag = await self._lag()
-        plan, vitals = self._config, self._vitals.measure()
+        config, vitals = self._config, self._vitals.measure()
         reserved = [self._claim(claim) for claim in list(self._slots.buffer)]
         return {
             **self._name(),
-            "namespace": plan.namespace,
-            "version": plan.version,
+            "namespace": config.namespace,
+            "version": config.version,
             "loop_lag_seconds": lag,
             "active": [self._attempt(attempt) for attempt in self._attempts()],
             "reserved": reserved[:JOBS_MAX],
-            "registered": sorted(plan.handlers),
-            "queues": plan.serving.as_arguments,
-            **plan.serving.shown(),
+            "registered": sorted(config.handlers),
+            "queues": config.serving.as_arguments,
+            **config.serving.shown(),
             "stats": {
                 "concurrency": self._slots.concurrency,
                 "running": self._running(),
