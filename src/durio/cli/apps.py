@@ -284,16 +284,16 @@ def deps_failed(error: BaseException) -> DepsFailed:
 
 def user_traceback(error: BaseException) -> str:
     """A traceback without the frames of this package and of the import system."""
-    told = traceback.TracebackException.from_exception(error, compact=True)
-    hide_frames(told)
-    return "".join(told.format())
+    trace = traceback.TracebackException.from_exception(error, compact=True)
+    hide_frames(trace)
+    return "".join(trace.format())
 
 
-def hide_frames(told: traceback.TracebackException) -> None:
+def hide_frames(trace: traceback.TracebackException) -> None:
     """Remove those frames from every exception of the chain."""
     hidden = (PACKAGE_FOLDER, *IMPORT_MACHINERY)
-    kept = [frame for frame in told.stack if not frame.filename.startswith(hidden)]
-    told.stack[:] = kept
-    for other in (told.__cause__, told.__context__):
+    kept = [frame for frame in trace.stack if not frame.filename.startswith(hidden)]
+    trace.stack[:] = kept
+    for other in (trace.__cause__, trace.__context__):
         if other is not None:
             hide_frames(other)

@@ -110,19 +110,19 @@ class Batcher:
                 self._fail(call, error)
             return
         start = 0
-        told: list[tuple[EnqueueCall, Answers]] = []
+        answered: list[tuple[EnqueueCall, Answers]] = []
         for call in batch:
-            told.append((call, answers[start : start + len(call.jobs)]))
+            answered.append((call, answers[start : start + len(call.jobs)]))
             start += len(call.jobs)
-        self._answer_batch(told, places=len({call.wait_key for call in batch}))
+        self._answer_batch(answered, places=len({call.wait_key for call in batch}))
 
     def _answer_batch(
-        self, told: Sequence[tuple[EnqueueCall, Answers]], places: int
+        self, answered: Sequence[tuple[EnqueueCall, Answers]], places: int
     ) -> None:
         """Answer those who have one; the others were refused, in a batch of so many."""
         refused: list[EnqueueCall] = []
         reason: Locked | None = None
-        for call, answers in told:
+        for call, answers in answered:
             locked = answers[0].locked
             if locked is None or (places == 1 and not call.waits_if_locked):
                 self._answer(call, answers)

@@ -237,9 +237,9 @@ class Watchdog:
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):
                 worker = self._worker_id()
-                ends = [outcome for outcome, _ in told]
-                answers = await self._store.exchange(worker, ends, (), 0)
-                # What was claimed and not started goes back with the lease.
+                outcomes = [outcome for outcome, _ in ends]
+                answers = await self._store.exchange(worker, outcomes, (), 0)
+                # Claims that have not started go back with the lease.
                 await self._store.leave(worker)
         except (StoreError, TimeoutError) as error:
             self._emit("store.failed", call="finish", error=str(error) or "no answer")
@@ -249,7 +249,7 @@ class Watchdog:
             refused = {
                 answer.id for answer in answers.rejected if not answer.already_stored
             }
-            await self._notify([e for o, e in told if e and o.id not in refused])
+            await self._notify([e for o, e in ends if e and o.id not in refused])
 
     async def _notify(self, events: Sequence[JobEvent]) -> None:
         """Log the events and run their hooks in another thread: their loop is blocked."""

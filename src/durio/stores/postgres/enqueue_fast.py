@@ -138,9 +138,9 @@ async def enqueue_bounded(
     return [Enqueued(job_id, False, READY, full=full) for job_id in columns.ids]
 
 
-def full_answer(told: Sequence[Any]) -> Full | None:
+def full_answer(row: Sequence[Any]) -> Full | None:
     """Why there is no room, if that is all: a job that stands needs none."""
-    lane, depth, bound, is_closed, stands = told
+    lane, depth, bound, is_closed, stands = row
     if lane is None or stands or not (is_closed or bound is not None):
         return None
     return Full(lane, depth, bound or 0, is_closed=is_closed)

@@ -124,7 +124,7 @@ class PostgresSubscriber:
         if self._events and not self._is_closed:
             await self._clock.sleep(LINGER_SECONDS)
         heard = [self._events.popleft() for _ in range(len(self._events))]
-        heard.sort(key=lambda told: told[0])
+        heard.sort(key=lambda event: event[0])
         found = [event for _, event in heard]
         if self._missed:
             found.append(missed_event(self._missed))

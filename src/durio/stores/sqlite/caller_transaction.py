@@ -154,11 +154,11 @@ def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
 def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
     """Wake them by the writer's next transaction, which comes after this commit."""
 
-    def ring(tx: SqliteTransaction) -> None:
+    def wake(tx: SqliteTransaction) -> None:
         for lane in lanes:
             tx.wake(lane)
 
-    context.writer.post(ring)
+    context.writer.post(wake)
 
 
 def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
