@@ -48,15 +48,15 @@ class Rescuer:
         return self.interval_seconds
 
     async def turn_this_host(self) -> float:
-        """Everybody's turn: deaths on this host."""
+        """For every worker: deaths on this host."""
         await self._rescue_all(DeadOnThisHost(self.namespace))
         return self.this_host_seconds
 
     async def _rescue_all(self, scope: RescueScope) -> None:
-        """Batches until there is no more; two leaders share the work by themselves."""
+        """Rescue batch by batch until nothing is left; two leaders share the work."""
         jobs: Counter[int] = Counter()
         while True:
-            # No time is passed: the store judges leases by its own clock, not by ours.
+            # No time is passed: the store compares leases with its own clock.
             rescued = await self.store.rescue(self.batch_max, scope)
             jobs.update(left.worker for left in rescued.left)
             for worker in rescued.workers:
