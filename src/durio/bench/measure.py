@@ -298,16 +298,16 @@ def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[st
     if not counted:
         return {}
     found: dict[str, Any] = {}
-    for place, name in enumerate(ServerCosts._fields):
-        told = [
+    for column, name in enumerate(ServerCosts._fields):
+        costs = [
             {
-                "enqueue": (middle[place] - before[place]) / jobs,
-                "drain": (after[place] - middle[place]) / jobs,
-                "both": (after[place] - before[place]) / jobs,
+                "enqueue": (middle[column] - before[column]) / jobs,
+                "drain": (after[column] - middle[column]) / jobs,
+                "both": (after[column] - before[column]) / jobs,
             }
             for before, middle, after in counted
         ]
-        least = min(told, key=lambda cost: cost["both"])
+        least = min(costs, key=lambda cost: cost["both"])
         found[f"{name}_per_job"] = {
             what: round(cost, 4) for what, cost in least.items()
         }

@@ -112,8 +112,8 @@ class WarningPrinter:
         self, name: str, meaning: EmissionMeaning, fields: dict[str, Any]
     ) -> None:
         if self.wants(meaning):
-            told = " ".join(f"{field}={value}" for field, value in fields.items())
-            click.echo(f"warning: {meaning.text} ({told}) [{name}]", err=True)
+            details = " ".join(f"{field}={value}" for field, value in fields.items())
+            click.echo(f"warning: {meaning.text} ({details}) [{name}]", err=True)
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
         """Does nothing: no jobs run in a command."""
@@ -156,8 +156,10 @@ def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         is_json: bool,
         **given: Any,
     ) -> Any:
-        place = AppSelection(app_path=app_path, store=store, name=name, is_json=is_json)
-        return function(selection=place, **given)
+        selection = AppSelection(
+            app_path=app_path, store=store, name=name, is_json=is_json
+        )
+        return function(selection=selection, **given)
 
     for option in reversed(SELECTION_OPTIONS):
         called = option(called)
@@ -255,22 +257,22 @@ def apps_in(module: ModuleType, attribute: str) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if names:
         return f"Its Apps: {', '.join(f'{module.__name__}:{name}' for name in names)}."
-    told = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
-    return f"There is no App in {module.__file__}.{told}"
+    hint = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
+    return f"There is no App in {module.__file__}.{hint}"
 
 
 def import_failed(error: BaseException, what: str) -> AppImportFailed:
     """The user's error with its traceback, without our frames."""
-    told, cure = (
+    problem, cure = (
         f"{type(error).__name__}: {error_text(error)}",
         "Correct it, and try again.",
     )
     if isinstance(error, DurioError):
-        told, cure = f"{error.what} [{error.code}]", error.cure or cure
+        problem, cure = f"{error.what} [{error.code}]", error.cure or cure
     elif isinstance(error, SystemExit):
         cure = "Guard what runs as a program: if __name__ == '__main__': ..."
     shown = user_traceback(error)
-    return AppImportFailed(f"{what}: {told}", cure=cure, traceback_text=shown)
+    return AppImportFailed(f"{what}: {problem}", cure=cure, traceback_text=shown)
 
 
 def deps_failed(error: BaseException) -> DepsFailed:

@@ -154,8 +154,8 @@ class BenchProgress:
 def show_figures(figures: dict[str, Any]) -> None:
     show_head(figures)
     rows = [
-        [name, figure_text(figures[name]), told]
-        for name, told in MEANINGS.items()
+        [name, figure_text(figures[name]), meaning]
+        for name, meaning in MEANINGS.items()
         if name in figures
     ]
     show_table(("figure", "value", "what"), rows, "nothing was measured")

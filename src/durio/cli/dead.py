@@ -104,8 +104,8 @@ def list_dead(
 
 def dead_row(job: StoredJob, app: App) -> dict[str, Any]:
     args, kwargs = arguments_of(job)
-    told = {"args": args, "kwargs": kwargs, "retried": job.retried}
-    return {**row_fields(job, app), **told}
+    extra = {"args": args, "kwargs": kwargs, "retried": job.retried}
+    return {**row_fields(job, app), **extra}
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
@@ -325,8 +325,8 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 
     lines, written = selection.run(ask)
     if selection.is_json:
-        told = {"letters": lines, "imported": written, "skipped": lines - written}
-        show_json(told)
+        counts = {"letters": lines, "imported": written, "skipped": lines - written}
+        show_json(counts)
     else:
         show_text(f"{dead_letters_text(written)} imported, {lines - written} skipped")
 

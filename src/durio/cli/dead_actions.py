@@ -126,12 +126,12 @@ def act_on_dead_letters(
     )
     jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
     which = f"{bulk.filters.text()}{scope_text(query)}"
-    told = f"{dead_letters_text(jobs)}{which}"
+    jobs_text = f"{dead_letters_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
         return show_summary(
-            selection, counted.jobs, BulkSummary(0), told, dry_run=bulk.dry_run
+            selection, counted.jobs, BulkSummary(0), jobs_text, dry_run=bulk.dry_run
         )
-    confirm(f"{told} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
+    confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     by = operator(bulk.by)
 
     async def do(app: App) -> BulkSummary:
@@ -178,11 +178,13 @@ def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
         dead = selection.run(
             functools.partial(count_dead, job_ids=bulk.job_ids, selection=selection)
         )
-        told = dead_letters_text(dead)
+        jobs_text = dead_letters_text(dead)
         if bulk.dry_run:
-            return show_summary(selection, dead, BulkSummary(0), told, dry_run=True)
+            return show_summary(
+                selection, dead, BulkSummary(0), jobs_text, dry_run=True
+            )
         if dead:
-            confirm(f"{told} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
+            confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     return act_on_jobs(selection, bulk.job_ids, verb, by=operator(bulk.by))
 
 

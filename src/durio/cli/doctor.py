@@ -68,9 +68,9 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
     except AppImportFailed as trouble:
         lines = [line.strip() for line in trouble.traceback_text.splitlines()]
         places = [line for line in lines if line.startswith("File ")]
-        told = trouble.what + "".join(f" ({place})" for place in places[-1:])
+        evidence = trouble.what + "".join(f" ({place})" for place in places[-1:])
         bare = replace(selection, app_path=None).app()
-        return bare, [error("app.import", told, trouble.cure)]
+        return bare, [error("app.import", evidence, trouble.cure)]
     if selection.app_path is None:
         return app, []
     app.emit.subscribers.clear()  # the checks find what it would log
@@ -89,12 +89,12 @@ def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
             click.echo(finding_line(finding))
             if finding.fix:
                 show_text(f"{INDENT}fix: {finding.fix}")
-    told = (
+    counts = (
         count_text(errors, "error"),
         count_text(warnings, "warning"),
         count_text(len(found), "check"),
     )
-    show_text(", ".join(told))
+    show_text(", ".join(counts))
 
 
 def count_text(number: int, word: str) -> str:

@@ -185,20 +185,20 @@ def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> 
 
 async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) -> int:
     """Wait, then print how the job ended; returns the exit code."""
-    told: dict[str, Any] = {"result": None, "error": None}
+    outcome: dict[str, Any] = {"result": None, "error": None}
     failure: Exception | None = None
     value = "(result not kept)"
     try:
-        told["result"] = json.loads(encode(await job.result(limit), "the result"))
-        value = to_json(told["result"])
+        outcome["result"] = json.loads(encode(await job.result(limit), "the result"))
+        value = to_json(outcome["result"])
     except ResultExpired:
         pass
     except (JobDead, JobCancelled, TimeoutError) as error:
         failure = error
-        told["error"] = error_fields(error)
+        outcome["error"] = error_fields(error)
     status = await job.status()
     if selection.is_json:
-        show_json({**job_fields(job, status), **end_fields(status), **told})
+        show_json({**job_fields(job, status), **end_fields(status), **outcome})
         return 0 if failure is None else exit_code_of(failure)
     if failure is not None:
         raise failure

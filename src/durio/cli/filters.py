@@ -66,8 +66,10 @@ class Filters:
         why = [f"reason {self.reason}"] if self.reason else []
         why += [f"error ~{self.error}"] if self.error else []
         ages = [f"{n} than {v}" for n in ("older", "newer") if (v := getattr(self, n))]
-        told = ", ".join(whose + why + ages)
-        return f" {'of ' if whose else 'with ' if why else ''}{told}" if told else ""
+        joined = ", ".join(whose + why + ages)
+        return (
+            f" {'of ' if whose else 'with ' if why else ''}{joined}" if joined else ""
+        )
 
 
 def age_seconds(text: str | None, option: str) -> float | None:

@@ -60,8 +60,8 @@ async def job_by_id(app: App, job_id: str) -> StoredJob:
 
 def short_error(row: dict[str, Any]) -> str:
     """The last error of a job in a list, or why it is dead, cut to fit a cell."""
-    told = ": ".join(text for text in (row["error_type"], row["error"]) if text)
-    cut = told if len(told) <= ERROR_CHARS else f"{told[:ERROR_CHARS]}..."
+    full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
+    cut = full if len(full) <= ERROR_CHARS else f"{full[:ERROR_CHARS]}..."
     return cut or row["reason"] or ""
 
 

@@ -154,7 +154,7 @@ class Commands(click.Group):
         """Print the table without loading its commands."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, told) for name, (_, told) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 def keep_lines(function: Function) -> Function:
@@ -303,31 +303,35 @@ def drop_output() -> None:
 def error_fields(error: BaseException) -> dict[str, str]:
     """An error as data: what, code, cure, and the traceback of user code."""
     if isinstance(error, DurioError):
-        told = {"code": error.code, "what": error.what, "cure": error.cure}
+        fields = {"code": error.code, "what": error.what, "cure": error.cure}
         if isinstance(error, StoreFull):  # this process ends: it does not retry
-            told["cure"] = "Free space on this disk, then start it again."
+            fields["cure"] = "Free space on this disk, then start it again."
         elif error.cure == PASSES_BY_ITSELF:
-            told["cure"] = "Start it again when the store is back."
+            fields["cure"] = "Start it again when the store is back."
     elif isinstance(error, click.Abort | KeyboardInterrupt):
-        told = {"code": "interrupted", "what": "interrupted", "cure": ""}
+        fields = {"code": "interrupted", "what": "interrupted", "cure": ""}
     elif isinstance(error, TimeoutError):
-        told = {
+        fields = {
             "code": "timeout",
             "what": str(error) or "the time is over",
             "cure": "Give a longer --timeout, or look again later.",
         }
     elif isinstance(error, click.ClickException):
-        told = {"code": "usage", "what": error.format_message(), "cure": cure_of(error)}
+        fields = {
+            "code": "usage",
+            "what": error.format_message(),
+            "cure": cure_of(error),
+        }
     else:
-        told = {
+        fields = {
             "code": "unexpected",
             "what": f"{type(error).__name__}: {error}",
             "cure": "This was not foreseen: please report it with the lines above.",
             "traceback": "".join(traceback.format_exception(error)),
         }
     if isinstance(error, UserCodeFailed | ChildFailed) and error.traceback_text:
-        told["traceback"] = error.traceback_text
-    return {name: storable_text(text) for name, text in told.items()}
+        fields["traceback"] = error.traceback_text
+    return {name: storable_text(text) for name, text in fields.items()}
 
 
 def backpressure_fields(error: BaseException) -> dict[str, float]:

@@ -141,10 +141,15 @@ def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]
         arriving = connect(request.target, app.clock, app.settings)
         await arriving.open()
         try:
-            with move_progress(is_quiet=request.selection.is_json) as tell:
+            with move_progress(is_quiet=request.selection.is_json) as progress:
                 arrival = import_jobs_into(arriving)
                 mover = Mover(
-                    departure, arrival, request.stores["to"], leaving, app.clock, tell
+                    departure,
+                    arrival,
+                    request.stores["to"],
+                    leaving,
+                    app.clock,
+                    progress,
                 )
                 return await work(mover)
         finally:
@@ -165,8 +170,8 @@ def take_back(request: MoveRequest) -> int:
     if request.dry_run:
         raise UsageError("--back-out and --dry-run are both given", cure="Give one.")
     ends, name = request.stores, operator(request.by)
-    told = f"open {ends['from']} again and take its jobs out of {ends['to']}"
-    confirm(told, yes=request.yes)
+    action = f"open {ends['from']} again and take its jobs out of {ends['to']}"
+    confirm(action, yes=request.yes)
     jobs = with_both_stores(request, lambda mover: mover.back_out(by=name))
     if request.selection.is_json:
         show_json({**ends, "stage": None, "backed_out": True, "jobs": jobs})
@@ -210,11 +215,11 @@ def progress_text(stage: str, done: int, total: int) -> str:
 @contextmanager
 def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
     """Ends the line of the progress bar in any case."""
-    tell = MoveProgress(is_quiet=is_quiet)
+    progress = MoveProgress(is_quiet=is_quiet)
     try:
-        yield tell
+        yield progress
     finally:
-        if tell.is_live and tell.stage:
+        if progress.is_live and progress.stage:
             click.echo("", err=True)
 
 
@@ -276,8 +281,8 @@ def show_moved(
             {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}
         )
         return
-    told = f"{outlook.total} jobs moved from {ends['from']} to {ends['to']}"
-    lines = [f"{told} in {took_seconds:.1f} s", *count_lines(outlook.jobs)]
+    summary = f"{outlook.total} jobs moved from {ends['from']} to {ends['to']}"
+    lines = [f"{summary} in {took_seconds:.1f} s", *count_lines(outlook.jobs)]
     if verdict is not None:
         lines.append(f"both sides are the same: sha256 {seen.digest}")
     if seen.pruned:

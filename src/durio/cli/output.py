@@ -1,4 +1,4 @@
-"""What commands print: JSON, text, or tables on a terminal. Only this file uses rich."""
+"""What commands print: JSON, text, or tables on a terminal."""
 
 import os
 import sys
@@ -110,10 +110,10 @@ def ago(moment: datetime | None, now: float) -> str:
 def safe(text: str, *, is_line: bool = False) -> str:
     """Text without control characters: the text of an error is not trusted."""
     kept = "" if is_line else "\n\t"
-    told = "".join(
+    cleaned = "".join(
         char if char in kept or char.isprintable() else escaped(char) for char in text
     )
-    return storable_text(told)
+    return storable_text(cleaned)
 
 
 def escaped(char: str) -> str:

@@ -101,8 +101,8 @@ def show_summary(
 ) -> int:
     """Print the counts as JSON, or `words`."""
     if selection.is_json:
-        told = {"counted": counted, "done": summary.jobs, "held": summary.held}
-        show_json({**told, "dry_run": dry_run})
+        counts = {"counted": counted, "done": summary.jobs, "held": summary.held}
+        show_json({**counts, "dry_run": dry_run})
     else:
         show_text(words)
     return 0

@@ -64,7 +64,6 @@ async def load_queue_rows(app: App) -> list[QueueRow]:
 
 
 def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
-    """One queue from what the store says about it."""
     return QueueRow(
         queue=queue_of(row.name),
         namespace=app.name,
@@ -97,7 +96,7 @@ async def known_queues(app: App) -> set[str]:
     known = {queue_of(row.name) for row in await store.queues(app.name)}
     known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
     tasks = await store.tasks(app.name) or {}
-    return known | {told["queue"] for told in tasks.values()}
+    return known | {task["queue"] for task in tasks.values()}
 
 
 def check_known(queues: Sequence[str], known: Collection[str], name: str) -> None:

@@ -55,14 +55,14 @@ def close_and_wait(
     try:
         return selection.run(ask)
     except KeyboardInterrupt:
-        told = f"{queue} stays closed; open it with: durio queues resume {queue}"
-        click.echo(safe(told), err=True)
+        hint = f"{queue} stays closed; open it with: durio queues resume {queue}"
+        click.echo(safe(hint), err=True)
         raise
 
 
 async def find_queue_row(app: App, queue: str) -> QueueRow | None:
     """One queue as it is now; None: never used."""
-    found = [line for line in await load_queue_rows(app) if line.queue == queue]
+    found = [row for row in await load_queue_rows(app) if row.queue == queue]
     return found[0] if found else None
 
 
@@ -78,17 +78,17 @@ def refuse_paused(row: QueueRow | None, queue: str) -> None:
 async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueRow:
     """Poll until nothing waits or runs; raises TimeoutError."""
     deadline = app.clock.monotonic() + limit_seconds
-    with drain_progress() as tell:
+    with drain_progress() as show:
         while True:
-            line = await find_queue_row(app, queue)
-            if line is not None:
-                tell(line)
-                if not (line.depth or line.running):
-                    return line
+            row = await find_queue_row(app, queue)
+            if row is not None:
+                show(row)
+                if not (row.depth or row.running):
+                    return row
             if app.clock.monotonic() >= deadline:
                 raise TimeoutError(
                     f"queue {queue} is not empty after {format_duration(limit_seconds)}: "
-                    f"{remaining_text(line)}; it stays closed until durio queues resume"
+                    f"{remaining_text(row)}; it stays closed until durio queues resume"
                 )
             await app.clock.sleep(POLL_SECONDS)
 
@@ -113,24 +113,24 @@ class DrainProgress:
         self.last = ""
 
     def __call__(self, row: QueueRow) -> None:
-        told = remaining_text(row)
-        if told == self.last:
+        text = remaining_text(row)
+        if text == self.last:
             return
         if self.is_live:
-            click.echo(f"\r{told.ljust(len(self.last))}", err=True, nl=False)
+            click.echo(f"\r{text.ljust(len(self.last))}", err=True, nl=False)
         elif not self.last:
-            click.echo(f"draining: {told}", err=True)
-        self.last = told
+            click.echo(f"draining: {text}", err=True)
+        self.last = text
 
 
 @contextmanager
 def drain_progress() -> Generator[DrainProgress]:
     """Ends the line of the live progress in any case."""
-    telling = DrainProgress()
+    progress = DrainProgress()
     try:
-        yield telling
+        yield progress
     finally:
-        if telling.is_live and telling.last:
+        if progress.is_live and progress.last:
             click.echo("", err=True)
 
 
@@ -354,10 +354,10 @@ def drain_queue(
                 7 the time is over; 130 interrupted; the queue stays closed
     """
     limit = DRAIN_SECONDS_MAX if timeout is None else seconds(timeout, "--timeout")
-    line = close_and_wait(selection, queue, limit, operator(by))
+    row = close_and_wait(selection, queue, limit, operator(by))
     if selection.is_json:
-        told = {"waiting": line.depth, "running": line.running}
-        show_json({"queue": queue, "closed": line.closed, **told})
+        counts = {"waiting": row.depth, "running": row.running}
+        show_json({"queue": queue, "closed": row.closed, **counts})
     else:
         show_text(f"{queue} is empty and stays closed; durio queues resume {queue}")
 
@@ -402,14 +402,14 @@ def move_jobs(
         raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
     wanted = [source] if create else [source, target]
     counted = count_waiting(selection, source, wanted)
-    told = f"{waiting_jobs_text(counted.jobs)} of queue {source}"
+    jobs_text = f"{waiting_jobs_text(counted.jobs)} of queue {source}"
     if not counted.jobs or given["dry_run"]:
-        words = f"{told} to move"
+        words = f"{jobs_text} to move"
         show_summary(
             selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
         )
         return
-    confirm(f"{told} will move to {check_name('queue', target)}", yes=yes)
+    confirm(f"{jobs_text} will move to {check_name('queue', target)}", yes=yes)
     by = operator(given["by"])
 
     async def do(app: App) -> BulkSummary:
@@ -453,15 +453,15 @@ def purge_queue(
     Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
     """
     counted = count_waiting(selection, queue, [queue])
-    told = f"{waiting_jobs_text(counted.jobs)} of queue {queue}"
+    jobs_text = f"{waiting_jobs_text(counted.jobs)} of queue {queue}"
     if not counted.jobs or given["dry_run"]:
-        words = f"{told} to cancel"
+        words = f"{jobs_text} to cancel"
         show_summary(
             selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
         )
         return
     typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
-    confirm(f"{told} will be cancelled", yes=yes, typed=typed)
+    confirm(f"{jobs_text} will be cancelled", yes=yes, typed=typed)
     by = operator(given["by"])
 
     async def do(app: App) -> BulkSummary:

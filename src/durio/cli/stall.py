@@ -39,10 +39,10 @@ class StallWatch:
         gives_up: bool = True,
     ) -> None:
         self._stall = stall
-        self._tell = report
-        self._until = is_over
+        self._report = report
+        self._is_over = is_over
         self._gives_up = gives_up
-        self._has_told = False
+        self._has_reported = False
         self._seen: Stall | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -62,14 +62,18 @@ class StallWatch:
                 self._timer.cancel()
 
     def _look(self, bound: asyncio.Timeout) -> None:
-        if self._until():
+        if self._is_over():
             return
         loop, stall = asyncio.get_running_loop(), self._stall()
         self._seen = stall
         seconds = 0.0 if stall is None else stall.seconds
-        if stall is not None and seconds >= REPORT_AFTER_SECONDS and not self._has_told:
-            self._has_told = True
-            self._tell(stall)
+        if (
+            stall is not None
+            and seconds >= REPORT_AFTER_SECONDS
+            and not self._has_reported
+        ):
+            self._has_reported = True
+            self._report(stall)
         if self._gives_up and seconds >= GIVE_UP_SECONDS:
             bound.reschedule(loop.time())
         else:

@@ -134,8 +134,8 @@ def supervise(
     check_processes(processes)
     configure(log_settings(given))
     if sys.stderr.isatty():
-        told = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"
-        click.echo(f"{told}\n  Ctrl-C drains; again: stops at once", err=True)
+        banner = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"
+        click.echo(f"{banner}\n  Ctrl-C drains; again: stops at once", err=True)
     verdict = asyncio.run(run_supervisor(invocation, processes))
     if verdict.error is not None or verdict.exit_code == EXIT_CRASH_LOOP:
         fields = failure_fields(verdict)
@@ -144,13 +144,13 @@ def supervise(
         else:
             click.echo(error_text(fields), err=True)
     elif invocation.is_json:
-        told = {
+        result = {
             "exit_code": verdict.exit_code,
             "cut_short": verdict.exit_code != 0,
             "signal": verdict.signal,
             "restarts": verdict.restarts,
         }
-        click.echo(msgspec.json.encode(told))
+        click.echo(msgspec.json.encode(result))
     return verdict.exit_code
 
 
@@ -174,7 +174,7 @@ async def run_supervisor(
     had_terminal = has_terminal()
     supervisors: list[Supervisor] = []
 
-    def hear(signal: str, _count: int) -> None:
+    def on_signal(signal: str, _count: int) -> None:
         for supervisor in supervisors:
             # A terminal that closes sends SIGHUP too: then stop, do not reload.
             if signal == "SIGHUP" and not (had_terminal and not has_terminal()):
@@ -185,8 +185,8 @@ async def run_supervisor(
     def show(running: int, seconds_left: float) -> None:
         left = round(seconds_left, 1)
         if sys.stderr.isatty():
-            told = f"draining: {running} running, {left:.0f} s of grace left"
-            click.echo(f"\r\x1b[K{told}", nl=False, err=True)
+            text = f"draining: {running} running, {left:.0f} s of grace left"
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
         else:
             emit("fleet.draining", running=running, seconds_left=left)
 
@@ -208,7 +208,7 @@ async def run_supervisor(
     )
     supervisors.append(supervisor)
     try:
-        async with Signals(hear, STOP_SIGNALS, is_last=True) as signals:
+        async with Signals(on_signal, STOP_SIGNALS, is_last=True) as signals:
             verdict = await supervisor.run()
             signals.exit_code = verdict.exit_code
             return verdict
@@ -257,15 +257,15 @@ def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
 def run_supervised(descriptor: int, body: Callable[[SupervisorPipe], int]) -> int:
     """Run a worker that a supervisor started; report its error to the supervisor."""
     try:
-        line = SupervisorPipe(descriptor)
+        pipe = SupervisorPipe(descriptor)
     except OSError:
         raise UsageError(
             "--supervised is for workers that a supervisor starts",
             cure="Give --processes N.",
         ) from None
     try:
-        return body(line)
+        return body(pipe)
     except (Exception, KeyboardInterrupt) as error:
         cause = first_error(error)
-        line.send_message(ProcessMessage(word="failed", error=error_fields(cause)))
+        pipe.send_message(ProcessMessage(word="failed", error=error_fields(cause)))
         return exit_code_of(cause)

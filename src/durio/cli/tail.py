@@ -167,16 +167,16 @@ def event_text(fields: dict[str, Any]) -> str:
     """An event as logs show it; values with several lines come below."""
     if fields.get("event") == MISSED:
         return f"... {fields.get('events')} events were missed: too many at once"
-    told = [
+    parts = [
         f"{fields.get('ts', '')} {fields.get('level', ''):<7} {fields.get('event', ''):<13}"
     ]
-    told += [str(fields[name]) for name in ("task", "job_id") if name in fields]
-    told += [
+    parts += [str(fields[name]) for name in ("task", "job_id") if name in fields]
+    parts += [
         f"{name}={on_one_line(value)}"
         for name, value in fields.items()
         if name not in HEAD and name not in MULTILINE_FIELDS
     ]
-    lines = [" ".join(told)]
+    lines = [" ".join(parts)]
     for name in MULTILINE_FIELDS:
         lines += [f"    {line}" for line in str(fields.get(name, "")).splitlines()]
     return "\n".join(lines)

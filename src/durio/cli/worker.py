@@ -118,10 +118,10 @@ def whole_number(flag: str, text: str) -> int:
 
 def slots_of(app: App, flags: QueueFlags) -> int:
     """The number of slots that a worker of this App has with these flags."""
-    told = parse_serving(
+    serving = parse_serving(
         flags.queues, prefetches=flags.prefetches, declared=app.registry.queues
     )
-    return told.concurrency(flags.concurrency, app.settings.worker.concurrency)
+    return serving.concurrency(flags.concurrency, app.settings.worker.concurrency)
 
 
 TASKS_SHOWN = 8
@@ -218,8 +218,8 @@ def command(
         click.get_current_context(), is_burst=burst, is_json=is_json
     )
 
-    def start(line: SupervisorPipe | None) -> int:
-        return run_in_process(load_app(app_path, store), call, flags, given, line)
+    def start(pipe: SupervisorPipe | None) -> int:
+        return run_in_process(load_app(app_path, store), call, flags, given, pipe)
 
     if supervised is not None:
         given["processes"] = processes
@@ -246,8 +246,8 @@ def run_in_process(
         )
         code, signal, hangs = runner.run(worked)
         if invocation.is_json and supervisor is None:
-            told = {"exit_code": code, "cut_short": code != 0, "signal": signal}
-            click.echo(msgspec.json.encode(told))
+            result = {"exit_code": code, "cut_short": code != 0, "signal": signal}
+            click.echo(msgspec.json.encode(result))
         if hangs:
             # User code that ignores its cancellation would keep this process alive.
             end_process(code)
@@ -307,16 +307,16 @@ async def run_to_end(
     supervisor: SupervisorPipe | None = None,
 ) -> tuple[int, str | None, bool]:
     """Run a worker to its end: exit code, signal, and whether abandoned code still runs."""
-    live_events, notify = WorkerControl(app), SystemdNotifier(os.environ)
-    signals = Signals(live_events.on_signal, STOP_SIGNALS, is_last=True)
-    tell = notify.send_message if notify.is_enabled else None
+    control, notify = WorkerControl(app), SystemdNotifier(os.environ)
+    signals = Signals(control.on_signal, STOP_SIGNALS, is_last=True)
+    send = notify.send_message if notify.is_enabled else None
     if supervisor is not None:
-        tell = supervisor.send_message
-        supervisor.listen(live_events.rescue_now, live_events.on_supervisor_lost)
+        send = supervisor.send_message
+        supervisor.listen(control.rescue_now, control.on_supervisor_lost)
     watch = StallWatch(
         app.stall,
-        report=live_events.on_stall,
-        is_over=live_events.has_started,
+        report=control.on_stall,
+        is_over=control.has_started,
         gives_up=False,
     )
 
@@ -330,22 +330,22 @@ async def run_to_end(
             concurrency=flags.concurrency,
             is_burst=is_burst,
             machine=WorkerMachine(signals),
-            send_message=tell,
+            send_message=send,
         )
 
     # Signals first: one that comes while the store opens must not be lost.
     async with signals, AsyncExitStack() as stack:
-        worker = await watch.wait_for(run_worker(live_events, begin(stack)))
-        signal = live_events.received[0] if live_events.received else None
+        worker = await watch.wait_for(run_worker(control, begin(stack)))
+        signal = control.received[0] if control.received else None
         signals.exit_code = 0 if worker is None else exit_code(worker, signal)
     return signals.exit_code, signal, worker is not None and worker.hangs
 
 
 async def run_worker(
-    live_events: "WorkerControl", start: Coroutine[Any, Any, Worker]
+    control: "WorkerControl", start: Coroutine[Any, Any, Worker]
 ) -> Worker | None:
     """A worker that has ended; None: it was stopped before it started."""
-    worker = await live_events.start_unless_stopped(start)
+    worker = await control.start_unless_stopped(start)
     if worker is None:
         return None
     try:

@@ -76,9 +76,9 @@ async def send_command(
     while True:
         for worker, number in orders.items():
             if number is not None and worker not in answers:
-                told = await store.answer_to(number)
-                if told is not None:
-                    answers[worker] = told
+                answer = await store.answer_to(number)
+                if answer is not None:
+                    answers[worker] = answer
         waits = [w for w, n in orders.items() if n is not None and w not in answers]
         if not waits or clock.monotonic() >= end:
             break
@@ -173,10 +173,10 @@ def report_text(answer: Mapping[str, Any]) -> str:
 def worker_heading(answer: Mapping[str, Any]) -> str:
     """The name of the worker, and the lag of its loop."""
     lag = answer["loop_lag_seconds"]
-    told = (
+    state = (
         "its event loop is blocked" if lag is None else f"loop lag {lag * 1000:.1f} ms"
     )
-    return f"worker {answer['worker']} {answer['name']}: {told}"
+    return f"worker {answer['worker']} {answer['name']}: {state}"
 
 
 def section(title: str, lines: Sequence[str]) -> list[str]:
@@ -199,8 +199,8 @@ def active_line(attempt: Mapping[str, Any]) -> str:
     hard = attempt["hard_seconds"]
     limit = "no limit" if hard is None else f"limit {format_duration(hard)}"
     progress = attempt["progress"]
-    told = "" if progress is None else f", progress {to_json(progress)}"
-    return f"{attempt_line(attempt)}, {limit}{told}"
+    progress_text = "" if progress is None else f", progress {to_json(progress)}"
+    return f"{attempt_line(attempt)}, {limit}{progress_text}"
 
 
 def job_line(job: Mapping[str, Any]) -> str:
@@ -383,8 +383,8 @@ def drain_workers(
 def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
     """Require either ids or --all."""
     if bool(ids) == is_all:
-        told = "workers and --all are both given" if ids else "no worker is named"
-        raise UsageError(told, cure="Give ids from durio workers ls, or --all.")
+        problem = "workers and --all are both given" if ids else "no worker is named"
+        raise UsageError(problem, cure="Give ids from durio workers ls, or --all.")
 
 
 def command_workers(
@@ -413,12 +413,12 @@ def show_responses(
         show_json({"workers": [answered.fields() for answered in responses]})
     else:
         for answered in responses:
-            told = (
+            shown = (
                 no_response_text(answered)
                 if answered.answer is None
                 else text(answered.answer)
             )
-            show_text(told)
+            show_text(shown)
         if not responses:
             show_text("no workers")
     return (

@@ -77,15 +77,15 @@ class FaultInjector:
         return None if victim is None else self._kill(victim)
 
     def _kill(self, victim: StoppedProcess) -> Kill:
-        scene, pid = self._target, victim.process.pid
-        scene.ledger.write(LedgerLineKind.KILLING, victim=pid)
+        target, pid = self._target, victim.process.pid
+        target.ledger.write(LedgerLineKind.KILLING, victim=pid)
         self._interrupted |= victim.jobs
-        kill = Kill(victim.jobs, scene.clock.monotonic())
+        kill = Kill(victim.jobs, target.clock.monotonic())
         victim.process.kill()
-        scene.ledger.write(LedgerLineKind.KILLED, victim=pid)
-        tasks = Counter(scene.tasks[job] for job in victim.jobs)
+        target.ledger.write(LedgerLineKind.KILLED, victim=pid)
+        tasks = Counter(target.tasks[job] for job in victim.jobs)
         named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
-        scene.print_line(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
+        target.print_line(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
         return kill
 
     # --- choose a process
@@ -134,23 +134,23 @@ class FaultInjector:
 
     async def wait_for_rerun(self, kill: Kill) -> None:
         """Wait until the jobs that a kill has interrupted run elsewhere."""
-        scene = self._target
+        target = self._target
         while True:
             again = {
                 entry.job
-                for path in scene.ledger_folder.glob("*.jsonl")
+                for path in target.ledger_folder.glob("*.jsonl")
                 for entry in read_ledger_file(path)
                 if entry.ev == LedgerLineKind.STARTED and entry.mono_ns / 1e9 > kill.at
             }
-            took = scene.clock.monotonic() - kill.at
+            took = target.clock.monotonic() - kill.at
             if kill.jobs <= again:
-                scene.print_line(
+                target.print_line(
                     f"all {len(kill.jobs)} run again, {took:.1f} s after the kill"
                 )
                 return
             if took > RERUN_SECONDS_MAX:
                 return  # the verdict names the missing ones
-            await scene.clock.sleep(POLL_SECONDS)
+            await target.clock.sleep(POLL_SECONDS)
 
 
 def open_jobs(path: Path) -> set[str]:

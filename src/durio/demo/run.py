@@ -226,10 +226,10 @@ class Demo:
             for order in range(BURST):
                 group.create_task(send(order))
         if refused:
-            told = f"QueueFull for {len(refused)} of {BURST} parcels: "
+            text = f"QueueFull for {len(refused)} of {BURST} parcels: "
             first = refused[0]
             self.print_line(
-                f"{told}{first.depth} wait, the bound is {first.limit}, "
+                f"{text}{first.depth} wait, the bound is {first.limit}, "
                 f"try again in {first.retry_after:.1f} s"
             )
 

@@ -58,18 +58,18 @@ def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]
 def backoff(handlers: Handlers) -> Iterator[Finding]:
     """Tasks that are retried at once when they fail."""
     bad = [h.task for h in handlers if h.retry.has_no_backoff]
-    told = f"retried without a pause: {first_names(bad)}"
+    problem = f"retried without a pause: {first_names(bad)}"
     fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
-    yield task_finding("code.backoff", bad, told, fix, "every retry waits")
+    yield task_finding("code.backoff", bad, problem, fix, "every retry waits")
 
 
 def time_limits(handlers: Handlers) -> Iterator[Finding]:
     """Tasks that may hang forever."""
     bad = [h.task for h in handlers if h.limits.hard_seconds is None]
-    told = f"without a time limit (timeout=None): {first_names(bad)}"
+    problem = f"without a time limit (timeout=None): {first_names(bad)}"
     fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
     yield task_finding(
-        "code.time_limits", bad, told, fix, "every task has a hard limit"
+        "code.time_limits", bad, problem, fix, "every task has a hard limit"
     )
 
 
@@ -83,9 +83,9 @@ def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
         if not call.is_awaited and is_one_of(call.name, BLOCKING)
     ]
     fix = "Use an async library, or a plain `def` task: those run in threads."
-    told = f"blocks the event loop: {first_names(bad)}"
+    problem = f"blocks the event loop: {first_names(bad)}"
     yield task_finding(
-        "code.blocking_calls", bad, told, fix, "none seen in async tasks"
+        "code.blocking_calls", bad, problem, fix, "none seen in async tasks"
     )
 
 

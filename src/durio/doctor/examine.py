@@ -71,11 +71,11 @@ async def run_store_checks(checks: Mapping[str, StoreCheck]) -> list[Finding]:
     found: list[Finding] = []
     for name, check in checks.items():
         try:
-            told = check()
-            if isinstance(told, AsyncIterable):
-                found += [finding async for finding in told]
+            findings = check()
+            if isinstance(findings, AsyncIterable):
+                found += [finding async for finding in findings]
             else:
-                found += told
+                found += findings
         except Exception as trouble:
             found.append(failed_check(name, trouble))
     return found
@@ -84,8 +84,10 @@ async def run_store_checks(checks: Mapping[str, StoreCheck]) -> list[Finding]:
 def failed_check(name: str, trouble: BaseException) -> Finding:
     if isinstance(trouble, DurioError):
         return error(name, trouble.what, trouble.cure or "See the error.")
-    told = f"this check failed itself: {type(trouble).__name__}: {error_text(trouble)}"
-    return error(name, told, "Please report it, with this line.")
+    evidence = (
+        f"this check failed itself: {type(trouble).__name__}: {error_text(trouble)}"
+    )
+    return error(name, evidence, "Please report it, with this line.")
 
 
 def machine_checks(app: App) -> dict[str, Check]:
@@ -109,8 +111,8 @@ def store_checks(app: App) -> dict[str, StoreCheck]:
     try:
         return checks_of(app.url).checks(app.url, app.clock)
     except DurioError as trouble:
-        told = error("store.url", f"{masked(app.url)}: {trouble.what}", trouble.cure)
-        return {"store.url": lambda: [told]}
+        finding = error("store.url", f"{masked(app.url)}: {trouble.what}", trouble.cure)
+        return {"store.url": lambda: [finding]}
 
 
 async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:

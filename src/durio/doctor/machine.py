@@ -25,8 +25,8 @@ def clock(wall_clock: Clock) -> Iterator[Finding]:
     """A wall clock that was never set; delays and retention depend on it."""
     now = wall_clock.now()
     if now < EARLIEST:
-        told = f"the wall clock says {now:.0f} s since 1970, before this release"
-        yield error("machine.clock", told, "Set the clock, and keep it by NTP.")
+        evidence = f"the wall clock says {now:.0f} s since 1970, before this release"
+        yield error("machine.clock", evidence, "Set the clock, and keep it by NTP.")
     else:
         yield fine("machine.clock", "the wall clock is set")
 
@@ -34,13 +34,13 @@ def clock(wall_clock: Clock) -> Iterator[Finding]:
 def open_files() -> Iterator[Finding]:
     """The limit of file descriptors, which sockets, children and the store need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    told = f"{soft} open files at once"
+    evidence = f"{soft} open files at once"
     if 0 <= soft < FILES_MIN:
         most = "more" if hard == resource.RLIM_INFINITY else f"up to {hard}"
         fix = f"ulimit -n {FILES_MIN} ({most}), or LimitNOFILE= of the unit."
-        yield warning("machine.open_files", told, fix)
+        yield warning("machine.open_files", evidence, fix)
     else:
-        yield fine("machine.open_files", told)
+        yield fine("machine.open_files", evidence)
 
 
 def time_zones() -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def time_zones() -> Iterator[Finding]:
             missing.append(zone)
     if missing:
         fix = "Install the package tzdata, by pip or from the system."
-        told = f"there is no time zone {', '.join(missing)}"
-        yield warning("machine.time_zones", told, fix)
+        evidence = f"there is no time zone {', '.join(missing)}"
+        yield warning("machine.time_zones", evidence, fix)
     else:
         yield fine("machine.time_zones", f"{', '.join(ZONES)} can be loaded")

@@ -25,19 +25,21 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
         yield fine(name, "no worker told its tasks yet; --app names the code")
         return
     known = snapshot.published if snapshot.registered is None else snapshot.registered
-    strange = {
+    unknown = {
         task: n for task, n in snapshot.waiting_tasks().items() if task not in known
     }
-    nobody = {task: n for task, n in strange.items() if task not in snapshot.published}
-    if nobody:
+    missing = {task: n for task, n in unknown.items() if task not in snapshot.published}
+    if missing:
         fix = "Deploy the code that has it, or retry by the new name; cancel the rest."
-        yield error(name, f"no code and no worker has {task_counts_text(nobody)}", fix)
-    elsewhere = {task: n for task, n in strange.items() if task not in nobody}
+        yield error(name, f"no code and no worker has {task_counts_text(missing)}", fix)
+    elsewhere = {task: n for task, n in unknown.items() if task not in missing}
     if elsewhere:
         fix = "Fine during a deploy. After one: a worker that has it must be running."
-        told = f"not in this code, only told by a worker: {task_counts_text(elsewhere)}"
-        yield warning(name, told, fix)
-    if not strange:
+        evidence = (
+            f"not in this code, only told by a worker: {task_counts_text(elsewhere)}"
+        )
+        yield warning(name, evidence, fix)
+    if not unknown:
         yield fine(name, "every waiting task is known")
 
 
@@ -59,14 +61,14 @@ def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
     if not bad:
         yield fine(name, "every queue with jobs has a worker")
         return
-    told = ", ".join(f"{queue_of(lane.name)} ({n} jobs wait)" for lane, n in bad)
+    evidence = ", ".join(f"{queue_of(lane.name)} ({n} jobs wait)" for lane, n in bad)
     is_due = any(lane.jobs(READY) for lane, _ in bad)
     if snapshot.live_workers:
         fix = "Start a worker with -q for it, or move the jobs: durio queues move."
     else:
         fix = "No worker is alive: start one with durio worker MODULE:APP."
     made = error if is_due else warning
-    yield made(name, f"no worker serves {told}", fix)
+    yield made(name, f"no worker serves {evidence}", fix)
 
 
 def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -98,9 +100,9 @@ def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
         and (jobs := lane.jobs(READY, SCHEDULED, BLOCKED)) > DEEP_JOBS
     }
     if deep:
-        told = ", ".join(f"{queue} ({jobs:,} jobs)" for queue, jobs in deep.items())
+        evidence = ", ".join(f"{queue} ({jobs:,} jobs)" for queue, jobs in deep.items())
         fix = "Give it a bound: app.queue(name, maxsize=...), and more workers."
-        yield warning(name, f"deep and without a bound of its own: {told}", fix)
+        yield warning(name, f"deep and without a bound of its own: {evidence}", fix)
     else:
         yield fine(name, "no deep queue without a bound")
 
@@ -117,12 +119,12 @@ def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
         yield fine(name, "nothing is due and waiting")
         return
     lane = max(ages, key=lambda each: ages[each])
-    told = f"ready for {format_duration(ages[lane])} in {queue_of(lane)}"
+    evidence = f"ready for {format_duration(ages[lane])} in {queue_of(lane)}"
     if ages[lane] > OLD_SECONDS:
         fix = "More slots or workers, or look at one: durio workers show ID."
-        yield warning(name, told, fix)
+        yield warning(name, evidence, fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -131,12 +133,12 @@ def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
     fresh = [
         r for r in snapshot.dead if snapshot.now - (r.finished_at or 0) < FRESH_SECONDS
     ]
-    told = f"{len(fresh)} in the last {format_duration(FRESH_SECONDS)}"
+    evidence = f"{len(fresh)} in the last {format_duration(FRESH_SECONDS)}"
     if len(fresh) >= DEAD_MAX:
         fix = "durio dead ls; mend the cause, then: durio dead retry"
-        yield warning(name, f"{told}, mostly {most_common(fresh)}", fix)
+        yield warning(name, f"{evidence}, mostly {most_common(fresh)}", fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def most_common(dead: Sequence[StoredJob]) -> str:
@@ -159,9 +161,9 @@ def future_jobs(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Jobs created in the future: a clock was set back, or two machines disagree."""
     ahead = max((r.created_at - snapshot.now for r in snapshot.newest), default=0.0)
     if ahead > FUTURE_SECONDS:
-        told = f"a job was made {format_duration(ahead)} in the future"
+        evidence = f"a job was made {format_duration(ahead)} in the future"
         fix = "A clock was wrong, then or now: keep it by NTP. Delays rest on it."
-        yield warning("queues.clock", told, fix)
+        yield warning("queues.clock", evidence, fix)
     else:
         yield fine("queues.clock", "no job is from the future")
 

@@ -13,27 +13,27 @@ DEAD_SECONDS_LOW = 3600.0
 def heartbeat(settings: Settings) -> Iterator[Finding]:
     """A short disturbance must not cost a worker its jobs."""
     worker = settings.worker
-    told = (
+    evidence = (
         f"lease {format_duration(worker.lease_seconds)}, "
         f"heartbeat every {format_duration(worker.heartbeat_seconds)}"
     )
     name = "settings.heartbeat"
     if worker.lease_seconds < LEASE_SECONDS_LOW:
         fix = f"Make worker.lease_seconds {LEASE_SECONDS_LOW:g} or more."
-        yield warning(name, f"{told}: a busy disk may fence a healthy worker", fix)
+        yield warning(name, f"{evidence}: a busy disk may fence a healthy worker", fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)
 
 
 def dead_letters(settings: Settings) -> Iterator[Finding]:
     """Dead jobs must stay long enough to be examined."""
     kept = settings.retention
-    told = f"kept for {format_duration(kept.dead_seconds)}, at least the newest {kept.dead_count}"
+    evidence = f"kept for {format_duration(kept.dead_seconds)}, at least the newest {kept.dead_count}"
     name = "settings.dead_letters"
     fix = "Set retention.dead_seconds to days, retention.dead_count to hundreds."
     if not kept.dead_seconds and not kept.dead_count:
         yield error(name, "dead letters are off: they are deleted at once", fix)
     elif kept.dead_seconds < DEAD_SECONDS_LOW:
-        yield warning(name, told, fix)
+        yield warning(name, evidence, fix)
     else:
-        yield fine(name, told)
+        yield fine(name, evidence)

@@ -23,7 +23,7 @@ class StoreSnapshot(NamedTuple):
     registered: frozenset[str] | None  # tasks of the loaded code; None: none is
     lanes: Sequence[LaneRow]
     workers: Sequence[WorkerRow]
-    published: frozenset[str]  # tasks that a worker ever told of
+    published: frozenset[str]  # tasks that any worker has published
     newest: Sequence[StoredJob]
     dead: Sequence[StoredJob]
 
@@ -37,7 +37,7 @@ class StoreSnapshot(NamedTuple):
         return any(serves(r.info["queues"], queue_of(lane)) for r in self.live_workers)
 
     def waiting_tasks(self) -> Counter[str]:
-        """Task -> jobs, of the oldest that wait."""
+        """Task -> number of jobs, among the oldest waiting ones."""
         found: Counter[str] = Counter()
         for lane in self.lanes:
             found.update(lane.head_tasks)

@@ -16,15 +16,15 @@ def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
             name, f"{len(snapshot.live_workers)} alive, none with a lease that is over"
         )
         return
-    told = ", ".join(
+    evidence = ", ".join(
         f"{row.info['name']} ({row.lease_text()}, {row.running} jobs)" for row in over
     )
     if snapshot.live_workers:
         fix = "Its jobs are taken back within seconds. If it stays: see its log."
-        yield warning(name, told, fix)
+        yield warning(name, evidence, fix)
     else:
         fix = "Start a worker: it takes the jobs back."
-        yield error(name, f"{told}; and no other worker is alive", fix)
+        yield error(name, f"{evidence}; and no other worker is alive", fix)
 
 
 def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -51,9 +51,9 @@ def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
     )
     kinds = {kind for _, kind in found}
     if len(kinds) > 1:
-        told = ", ".join(f"{worker}: {kind}" for worker, kind in found)
+        evidence = ", ".join(f"{worker}: {kind}" for worker, kind in found)
         fix = "Give all of them the same URL: ?synchronous= must agree."
-        yield warning(name, f"one file, two promises: {told}", fix)
+        yield warning(name, f"one file, two promises: {evidence}", fix)
     elif "normal" in kinds:
         fix = "Leave ?synchronous=normal out, unless losing the last jobs is fine."
         yield warning(name, "a power cut may lose acknowledged jobs", fix)
