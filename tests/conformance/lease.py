@@ -144,7 +144,7 @@ async def a_foreign_write_contests_a_lease(scene: Scene) -> None:
     worker = await scene.worker()
     await scene.store.renew(worker, LEASE_SECONDS)
     await (await scene.other()).enqueue([scene.job()])
-    assert await scene.store.is_contested(worker)
+    assert (await scene.store.health(worker)).is_contested
 
 
 # --- leading

@@ -105,7 +105,7 @@ async def work(store: Store, worker: int) -> None:
     renewed = await store.renew(worker, LEASE_SECONDS)
     assert renewed.cancels == [(second.id, 1)]
     assert await store.lead("upkeep", worker, 10.0) is not None
-    await store.is_contested(worker)
+    await store.health(worker)
     await store.leave(worker)
 
 
@@ -130,7 +130,7 @@ async def ask(store: Store, ids: list[bytes]) -> None:
     assert await count_jobs(store, "shop") in ({}, {LANE: {}})
     assert await store.workers(None) == []
     assert await store.tasks("shop") is None
-    assert store.stall() is None
+    assert (await store.health()).stalled_by is None
 
 
 @chapter.promise("M208")
@@ -174,5 +174,17 @@ async def a_caller_that_goes_away_spoils_no_other(scene: Scene) -> None:
 async def nobody_stalls_an_idle_store(scene: Scene) -> None:
     """There is nothing to wait for."""
     await scene.add()
-    assert scene.store.stall() is None
-    assert (await scene.other()).stall() is None
+    for store in (scene.store, await scene.other()):
+        assert (await store.health()).stalled_by is None
+
+
+@chapter.promise()
+async def health_without_a_worker_never_suspends(scene: Scene) -> None:
+    """So it can be asked where there is no event loop."""
+    asking = scene.store.health()
+    try:
+        asking.send(None)
+    except StopIteration:
+        return
+    asking.close()
+    raise AssertionError("it waits")

@@ -152,15 +152,15 @@ def test_a_stall_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
         await asyncio.to_thread(process.stdout.readline)
         async with asyncio.TaskGroup() as group:
             write = group.create_task(store.enqueue([new_job()]))
-            while (stall := store.stall()) is None:
+            while (stall := (await store.health()).stalled_by) is None:
                 await CLOCK.sleep(0.001)
             assert stall.pid == process.pid
             # Nobody has committed since we renewed, and the question does not wait.
-            assert not await store.is_contested(worker)
+            assert not (await store.health(worker)).is_contested
             process.stdin.write("\n")
             process.stdin.flush()
             assert (await write)[0].created
-        assert store.stall() is None
+        assert (await store.health()).stalled_by is None
         process.communicate()
 
     run_on_store(path, story)
@@ -177,7 +177,7 @@ def test_closing_while_stalled_answers_whoever_waits(tmp_path: Path) -> None:
         await asyncio.to_thread(process.stdout.readline)
         async with asyncio.TaskGroup() as group:
             write = group.create_task(refused(store))
-            while store.stall() is None:
+            while (await store.health()).stalled_by is None:
                 await CLOCK.sleep(0.001)
             await store.close()
             assert await write

@@ -26,7 +26,7 @@ from durio.testing.clock import VirtualClock
 RECORDED_MAX = 10_000
 ALWAYS = 1_000_000_000  # times
 # Faults for every method ("*") leave these alone: without them there is no test.
-EXEMPT_METHODS = {"open", "close", "stall"}
+EXEMPT_METHODS = {"open", "close"}
 # Its answer comes when somebody rings or the time is over: it must let time pass.
 WAITING_METHODS = {"wait"}
 

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from durio.model.errors import StoreFull, StoreUnavailable, UsageError
-from durio.ports.store import Stall
 from durio.testing.clock import VirtualClock, run_virtual
 from tests.faults.faulty_store import (
     METHODS,
@@ -20,10 +19,6 @@ class Notebook:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-
-    def stall(self) -> Stall | None:
-        self.asked.append("stall")
-        return Stall(1, 2.0)
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         async def answer(*args: Any, **options: Any) -> Any:
@@ -44,13 +39,11 @@ def run(main: Callable[[FaultyStore, Notebook, VirtualClock], Awaitable[Any]]) -
 def test_every_method_of_a_store_is_passed_on():
     async def main(faulty: FaultyStore, notebook: Notebook, _: VirtualClock) -> None:
         for method in METHODS:
-            if method != "stall":
-                assert await getattr(faulty, method)(1, a=2) == ((1,), {"a": 2})
-        assert faulty.stall() == Stall(1, 2.0)
+            assert await getattr(faulty, method)(1, a=2) == ((1,), {"a": 2})
         assert sorted(notebook.asked) == METHODS
 
     run(main)
-    assert {"enqueue", "exchange", "renew", "wait", "stall", "find"} < set(METHODS)
+    assert {"enqueue", "exchange", "renew", "wait", "health", "find"} < set(METHODS)
     assert all(vars(FaultyStore)[method] for method in METHODS)
 
 
@@ -150,10 +143,9 @@ def test_cut_and_heal():
         for call in (faulty.get([]), faulty.wait(1, 5), faulty.renew(1, 30)):
             with pytest.raises(StoreUnavailable):
                 await call
-        faulty.stall()
         faulty.heal()
         await faulty.get([])
-        assert notebook.asked == ["open", "stall", "get"]
+        assert notebook.asked == ["open", "get"]
 
     run(main)
 

@@ -156,7 +156,7 @@ PLANTED = (
         (
             Patch(
                 HEARTBEAT,
-                "        if contested and await self._try(me, self._margin_seconds / 2)"
+                "        if is_contested and await self._try(me, self._margin_seconds / 2)"
                 " is not None:\n            self._on_lost(me)",
                 "        return",
             ),

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
 from durio.model.job import NewJob
-from durio.ports.store import Store, Wake
+from durio.ports.store import Health, Store, Wake
 from tests.faults.faulty_store import add_store_methods
 from tests.simulation.world import Node
 
@@ -135,18 +135,19 @@ class SimulatedLink(Store):
         wake = await self.server.store.wait(worker, timeout_seconds)
         return NO_WAKEUP if self._is("cut") or self._is("deaf") else wake
 
-    async def is_contested(self, worker: int) -> bool:
+    async def health(self, worker: int | None = None) -> Health:
         """A look at the file, as it were: a full disk allows it.
 
-        The store itself cannot tell: in memory everybody is the same process to it.
+        The store itself cannot tell: in memory all processes are one to it.
         """
-        del worker
+        if worker is None:
+            return Health(stalled_by=None, is_contested=True)
         await self._travel()
         if self._is("cut"):
             await self.node.clock.sleep(TIMEOUT_SECONDS)
-            raise unavailable("is_contested", unknown=False)
+            raise unavailable("health", unknown=False)
         seen, self.writes_seen = self.writes_seen, self._writes_of_others()
-        return seen != self.writes_seen
+        return Health(stalled_by=None, is_contested=seen != self.writes_seen)
 
     def _writes_of_others(self) -> int:
         writes = self.server.writes

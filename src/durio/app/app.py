@@ -330,7 +330,7 @@ class App:
     def stall(self) -> Stall | None:
         """The process that blocks our writes, if any; works during opening too."""
         store = self._stores.get(os.getpid())
-        return None if store is None else store.stall()
+        return None if store is None else run_without_loop(store.health()).stalled_by
 
     async def send(
         self, jobs: list[NewJob], tx: Joinable | None = UNSET

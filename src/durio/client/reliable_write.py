@@ -13,7 +13,7 @@ from durio.model.errors import DurioError, StoreError, StoreStalled, StoreUnavai
 from durio.model.job import NewJob
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
-from durio.ports.store import Store
+from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emit
 
 TRIES_MAX = 5
@@ -30,6 +30,7 @@ class ReliableWriter:
         self._clock = clock
         self._emit = emit
         self._maybe_stored: set[bytes] = set()  # jobs not stored now, asked for before
+        self._reporting: asyncio.Task[None] | None = None
 
     def is_maybe_stored(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a try of which nobody knows the end may have stored any of them."""
@@ -75,17 +76,17 @@ class ReliableWriter:
     ) -> Answers:
         """Say who holds the writer's lock when an enqueue hangs on it."""
         loop = asyncio.get_running_loop()
-        watch = loop.call_later(STALL_SECONDS, self._report_stall)
+        watch = loop.call_later(STALL_SECONDS, self._start_report)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 return await self._store.enqueue(jobs, calls=calls, again=again)
         except TimeoutError:
-            raise self._stalled() from None
+            raise await self._stalled() from None
         finally:
             watch.cancel()
 
-    def _stalled(self) -> StoreStalled:
-        stall = self._store.stall()
+    async def _stalled(self) -> StoreStalled:
+        stall = await self._stalled_by()
         holder = "" if stall is None else f": process {stall.pid} keeps it locked"
         return StoreStalled(
             f"the store has not answered for {WAIT_SECONDS_MAX:g} s{holder}",
@@ -94,10 +95,20 @@ class ReliableWriter:
             unknown=True,
         )
 
-    def _report_stall(self) -> None:
-        stall = self._store.stall()
+    def _start_report(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._reporting = loop.create_task(self._report_stall())
+
+    async def _report_stall(self) -> None:
+        stall = await self._stalled_by()
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
+
+    async def _stalled_by(self) -> Stall | None:
+        try:
+            return (await self._store.health()).stalled_by
+        except StoreError:
+            return None
 
 
 def is_refused(answer: Enqueued) -> bool:

@@ -65,14 +65,6 @@ class Lease(Protocol):
         """The worker's answer to an order; a repeat changes nothing."""
         ...
 
-    async def is_contested(self, worker: int) -> bool:
-        """Whether anybody else may have written since we last renewed, or asked this.
-
-        A worker that cannot renew because nobody can write (a full disk, a stopped
-        writer) need not give up its jobs. A store that cannot tell answers True.
-        """
-        ...
-
     async def leave(self, worker: int) -> None:
         """End the lease; jobs it still holds go back uncharged."""
         ...

@@ -22,10 +22,17 @@ class Wake(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Somebody holds the writer's lock."""
+    """A process holds the lock that our writes wait for."""
 
     pid: int
     seconds: float
+
+
+class Health(NamedTuple):
+    """How a store is for this process."""
+
+    stalled_by: Stall | None  # what keeps our writes waiting
+    is_contested: bool  # whether another process may have written meanwhile
 
 
 class Store(
@@ -56,6 +63,14 @@ class Store(
         """Until somebody rings this worker, or the time is over. A hint, no more."""
         ...
 
-    def stall(self) -> Stall | None:
-        """Who keeps our writes waiting, if anybody does."""
+    async def health(self, worker: int | None = None) -> Health:
+        """How the store is, without waiting for the writer; also while it opens.
+
+        Without a worker this never suspends: `stalled_by` is known in this process.
+
+        `is_contested`: whether another process may have written since this worker last
+        renewed its lease, or asked. A worker that cannot renew because nothing can write
+        (a full disk, a stopped writer) need not give up its jobs. True where the store
+        cannot tell, or no worker is named.
+        """
         ...

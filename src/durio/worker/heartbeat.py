@@ -24,7 +24,7 @@ from durio.ports.clock import Clock
 from durio.ports.executor import ChildVitals
 from durio.ports.fleet import ProcessMessage, SendProcessMessage
 from durio.ports.lease import Command, Renewed, Vitals
-from durio.ports.store import Store
+from durio.ports.store import Health, Store
 from durio.telemetry.emit import Emit
 from durio.worker.deadline import NEVER
 from durio.worker.worker_config import WorkerIdentity
@@ -234,22 +234,21 @@ class Heartbeat:
         age = self._clock.monotonic() - self._identity.renewed_at
         text = str(error) or type(error).__name__
         self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=text)
-        stall = self._store.stall()
+        # Asked each time: the answer is whether others could write recently.
+        stall, is_contested = await self._health(me)
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
-        # Asked each time: the answer is whether others could write recently.
-        contested = await self._is_contested(me)
-        self._is_write_blocked = not contested
+        self._is_write_blocked = not is_contested
         if self._left_seconds() > 0 or me != self._identity.id:
             return
         # Others can write: try once more, the block may have just ended.
-        if contested and await self._try(me, self._margin_seconds / 2) is not None:
+        if is_contested and await self._try(me, self._margin_seconds / 2) is not None:
             self._on_lost(me)
 
-    async def _is_contested(self, me: int) -> bool:
+    async def _health(self, me: int) -> Health:
         seconds = max(self._left_seconds(), self._margin_seconds / 8)
         try:
             async with asyncio.timeout(min(self._interval_seconds, seconds)):
-                return await self._store.is_contested(me)
+                return await self._store.health(me)
         except (StoreError, TimeoutError):
-            return True
+            return Health(stalled_by=None, is_contested=True)

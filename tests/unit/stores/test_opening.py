@@ -53,16 +53,20 @@ def play(path: Path, opening: Opening) -> None:
     asyncio.run(whole())
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def is_stalled(store: SqliteStore) -> bool:
+    return (await store.health()).stalled_by is not None
+
+
+async def until_stalled(store: SqliteStore) -> None:
     async with asyncio.timeout(20):
-        while not holds():
+        while not await is_stalled(store):
             await CLOCK.sleep(0.01)
 
 
 async def given_up(store: SqliteStore, group: asyncio.TaskGroup) -> None:
     """Open it behind a lock, and be cancelled there."""
     opener = group.create_task(store.open())
-    await until(lambda: store.stall() is not None)
+    await until_stalled(store)
     opener.cancel()
     await asyncio.wait([opener])
     assert opener.cancelled()
@@ -111,7 +115,7 @@ def test_an_opener_behind_a_lock_waits_on_when_another_is_cancelled(
             second = group.create_task(store.open())
             await given_up(store, group)
             assert not second.done()
-            assert store.stall() is not None
+            assert await is_stalled(store)
         await second
         await store.enqueue([new_job()])
 
@@ -126,9 +130,10 @@ def test_a_store_may_be_opened_while_an_opening_that_was_given_up_is_cleared_awa
     async def story(store: SqliteStore, group: asyncio.TaskGroup) -> None:
         with locked(path):
             first = group.create_task(store.open())
-            await until(lambda: store.stall() is not None)
+            await until_stalled(store)
             first.cancel()
-            await until(lambda: store.stall() is None)  # it lets the old desk go
+            while await is_stalled(store):  # until it has closed what it had opened
+                await CLOCK.sleep(0.01)
             second = group.create_task(store.open())
             await asyncio.wait([first])
         await second
@@ -146,7 +151,9 @@ def test_an_opening_that_was_given_up_leaves_nothing_open(tmp_path: Path) -> Non
         with locked(path):
             for _ in range(2):
                 await given_up(store, group)
-        await until(lambda: not descriptors_below(tmp_path))
+        async with asyncio.timeout(20):
+            while descriptors_below(tmp_path):
+                await CLOCK.sleep(0.01)
 
     play(path, story)
     # It is nobody's again, so another library that has it open is seen.

@@ -131,7 +131,7 @@ def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
         with pytest.raises(StoreFull) as told:
             await store.enqueue(big)
         assert not told.value.unknown
-        assert not await store.is_contested(worker)
+        assert not (await store.health(worker)).is_contested
         assert await store.states([job.id for job in big]) == {}
         await store.context.writer.write_outside(lambda db: db.rows(f"{limit}=1000000"))
         done = Outcome(claim.id, claim.claim_no, 0, b"1")
@@ -147,14 +147,14 @@ def test_another_commit_contests_a_lease(tmp_path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         worker = await store.register(INFO, 30)
         await store.enqueue([new_job()])
-        assert not await store.is_contested(worker)
+        assert not (await store.health(worker)).is_contested
         second = SqliteStore(str(path), CLOCK)
         await second.open()
         await second.enqueue([new_job()])
-        assert await store.is_contested(worker)
+        assert (await store.health(worker)).is_contested
         assert (await store.renew(worker, 30)).alive
-        assert not await store.is_contested(worker)
-        assert await store.is_contested(worker + 1)
+        assert not (await store.health(worker)).is_contested
+        assert (await store.health(worker + 1)).is_contested
         await second.close()
 
     run_on_store(path, story)

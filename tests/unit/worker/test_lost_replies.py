@@ -11,6 +11,7 @@ from durio import App, HookEvent, State
 from durio.app.worker_builder import make_worker
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
+from durio.ports.store import Health
 from tests.faults.faulty_store import FaultyStore
 from tests.job_counts import count_jobs
 from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
@@ -272,11 +273,11 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
 
         others: list[str] = []
 
-        async def do_others_write(_worker: int) -> bool:
-            return bool(others)
+        async def health(_worker: int) -> Health:
+            return Health(stalled_by=None, is_contested=bool(others))
 
         worker.heartbeat._on_lost = note
-        faulty.is_contested = do_others_write
+        faulty.health = health
         faulty.cut()
         await app.clock.sleep(renewed_at + 21 - app.clock.monotonic())
         others.append("write")
@@ -302,11 +303,11 @@ async def test_while_nobody_can_write_a_renewal_is_always_in_line(
             await opens.wait()
             return await renew(*args)
 
-        async def do_others_write(_worker: int) -> bool:
-            return False
+        async def health(_worker: int) -> Health:
+            return Health(stalled_by=None, is_contested=False)
 
         me, renewed_at = worker.identity.id, worker.identity.renewed_at
-        faulty.renew, faulty.is_contested = wait_in_line, do_others_write
+        faulty.renew, faulty.health = wait_in_line, health
         await app.clock.sleep(renewed_at + opens_seconds - app.clock.monotonic())
         opens.set()
         await app.clock.sleep(0.1)

@@ -117,10 +117,6 @@ class PostgresLease(PostgresCapability):
             lambda tx: answer_command(tx, worker, command, body)
         )
 
-    async def is_contested(self, worker: int) -> bool:  # noqa: ARG002 - the port's
-        """Always: when we cannot reach the server, others may."""
-        return True
-
     async def leave(self, worker: int) -> None:
         """End the lease; jobs it still holds go back uncharged."""
         desk = self.context

@@ -15,7 +15,7 @@ from typing import Protocol
 from durio.model.errors import StoreUnavailable
 from durio.model.settings import RetentionSettings, Settings
 from durio.ports.clock import Clock
-from durio.ports.store import Stall, Wake
+from durio.ports.store import Health, Wake
 from durio.stores.postgres.browse import PostgresBrowse
 from durio.stores.postgres.caller_checks import read_identity
 from durio.stores.postgres.connections import Connections
@@ -152,9 +152,10 @@ class PostgresStore(
         """Until somebody rings this worker, or the time is over."""
         return await self.context.wakeups.wait(worker, timeout_seconds)
 
-    def stall(self) -> Stall | None:
-        """No writer waits for all others here."""
-        return None
+    async def health(self, worker: int | None = None) -> Health:
+        """No process locks out all others; when we cannot reach the server, they may."""
+        del worker
+        return Health(stalled_by=None, is_contested=True)
 
     async def migration_status(self) -> MigrationStatus:
         """Which migrations this schema has."""

@@ -71,25 +71,6 @@ class SqliteLease(SqliteCapability):
             lambda tx: answer_command(tx, worker, command, body)
         )
 
-    async def is_contested(self, worker: int) -> bool:
-        """Whether somebody else has committed since we last renewed, or asked this.
-
-        Answered from the writer's connection, for `data_version` changes there with the
-        commits of others only. While the writer waits for its turn or cannot write, the
-        connection is idle and can be asked; only during a transaction we wait a little.
-        """
-        desk = self.context
-        for _ in range(PEEKS_MAX):
-            renewed = desk.renewed_versions.get(worker)
-            if renewed is None:
-                return True
-            seen = desk.writer.peek(data_version)
-            if seen is not None:
-                desk.renewed_versions[worker] = seen
-                return seen != renewed
-            await desk.clock.sleep(PEEK_SECONDS)
-        return True
-
     async def leave(self, worker: int) -> None:
         """End the lease; jobs it still holds go back uncharged."""
         desk = self.context
@@ -110,6 +91,25 @@ class SqliteLease(SqliteCapability):
             return rows[0][0] if rows else None
 
         return await self.context.writer.write(work)
+
+
+async def is_contested(context: SqliteContext, worker: int) -> bool:
+    """Whether another process has committed since this worker last renewed, or asked.
+
+    Answered from the writer's connection, for `data_version` changes there with the
+    commits of others only. While the writer waits for its turn or cannot write, the
+    connection is idle and can be asked; only during a transaction this waits a little.
+    """
+    for _ in range(PEEKS_MAX):
+        renewed = context.renewed_versions.get(worker)
+        if renewed is None:
+            return True
+        seen = context.writer.peek(data_version)
+        if seen is not None:
+            context.renewed_versions[worker] = seen
+            return seen != renewed
+        await context.clock.sleep(PEEK_SECONDS)
+    return True
 
 
 def register_worker(

@@ -11,7 +11,7 @@ from durio.model.errors import InvalidURL, StoreUnavailable
 from durio.model.names import did_you_mean
 from durio.model.settings import RetentionSettings, Settings
 from durio.ports.clock import Clock
-from durio.ports.store import Stall, Wake
+from durio.ports.store import Health, Wake
 from durio.stores.sqlite.browse import SqliteBrowse
 from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.control import SqliteControl
@@ -22,7 +22,7 @@ from durio.stores.sqlite.database import (
 )
 from durio.stores.sqlite.enqueue import SqliteEnqueue
 from durio.stores.sqlite.exchange import SqliteExchange
-from durio.stores.sqlite.lease import SqliteLease, data_version
+from durio.stores.sqlite.lease import SqliteLease, data_version, is_contested
 from durio.stores.sqlite.live import SqliteLive
 from durio.stores.sqlite.live_events import (
     LocalLiveEvents,
@@ -167,9 +167,12 @@ class SqliteStore(
         wake = await context.wakeups.wait(worker, timeout_seconds)
         return await poll_for_change(context, timeout_seconds) if wake is None else wake
 
-    def stall(self) -> Stall | None:
-        """Which process keeps our writes waiting, if one does."""
-        return None if self._context is None else self._context.lock.stall()
+    async def health(self, worker: int | None = None) -> Health:
+        """Which process keeps our writes waiting, and whether others could write."""
+        stall = None if self._context is None else self._context.lock.stall()
+        if worker is None:
+            return Health(stall, is_contested=True)
+        return Health(stall, await is_contested(self.context, worker))
 
     async def migration_status(self) -> MigrationStatus:
         return await self.context.reader.read(migration_status)
