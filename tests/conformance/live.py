@@ -23,13 +23,13 @@ def event(n: int, size: int = 0) -> bytes:
 async def events_are_heard_by_everybody_who_listens(scene: Scene) -> None:
     """In order, from every process, from the moment they listen."""
     other = await scene.other()
-    other.tell([event(0)])
-    async with scene.store.listen() as one, other.listen() as two:
+    other.publish([event(0)])
+    async with scene.store.subscribe() as one, other.subscribe() as two:
         scene.clock.advance(GLANCE_SECONDS)
-        assert scene.store.is_heard()
-        assert other.is_heard()
-        other.tell([event(1), event(2)])
-        scene.store.tell([event(3)])
+        assert scene.store.publish([])
+        assert other.publish([])
+        other.publish([event(1), event(2)])
+        scene.store.publish([event(3)])
         for listener in (one, two):
             heard: list[bytes] = []
             while len(heard) < 3:
@@ -40,33 +40,33 @@ async def events_are_heard_by_everybody_who_listens(scene: Scene) -> None:
 @chapter.promise()
 async def nobody_is_heard_when_nobody_listens(scene: Scene) -> None:
     """Telling is no error then, nor when there is nothing to tell."""
-    assert not scene.store.is_heard()
-    scene.store.tell([event(1)])
-    async with scene.store.listen() as listener:
+    assert not scene.store.publish([])
+    scene.store.publish([event(1)])
+    async with scene.store.subscribe() as listener:
         scene.clock.advance(GLANCE_SECONDS)
-        assert (await scene.other()).is_heard()
-        scene.store.tell([])
+        assert (await scene.other()).publish([])
+        scene.store.publish([])
         assert await listener.read(0.01) == []
     scene.clock.advance(GLANCE_SECONDS)
-    assert not scene.store.is_heard()
-    assert not (await scene.other()).is_heard()
-    scene.store.tell([event(1)])
+    assert not scene.store.publish([])
+    assert not (await scene.other()).publish([])
+    scene.store.publish([event(1)])
 
 
 @chapter.promise()
 async def a_slow_listener_keeps_nobody_waiting(scene: Scene) -> None:
     """It misses events, in order, and is told how many."""
     told = 50_000
-    async with scene.store.listen() as listener:
+    async with scene.store.subscribe() as listener:
         scene.clock.advance(GLANCE_SECONDS)
-        assert scene.store.is_heard()
+        assert scene.store.publish([])
         for n in range(0, told, 100):
-            scene.store.tell([event(n + m, 100) for m in range(100)])
+            scene.store.publish([event(n + m, 100) for m in range(100)])
         heard: list[dict[str, Any]] = []
         while more := await listener.read(0.05):
             heard += [msgspec.json.decode(line) for line in more]
         # Whatever gets through next brings how many did not.
-        scene.store.tell([event(told)])
+        scene.store.publish([event(told)])
         while more := await listener.read(0.05):
             heard += [msgspec.json.decode(line) for line in more]
     numbers: list[int] = [one["n"] for one in heard if "n" in one]
@@ -80,10 +80,10 @@ async def a_slow_listener_keeps_nobody_waiting(scene: Scene) -> None:
 @chapter.promise()
 async def an_event_that_is_too_long_spoils_no_other(scene: Scene) -> None:
     """It is missed; those beside it are heard."""
-    async with scene.store.listen() as listener:
+    async with scene.store.subscribe() as listener:
         scene.clock.advance(GLANCE_SECONDS)
-        assert scene.store.is_heard()
-        scene.store.tell([event(1), event(2, 10**6), event(3)])
+        assert scene.store.publish([])
+        scene.store.publish([event(1), event(2, 10**6), event(3)])
         heard: list[bytes] = []
         while event(3) not in heard:
             heard += await listener.read(LONG_SECONDS)

@@ -43,7 +43,7 @@ class LivePublisher:
         if now >= self._next_check_at:
             self._next_check_at = now + CHECK_SECONDS
             store = self._store()  # a store that is not open has no subscribers
-            self._has_subscribers = store is not None and store.is_heard()
+            self._has_subscribers = store is not None and store.publish(())
         return self._has_subscribers
 
     def wants(self, meaning: EmissionMeaning) -> bool:
@@ -99,4 +99,4 @@ class LivePublisher:
     def _publish(self, events: Sequence[dict[str, Any]]) -> None:
         store = self._store()
         if store is not None:
-            store.tell([encoder.encode(fields) for fields in events])
+            store.publish([encoder.encode(fields) for fields in events])

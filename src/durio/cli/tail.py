@@ -134,7 +134,7 @@ async def show_live_events(
 ) -> None:
     """Show events until interrupted, or until `limit` are shown."""
     shown = 0
-    async with (await app.store()).listen() as subscriber:
+    async with (await app.store()).subscribe() as subscriber:
         while True:
             for fields in decoded(await subscriber.read(READ_SECONDS)):
                 if not chosen.wants(fields):

@@ -1,7 +1,7 @@
-"""What happens, as it happens, for whoever looks: a hint, never a record.
+"""Live events: what happens, as it happens. They are hints, never records.
 
-Nothing is stored and nobody waits: an event that a slow listener misses is gone. While
-nobody listens it costs a worker one glance a second.
+Nothing is stored and nothing waits: an event that a slow subscriber misses is gone. Without
+subscribers a worker pays for one look a second.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Subscriber(Protocol):
-    """An open ear."""
+    """One reader of live events."""
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
         """What came in, one JSON object each; none when the time is over.
@@ -21,16 +21,16 @@ class Subscriber(Protocol):
 
 
 class Live(Protocol):
-    """Telling and hearing."""
+    """Publishing and subscribing."""
 
-    def is_heard(self) -> bool:
-        """Whether anybody listens: asked once a second, before anything is built."""
+    def publish(self, events: Sequence[bytes]) -> bool:
+        """Give these to all subscribers; whether there are any. Never waits, never raises.
+
+        Without events this only asks. Callers build events only while the answer is True,
+        and ask once a second at most: it is a look at shared state.
+        """
         ...
 
-    def tell(self, events: Sequence[bytes]) -> None:
-        """Give these to everybody who listens; never waits, never raises."""
-        ...
-
-    def listen(self) -> AbstractAsyncContextManager[Subscriber]:
-        """Hear what all processes on this store tell from now on."""
+    def subscribe(self) -> AbstractAsyncContextManager[Subscriber]:
+        """Receive what all processes on this store publish from now on."""
         ...

@@ -22,7 +22,7 @@ EVENT = b'{"event":"job.done"}'
 
 LISTEN = """
 async def story(store):
-    async with store.listen() as listener:
+    async with store.subscribe() as listener:
         print("listening", flush=True)
         heard = []
         while b'{"event":"end"}' not in heard:
@@ -36,7 +36,7 @@ run_on_store(Path(sys.argv[1]), story)
 async def received_by(store: SqliteStore, *, wanted: bool) -> None:
     """Wait until the store knows whether anybody listens."""
     async with asyncio.timeout(30):
-        while store.is_heard() is not wanted:
+        while store.publish([]) is not wanted:
             await CLOCK.sleep(0.05)
 
 
@@ -48,14 +48,14 @@ def test_another_process_hears(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def story(store: SqliteStore) -> None:
-        assert not store.is_heard()
+        assert not store.publish([])
         listeners = [start(LISTEN, path) for _ in range(2)]
         for listener in listeners:
             assert listener.stdout is not None
             assert listener.stdout.readline() == "listening\n"
         await received_by(store, wanted=True)
-        store.tell([EVENT, EVENT])
-        store.tell([b'{"event":"end"}'])
+        store.publish([EVENT, EVENT])
+        store.publish([b'{"event":"end"}'])
         for listener in listeners:
             assert lines_of(listener) == ['3 {"event":"job.done"}']
         await received_by(store, wanted=False)
@@ -75,9 +75,9 @@ def test_the_ear_of_a_process_that_was_killed_is_removed(tmp_path: Path) -> None
         listener.communicate()
         assert len(listener_files(path)) == 1
         await received_by(store, wanted=True)
-        store.tell([EVENT])
+        store.publish([EVENT])
         assert listener_files(path) == []
-        assert not store.is_heard()
+        assert not store.publish([])
 
     run_on_store(path, story)
 
@@ -86,15 +86,15 @@ FORK = """
 import os
 
 async def story(store):
-    async with store.listen() as listener:
+    async with store.subscribe() as listener:
         child = os.fork()
         if child == 0:
             mine = len(store.context.live_events._own)
-            store.tell([b"1"])
+            store.publish([b"1"])
             os._exit(mine)
         _, status = os.waitpid(child, 0)
         assert status == 0, status
-        store.tell([b"2"])
+        store.publish([b"2"])
         heard = []
         while len(heard) < 2:
             heard += await listener.read(30.0)
@@ -116,18 +116,18 @@ def test_a_closed_store_says_nothing_and_hears_nothing(
 ) -> None:
     async def main() -> None:
         store = SqliteStore(str(tmp_path / "a") if name == "file" else None, CLOCK)
-        store.tell([EVENT])
-        assert not store.is_heard()
+        store.publish([EVENT])
+        assert not store.publish([])
         await store.open()
-        async with store.listen() as listener:
+        async with store.subscribe() as listener:
             async with asyncio.timeout(10), asyncio.TaskGroup() as group:
                 reading = group.create_task(listener.read(30.0))
                 await asyncio.wait([reading], timeout=0)
                 await store.close()
             assert reading.result() == []
             assert await listener.read(0.0) == []
-        store.tell([EVENT])
-        assert not store.is_heard()
+        store.publish([EVENT])
+        assert not store.publish([])
 
     asyncio.run(main())
 
@@ -141,7 +141,7 @@ def test_no_descriptor_for_a_socket_disturbs_nobody(
     async def main() -> None:
         store = SqliteStore(str(tmp_path / "jobs.db"), clock)
         await store.open()
-        async with store.listen() as listener:
+        async with store.subscribe() as listener:
 
             def refuse(ears: SocketLiveEvents) -> socket.socket:
                 del ears
@@ -149,9 +149,9 @@ def test_no_descriptor_for_a_socket_disturbs_nobody(
 
             with monkeypatch.context() as patch:
                 patch.setattr(SocketLiveEvents, "_sending_socket", refuse)
-                store.tell([EVENT] * 3)
-                store.tell([EVENT] * 2)
-            store.tell([EVENT])
+                store.publish([EVENT] * 3)
+                store.publish([EVENT] * 2)
+            store.publish([EVENT])
             heard = await listener.read(10.0)
             assert heard == [b'{"event":"live.missed","events":5}', EVENT]
         await store.close()
@@ -169,7 +169,7 @@ def test_ears_are_bounded(tmp_path: Path) -> None:
         ears = [
             store.context.live_events.subscribe() for _ in range(SUBSCRIBERS_MAX + 3)
         ]
-        store.tell([EVENT])
+        store.publish([EVENT])
         heard = [await ear.read(0.0) for ear in ears]
         assert sum(one == [EVENT] for one in heard) == SUBSCRIBERS_MAX
         await store.close()

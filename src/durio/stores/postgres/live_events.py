@@ -189,14 +189,17 @@ class PostgresLiveEvents:
             self._has_remote_subscribers and now - self._checked_at < FRESH_SECONDS
         )
 
-    def publish(self, events: Sequence[bytes]) -> None:
-        """Give these to everybody who listens; never waits, never raises."""
-        if not events or not self.has_subscribers():
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # a thread without a loop: nobody there to say it
-            return
+    def publish(self, events: Sequence[bytes]) -> bool:
+        """Give these to all subscribers; whether there are any."""
+        has_subscribers = self.has_subscribers()
+        if events and has_subscribers:
+            with suppress(RuntimeError):  # a thread without a loop cannot send
+                self._publish_on(asyncio.get_running_loop(), events)
+        return has_subscribers
+
+    def _publish_on(
+        self, loop: asyncio.AbstractEventLoop, events: Sequence[bytes]
+    ) -> None:
         batch = self._batches.get(loop)
         if batch is None:
             self._drop_closed_loops()

@@ -1,4 +1,4 @@
-"""What happens, as it happens, for whoever looks: see ear.py."""
+"""Live events of a store: live_events.py says how they travel."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -9,22 +9,17 @@ from durio.stores.sqlite.context import SqliteCapability
 
 
 class SqliteLive(SqliteCapability):
-    """Telling and hearing."""
+    """Publishing and subscribing."""
 
-    def is_heard(self) -> bool:
-        """Whether anybody listens."""
-        with suppress(StoreUnavailable):  # closed: there is nothing to tell
-            return self.context.live_events.has_subscribers()
+    def publish(self, events: Sequence[bytes]) -> bool:
+        """Give these to all subscribers; whether there are any."""
+        with suppress(StoreUnavailable):  # a closed store has no subscribers
+            return self.context.live_events.publish(events)
         return False
 
-    def tell(self, events: Sequence[bytes]) -> None:
-        """Give these to everybody who listens; never waits, never raises."""
-        with suppress(StoreUnavailable):
-            self.context.live_events.publish(events)
-
     @asynccontextmanager
-    async def listen(self) -> AsyncGenerator[Subscriber]:
-        """Hear what all processes on this store tell from now on."""
+    async def subscribe(self) -> AsyncGenerator[Subscriber]:
+        """Receive what all processes on this store publish from now on."""
         subscriber = self.context.live_events.subscribe()
         try:
             yield subscriber

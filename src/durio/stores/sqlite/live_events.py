@@ -36,10 +36,8 @@ SUFFIX = ".ear"
 class SqliteLiveEvents(Protocol):
     """All subscribers, and a way to add one."""
 
-    def has_subscribers(self) -> bool: ...
-
-    def publish(self, events: Sequence[bytes]) -> None:
-        """Send to all subscribers; never waits, never raises."""
+    def publish(self, events: Sequence[bytes]) -> bool:
+        """Send to all subscribers; whether there are any. Never waits, never raises."""
         ...
 
     def subscribe(self) -> "SqliteSubscriber": ...
@@ -71,12 +69,11 @@ class LocalLiveEvents:
     def __init__(self) -> None:
         self._subscribers: list[LocalSubscriber] = []
 
-    def has_subscribers(self) -> bool:
+    def publish(self, events: Sequence[bytes]) -> bool:
+        if events:
+            for subscriber in list(self._subscribers):
+                subscriber.receive(events)
         return bool(self._subscribers)
-
-    def publish(self, events: Sequence[bytes]) -> None:
-        for subscriber in list(self._subscribers):
-            subscriber.receive(events)
 
     def subscribe(self) -> "LocalSubscriber":
         subscriber = LocalSubscriber(self._subscribers)
@@ -154,7 +151,15 @@ class SocketLiveEvents:
         self._names: tuple[str, ...] = ()
         self._missed: dict[str, int] = {}
 
-    def has_subscribers(self) -> bool:
+    def publish(self, events: Sequence[bytes]) -> bool:
+        has_subscribers = self._find_subscribers()
+        if events:
+            with suppress(OSError):
+                for name in self._names:
+                    self._send(name, events)
+        return has_subscribers
+
+    def _find_subscribers(self) -> bool:
         """Lists the sockets in the folder, and forgets those that are gone."""
         names: list[str] = []
         with suppress(OSError):
@@ -163,13 +168,6 @@ class SocketLiveEvents:
         self._names = tuple(names[:SUBSCRIBERS_MAX])
         self._missed = {n: m for n, m in list(self._missed.items()) if n in self._names}
         return bool(names)
-
-    def publish(self, events: Sequence[bytes]) -> None:
-        if not events or not self.has_subscribers():
-            return
-        with suppress(OSError):
-            for name in self._names:
-                self._send(name, events)
 
     def _send(self, name: str, events: Sequence[bytes]) -> None:
         address = socket_address(self._folder, name)
@@ -303,10 +301,9 @@ def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes
 class NoLiveEvents:
     """Where there is no private folder: publishers and subscribers do not meet."""
 
-    def has_subscribers(self) -> bool:
+    def publish(self, events: Sequence[bytes]) -> bool:
+        del events
         return False
-
-    def publish(self, events: Sequence[bytes]) -> None: ...
 
     def subscribe(self) -> LocalSubscriber:
         return LocalSubscriber([])
