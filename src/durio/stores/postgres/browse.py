@@ -297,13 +297,16 @@ class PostgresBrowse(PostgresCapability):
             )
         # Last: a queue is stored with its first job.
         rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
+        found = [lane_row(*row) for row in rows]
+        if not (counts or oldest or heads):  # what workers read in a loop
+            return found
         return [
-            lane_row(*row)._replace(
-                counts=by_lane.get(row[0], {}),
-                oldest_ready_at=since.get(row[0]),
-                head_tasks=tasks.get(row[0], {}),
+            row._replace(
+                counts=by_lane.get(row.name, {}),
+                oldest_ready_at=since.get(row.name),
+                head_tasks=tasks.get(row.name, {}),
             )
-            for row in rows
+            for row in found
         ]
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
