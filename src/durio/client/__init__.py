@@ -1,1 +1,1 @@
-"""People who want work done: enqueue, wait, cancel, retry."""
+"""The client side: enqueue jobs, wait for them, cancel and retry them."""

@@ -1,4 +1,4 @@
-"""What an App says about the sizes of its queues, and how long an enqueue waits for room."""
+"""The queue bounds that an App declares, and how long an enqueue waits for room."""
 
 import asyncio
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from durio.ports.store import Store
 
 
 class Bounds:
-    """By lane, as far as the code says anything; `default` is for all other lanes."""
+    """Bounds by lane, as the code declares them; `default` is for all other lanes."""
 
     def __init__(self, wait_seconds: float) -> None:
         self.maxsizes: dict[str, int | None] = {}
@@ -19,32 +19,33 @@ class Bounds:
         self._wait_seconds = wait_seconds
 
     def declare(self, lane: str, queue: Queue) -> None:
-        """What the code declares; what it leaves out stays as it was."""
+        """Take what the code declares; what it leaves out stays as it was."""
         if queue.maxsize is not UNSET:
             self.maxsizes[lane] = queue.maxsize
         if queue.full_wait is not UNSET:
             self.waits[lane] = seconds(queue.full_wait, "full_wait")
 
     def wait_of(self, lane: str) -> float:
-        """How long an enqueue waits for room there."""
+        """Seconds that an enqueue waits for room in this lane."""
         return self.waits.get(lane, self._wait_seconds)
 
 
 class BoundsDeclarer:
-    """What one store has been told of an App's bounds."""
+    """Declares an App's bounds to one store, each change once."""
 
     def __init__(self, store: Store, bounds: Bounds) -> None:
         self._store = store
         self._bounds = bounds
         self._declared: dict[str, int | None] = {}
         self._by_default: set[str] = set()
-        self._declaring: asyncio.Future[bool] | None = None  # whether it could tell
+        # While a declaration is under way: whether it succeeds.
+        self._declaring: asyncio.Future[bool] | None = None
 
     async def declare(self, lanes: Collection[str]) -> None:
-        """Tell what is new, before the first job goes to these lanes.
+        """Declare what is new, before the first job goes to these lanes.
 
-        Of many at once the first one tells, and all others wait for it; where it could
-        not, each of them tries for itself.
+        Of several concurrent callers the first one declares and the others wait for it;
+        if it fails, each of them tries for itself.
         """
         while self._has_changes(lanes):
             if self._declaring is None:
@@ -59,25 +60,25 @@ class BoundsDeclarer:
         )
 
     def _without_bound(self, lanes: Collection[str]) -> set[str]:
-        """Those that get the default, and have not got it yet."""
+        """Lanes whose default bound is not declared yet."""
         return set(lanes) - self._by_default - self._bounds.maxsizes.keys()
 
     async def _send_first(self, lanes: Collection[str]) -> None:
         first = self._declaring = asyncio.get_running_loop().create_future()
-        has_told = False
+        succeeded = False
         try:
             await self._send(lanes)
-            has_told = True
+            succeeded = True
         finally:
             self._declaring = None
-            first.set_result(has_told)
+            first.set_result(succeeded)
 
     async def _send(self, lanes: Collection[str]) -> None:
         bounds = self._bounds
         if bounds.maxsizes != self._declared:
-            told = dict(bounds.maxsizes)
-            await self._store.declare(told)
-            self._declared = told
+            maxsizes = dict(bounds.maxsizes)
+            await self._store.declare(maxsizes)
+            self._declared = maxsizes
         if bounds.default is not None:
             new = self._without_bound(lanes)
             if new:
@@ -87,16 +88,16 @@ class BoundsDeclarer:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there may be anything to tell: mostly not."""
+        """Whether there may be something to declare; False for most calls."""
         return (
             self._bounds.default is not None or self._bounds.maxsizes != self._declared
         )
 
 
 async def declare_at_start(store: Store, bounds: Bounds, namespace: str) -> None:
-    """What a worker tells the store when it begins.
+    """Declare an App's bounds when a worker starts.
 
-    The default of an embedded worker ends where a worker of its own serves the queues.
+    A worker without a default bound removes the default that an embedded worker set.
     """
     if bounds.maxsizes:
         await store.declare(dict(bounds.maxsizes))

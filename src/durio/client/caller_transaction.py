@@ -1,7 +1,8 @@
-"""Jobs that go into the caller's own transaction: nobody combines, repeats or waits.
+"""Jobs that are written in the caller's own transaction.
 
-The caller commits, and rolls back when told of an error. So there is no outcome that
-nobody knows here, and no line before a full queue: entering one is only told about.
+They are not batched, not repeated, and do not wait. The caller commits, and rolls back
+after an error, so the outcome is always known. A full queue takes the jobs
+and an event reports it: the caller's transaction must not wait for room.
 """
 
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -48,7 +49,7 @@ async def enqueue_in_caller_tx(
 
 
 async def open_store(opening: Awaitable[Store]) -> Store:
-    """The store; to make its tables it may need what the caller's transaction holds."""
+    """Open the store; creating its tables may need locks of the caller's transaction."""
     try:
         return await opening
     except StoreUnavailable as error:
@@ -60,7 +61,7 @@ async def open_store(opening: Awaitable[Store]) -> Store:
 
 
 def refuse_async_tx(tx: Joinable) -> None:
-    """What belongs to an event loop cannot be used by a caller without one."""
+    """Refuse a transaction of an event loop for a caller without a loop."""
     kind = tx_kind(tx)
     if kind.is_async:
         raise UsageError(
@@ -70,7 +71,7 @@ def refuse_async_tx(tx: Joinable) -> None:
 
 
 def run_without_loop(coro: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits, in this very thread."""
+    """Run a coroutine that never waits, in this thread, and return its result."""
     try:
         coro.send(None)
     except StopIteration as ended:

@@ -56,11 +56,11 @@ class JobClient(Protocol):
         ...
 
     def retries_of(self, task: str) -> int:
-        """Retries by the task's own policy, as far as this process knows it."""
+        """Retries by the task's policy, as far as this process knows the task."""
         ...
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
-        """How to decode a result, as far as this process knows the task."""
+        """Decodes the task's results; None: this process does not know the task."""
         ...
 
     def now(self) -> float:
@@ -113,9 +113,9 @@ class Job(Generic[R_co]):
         return status_of(record, self._client.retries_of(record.task))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the end, then the value; or JobDead, JobCancelled, TimeoutError.
+        """Wait for the end and return the value; raises JobDead, JobCancelled, TimeoutError.
 
-        Inside a task it gives what is there and never waits: UsageError.
+        Inside a task it never waits: it raises UsageError unless the job has ended.
         """
         inside = in_job.get()
         if inside is not None:
@@ -132,7 +132,7 @@ class Job(Generic[R_co]):
         return self._value(await self._stored_job())
 
     def _value_now(self, stored: StoredJob, task: str) -> Any:
-        """For a task: one that waits holds its slot, perhaps the one it waits for."""
+        """The value for a task, which must not wait: it would hold the slot of the job."""
         if stored.state < DONE:
             raise UsageError(
                 f"{task} waits for job {self.id} ({stored.task}): a task that "
@@ -149,9 +149,9 @@ class Job(Generic[R_co]):
             raise JobCancelled(f"job {self.id} was cancelled")
         if stored.state != DONE:
             error = last_error(stored)
-            told = f": {error.type}: {error.message}" if error else ""
+            cause = f": {error.type}: {error.message}" if error else ""
             raise JobDead(
-                f"job {self.id} ({stored.task}) is dead ({stored.reason}){told}",
+                f"job {self.id} ({stored.task}) is dead ({stored.reason}){cause}",
                 reason=stored.reason or "",
                 error=error,
             )
@@ -172,7 +172,7 @@ class Job(Generic[R_co]):
             ) from None
 
     async def cancel(self) -> State:
-        """Cancel it; the state after that: `running` means it was asked to stop."""
+        """Cancel it; returns the state after that: `running` means it was asked to stop."""
         store = await self._client.store()
         acted = (await store.act([self._raw_id], "cancel"))[0]
         if acted.after is None:
@@ -182,7 +182,7 @@ class Job(Generic[R_co]):
         return STATE_BY_CODE[acted.after]
 
     async def retry(self) -> None:
-        """A dead or cancelled job runs again, with the same id and a full budget."""
+        """Run a dead or cancelled job again, with the same id and a full retry budget."""
         store = await self._client.store()
         acted = (await store.act([self._raw_id], "retry"))[0]
         if acted.before is None:
@@ -223,8 +223,8 @@ class Job(Generic[R_co]):
 
 
 def status_of(stored: StoredJob, retries: int) -> JobStatus:
-    """A stored record as people see it."""
-    # Damaged in the store: the rest is still worth a look.
+    """A stored job as people see it."""
+    # Options or progress may be damaged in the store; the rest is still worth showing.
     with suppress(InvalidOption):
         override = row_options(stored.opts).retry
         retries = retries if override is None else override["retries"]
@@ -254,7 +254,7 @@ def status_of(stored: StoredJob, retries: int) -> JobStatus:
 
 
 def last_error(stored: StoredJob) -> JobError | None:
-    """The newest failed attempt."""
+    """The newest failed attempt; None: no attempt has failed."""
     errors = job_errors(stored)
     return errors[-1] if errors else None
 

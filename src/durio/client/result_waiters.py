@@ -26,11 +26,11 @@ class Waiters:
         self._pause_seconds = FIRST_SECONDS
 
     async def wait_final(self, job_id: bytes) -> int:
-        """The final state of the job, once it has one."""
+        """Wait for the end of the job and return its final state."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._futures.setdefault(job_id, []).append(future)
-        # Somebody new is curious: look often again.
+        # There is a new waiter: poll often again.
         self._pause_seconds = FIRST_SECONDS
         if self._poller is None:
             self._poller = loop.create_task(self._poll())
@@ -69,7 +69,7 @@ class Waiters:
             elif state >= DONE:
                 self._answer(job_id, state)
             elif job_id in self._futures:
-                # To the end of the line, so that more than ASKED_MAX all get a turn.
+                # Ask about it last, so that more than IDS_MAX jobs all get a turn.
                 self._futures[job_id] = self._futures.pop(job_id)
 
     def _answer(self, job_id: bytes, answer: int | Exception) -> None:
@@ -90,7 +90,7 @@ PAST_TENSE: dict[Verb, str] = {
 
 
 def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
-    """The error for a job that somebody's transaction had for as long as a call may last."""
+    """The error for a job that an open transaction has locked for a whole call timeout."""
     state = "gone" if acted.before is None else STATE_BY_CODE[acted.before].value
     what = "it or its key" if verb == "retry" else "it"
     return StoreUnavailable(
@@ -101,7 +101,6 @@ def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
 
 
 def not_found(job_id: bytes) -> JobNotFound:
-    """The error for an id without a job."""
     return JobNotFound(
         f"there is no job {id_text(job_id)}",
         cure="It was never stored here, or retention has removed it.",

@@ -1,7 +1,8 @@
 """Enqueueing by name: what is known about a task whose code is elsewhere.
 
 Workers publish their tasks with their lease. A name that a known namespace does not have
-is refused with a suggestion; a namespace nobody told about is taken with a warning.
+is refused with a suggestion; a namespace without published tasks is accepted with a
+warning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,19 +27,19 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 def named_defaults(
     task: str, published: Mapping[str, Mapping[str, Any]] | None, emit: Emit
 ) -> TaskDefaults:
-    """Queue and priority of a task known by name only."""
+    """Queue and priority of a task that is known by name only."""
     if published is None:
         emit("namespace.unknown", task=task)
         return TaskDefaults(task, "default", PRIORITY_DEFAULT)
-    told = published.get(task)
-    if told is None:
+    known = published.get(task)
+    if known is None:
         hint = did_you_mean(task, published)
         raise UnknownTask(
             f"no worker knows a task {task!r}",
             cure=f"Known: {', '.join(sorted(published)[:8])}.{hint}",
             task=task,
         )
-    return TaskDefaults(task, told["queue"], told["priority"])
+    return TaskDefaults(task, known["queue"], known["priority"])
 
 
 def named_arguments(
@@ -47,7 +48,7 @@ def named_arguments(
     kwargs: Mapping[str, Any],
     published: Mapping[str, Any] | None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as (args, kwargs), normalised and checked as far as is published."""
+    """Arguments as (args, kwargs), normalised and checked against what is published."""
     if published is None:
         return list(args), dict(kwargs)
     rest, named = _bound(task, args, kwargs, published["parameters"])
@@ -87,7 +88,7 @@ def _bound(
     ]
     if missing:
         raise _invalid_arguments(task, f"misses {', '.join(missing)}", parameters)
-    # As the function lists them: the same arguments are the same bytes to a key.
+    # In the order of the function's parameters: equal arguments give a key equal bytes.
     order = [p["name"] for p in parameters] + sorted(named.keys() - known)
     return args[len(positional) :], {n: named[n] for n in order if n in named}
 
@@ -97,7 +98,7 @@ def _check_type(task: str, name: str, value: Any, schema: Mapping[str, Any]) -> 
     if not isinstance(wanted, str) or wanted not in JSON_TYPES:
         return
     if "format" in schema or "contentEncoding" in schema:
-        return  # text in JSON, another type here: a moment, bytes
+        return  # text in JSON, another type here: datetime, bytes
     wrong_bool = isinstance(value, bool) and wanted != "boolean"
     if wrong_bool or not isinstance(value, JSON_TYPES[wanted]):
         raise InvalidArguments(
