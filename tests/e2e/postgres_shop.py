@@ -1,7 +1,7 @@
 """A shop on a server: an App, and a table of the user's own, for tests of transactions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -48,6 +48,11 @@ def adding(app: App) -> Any:
         return value
 
     return add
+
+
+async def waiting_queues(app: App) -> Mapping[Any, Any]:
+    """The queues of calls that wait for a lock, in this event loop."""
+    return (await app._loop_state()).enqueuer._batcher._waiting_list.queues
 
 
 def counts(server: PostgresServer) -> tuple[int, int]:

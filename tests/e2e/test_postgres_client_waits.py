@@ -1,4 +1,4 @@
-"""A key that an open transaction has asked for is waited for by whoever needs it, alone."""
+"""An enqueue waits for a key that an open transaction has locked; other enqueues go on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,24 +9,24 @@ import asyncpg
 import pytest
 
 from durio.errors import StoreUnavailable
-from tests.e2e.postgres_shop import adding, counts, opened, plain
+from tests.e2e.postgres_shop import adding, counts, opened, plain, waiting_queues
 from tests.servers.postgres import PostgresServer
 
-PATIENCE_SECONDS = "50"  # of a call: those who need not wait are done long before
+CALL_SECONDS = "50"  # calls that need not wait are done long before
 HUNG_SECONDS = 30
 
 
 @asynccontextmanager
 async def joined(
-    shop: PostgresServer, patience: str = PATIENCE_SECONDS
+    shop: PostgresServer, call_seconds: str = CALL_SECONDS
 ) -> AsyncIterator[tuple[Any, Any, Any]]:
-    """A task, a connection of the user's own, and what the store knows of locks."""
-    async with opened(shop, call_timeout=patience) as app:
+    """A task, a connection of the user's own, and the queues of the waiting list."""
+    async with opened(shop, call_timeout=call_seconds) as app:
         connection = await asyncpg.connect(plain(shop))
         add = adding(app)
         await add.enqueue(0)  # the queue is known
         try:
-            yield add, connection, (await app.store()).context.process.known_locks
+            yield add, connection, await waiting_queues(app)
         finally:
             await connection.close()
 
@@ -59,13 +59,13 @@ def test_others_go_on_while_one_waits_for_a_key(shop: PostgresServer, key: str) 
 @pytest.mark.timeout(HUNG_SECONDS)
 def test_a_key_asked_for_alone_keeps_nobody_either(shop: PostgresServer) -> None:
     async def whole() -> None:
-        async with joined(shop) as (add, tx, locks), asyncio.TaskGroup() as group:
+        async with joined(shop) as (add, tx, queues), asyncio.TaskGroup() as group:
             transaction = tx.transaction()
             await transaction.start()
             await add.options(tx=tx, key="k").enqueue(1)
             waiting = group.create_task(add.options(key="k").enqueue(1))
             plain = 0
-            while not locks.until:  # until it was asked for, without mates
+            while not queues:  # until its batch, without other keys, met the lock
                 await add.enqueue(0)
                 plain += 1
             assert (await add.enqueue(2)).created
@@ -78,9 +78,11 @@ def test_a_key_asked_for_alone_keeps_nobody_either(shop: PostgresServer) -> None
     asyncio.run(whole())
 
 
-def test_who_waited_in_vain_is_told_and_mates_are_not(shop: PostgresServer) -> None:
+def test_a_call_that_waited_in_vain_gets_an_error_and_others_do_not(
+    shop: PostgresServer,
+) -> None:
     async def whole() -> None:
-        async with joined(shop, patience="1") as (add, tx, _):
+        async with joined(shop, call_seconds="1") as (add, tx, _):
             async with tx.transaction():
                 await add.options(tx=tx, key="k").enqueue(1)
                 asked = [add.options(key="k"), add, add]

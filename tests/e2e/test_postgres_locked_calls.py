@@ -1,6 +1,6 @@
-"""Calls that come together, one of which needs what a stranger's transaction has locked.
+"""Calls of one batch, one of which needs a key that an open transaction has locked.
 
-The others are stored at once, and for sure: nobody has to ask for them a second time.
+The store writes the calls without keys and answers the others `locked`.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from durio.errors import QueueFull, StoreUnavailable
 from durio.model.job import NewJob
 from durio.model.keys import key_claim, window
 from durio.ports.enqueue import Enqueued
-from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK
@@ -59,28 +58,12 @@ def test_one_locked_key_leaves_the_other_calls_stored(
         assert [answer.created for answer in answers][::3] == [True, True]
         assert answers[1].locked is not None
         assert not answers[1].created
-        assert answers[1].locked.patience_seconds == CALL_SECONDS
+        assert answers[1].locked.wait_seconds == CALL_SECONDS
         assert not answers[1].locked.error.unknown
         stored = await store.states([each.id for each in jobs])
         told = [answer.id for answer in answers if answer.locked is None]
         assert stored.keys() == set(told), "who was refused is not stored"
         assert (await store.enqueue([job("free")], calls=[1]))[0].locked is None
-
-    play(grounds, story)
-
-
-def test_what_was_asked_for_in_vain_is_asked_for_briefly(
-    grounds: ScratchSchema,
-) -> None:
-    async def story(store: PostgresStore, join: Join) -> None:
-        locks = store.context.process.known_locks
-        await join(job("k"))
-        assert locks.lock_wait([job("k")]) is LockWait.ONE_TURN
-        await store.enqueue([job("k"), job("other")], calls=[1, 1])
-        assert locks.lock_wait([job("k")]) is LockWait.BRIEF
-        assert locks.lock_wait([job()]) is LockWait.ONE_TURN
-        assert (await store.enqueue([job("other")], calls=[1]))[0].created
-        assert locks.until.keys() == {key_claim(window(), TASK, "k", PAYLOAD).key}
 
     play(grounds, story)
 

@@ -3,7 +3,7 @@
 from tests.mutants.planting import Mutant, Patch, Seeds
 
 ASK = "client/reliable_write.py"
-COMBINE = "client/batching.py"
+CALLS = "client/calls.py"
 WORKER = "worker/worker.py"
 LEASE_EVENTS = "worker/lease_events.py"
 
@@ -51,8 +51,8 @@ PLANTED = (
         "Whoever enqueues while the store is away never hears of it.",
         (
             Patch(
-                COMBINE,
-                "            call.future.set_exception(error)\n        self._end(call)",
+                CALLS,
+                "            call.future.set_exception(error)\n        self.end(call)",
                 "            return",
             ),
         ),

@@ -1,24 +1,26 @@
-"""A call becomes a stored job: checked, encoded, bounded, sent with its neighbours.
+"""A call becomes stored jobs: built and checked, batched, written.
+
+JobBuilder -> Batcher (batching.py) -> ReliableWriter (reliable_write.py) -> store. Calls
+that meet a lock wait in waiting_list.py, calls that find no room in backpressure.py.
 
 **Unknown outcomes.** A reply may be lost after the commit. Ids are made here, before the
-write, so asking again is harmless (ask.py): a stored id is answered as it stands. A
-caller that is cancelled meanwhile leaves an enqueue whose outcome it does not know, as with
-any store. Where the repeat finds no room, the first try may still be on its way: whoever
-stands in line with such jobs goes on saying that they were asked for before, and is never
-told that they are not stored.
+write, so a repeat is harmless. A caller that is cancelled during the write does not know
+the outcome, as with any store. When a repeat finds no room, the first try may still be
+under way. While such jobs wait for room, later tries keep `again=True`, and the caller
+never gets an error which says that they are not stored.
 
-**Full queues.** A call enters its queue whole or not at all. Where there is no room it
-waits in line (full.py). Only a call of more than 1,000 jobs, or of more than the queue can
-ever hold, goes piece by piece.
+**Full queues.** A call enters its queue whole or not at all. Only a call of more than
+1,000 jobs, or of more than the queue can ever hold, is stored in pieces.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from durio.client.backpressure import Answers, QueueWaiters, queue_closed
-from durio.client.batching import BATCH_MAX, Batcher
+from durio.client.backpressure import QueueWaiters, queue_closed
+from durio.client.batching import Batcher
 from durio.client.bounds import Bounds, BoundsDeclarer
-from durio.client.reliable_write import ReliableWriter, unknown_outcome
+from durio.client.calls import BATCH_MAX
+from durio.client.reliable_write import Answers, ReliableWriter, unknown_outcome
 from durio.model.errors import (
     InvalidOption,
     KeyConflict,
@@ -40,13 +42,13 @@ from durio.ports.enqueue import Enqueued, Full
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-# A call that cannot enter whole goes in pieces of this share of the bound: room for one
-# comes long before the queue is empty.
+# A call that cannot enter whole goes in pieces of 1/4 of the bound: there is room for one
+# long before the queue is empty.
 PIECES_OF_BOUND = 4
 
 
 class TaskDefaults(NamedTuple):
-    """What is known about the task a job is for."""
+    """The task of a call, with its default queue and priority."""
 
     task: str
     queue: str
@@ -54,7 +56,7 @@ class TaskDefaults(NamedTuple):
 
 
 class JobBuilder:
-    """What all jobs of one call have in common: settled once, however many rows."""
+    """Builds the jobs of one call; what they have in common is computed once."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class JobBuilder:
         self.has_key = has_key(options)
 
     def job(self, payload: bytes, key_payload: bytes | None = None) -> NewJob:
-        """One job; `same` is what its key compares, in place of the payload."""
+        """Build one job; its key compares `key_payload`, or else the payload."""
         if len(payload) > self._bytes_max:
             raise too_large(self._task, len(payload), self._bytes_max)
         return NewJob(
@@ -104,7 +106,6 @@ class JobBuilder:
 
 
 def too_large(task: str, size: int, bytes_max: int) -> PayloadTooLarge:
-    """The error for arguments over the bound."""
     return PayloadTooLarge(
         f"{task}: the arguments are {size} bytes, over the bound of {bytes_max}",
         cure="Store the data and pass its id, or raise payload.bytes_max.",
@@ -113,12 +114,11 @@ def too_large(task: str, size: int, bytes_max: int) -> PayloadTooLarge:
 
 
 def has_key(options: CallOptions) -> bool:
-    """Whether these options carry an idempotency key."""
     return options.key is not UNSET and options.key is not None
 
 
 def refuse_key(options: CallOptions) -> None:
-    """Many rows under one key would be one job."""
+    """Refuse a key for many rows: they would become one job."""
     if has_key(options):
         raise InvalidOption(
             "enqueue_many with one key would make one job of all rows",
@@ -127,14 +127,14 @@ def refuse_key(options: CallOptions) -> None:
 
 
 def warn_large(emit: Emit, warn_bytes: int, jobs: Sequence[NewJob]) -> None:
-    """Arguments of this size work, but cost every store call that carries them."""
+    """Report large arguments: they work, but slow down the whole batch."""
     for job in jobs:
         if len(job.payload) > warn_bytes:
             emit("payload.large", task=job.task, bytes=len(job.payload))
 
 
 def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-    """A key within its window stands for the arguments that it came with."""
+    """Raise KeyConflict where a job with other arguments holds the key."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer.conflict:
             raise KeyConflict(
@@ -146,7 +146,7 @@ def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> Non
 
 
 class Enqueuer:
-    """Sends jobs to the store, as many at once as are waiting."""
+    """Stores the jobs of one event loop; waits for room where a queue is full."""
 
     def __init__(
         self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds
@@ -158,7 +158,7 @@ class Enqueuer:
         self._declared = BoundsDeclarer(store, bounds)
         self._waiters: dict[str, QueueWaiters] = {}
         self._writer = ReliableWriter(store, clock, emit)
-        self._submit = Batcher(self._writer, clock).submit
+        self._batcher = Batcher(self._writer, clock)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store these jobs; returns after the durable write, in the same order."""
@@ -168,8 +168,8 @@ class Enqueuer:
         try:
             answers = await self._entered(jobs)
         except (QueueFull, QueueClosed, StoreError) as error:
-            is_told = isinstance(error, StoreError) and error.unknown
-            if self._writer.is_maybe_stored(jobs) and not is_told:
+            is_unknown = isinstance(error, StoreError) and error.unknown
+            if self._writer.is_maybe_stored(jobs) and not is_unknown:
                 raise unknown_outcome(error) from error
             raise
         finally:
@@ -180,10 +180,9 @@ class Enqueuer:
     # --- room
 
     async def _entered(self, jobs: Sequence[NewJob]) -> Answers:
-        """At once, or when there is room."""
         if not 0 < len(jobs) <= BATCH_MAX or self._waiters:
             return await self._enter_all(jobs)
-        answers = await self._submit(jobs)
+        answers = await self._batcher.submit(jobs)
         if answers[0].full is not None:
             answers = await self._enter_all(jobs, answers[0].full)
         return answers
@@ -191,18 +190,18 @@ class Enqueuer:
     async def _enter_all(
         self, jobs: Sequence[NewJob], full: Full | None = None
     ) -> Answers:
-        """One transaction up to 1,000 jobs, then pieces; `full` is the first refusal."""
+        """Store a call whole, or in pieces; `full` is the refusal of the whole call."""
         answers: Answers = []
         size = BATCH_MAX
         try:
             while len(answers) < len(jobs):
                 piece = jobs[len(answers) : len(answers) + size]
                 is_part = len(jobs) > BATCH_MAX
-                told = await self._enter(piece, full, is_part=is_part)
-                if isinstance(told, list):
-                    answers += told
+                outcome = await self._enter(piece, full, is_part=is_part)
+                if isinstance(outcome, list):
+                    answers += outcome
                 else:
-                    size = piece_size(told)
+                    size = piece_size(outcome)
                 full = None
         except (QueueFull, QueueClosed) as error:
             if answers:
@@ -219,10 +218,10 @@ class Enqueuer:
     async def _enter(
         self, jobs: Sequence[NewJob], full: Full | None, *, is_part: bool
     ) -> Answers | Full:
-        """Enter whole, in turn; a `Full` comes back for what should go in pieces."""
+        """Store these jobs whole, behind earlier waiters; a Full: go in smaller pieces."""
         full = full or self._full_before(jobs[0])
         if full is None:
-            answers = await self._submit(jobs)
+            answers = await self._batcher.submit(jobs)
             full = answers[0].full
             if full is None:
                 return answers
@@ -231,37 +230,40 @@ class Enqueuer:
         too_many = is_part or len(jobs) > full.limit
         if too_many and not full.is_soft and len(jobs) > piece_size(full):
             return full
-        line = self._waiters.get(full.lane)
-        if line is None:
-            line = QueueWaiters(full.lane, self._submit, self._clock, self._emit)
-            self._waiters[full.lane] = line
-        line.observe(full)
+        waiters = self._waiters.get(full.lane)
+        if waiters is None:
+            try_once = self._batcher.try_once
+            waiters = QueueWaiters(full.lane, try_once, self._clock, self._emit)
+            self._waiters[full.lane] = waiters
+        waiters.observe(full)
         wait_seconds = self._bounds.wait_of(full.lane)
         if wait_seconds <= 0:
-            raise line.queue_full(len(jobs), 0.0)
-        return await line.wait(jobs, wait_seconds)
+            raise waiters.queue_full(len(jobs), 0.0)
+        return await waiters.wait(jobs, wait_seconds)
 
     def _full_before(self, job: NewJob) -> Full | None:
-        """Others stand in line for this lane; one with a key may need no room at all."""
-        line = self._waiters.get(job.lane)
-        if line is None or not line.is_busy:
+        """The refusal of earlier callers who wait for room in this lane; None: go on.
+
+        A job with a key that no waiter has may need no room: the key may have a holder.
+        """
+        waiters = self._waiters.get(job.lane)
+        if waiters is None or not waiters.is_busy:
             return None
-        if job.key is not None and job.key.key not in line.keys:
+        if job.key is not None and job.key.key not in waiters.keys:
             return None
-        return line.full
+        return waiters.full
 
 
 def stored_before_text(answers: Answers, jobs: Sequence[NewJob]) -> str:
-    """Of a call that goes in pieces, and has failed in the middle."""
     return f"{len(answers)} of {len(jobs)} jobs were stored before"
 
 
 def partly_stored_error(error: StoreError, what: str, stored: int) -> StoreError:
-    """An error of its own: others may have heard the same one."""
+    """A new error: other callers may have got the same error object."""
     values = {**error.values, "stored": stored}
     return StoreUnavailable(what, cure=error.cure, unknown=True, **values)
 
 
 def piece_size(full: Full) -> int:
-    """How many jobs of a large call go at once into a full queue."""
+    """How many jobs of a large call enter a full queue in one transaction."""
     return min(BATCH_MAX, max(1, full.limit // PIECES_OF_BOUND))

@@ -1,14 +1,14 @@
-"""One write, asked for until its outcome is known.
+"""Writes jobs, and repeats a write until its outcome is known.
 
-A reply may be lost after the commit. Ids were made before the write, so asking again is
-harmless: a stored id is answered as it stands. What a later try is told says nothing of the
-first: jobs that were asked for before are remembered until their caller has gone.
+A reply may be lost after the commit. Ids are made before the write, so a repeat is
+harmless: the store answers a stored id as it stands. A later try that is refused says
+nothing about the first. So the writer remembers jobs whose first try may still be stored,
+until their caller has its answer or has gone.
 """
 
 import asyncio
 from collections.abc import Sequence
 
-from durio.client.backpressure import Answers
 from durio.model.errors import DurioError, StoreError, StoreStalled, StoreUnavailable
 from durio.model.job import NewJob
 from durio.ports.clock import Clock
@@ -21,38 +21,46 @@ PAUSE_SECONDS = 0.05
 STALL_SECONDS = 5.0
 WAIT_SECONDS_MAX = 60.0
 
+Answers = list[Enqueued]
+
 
 class ReliableWriter:
-    """Asks one store to write jobs, and remembers what it could not learn."""
+    """Asks one store to write jobs, and remembers which outcomes are unknown."""
 
     def __init__(self, store: Store, clock: Clock, emit: Emit) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit
-        self._maybe_stored: set[bytes] = set()  # jobs not stored now, asked for before
+        # Ids of jobs that the last try did not store, and an earlier one perhaps did.
+        self._maybe_stored: set[bytes] = set()
         self._reporting: asyncio.Task[None] | None = None
 
     def is_maybe_stored(self, jobs: Sequence[NewJob]) -> bool:
-        """Whether a try of which nobody knows the end may have stored any of them."""
+        """Whether an earlier try with an unknown outcome may have stored any of them."""
         return bool(self._maybe_stored) and any(
             job.id in self._maybe_stored for job in jobs
         )
 
     def forget(self, jobs: Sequence[NewJob]) -> None:
-        """Their caller has its answer, or has gone."""
+        """Call this when their caller has its answer, or has gone."""
         if self._maybe_stored:
             self._maybe_stored.difference_update(job.id for job in jobs)
 
-    async def write(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> Answers:
-        """Ask until the outcome is known, a bounded number of times."""
+    async def write(
+        self, jobs: Sequence[NewJob], calls: Sequence[int], *, apart: bool = False
+    ) -> Answers:
+        """Ask the store until the outcome is known, at most TRIES_MAX times.
+
+        `calls` and `apart` are those of the store's `enqueue`.
+        """
         repeated, doubted = False, self.is_maybe_stored(jobs)
         for tries in range(TRIES_MAX):
             again = repeated or doubted
             try:
-                answers = await self._watched(jobs, calls, again=again)
+                answers = await self._watched(jobs, calls, again=again, apart=apart)
             except StoreError as error:
                 if not error.unknown and not again:
-                    raise  # for sure not stored
+                    raise  # certainly not stored
                 if isinstance(error, StoreStalled) or tries == TRIES_MAX - 1:
                     if error.unknown:
                         raise
@@ -67,19 +75,21 @@ class ReliableWriter:
         raise StoreUnavailable("the store does not answer", unknown=True)
 
     def _remember_refused(self, jobs: Sequence[NewJob], answers: Answers) -> None:
-        """A no says nothing of the try before, which may yet be stored."""
-        told = zip(jobs, answers, strict=True)
-        self._maybe_stored.update(job.id for job, answer in told if is_refused(answer))
+        """Remember them: the try before may still be stored."""
+        pairs = zip(jobs, answers, strict=True)
+        self._maybe_stored.update(job.id for job, answer in pairs if is_refused(answer))
 
     async def _watched(
-        self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool
+        self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool, apart: bool
     ) -> Answers:
-        """Say who holds the writer's lock when an enqueue hangs on it."""
+        """Ask once; after STALL_SECONDS report which process holds the writer's lock."""
         loop = asyncio.get_running_loop()
         watch = loop.call_later(STALL_SECONDS, self._start_report)
         try:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                return await self._store.enqueue(jobs, calls=calls, again=again)
+                return await self._store.enqueue(
+                    jobs, calls=calls, again=again, apart=apart
+                )
         except TimeoutError:
             raise await self._stalled() from None
         finally:
@@ -112,12 +122,12 @@ class ReliableWriter:
 
 
 def is_refused(answer: Enqueued) -> bool:
-    """Whether it is not stored by this try."""
+    """Whether this try did not store the job."""
     return answer.full is not None or answer.locked is not None
 
 
 def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
-    """A repeat finds the first try's jobs: to the caller they are new."""
+    """A repeat finds the jobs of the first try; for the caller they are new."""
     return [
         answer._replace(created=True)
         if answer.id == job.id and not is_refused(answer)
@@ -127,7 +137,7 @@ def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
 
 
 def unknown_outcome(error: DurioError) -> StoreError:
-    """What a later try was told says nothing of the first: it may have been stored."""
+    """The error of a later try, for a caller whose first try may have been stored."""
     return StoreUnavailable(
         f"an earlier try may have stored it: {error.what}",
         cure=error.cure,
@@ -137,7 +147,7 @@ def unknown_outcome(error: DurioError) -> StoreError:
 
 
 def closed_before_stored() -> StoreUnavailable:
-    """Somebody has cancelled what was to store it."""
+    """The error for a call whose write was cancelled."""
     return StoreUnavailable(
         "the App was closed before the job was known to be stored", unknown=True
     )

@@ -19,10 +19,10 @@ class Full(NamedTuple):
 
 
 class Locked(NamedTuple):
-    """Somebody's open transaction has what a call needs; it may be free the next moment."""
+    """An open transaction holds a lock that a call needs; it may end at any moment."""
 
-    error: StoreError  # for whoever has asked in vain
-    patience_seconds: float  # how long to go on asking
+    error: StoreError  # for a caller that has waited in vain
+    wait_seconds: float  # how long a call may wait, from the moment it was made
 
 
 class Enqueued(NamedTuple):
@@ -48,14 +48,18 @@ class Enqueue(Protocol):
         calls: Sequence[int] | None = None,
         again: bool = False,
         tx: Joinable | None = None,
+        apart: bool = False,
     ) -> list[Enqueued]:
         """Store all of them in a transaction that survives a power cut.
 
         `calls` are the sizes of consecutive runs of jobs, each from one caller: a run
         for which a bounded queue has no room is answered `full`, whole, and the others
-        are stored. A run is stored whole or not at all. No caller waits for another's
-        trouble: where somebody's open transaction has what a run needs, a key perhaps, it
-        is answered `locked`, and so may be others that went with it.
+        are stored. A run is stored whole or not at all. Where an open transaction holds a
+        lock that a run needs, mostly that of a key, the store waits at most 0.1 s; then
+        it stores the runs without keys and answers all runs with keys `locked`.
+
+        `apart` says that all these runs have one key and were answered `locked` before:
+        the store tries once more, for at most 0.1 s, and lets other calls go on meanwhile.
 
         Without `calls` all jobs are one run, and a store waits for what it needs.
 

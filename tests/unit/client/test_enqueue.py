@@ -6,7 +6,7 @@ import os
 import pytest
 
 from durio import App, Job
-from durio.client.batching import BATCH_MAX
+from durio.client.calls import BATCH_MAX
 from durio.client.reliable_write import TRIES_MAX
 from durio.errors import PayloadTooLarge, StoreFull, StoreUnavailable
 from tests.faults.faulty_store import FaultyStore

@@ -8,6 +8,9 @@ A line is opened at its first use and opened again when its connection is lost; 
 that was cancelled or took too long discards the connection, for nobody knows what will
 still come out of it. A process that serves one worker has two lines, whatever its
 concurrency: that of its own loop, and that of the heartbeat's.
+
+While an enqueue waits for a key that an open transaction has locked, its event loop has a
+spare connection: it is opened for the first such enqueue and closed 5 s after the last.
 """
 
 import asyncio
@@ -24,12 +27,15 @@ from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
+from durio.model.errors import StoreError
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.postgres.driver import (
     BEGIN_WRITE,
+    BRIEF_WAIT,
     DEADLOCK,
     FAILED_TRANSACTION,
+    KEY_WAIT,
     LOCKED,
     NOT_SERIALIZABLE,
     READ_ONLY,
@@ -56,6 +62,7 @@ TERMINATE_LOST = statement("terminate_lost_connections")
 # Sessions are of whoever has logged in, whatever role is acted as.
 BEGIN_AS_LOGIN_ROLE = "begin; set local role none"
 TERMINATE_SECONDS = 3.0  # that it is waited for, once
+SPARE_IDLE_SECONDS = 5.0
 # Lines of the parent must never be touched in a forked child, not even by the collector:
 # closing one would write to a socket that is not ours.
 _inherited: "list[LoopConnection]" = []
@@ -75,7 +82,7 @@ class LoopConnection:
         self.loop = asyncio.get_running_loop()
         self.lock = asyncio.Lock()
         self.is_unknown = False  # whether the call that failed last may have happened
-        self.is_brief = False  # whether the call at hand hardly waits for locks
+        self.lock_timeout: str | None = None  # of the current call; None: LOCK_WAIT
         self._connector = connector
         self._clock = clock
         self._connection: Connection | None = None
@@ -92,7 +99,7 @@ class LoopConnection:
         """One statement, its own transaction."""
         self.is_unknown = False
         connection = await self.ready()
-        if self._connector.is_pooled or self.is_brief:
+        if self._connector.is_pooled or self.lock_timeout is not None:
             # Settings that are not the connection's ride at the head of a transaction.
             return await self.transaction(
                 BEGIN_WRITE, lambda it: it.rows(text, args), None
@@ -141,7 +148,7 @@ class LoopConnection:
         connection = await self.ready()
         try:
             async with self._limited():
-                await connection.run(self._connector.begin(begin, brief=self.is_brief))
+                await connection.run(self._connector.begin(begin, self.lock_timeout))
         except DriverError as error:
             self._handle_error(error, sent=False)
             raise
@@ -317,6 +324,63 @@ class LoopConnection:
             await self._loop_guard.aclose()
 
 
+class SpareConnection(LoopConnection):
+    """A second connection of an event loop, open while enqueues wait for keys.
+
+    It is opened in the background: the server may refuse it, or a pooler may let it wait.
+    """
+
+    def __init__(self, connector: Connector, clock: Clock) -> None:
+        super().__init__(connector, clock)
+        self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def is_ready(self) -> bool:
+        """Whether it is open; if not, it is being opened from now on."""
+        self._restart_timer()
+        if self.is_open:
+            return True
+        if self._opening is None:
+            self._opening = self.loop.create_task(self._open())
+            self._opening.add_done_callback(self._end_opening)
+        return False
+
+    async def _open(self) -> None:
+        with suppress(DriverError, StoreError):
+            async with self.lock:
+                await self.ready()
+
+    def _end_opening(self, _task: "asyncio.Task[None]") -> None:
+        self._opening = None
+
+    def _restart_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self.loop.call_later(SPARE_IDLE_SECONDS, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self.lock.locked():
+            self._restart_timer()
+        else:
+            self._closing = self.loop.create_task(self._close_connection())
+
+    async def _close_connection(self) -> None:
+        async with self.lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(DriverError):
+                    await connection.close()
+
+    async def close(self) -> None:
+        """Stop opening it, and close it for good."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._opening is not None:
+            self._opening.cancel()
+        await super().close()
+
+
 def check_commit(done: str) -> None:
     """Of a transaction that has failed already a commit makes a rollback."""
     if done != "COMMIT":
@@ -338,9 +402,12 @@ BEGIN_READ = "begin isolation level repeatable read read only"
 class LockWait(Enum):
     """How long a call may wait for locks that others hold."""
 
-    LONG = auto()  # turn after turn, as long as a call may last
+    LONG = auto()  # try after try, as long as a call may last
     ONE_TURN = auto()
-    BRIEF = auto()  # a turn in which it hardly waits at all
+    KEY = auto()  # one try of KEY_WAIT
+    # One try of KEY_WAIT over the spare connection. While that is not open, one try of
+    # BRIEF_WAIT over the connection of the loop: all other calls need that one.
+    SPARE = auto()
 
 
 def no_wakeups(_lanes: Mapping[str, int], _workers: Collection[int]) -> None:
@@ -368,6 +435,7 @@ class Connections:
         self._retention = retention
         self._statements = SchemaStatements(connector.location.schema)
         self._by_loop: dict[asyncio.AbstractEventLoop, LoopConnection] = {}
+        self._spare_by_loop: dict[asyncio.AbstractEventLoop, SpareConnection] = {}
 
     @property
     def now(self) -> float | None:
@@ -408,9 +476,9 @@ class Connections:
         The caller rings by itself. An outcome that nobody knows is told as `unknown`.
         """
         text = self._statements[sql]
-        line = await self.connection()
+        line, lock_timeout = await self._connection_for(lock_wait)
         return await self._in_turns(
-            line, lambda: self._fetch(line, text, args), lock_wait
+            line, lambda: self._fetch(line, text, args), lock_wait, lock_timeout
         )
 
     async def _fetch(
@@ -435,9 +503,9 @@ class Connections:
         beginning, a few times; so it is for as long as a call may last where a lock is not
         free, if there is the patience. Whatever it raises rolls everything back.
         """
-        line = await self.connection()
+        line, lock_timeout = await self._connection_for(lock_wait)
         tx, answer = await self._in_turns(
-            line, lambda: self._commit(line, work), lock_wait
+            line, lambda: self._commit(line, work), lock_wait, lock_timeout
         )
         for call in tx.after_commit:
             call()
@@ -482,6 +550,7 @@ class Connections:
         loop_connection: LoopConnection,
         attempt: Callable[[], Awaitable[T]],
         lock_wait: LockWait = LockWait.LONG,
+        lock_timeout: str | None = None,
         *,
         writes: bool = True,
     ) -> T:
@@ -492,10 +561,10 @@ class Connections:
         want the line, and many may be waiting like this one.
         """
         last = self._clock.monotonic() + self._location.call_seconds
-        pause, is_brief = PAUSE_SECONDS, lock_wait is LockWait.BRIEF
+        pause = PAUSE_SECONDS
         while True:
             async with loop_connection.lock:
-                loop_connection.is_brief = is_brief
+                loop_connection.lock_timeout = lock_timeout
                 try:
                     return await self._retry(loop_connection, attempt)
                 except DriverError as error:
@@ -507,7 +576,8 @@ class Connections:
                             error, self._location, unknown=unknown
                         ) from error
             await self._clock.sleep(pause * (0.5 + self._clock.random()))
-            pause, is_brief = min(pause * 2, LOCK_PAUSE_SECONDS_MAX), True
+            pause = min(pause * 2, LOCK_PAUSE_SECONDS_MAX)
+            lock_timeout = BRIEF_WAIT
 
     async def _retry(
         self, loop_connection: LoopConnection, attempt: Callable[[], Awaitable[T]]
@@ -567,6 +637,23 @@ class Connections:
             await line.start()
         return line
 
+    async def _connection_for(
+        self, lock_wait: LockWait
+    ) -> tuple[LoopConnection, str | None]:
+        """Over which connection, and with which lock_timeout at first."""
+        if lock_wait is LockWait.SPARE:
+            loop = asyncio.get_running_loop()
+            spare = self._spare_by_loop.get(loop)
+            if spare is None:
+                spare = SpareConnection(self._connector, self._clock)
+                self._spare_by_loop[loop] = spare
+                await spare.start()
+            if spare.is_ready():
+                return spare, KEY_WAIT
+            return await self.connection(), BRIEF_WAIT
+        lock_timeout = KEY_WAIT if lock_wait is LockWait.KEY else None
+        return await self.connection(), lock_timeout
+
     def run_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do this on a loop of ours that runs, if one does; nobody waits for it."""
         for loop in list(self._by_loop):
@@ -576,25 +663,29 @@ class Connections:
 
     def _drop_closed_loops(self) -> None:
         """Lines of loops that have ended, with a word or without."""
-        for loop, line in list(self._by_loop.items()):
-            if loop.is_closed():
-                line.abandon(inherited=False)
-                self._by_loop.pop(loop, None)
+        for connections in (self._by_loop, self._spare_by_loop):
+            for loop, line in list(connections.items()):
+                if loop.is_closed():
+                    line.abandon(inherited=False)
+                    connections.pop(loop, None)
 
     async def close(self) -> None:
         """Close the line of this loop; those of others are cut, each on its loop."""
         here = asyncio.get_running_loop()
-        lines, self._by_loop = self._by_loop, {}
-        for loop, line in lines.items():
-            if loop is here:
+        for line in self._take_all():
+            if line.loop is here:
                 await line.close()
-            elif loop.is_closed():
+            elif line.loop.is_closed():
                 line.abandon(inherited=False)
             else:
-                loop.call_soon_threadsafe(line.terminate)
+                line.loop.call_soon_threadsafe(line.terminate)
 
     def forget(self) -> None:
         """After a fork, in the child: these connections are the parent's."""
-        lines, self._by_loop = self._by_loop, {}
-        for line in lines.values():
+        for line in self._take_all():
             line.abandon(inherited=True)
+
+    def _take_all(self) -> list[LoopConnection]:
+        taken = [*self._by_loop.values(), *self._spare_by_loop.values()]
+        self._by_loop, self._spare_by_loop = {}, {}
+        return taken

@@ -8,14 +8,12 @@ What this process remembers beside the store: hints and marks, never a truth.
 Where the capabilities meet what they share: the lines to the server, the bell.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from durio.model.job import NewJob
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
-from durio.stores.postgres.connections import Connections, LockWait
+from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.driver import PostgresLocation, Row, Warn
 from durio.stores.postgres.life_sockets import PostgresLifeSockets
 from durio.stores.postgres.live_events import PostgresLiveEvents
@@ -64,9 +62,6 @@ class PostgresBulkActions:
             self._in_progress[key] = progress
         while len(self._in_progress) > REMEMBERED_MAX:
             self._in_progress.pop(next(iter(self._in_progress)))
-
-
-KNOWN_LOCK_SECONDS = 30.0  # for which it is remembered that something was
 
 
 @dataclass(slots=True)
@@ -118,43 +113,6 @@ class UnusedKeyScan:
 
 
 @dataclass(slots=True)
-class KnownLocks:
-    """Keys and lanes that were asked for in vain: nobody waits long for them again."""
-
-    clock: Clock
-    until: dict[bytes | str, float] = field(default_factory=dict[bytes | str, float])
-
-    def lock_wait(self, jobs: Sequence[NewJob]) -> LockWait:
-        """How long an enqueue of these may wait."""
-        if not self.until:
-            return LockWait.ONE_TURN
-        now = self.clock.monotonic()
-        known = list(self.until.items())  # at once: other threads have loops of theirs
-        self.until = {place: at for place, at in known if at > now}
-        # Where one key is locked, others may be: each turn in vain keeps the line.
-        is_likely = self.until and any(
-            job.key is not None or job.lane in self.until for job in jobs
-        )
-        return LockWait.BRIEF if is_likely else LockWait.ONE_TURN
-
-    def add(self, jobs: Sequence[NewJob]) -> None:
-        """One of these places is locked; of several nobody knows which."""
-        until = self.clock.monotonic() + KNOWN_LOCK_SECONDS
-        self.until |= dict.fromkeys(map(lock_target, jobs), until)
-
-    def remove(self, jobs: Iterable[NewJob]) -> None:
-        """None of them is."""
-        if self.until:
-            for job in jobs:
-                self.until.pop(lock_target(job), None)
-
-
-def lock_target(job: NewJob) -> bytes | str:
-    """What an enqueue may have to wait for: its key, or else its lane."""
-    return job.lane if job.key is None else job.key.key
-
-
-@dataclass(slots=True)
 class ProcessState:
     """The parts of a desk that claims, leases and upkeep keep to themselves."""
 
@@ -163,7 +121,6 @@ class ProcessState:
     watermarks: Watermarks
     due_watermarks: DueWatermarks
     leader_due_watermarks: DueWatermarks  # of a leader, in all lanes
-    known_locks: KnownLocks
     warn: Warn
     database_identity: Row | None = None  # which database this is: see same.py
     is_split: bool = False  # finish and claim are two statements, by keys
@@ -188,7 +145,6 @@ def new_process_state(
         watermarks=Watermarks(clock),
         due_watermarks=DueWatermarks(clock),
         leader_due_watermarks=DueWatermarks(clock, LEADER_DUE_SLOW_SECONDS),
-        known_locks=KnownLocks(clock),
         warn=warn,
         is_split=is_split,
     )

@@ -168,9 +168,9 @@ SETTINGS = MappingProxyType({**PLANNER, "array_nulls": "on"})
 SETTINGS_IN_TRANSACTION = "".join(
     f"; set local {name} = {SETTINGS[name]}" for name in SETTINGS
 )
-# How long a statement waits for a lock before its line is somebody else's for a while; and
-# in later turns.
-LOCK_WAIT, BRIEF_WAIT = "300ms", "5ms"
+# How long a statement waits for a lock before other calls get the connection for a while:
+# as a rule, for the key of an enqueue, and in later tries over the connection of a loop.
+LOCK_WAIT, KEY_WAIT, BRIEF_WAIT = "300ms", "100ms", "5ms"
 # Every write is made for this level: whoever waited for a row goes on with what it is now.
 # A role, or a database, may have another one by default.
 ISOLATION = "read committed"
@@ -285,12 +285,12 @@ class Connector:
 
     # --- what is learnt on the way
 
-    def begin(self, text: str, *, brief: bool = False) -> str:
-        """How a transaction begins here; a `brief` one hardly waits for locks."""
-        if not self.is_pooled and not brief:
+    def begin(self, text: str, lock_timeout: str | None = None) -> str:
+        """How a transaction begins here; without a `lock_timeout` it is LOCK_WAIT."""
+        if not self.is_pooled and lock_timeout is None:
             return text
         settings = SETTINGS_IN_TRANSACTION if self.is_pooled else ""
-        wait = BRIEF_WAIT if brief else LOCK_WAIT
+        wait = lock_timeout or LOCK_WAIT
         return f"{text}{settings}; set local lock_timeout = '{wait}'"
 
     def is_stale(self, error: DriverError) -> bool:

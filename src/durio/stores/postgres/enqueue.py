@@ -78,6 +78,7 @@ class PostgresEnqueue(PostgresCapability):
         calls: Sequence[int] | None = None,
         again: bool = False,
         tx: Joinable | None = None,
+        apart: bool = False,
     ) -> list[Enqueued]:
         """Store all of them, each call whole, and wake the workers of their lanes."""
         if not jobs:
@@ -85,7 +86,9 @@ class PostgresEnqueue(PostgresCapability):
         if tx is not None:
             return await enqueue_joined(self.context, tx, jobs, enqueue_in_caller_tx)
         if calls is not None:
-            return await enqueue_calls(self.context, jobs, calls, again=again)
+            return await enqueue_calls(
+                self.context, jobs, calls, again=again, apart=apart
+            )
         whole = (len(jobs),)
         answers = None if again else await enqueue_fast(self.context, jobs, whole)
         if answers is None:
@@ -154,22 +157,32 @@ async def enqueue_calls(
     calls: Sequence[int],
     *,
     again: bool,
+    apart: bool = False,
 ) -> list[Enqueued]:
-    """None waits for what another one needs: that is answered `locked`."""
+    """Store what needs no lock of an open transaction; the others are answered `locked`."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
-    patience = context.process.known_locks.lock_wait(jobs)
+    lock_wait = LockWait.SPARE if apart else batch_lock_wait(context, jobs)
     try:
-        answers = await enqueue_together(context, jobs, calls, patience, again=again)
+        return await enqueue_together(context, jobs, calls, lock_wait, again=again)
     except StoreError as error:
         if not is_locked(error):
             raise
         return await enqueue_without_keyed(context, jobs, calls, error, again=again)
-    told = zip(jobs, answers, strict=True)
-    context.process.known_locks.remove(
-        job for job, answer in told if answer.locked is None
-    )
-    return answers
+
+
+def batch_lock_wait(context: PostgresContext, jobs: Sequence[NewJob]) -> LockWait:
+    """How long a batch waits for locks.
+
+    A bounded queue is locked often, and for a short time, by other enqueues. There the
+    wait for a key is limited after the queue is locked.
+    """
+    if all(job.key is None for job in jobs):
+        return LockWait.ONE_TURN
+    guarded = context.guarded_lanes
+    if guarded and not guarded.isdisjoint(job.lane for job in jobs):
+        return LockWait.ONE_TURN
+    return LockWait.KEY
 
 
 async def enqueue_together(
@@ -180,7 +193,7 @@ async def enqueue_together(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """All of them; if the error is that something is locked, none is stored."""
+    """Store all of them; if it raises because something is locked, none is stored."""
     answers = None
     if not again:
         answers = await enqueue_fast(context, jobs, calls, lock_wait)
@@ -208,7 +221,7 @@ async def enqueue_without_keyed(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """Something is locked: a key, if anybody has one. The others need not wait for it."""
+    """Store the calls without keys: what is locked is probably a key."""
     is_plain: list[bool] = []
     sizes: list[int] = []
     for size in calls:
@@ -227,8 +240,7 @@ async def enqueue_without_keyed(
 def locked_answers(
     context: PostgresContext, jobs: Sequence[NewJob], error: StoreError
 ) -> list[Enqueued]:
-    """Nothing of these is stored; they may be asked for again."""
-    context.process.known_locks.add(jobs)
+    """The answers for jobs that are not stored because something is locked."""
     locked = Locked(error, context.location.call_seconds)
     return [Enqueued(job.id, False, READY, locked=locked) for job in jobs]
 

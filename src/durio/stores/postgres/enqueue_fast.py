@@ -15,7 +15,7 @@ from durio.ports.enqueue import Enqueued, Full
 from durio.stores.postgres.admission import Draft
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.driver import UNIQUE_VIOLATION, DriverError, Row
+from durio.stores.postgres.driver import KEY_WAIT, UNIQUE_VIOLATION, DriverError, Row
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import NO_WORKER
 
@@ -158,8 +158,13 @@ async def enqueue_keyed(
         run_ats=[job.run_at for job in waiting],
         delays=[job.delay_seconds for job in waiting],
     )
+    lock_timeout = None
+    if lock_wait is LockWait.KEY:
+        # The statement sets it by itself: a transaction would take three round trips.
+        lock_wait, lock_timeout = LockWait.ONE_TURN, KEY_WAIT
     values = (*columns[:7], *key_columns(jobs))
-    row = await send(context, lock_wait, KEYED, jobs, values, columns.opts)
+    last = (columns.opts, lock_timeout)
+    row = await send(context, lock_wait, KEYED, jobs, values, *last)
     if row[0]:
         return None
     _, now, held = row

@@ -49,6 +49,7 @@ class SqliteEnqueue(SqliteCapability):
         calls: Sequence[int] | None = None,
         again: bool = False,  # noqa: ARG002 - every enqueue finds what is stored
         tx: Joinable | None = None,
+        apart: bool = False,  # noqa: ARG002 - only SQLite's writer locks anything
     ) -> list[Enqueued]:
         """Store all of them in one transaction, and wake the workers of their lanes."""
         if not jobs:

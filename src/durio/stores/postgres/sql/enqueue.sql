@@ -144,12 +144,15 @@ select case when (select count(*) from new_jobs) > 0 then not {schema}.check_fir
   else decision.halts end
 from decision
 
--- name: enqueue_keyed(ids, lanes, ranks, tasks, payloads, run_ats, delays, keys, key_modes, digests, window_seconds, queues, unknown_queues, now, opts)
+-- name: enqueue_keyed(ids, lanes, ranks, tasks, payloads, run_ats, delays, keys, key_modes, digests, window_seconds, queues, unknown_queues, now, opts, lock_timeout)
 -- only here: see `enqueue_plain`.
 -- `enqueue_plain` for jobs of which some have a key. Keys are expected to be free. A job
--- whose key is held is left out, and its place in the call is returned.
+-- whose key is held is left out, and its place in the call is returned. The statement limits
+-- its wait for a key that an open transaction has taken: it is one round trip.
 with clock as materialized (
-  select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
+  select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now,
+    case when :lock_timeout::text is not null
+      then set_config('lock_timeout', :lock_timeout::text, true) end
 ),
 decision as materialized (
   select exists (

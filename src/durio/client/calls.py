@@ -1,0 +1,123 @@
+"""Calls on their way to the store: sent together, each answered by itself."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from durio.client.reliable_write import Answers, ReliableWriter, closed_before_stored
+from durio.model.job import READY, NewJob
+from durio.ports.enqueue import Enqueued, Locked
+
+BATCH_MAX = 1000  # jobs
+BATCH_BYTES = 4 << 20  # of arguments
+
+WaitKey = bytes | str  # what a call may wait for: its key, or its lane if it has no key
+
+
+@dataclass(eq=False, slots=True)
+class EnqueueCall:
+    """The jobs of one caller; stored whole or not at all."""
+
+    jobs: Sequence[NewJob]
+    future: "asyncio.Future[Answers]"
+    wait_key: WaitKey
+    made_at: float  # monotonic seconds
+    waits_if_locked: bool  # False: the answer may be `locked`
+    is_sent: bool = False
+    timer: asyncio.TimerHandle | None = None  # ends the wait for a lock
+
+
+class LockedCall(NamedTuple):
+    """A call that the store did not write because something is locked."""
+
+    call: EnqueueCall
+    locked: Locked
+
+
+class CallSender:
+    """Sends batches of calls and gives each caller its own answer or exception."""
+
+    def __init__(self, writer: ReliableWriter) -> None:
+        self._writer = writer
+
+    def take_batch(
+        self,
+        calls: "deque[EnqueueCall]",
+        takes_over: Callable[[EnqueueCall], bool] | None = None,
+    ) -> list[EnqueueCall]:
+        """Take from the front what fits one store call.
+
+        Calls whose caller has gone are dropped, and so are calls that `takes_over` takes.
+        """
+        batch: list[EnqueueCall] = []
+        jobs = size = 0
+        while calls:
+            call = calls[0]
+            if call.future.done():
+                self.end(calls.popleft())
+                continue
+            if takes_over is not None and takes_over(call):
+                calls.popleft()
+                continue
+            jobs += len(call.jobs)
+            size += sum(len(job.payload) for job in call.jobs)
+            if batch and (jobs > BATCH_MAX or size > BATCH_BYTES):
+                break
+            call.is_sent = True
+            batch.append(calls.popleft())
+        return batch
+
+    async def send(
+        self, batch: Sequence[EnqueueCall], *, apart: bool = False
+    ) -> list[LockedCall]:
+        """Write these calls and answer them; returns those that met a lock.
+
+        An error goes to the callers and is not raised here. `apart` is that of the store.
+        """
+        jobs = [job for call in batch for job in call.jobs]
+        sizes = [len(call.jobs) for call in batch]
+        try:
+            answers = await self._writer.write(jobs, sizes, apart=apart)
+        except Exception as error:
+            for call in batch:
+                self.fail(call, error)
+            return []
+        refused: list[LockedCall] = []
+        start = 0
+        for call in batch:
+            answer = answers[start : start + len(call.jobs)]
+            start += len(call.jobs)
+            locked = answer[0].locked
+            if locked is None:
+                self.answer(call, answer)
+            else:
+                call.is_sent = False
+                refused.append(LockedCall(call, locked))
+        return refused
+
+    def answer(self, call: EnqueueCall, answers: Answers) -> None:
+        if not call.future.done():
+            call.future.set_result(answers)
+        self.end(call)
+
+    def answer_locked(self, call: EnqueueCall, locked: Locked) -> None:
+        """Give a call the answer that the store gives where something is locked."""
+        self.answer(
+            call, [Enqueued(job.id, False, READY, locked=locked) for job in call.jobs]
+        )
+
+    def fail(self, call: EnqueueCall, error: Exception) -> None:
+        if not call.future.done():
+            call.future.set_exception(error)
+        self.end(call)
+
+    def end(self, call: EnqueueCall) -> None:
+        """Forget a call: answered, left by its caller, or cut off while it was sent."""
+        if call.timer is not None:
+            call.timer.cancel()
+        if not call.future.done():
+            call.future.set_exception(closed_before_stored())
+        elif call.future.cancelled():
+            self._writer.forget(call.jobs)
