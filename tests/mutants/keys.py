@@ -4,9 +4,17 @@ from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
 ENQUEUE = "stores/sqlite/enqueue.py"
 ASK = "client/reliable_write.py"
-COMBINE = "client/batching.py"
+CALLS = "client/calls.py"
+WAITING = "client/waiting_list.py"
 # One call of a producer in four is not answered, or never arrives.
 REPLIES_GET_LOST = ((5.0, "flaky", "producer-0", 300.0, 0.9),)
+# Open transactions hold keys that the producers need: at first for moments, then longer
+# than a call may wait.
+KEYS_ARE_LOCKED = tuple(
+    (5.0 + 40 * turn, "locked", f"producer-{n}", seconds, 0.5)
+    for turn, seconds in enumerate((0.3, 10.0, 38.0, 38.0))
+    for n in range(2)
+)
 
 PLANTED = (
     Mutant(
@@ -105,12 +113,36 @@ PLANTED = (
         "Enqueues that go to the store together get the answer of the first of them.",
         (
             Patch(
-                COMBINE,
+                CALLS,
                 "answers[start : start + len(call.jobs)]",
                 "answers[: len(call.jobs)]",
             ),
         ),
         (Seeds(),),
+    ),
+    Mutant(
+        "locked_taken_for_stored",
+        "A call that the store did not write, because its key is locked, gets a handle.",
+        (
+            Patch(
+                CALLS,
+                "            if locked is None:\n",
+                "            if locked is None or apart:\n",
+            ),
+        ),
+        (Seeds(20, {"is_calm": False, "jobs": 160}, KEYS_ARE_LOCKED),),
+    ),
+    Mutant(
+        "waiting_call_forgotten",
+        "A call whose key is still locked when it is tried leaves the waiting list.",
+        (
+            Patch(
+                WAITING,
+                "        calls = [*(call for call, _ in refused), *queue.calls]\n",
+                "        calls = [*queue.calls]\n",
+            ),
+        ),
+        (Seeds(20, {"is_calm": False, "jobs": 160}, KEYS_ARE_LOCKED),),
     ),
     Mutant(
         "writer_swaps_answers",

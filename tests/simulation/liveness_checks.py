@@ -20,6 +20,7 @@ STILL = {"pause", "block", "blocking job"}
 FORGOTTEN_SECONDS = 25.0
 LONELY_SECONDS = 120.0  # for one that runs alone: first the others must end
 WAKEUP_SECONDS = 10.0
+LOCKED_SECONDS = 3.0  # after a lock is gone: several rounds over all keys of a world
 DEATH_REPORT_SECONDS = 15.0
 RESTART_SECONDS = 60.0  # at the end every worker is replaced
 # A loop that stands still for less than a hard limit costs its jobs nothing; a process that
@@ -226,9 +227,24 @@ def an_answer_is_ones_own(case: Case) -> Iterator[Violation]:
     for entry in case.ledger.of("enq.ok"):
         n, got = entry.n or 0, entry.fields["job"]
         key = case.wishes[n].key
-        is_own = got == n or (key is not None and case.wishes[got].key == key)
-        if not is_own:
+        if got is None:
+            yield Violation(
+                "I6", n, "its producer was given a job that was never stored"
+            )
+        elif got != n and (key is None or case.wishes[got].key != key):
             yield Violation("I6", n, f"its producer was given job {got}")
+
+
+def locked_means_locked(case: Case) -> Iterator[Violation]:
+    """I6: an enqueue fails because of a lock only while there is one, or just after."""
+    for entry in case.ledger.of("enq.fail"):
+        since = entry.at - LOCKED_SECONDS
+        is_explained = any(
+            fault.touches(entry.node, since, entry.at)
+            for fault in case.ledger.disturbances
+        )
+        if "locked" in entry.fields and not is_explained:
+            yield Violation("I6", entry.n, "no key was locked when it was refused")
 
 
 def full_means_full(case: Case) -> Iterator[Violation]:
@@ -357,6 +373,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Violation]], ...] = (
     no_claim_is_forgotten,
     no_worker_is_deaf,
     an_answer_is_ones_own,
+    locked_means_locked,
     full_means_full,
     retries_are_spread,
     only_what_fails_is_retried,

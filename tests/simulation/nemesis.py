@@ -49,13 +49,17 @@ CONNECTIONS: dict[str, tuple[int, float, float]] = {
     "store_reset": (6, 0.0, 0.0),  # all that is on its way, at once: a server's restart
 }
 CONNECTIONS_SHARE = 0.4  # of the worlds
+# Open transactions of others that hold keys which a producer needs; drawn apart, too.
+LOCKS: dict[str, tuple[int, float, float]] = {"locked": (1, 0.1, 45.0)}
+LOCKS_SHARE = 0.3  # of the worlds
+LOCKS_EVERY = 2.0  # times the pause between other faults
 BROKEN_SHARE_MAX = 0.4  # of the calls
 NO_WAKEUPS_SECONDS = 1.0  # until the new connection listens
 ABOUT_ALL_NODES = {"store_away", "store_full", "store_slow", "clock_step"}
 ABOUT_ALL_NODES |= {"store_deaf", "massacre", "queue_paused", "zombie"}
 ABOUT_ALL_NODES |= {"store_broken", "store_reset"}
 # What happens to the line to the store, not to the process.
-TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken"}
+TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken", "locked"}
 # What happens to whoever asks for jobs, too.
 ABOUT_PRODUCERS = {"pause", "cut", "flaky", "slow", "bad_line", "kill", "skew"}
 ABOUT_PRODUCERS |= {"broken"}
@@ -123,6 +127,16 @@ def draw_connections(
     if chance.random() >= CONNECTIONS_SHARE:
         return []
     return draw_of(chance, CONNECTIONS, began, seconds, workers, producers, every)
+
+
+def draw_locks(
+    chance: Random, began: float, seconds: float, producers: list[str], every: float
+) -> list[Fault]:
+    """When producers find keys locked, in some worlds; from a chance of its own."""
+    if chance.random() >= LOCKS_SHARE:
+        return []
+    pause = every * LOCKS_EVERY
+    return draw_of(chance, LOCKS, began, seconds, producers, producers, pause)
 
 
 def draw_of(
@@ -284,7 +298,7 @@ class Nemesis:
         trouble, now = self.troubles[fault.node], self.world.seconds
         until = now + fault.seconds
         match kind:
-            case "cut" | "away" | "full" | "deaf":
+            case "cut" | "away" | "full" | "deaf" | "locked":
                 name = "cut_until" if kind == "away" else f"{kind}_until"
                 is_new = until > getattr(trouble, name)
                 setattr(trouble, name, max(until, getattr(trouble, name)))
@@ -326,6 +340,7 @@ class Nemesis:
         for trouble in self.troubles.values():
             trouble.cut_until = trouble.full_until = trouble.deaf_until = 0.0
             trouble.slow_until = trouble.flaky_until = trouble.broken_until = 0.0
+            trouble.locked_until = 0.0
         self._set_clock(0.0)
         self.pause_queue(is_paused=False)
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError, StoreFull, StoreUnavailable
-from durio.model.job import NewJob
+from durio.model.job import READY, NewJob
+from durio.ports.enqueue import Enqueued, Locked
 from durio.ports.store import Health, Store, Wake
 from tests.faults.faulty_store import add_store_methods
 from tests.simulation.world import Node
@@ -31,6 +32,8 @@ LATE_SECONDS_MAX = (
     15.0  # that the server may still have a call after its connection broke
 )
 LATE_METHODS = {"enqueue", "exchange"}  # what it may do then
+LOCK_SECONDS = 0.1  # that an enqueue waits for a key
+LOCKED = Locked(StoreUnavailable("simulated: locked"), wait_seconds=30.0)
 NO_WAKEUP = Wake(woken=False, lanes=frozenset(), control=False)
 
 
@@ -50,6 +53,7 @@ class Trouble:
     broken_until: float = 0.0
     broken: float = 0.0  # the connection breaks under the call
     resets: int = 0  # how often all connections broke at once
+    locked_until: float = 0.0  # open transactions hold half of the keys
 
 
 class CallObserver(Protocol):
@@ -99,7 +103,10 @@ class SimulatedLink(Store):
                 self._do_late(method, args, options)
             raise unavailable(method, unknown=True)
         await self._check_request(method)
-        answer = await self._do(method, args, options)
+        if method == "enqueue" and self._is("locked"):
+            answer = await self._enqueue_locked(args[0], options)
+        else:
+            answer = await self._do(method, args, options)
         if method == "renew":
             self.writes_seen = self._writes_of_others()
         await self._travel()
@@ -120,6 +127,31 @@ class SimulatedLink(Store):
             )
             self.stored_ids.update(told.id for told in answer if told.full is None)
         return answer
+
+    async def _enqueue_locked(
+        self, jobs: Sequence[NewJob], options: dict[str, Any]
+    ) -> list[Enqueued]:
+        """As PostgreSQL does it while open transactions hold keys.
+
+        Of a batch that meets a locked key the calls without keys are stored; all others
+        are answered `locked`.
+        """
+        if not any(is_locked(job) for job in jobs):
+            return await self._do("enqueue", (jobs,), options)
+        await self.node.clock.sleep(LOCK_SECONDS)
+        plain = [job for job in jobs if job.key is None]
+        stored: list[Enqueued] = []
+        if plain:
+            assert sum(options["calls"]) == len(options["calls"]), "single jobs"
+            calls = [1] * len(plain)
+            stored = await self._do("enqueue", (plain,), {**options, "calls": calls})
+        answers = iter(stored)
+        return [
+            next(answers)
+            if job.key is None
+            else Enqueued(job.id, False, READY, locked=LOCKED)
+            for job in jobs
+        ]
 
     def call_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
@@ -244,6 +276,11 @@ class SimulatedLink(Store):
 
 
 add_store_methods(SimulatedLink, SimulatedLink.call, SimulatedLink.call_nowait)
+
+
+def is_locked(job: NewJob) -> bool:
+    """Whether its key is one of those that are locked while any are."""
+    return job.key is not None and job.key.key[-1] % 2 == 0
 
 
 def unavailable(method: str, *, unknown: bool) -> StoreError:

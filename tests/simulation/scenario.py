@@ -199,7 +199,11 @@ class Scenario:
         who = began, knobs.seconds, self.workers, self.producers, knobs.fault_every
         drawn = nemesis.draw(chance("faults"), *who)
         more = nemesis.draw_connections(chance("connections"), *who)
-        return sorted([*drawn, *more], key=lambda fault: fault.at)
+        producers, every = self.producers, knobs.fault_every
+        locks = nemesis.draw_locks(
+            chance("locks"), began, knobs.seconds, producers, every
+        )
+        return sorted([*drawn, *more, *locks], key=lambda fault: fault.at)
 
     def play(self) -> Played:
         """From the first process to the verdict."""

@@ -20,6 +20,7 @@ from durio.model.ids import id_bytes
 from durio.model.job import PRIORITY_DEFAULT
 from durio.worker.middleware import HookEvent
 from tests.simulation.ledger import Ledger
+from tests.simulation.network import LOCKED
 from tests.simulation.world import Node
 
 QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
@@ -298,7 +299,9 @@ class Producer:
             return
         except StoreError as error:
             unknown = getattr(error, "unknown", False)
-            note(name, "enq.info" if unknown else "enq.fail", wish.n, error=error.code)
+            about = {"locked": True} if error.what == LOCKED.error.what else {}
+            kind = "enq.info" if unknown else "enq.fail"
+            note(name, kind, wish.n, error=error.code, **about)
             return
         got = self.ledger.number_of.get(id_bytes(job.id))
         note(name, "enq.ok", wish.n, created=job.created, job=got)
