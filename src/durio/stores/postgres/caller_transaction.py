@@ -1,7 +1,7 @@
-"""Jobs in a transaction that a caller has open.
+"""Enqueue in a transaction that a caller has open.
 
-They are written by the statements of every enqueue, on the caller's connection. Workers learn
-of them by a notification that the caller's commit sends.
+Jobs are written by the statements of every enqueue, on the caller's connection. Workers
+learn of them by a notification that the caller's commit sends.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,7 +96,6 @@ def context_on(
     *,
     has_fixed_snapshot: bool,
 ) -> PostgresContext:
-    """The context of the store, on the connection of a caller."""
     return replace(
         context,
         connections=cast("Any", connections),
@@ -109,10 +108,10 @@ def context_on(
 
 
 async def make_lanes(context: PostgresContext, jobs: Sequence[NewJob]) -> None:
-    """Create queues that are not known yet, by a transaction of our own.
+    """Create queues that are not known yet, in a transaction of our own.
 
-    In the caller's transaction, every other enqueue into them would wait until it is over;
-    so it does where our own connection fails now.
+    If the caller's transaction created them, every other enqueue into them would wait until
+    it ends. That happens only where our own connection fails now.
     """
     news = sorted({job.lane for job in jobs} - context.known_lanes)
     if news:
@@ -135,20 +134,20 @@ class CallerConnectionAdapter:
         self._statements = SchemaStatements(context.location.schema)
 
     def wake(self, lanes: dict[str, int], _workers: object) -> None:
-        """Later, and by the commit of the caller."""
+        """Collect lanes; the caller's commit wakes their workers."""
         self.woken_lanes |= lanes
 
     async def rows(self, sql: str, *args: Any) -> Sequence[Row]:
-        """One statement, with its errors as the driver has them."""
+        """One statement; raises DriverError."""
         return await self._connection.rows(self._statements[sql], args)
 
     async def write_one(
         self,
         sql: str,
         *args: Any,
-        lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002 - that of their connection
+        lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002 - the caller's own counts
     ) -> Sequence[Row]:
-        """One statement."""
+        """One statement; raises StoreError."""
         try:
             return await self.rows(sql, *args)
         except DriverError as error:
@@ -160,7 +159,7 @@ class CallerConnectionAdapter:
         *,
         lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002
     ) -> T:
-        """Several; whatever raises undoes them, and nothing else of the caller's."""
+        """Several statements. An error undoes them, and nothing else of the caller's."""
         tx = transaction_on(self._context, self._connection)
         try:
             await self._connection.run("savepoint durio")
@@ -182,7 +181,7 @@ class CallerConnectionAdapter:
 def transaction_on(
     context: PostgresContext, connection: PostgresCallerConnection
 ) -> PostgresTransaction:
-    """What operations see of a connection that is not the store's."""
+    """A transaction on a connection that is not the store's."""
     return PostgresTransaction(
         cast("Connection", connection),
         SchemaStatements(context.location.schema),
@@ -193,7 +192,7 @@ def transaction_on(
 
 
 def caller_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error that a caller gets for a failure in its own transaction."""
+    """The error for a caller whose own transaction has failed."""
     if error.lost:
         return StoreUnavailable(
             f"{context.location.shown}: the connection of tx was lost, and its transaction with "
@@ -218,7 +217,7 @@ def caller_error(error: DriverError, context: PostgresContext) -> Exception:
 
 
 def transaction_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error of either kind of transaction."""
+    """The error for both a caller's and a task's transaction."""
     if error.state == FAILED_TRANSACTION:
         return failed_transaction_error()
     if error.state == READ_ONLY:

@@ -1,12 +1,12 @@
-"""Life marks: how a worker's death is seen at once by its neighbours on the same host.
+"""Life sockets: on one host, a dead worker is detected before its lease ends.
 
-A worker's process binds a datagram socket to a name that nobody else will ever have, in
-Linux's abstract namespace: no file, nothing to clean up. The kernel takes it down with the
-process, however that ends; a process that is stopped keeps it. Whoever can see the name at
-all (same boot, same network namespace) tries to connect: refused means dead, and dead for
-good, for the name never comes back. Nothing is ever sent.
+A worker's process binds a datagram socket to a unique name in Linux's abstract namespace:
+there is no file, and nothing to clean up. The kernel removes the name when the process
+ends, for whatever reason. A process that is stopped keeps it. Other processes of the same
+boot and network namespace try to connect. A refused connection proves that the process is
+dead: the name is never used again. No data is ever sent.
 
-Elsewhere, and across hosts, the lease decides.
+On other systems, and across hosts, the lease decides.
 """
 
 import os
@@ -22,21 +22,19 @@ NETWORK = "/proc/self/ns/net"
 
 
 class LifeAddress(NamedTuple):
-    """Where to look for a sign of life."""
-
-    host: str  # boot and network namespace: only within these the name means anything
+    host: str  # boot and network namespace; the name is valid only within these
     name: str
 
 
 class PostgresLifeSockets:
-    """The life marks of this process's workers, and a look at those of others."""
+    """The life sockets of this process's workers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: dict[int, socket.socket] = {}
 
     def here(self) -> str | None:
-        """Where this process's names can be seen; None: there are no such names."""
+        """The boot and network namespace; None where this system has no such names."""
         if sys.platform != "linux":
             return None
         try:
@@ -46,7 +44,7 @@ class PostgresLifeSockets:
         return f"{self._clock.boot_id()}/{network}"
 
     def bind(self) -> tuple[LifeAddress, socket.socket] | None:
-        """A mark for a worker that is about to be registered; None: it has none."""
+        """A socket for a worker that is about to be registered, if it can have one."""
         host = self.here()
         if host is None:
             return None
@@ -65,23 +63,23 @@ class PostgresLifeSockets:
         return LifeAddress(host, name), sign
 
     def begin(self, worker: int, sign: socket.socket) -> None:
-        """The worker is registered: its mark stays as long as the process does."""
+        """Keep the socket of a worker that is now registered, until `end`."""
         self._held[worker] = sign
 
     def end(self, worker: int) -> None:
-        """The worker's row is gone."""
+        """Called when the worker's row is deleted."""
         sign = self._held.pop(worker, None)
         if sign is not None:
             sign.close()
 
     def close(self) -> None:
-        """Let every mark go: in a forked child, or when the store closes."""
+        """Called in a forked child, and when the store closes."""
         for worker in list(self._held):
             self.end(worker)
 
 
 def is_dead(name: str) -> bool:
-    """Whether nobody has this name any more; whatever else goes wrong is no proof."""
+    """Whether no process holds this name. Only a refused connection proves it."""
     try:
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     except OSError:

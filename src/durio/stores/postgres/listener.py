@@ -1,15 +1,14 @@
-"""The ear of a process: LISTEN on one connection, however many workers and loops it has.
+"""LISTEN on one connection per process, however many workers and event loops it has.
 
-Its home is the line of the heartbeat's loop, which no job can block; without one it is the
-line of the loop that waits. When that loop ends the ear moves. What it hears it hears in
-the thread of its home: whoever is told passes it on to the loop that waits.
+The listener uses the connection of the heartbeat's loop, which no job can block. Without
+one it uses the connection of the loop that waits. When that loop ends, the listener moves
+to another. Callbacks run in the thread of the listener's loop. They pass notifications on
+to the loops that wait.
 
-Is LISTEN real? Say something to ourselves, and see it arrive.
-
-Behind PgBouncer in transaction mode LISTEN succeeds and nothing ever comes; a connection
-that a firewall forgot is as silent. So a nonce is sent now and then, by another connection
-than the one that listens: a pooler may hand a process its own words as part of an answer,
-which proves nothing.
+`ListenCheck` tests that notifications arrive. Behind PgBouncer in transaction mode LISTEN
+succeeds and no notification ever comes. A connection that a firewall has dropped is silent
+too. So a nonce is sent from time to time, by another connection than the one that listens:
+a pooler may return a process's own notification as part of an answer, which proves nothing.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ PING = "select 1"
 
 @dataclass(slots=True, eq=False)
 class ListenerLoop:
-    """The loop on whose line we listen, and what has been seen of that line."""
+    """The loop on whose connection we listen, and the state of that connection."""
 
     loop: asyncio.AbstractEventLoop
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -38,7 +37,7 @@ class ListenerLoop:
 
     @property
     def is_up(self) -> bool:
-        """Whether it can hear, as far as this side knows."""
+        """Whether the connection is open, as far as this side knows."""
         connection = self.connection
         return (
             is_loop_running(self.loop)
@@ -48,34 +47,32 @@ class ListenerLoop:
 
 
 class NotificationListener:
-    """Hears channels, and finds itself a home."""
-
     def __init__(self, connections: Connections, on_gap: Callable[[], None]) -> None:
-        """`missed` is called when something may have been said that nobody heard."""
+        """`on_gap` is called when notifications may have been missed."""
         self._connections = connections
         self._on_gap = on_gap
         self._channels: dict[str, NotificationCallback] = {}
         self._current: ListenerLoop | None = None
         self._offered: asyncio.AbstractEventLoop | None = None
 
-    # --- what to hear, and where
+    # --- channels, and the loop
 
     def add_channel(self, channel: str, callback: NotificationCallback) -> None:
-        """Hear this one too, once settled; `hear` is called in the home's thread."""
+        """Takes effect in `ensure_listening`; `callback` runs in the listener's thread."""
         self._channels[channel] = callback
 
     def remove_channel(self, channel: str) -> None:
-        """No more, once settled."""
+        """Takes effect in `ensure_listening`."""
         self._channels.pop(channel, None)
 
     def offer_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A loop that no job can block; the first that lives is kept."""
+        """Offer a loop that no job can block; the first one is kept while it runs."""
         if self._offered is None or not is_loop_running(self._offered):
             self._offered = loop
 
     @property
     def is_listening(self) -> bool:
-        """Whether everything is heard, and at the best home there is."""
+        """Whether it listens to every channel, and on the best loop there is."""
         home = self._current
         if home is None or not home.is_up or home.channels != set(self._channels):
             return False
@@ -84,25 +81,25 @@ class NotificationListener:
 
     @property
     def is_up(self) -> bool:
-        """Whether it can hear, as far as this side knows."""
+        """Whether the connection is open, as far as this side knows."""
         return self._current is not None and self._current.is_up
 
     @property
     def is_on_this_loop(self) -> bool:
-        """Whether its home is the line of the loop that asks."""
+        """Whether it uses the connection of the caller's loop."""
         home = self._current
         return home is not None and home.loop is asyncio.get_running_loop()
 
     @property
     def is_in_call(self) -> bool:
-        """Whether a call is under way on its line: an answer may bring rings along."""
+        """Whether a call is under way: its answer may bring notifications."""
         lock = None if self._current is None else self._current.connection_lock
         return lock is not None and lock.locked()
 
-    # --- settling
+    # --- start and stop
 
     async def ensure_listening(self) -> None:
-        """Be at home and hear every channel; may raise what the store raises."""
+        """Listen to every channel, on the best loop; raises what the store raises."""
         old, home = self._current, self._best_loop()
         await run_on(home.loop, self._apply_channels(home))
         self._current = home
@@ -110,7 +107,6 @@ class NotificationListener:
             await self._stop_on(old)
 
     async def stop(self) -> None:
-        """Hear nothing any more."""
         home, self._current = self._current, None
         if home is not None:
             await self._stop_on(home)
@@ -127,7 +123,7 @@ class NotificationListener:
         return home if home is not None and home.loop is best else ListenerLoop(best)
 
     async def _apply_channels(self, current: ListenerLoop) -> None:
-        """On its loop: listen to what is new, no more to what is not wanted."""
+        """Runs on its loop: LISTEN to new channels, UNLISTEN from removed ones."""
         async with current.lock:
             for channel, hear in list(self._channels.items()):
                 if channel not in current.channels:
@@ -139,22 +135,22 @@ class NotificationListener:
             await self._check_connection(current)
 
     async def _check_connection(self, current: ListenerLoop) -> None:
-        """A line that was lost is opened, and listens, by this."""
+        """The read opens a lost connection again, which then listens again."""
         await self._connections.read(PING)
         line = await self._connections.connection()
         current.connection_lock = line.lock
         async with line.lock:
-            with suppress(DriverError):  # lost again: seen at the next look
+            with suppress(DriverError):  # lost again: the next check sees it
                 current.connection = await line.ready()
 
     def _on_lost(self) -> None:
-        """In the home's thread: a new connection, and nobody heard what came between."""
+        """Runs in the listener's thread: notifications were missed before the reconnect."""
         if self._current is not None:
             self._current.connection = None
         self._on_gap()
 
     async def _stop_on(self, old: ListenerLoop) -> None:
-        with suppress(StoreError):  # gone, and its LISTEN with it
+        with suppress(StoreError):  # the connection is gone, and its LISTEN with it
             await run_on(old.loop, self._unlisten_all(old))
 
     async def _unlisten_all(self, old: ListenerLoop) -> None:
@@ -165,14 +161,13 @@ class NotificationListener:
 
 
 def is_loop_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether it still turns."""
     return not loop.is_closed() and loop.is_running()
 
 
 async def run_on(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
 ) -> None:
-    """Await a coroutine here that runs on another loop of this process."""
+    """Run the coroutine on that loop of this process, and wait for it here."""
     if loop is asyncio.get_running_loop():
         await work
         return
@@ -187,11 +182,10 @@ async def run_on(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise loop_ended() from error  # it was that loop which gave up, not us
+        raise loop_ended() from error  # that loop was cancelled, not this task
 
 
 def loop_ended() -> StoreUnavailable:
-    """The loop that was to listen is gone."""
     return StoreUnavailable(
         "the event loop that was to listen has ended",
         cure="Nothing to do: the next wait listens on a loop that lives.",
@@ -199,14 +193,14 @@ def loop_ended() -> StoreUnavailable:
 
 
 LISTEN_CHECK_SECONDS = 1.0
-LISTEN_CHECK_TRIES = 3  # a word that met an answer on its way is said again
+LISTEN_CHECK_TRIES = 3  # a nonce that came with an answer does not count
 NONCES_MAX = 16
 
 SendNonce = Callable[[str], Awaitable[None]]
 
 
 class ListenCheck:
-    """One question at a time: does what we say come back?"""
+    """Tests that notifications arrive; one check at a time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -214,7 +208,7 @@ class ListenCheck:
         self._arrived: asyncio.Future[None] | None = None
 
     async def run(self, send: SendNonce) -> bool:
-        """Say it, a few times within a second; whether it came back."""
+        """Send up to 3 nonces within 1 s; whether one of them arrived."""
         arrived = asyncio.get_running_loop().create_future()
         self._arrived = arrived
         try:
@@ -234,14 +228,14 @@ class ListenCheck:
         return False
 
     def on_nonce(self, nonce: str) -> None:
-        """In whatever thread hears it."""
+        """Called in the listener's thread."""
         arrived = self._arrived
         if arrived is not None and nonce in self._nonces:
-            with suppress(RuntimeError):  # that loop is closed: nobody asks any more
+            with suppress(RuntimeError):  # that loop is closed: no check waits
                 arrived.get_loop().call_soon_threadsafe(complete, arrived)
 
 
 def complete(future: "asyncio.Future[None]") -> None:
-    """Set a future that may have been set or cancelled meanwhile."""
+    """Set a future unless it is done or cancelled."""
     if not future.done():
         future.set_result(None)

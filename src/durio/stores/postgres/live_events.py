@@ -1,13 +1,13 @@
-"""Who listens to what happens, on any host: events by NOTIFY on a channel of their own.
+"""Live events for subscribers on any host: NOTIFY on a channel of their own.
 
-A process that listens keeps a row `ear:<name>` alive; whoever has something to tell looks
-for such rows once a second, as long as it has workers or is asked. While there are none,
-nothing is said at all. What is told within a moment goes together, cut into payloads of
-less than 8000 bytes, and nobody ever waits: what does not fit is counted, and the number
-rides behind the events that did.
+A process with subscribers keeps a row `ear:<name>` alive. A process that has workers, or
+that was asked for subscribers in the last 60 s, looks for such rows once a second. While
+there are none, nothing is sent. Events published within 20 ms go together, cut into
+payloads of less than 8000 bytes. Publishing never waits: events that do not fit are
+counted, and the count is sent after the events that did fit.
 
-Each batch has a stamp that grows with time, so that a listener reads what several
-processes told in the order in which it happened, as far as their clocks agree.
+Each batch has a stamp that grows with time, so that a subscriber reads the events of
+several processes in the order in which they happened, as far as their clocks agree.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ KEEP_SUBSCRIBER = statement("keep_subscriber")
 DROP_SUBSCRIBER = statement("drop_subscriber")
 
 SUBSCRIBER_CHECK_SECONDS = 1.0
-FRESH_SECONDS = 1.4  # what was seen longer ago says nothing
-ASKED_SECONDS = 60.0  # whoever asked so long ago will ask again
+FRESH_SECONDS = 1.4  # an older check does not count
+ASKED_SECONDS = 60.0  # checks go on for this long after a question
 ROW_SECONDS = 3.0
 GATHER_SECONDS = 0.02  # between two batches of one loop
-LINGER_SECONDS = 0.02  # for what others told at the same time
+LINGER_SECONDS = 0.02  # for events of other processes at the same time
 CLOSE_SECONDS = 1.0
 
 BATCH_BYTES_MAX = 256 * 1024
 EVENT_BYTES_MAX = 16 * 1024
-FRAME_BYTES_MAX = 7900  # PostgreSQL takes less than 8000, head included
-EVENTS_MAX = 10_000  # events kept for a listener that is slow to read
+FRAME_BYTES_MAX = 7900  # PostgreSQL takes less than 8000, the stamp included
+EVENTS_MAX = 10_000  # kept for a subscriber that is slow to read
 STAMP_LENGTH = 32
 LAST, NOT_LAST = ".", "+"
 
 
 def missed_event(events: int) -> bytes:
-    """What a listener reads in place of events that it did not get."""
+    """The event that stands for events a subscriber did not get."""
     return msgspec.json.encode({"event": "live.missed", "events": events})
 
 
 def frames_of(stamp: str, text: bytes) -> list[str]:
-    """One batch as payloads; characters stay whole."""
+    """One batch as payloads, never cut inside a UTF-8 character."""
     frames: list[str] = []
     start = 0
     while start < len(text):
@@ -66,13 +66,12 @@ def frames_of(stamp: str, text: bytes) -> list[str]:
 
 
 def is_continuation_byte(byte: int) -> bool:
-    """Whether it continues a character of UTF-8."""
-    return byte & 0b1100_0000 == 0b1000_0000  # noqa: PLR2004 - as the standard has it
+    return byte & 0b1100_0000 == 0b1000_0000  # noqa: PLR2004 - as UTF-8 defines it
 
 
 @dataclass(slots=True)
 class LiveEventBatch:
-    """What one loop is about to tell; only that loop touches it."""
+    """Events that one loop has not sent yet; only that loop uses it."""
 
     stamp: str = ""
     events: list[bytes] = field(default_factory=list[bytes])
@@ -81,9 +80,9 @@ class LiveEventBatch:
     sending: "asyncio.Task[None] | None" = None
 
     def add(self, event: bytes) -> None:
-        """Take it, or count it."""
+        """Add the event, or count it as missed."""
         taken = event if len(event) <= EVENT_BYTES_MAX else missed_event(1)
-        # In order: once one has found no room, those behind it find none either.
+        # Keeps the order: after one event without room, all later ones are missed.
         if self.missed or self.size + len(taken) >= BATCH_BYTES_MAX:
             self.missed += 1
         else:
@@ -91,7 +90,7 @@ class LiveEventBatch:
             self.size += len(taken) + 1
 
     def take(self) -> tuple[list[str], int]:
-        """The payloads of what there is, and how many events they stand for."""
+        """The payloads of all events, and how many events they stand for."""
         events, count = self.events, len(self.events) + self.missed
         if self.missed:
             events.append(missed_event(self.missed))
@@ -101,7 +100,7 @@ class LiveEventBatch:
 
 
 class PostgresSubscriber:
-    """A bounded line, filled in the thread that hears and read on any loop."""
+    """A bounded buffer, filled in the listener's thread and read on any loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -111,7 +110,7 @@ class PostgresSubscriber:
         self._is_closed = False
 
     def receive(self, stamp: str, events: Sequence[bytes]) -> None:
-        """Take what there is room for, and wake the reader."""
+        """Keep the events there is room for, and wake the reader."""
         room = max(0, EVENTS_MAX - len(self._events))
         self._events.extend((stamp, event) for event in events[:room])
         self._missed += len(events[room:])
@@ -119,7 +118,7 @@ class PostgresSubscriber:
             self._wake()
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """What came in, oldest first; none when the time is over."""
+        """The received events, oldest first; empty after a timeout."""
         await self._wait(timeout_seconds)
         if self._events and not self._is_closed:
             await self._clock.sleep(LINGER_SECONDS)
@@ -139,7 +138,7 @@ class PostgresSubscriber:
             with suppress(RuntimeError):  # that loop is closed
                 loop.call_soon_threadsafe(complete, ended)
 
-        # First listen, then look.
+        # Set `_wake` before the check: an event in between is not missed.
         self._wake = wake
         timer = loop.call_later(timeout_seconds, complete, ended)
         try:
@@ -150,14 +149,14 @@ class PostgresSubscriber:
             self._wake = None
 
     def close(self) -> None:
-        """Take no more, and let the reader go."""
+        """Let the reader return at once."""
         self._is_closed = True
         if self._wake is not None:
             self._wake()
 
 
 class PostgresLiveEvents:
-    """Everybody who listens on this schema, and a way to join them."""
+    """Publishes events of this schema, and subscribes to them."""
 
     def __init__(
         self,
@@ -171,17 +170,17 @@ class PostgresLiveEvents:
         self._wakeups = wakeups
         self._channel = channel_name(schema, "live")
         self._subscribers: list[PostgresSubscriber] = []
-        self._frames = ("", "")  # of a batch that is not complete: its stamp, its text
+        self._frames = ("", "")  # stamp and text of a batch that is not complete
         self._has_remote_subscribers = False
         self._checked_at = self._asked_at = float("-inf")
         self._checking_loop: asyncio.AbstractEventLoop | None = None
         self._check_task: asyncio.Task[None] | None = None
         self._batches: dict[asyncio.AbstractEventLoop, LiveEventBatch] = {}
 
-    # --- telling
+    # --- publishing
 
     def has_subscribers(self) -> bool:
-        """Whether anybody listens, here or elsewhere, as of a moment ago."""
+        """Whether any process has subscribers, as of the last check."""
         now = self._clock.monotonic()
         self._asked_at = now
         self.keep_checking()
@@ -190,7 +189,7 @@ class PostgresLiveEvents:
         )
 
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Give these to all subscribers; whether there are any."""
+        """Send these to all subscribers, and return whether there are any; never waits."""
         has_subscribers = self.has_subscribers()
         if events and has_subscribers:
             with suppress(RuntimeError):  # a thread without a loop cannot send
@@ -218,20 +217,20 @@ class PostgresLiveEvents:
                 await self._connections.read(NOTIFY, self._channel, frames)
             except StoreError:
                 batch.missed += count
-                return  # the next that is told tries again
+                return  # the next `publish` tries again
             await self._clock.sleep(GATHER_SECONDS)
 
     def _drop_closed_loops(self) -> None:
         for loop in [loop for loop in list(self._batches) if loop.is_closed()]:
             self._batches.pop(loop, None)
 
-    # --- listening
+    # --- subscribing
 
     async def subscribe(self) -> PostgresSubscriber:
-        """Hear everything from now on; raises what the store raises."""
+        """Receive every event from now on; raises what the store raises."""
         ear = PostgresSubscriber(self._clock)
         if not self._wakeups.is_notifying:
-            return ear  # one that nobody reaches
+            return ear  # it never receives an event
         self._subscribers.append(ear)
         try:
             self._wakeups.listener.add_channel(self._channel, self._on_notification)
@@ -244,19 +243,18 @@ class PostgresLiveEvents:
         return ear
 
     async def unsubscribe(self, subscriber: PostgresSubscriber) -> None:
-        """One listener less."""
         subscriber.close()
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
         if self._subscribers:
             return
         self._wakeups.listener.remove_channel(self._channel)
-        with suppress(StoreError):  # its row is over in a moment
+        with suppress(StoreError):  # its row expires within ROW_SECONDS
             await self._connections.read(DROP_SUBSCRIBER, self._row())
             await self._wakeups.listener.ensure_listening()
 
     def _on_notification(self, payload: str) -> None:
-        """In the thread of the ear's home; the payloads of a batch come in a row."""
+        """Runs in the listener's thread; the payloads of a batch come in a row."""
         stamp, mark = payload[:STAMP_LENGTH], payload[STAMP_LENGTH : STAMP_LENGTH + 1]
         text = payload[STAMP_LENGTH + 1 :]
         before, begun = self._frames
@@ -270,13 +268,13 @@ class PostgresLiveEvents:
         for ear in list(self._subscribers):
             ear.receive(stamp, events)
 
-    # --- looking for others
+    # --- looking for subscribers elsewhere
 
     async def check_subscribers(self) -> None:
-        """Whether anybody else listens; keeps our own row alive, too."""
+        """Look for other processes with subscribers; keep our own row alive."""
         if not self._wakeups.is_notifying:
             return
-        with suppress(StoreError):  # the next look may do
+        with suppress(StoreError):  # the next check tries again
             if self._subscribers:
                 await self._keep_row()
                 self._wakeups.check_listener()
@@ -287,18 +285,18 @@ class PostgresLiveEvents:
             self._checked_at = self._clock.monotonic()
 
     def keep_checking(self) -> None:
-        """Once a second, on the loop that asks, unless another does it."""
+        """Check once a second on the caller's loop, unless another loop does it."""
         if not self._wakeups.is_notifying:
             return
         if self._checking_loop is not None and not self._checking_loop.is_closed():
             return
-        with suppress(RuntimeError):  # no loop here: the next who asks has one
+        with suppress(RuntimeError):  # no loop here: a later call may have one
             loop = asyncio.get_running_loop()
             self._checking_loop = loop
             self._check(loop)
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One look, and the next in a second: timers, so that a loop may just end."""
+        """Check now and again in 1 s; by timers, so that the loop may end at any time."""
         if self._checking_loop is not loop:
             return
         asked = self._clock.monotonic() - self._asked_at < ASKED_SECONDS
@@ -316,10 +314,10 @@ class PostgresLiveEvents:
     def _row(self) -> str:
         return f"ear:{self._wakeups.name}"
 
-    # --- ends
+    # --- closing
 
     async def close(self) -> None:
-        """Say what is left to say, and listen no more."""
+        """Send what is left, for up to CLOSE_SECONDS, and unsubscribe all."""
         self._checking_loop = None
         for ear in list(self._subscribers):
             await self.unsubscribe(ear)
@@ -335,7 +333,7 @@ class PostgresLiveEvents:
             await asyncio.wait(here)
 
     def forget(self) -> None:
-        """In a forked child: the ears are the parent's."""
+        """In a forked child: the subscribers are the parent's."""
         self._subscribers.clear()
         self._batches.clear()
         self._checking_loop = self._check_task = None

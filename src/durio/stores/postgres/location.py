@@ -1,6 +1,6 @@
 """`postgresql://user:password@host:5432/database?schema=durio&driver=asyncpg`.
 
-Our own options are taken out; what is left is libpq's and goes on to the driver.
+Our own options are taken out. The others are libpq's and go on to the driver.
 """
 
 import re
@@ -26,7 +26,7 @@ CHOICES = {
 SECONDS = ("connect_timeout", "call_timeout")
 OPTIONS = ("schema", *CHOICES, *SECONDS)
 SECONDS_MAX = 600.0
-# libpq's, as both drivers know them.
+# libpq's, which both drivers know.
 LIBPQ_PARAMETERS = frozenset(
     {"host", "port", "dbname", "user", "password", "passfile", "sslmode", "sslcert"}
     | {"sslkey", "sslrootcert", "sslcrl", "sslnegotiation", "sslpassword", "krbsrvname"}
@@ -44,12 +44,12 @@ URL_CURE = (
     "Use postgresql://user:password@host:5432/database; quote special characters of a "
     "password, as in %40 for @, %2F for / and %23 for #."
 )
-# Unquoted names only: they stand in texts that people run by hand, too.
+# Only names that need no quotes: people also run such SQL by hand.
 SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 def location_from_url(url: str) -> PostgresLocation:
-    """What a URL says, checked; nothing is connected to."""
+    """The parts of a URL, checked. Nothing is connected to."""
     parts = split_url(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {name: given.pop(name) for name in OPTIONS if name in given}
@@ -72,7 +72,7 @@ def location_from_url(url: str) -> PostgresLocation:
 
 
 def split_url(url: str) -> SplitResult:
-    """The parts of a URL that has any; one that cannot be read is not shown."""
+    """Its errors do not show the URL, which may hold a password."""
     scheme, colon, rest = url.partition("://")
     if not colon or scheme.lower() not in ("postgresql", "postgres"):
         raise InvalidURL("this is not the URL of a PostgreSQL store", cure=URL_CURE)
@@ -90,7 +90,6 @@ def split_url(url: str) -> SplitResult:
 
 
 def check_ports(parts: SplitResult) -> None:
-    """Each host may have a port, and a port is a number."""
     for host in hosts_of(parts).split(","):
         _, colon, port = host.rpartition("]")[2].rpartition(":")
         if colon and not 0 < int(port) < 1 << 16:
@@ -98,18 +97,18 @@ def check_ports(parts: SplitResult) -> None:
 
 
 def hosts_of(parts: SplitResult) -> str:
-    """What stands between user and database."""
+    """The hosts and ports between user and database."""
     return parts.netloc.rpartition("@")[2]
 
 
 def user_of(parts: SplitResult) -> tuple[str, str]:
-    """User and password; a password may hold anything, also an @."""
+    """User and password. A password may hold any character, even an @."""
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     return unquote(user), unquote(password)
 
 
 def dsn_of(parts: SplitResult, given: dict[str, str]) -> str:
-    """The URL for the driver, with everything quoted that has to be."""
+    """The URL for the driver, quoted where needed."""
     user, password = user_of(parts)
     who = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     rest = {name: value for name, value in given.items() if name != "application_name"}
@@ -118,14 +117,14 @@ def dsn_of(parts: SplitResult, given: dict[str, str]) -> str:
 
 
 def display_url(parts: SplitResult, given: dict[str, str]) -> str:
-    """For people: where it is, and nothing secret."""
+    """The URL as people see it, without the password."""
     user, _ = user_of(parts)
     host = hosts_of(parts) or given.get("host", "")
     return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}"
 
 
 def check_parameter(parts: SplitResult, name: str, driver: str) -> None:
-    """Refuse what nobody would understand, before the server is asked."""
+    """Refuse an unknown parameter before the server is asked."""
     if name in LIBPQ_PARAMETERS or (name in PSYCOPG_PARAMETERS and driver == "psycopg"):
         return
     if name in PSYCOPG_PARAMETERS:
@@ -142,7 +141,6 @@ def check_parameter(parts: SplitResult, name: str, driver: str) -> None:
 
 
 def choice_of(parts: SplitResult, ours: dict[str, str], name: str) -> str | None:
-    """An option that has a few values."""
     value = ours.get(name)
     if value is not None and value not in CHOICES[name]:
         raise InvalidURL(
@@ -153,7 +151,6 @@ def choice_of(parts: SplitResult, ours: dict[str, str], name: str) -> str | None
 
 
 def schema_of(parts: SplitResult, name: str) -> str:
-    """The name of our schema."""
     if not SCHEMA.fullmatch(name):
         raise InvalidURL(
             f"{display_url(parts, {})}: {name!r} cannot be the name of the schema",
@@ -165,7 +162,6 @@ def schema_of(parts: SplitResult, name: str) -> str:
 def seconds_of(
     parts: SplitResult, ours: dict[str, str], name: str, default: float
 ) -> float:
-    """A time limit."""
     text = ours.get(name, str(default))
     try:
         seconds = float(text)

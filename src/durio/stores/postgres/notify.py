@@ -1,14 +1,14 @@
-"""Ringing other processes: one NOTIFY channel per schema, said rarely and in few words.
+"""Sends wakeups to other processes: one NOTIFY channel per schema, few and short messages.
 
-NOTIFY takes one lock of the whole database, so nothing is said twice within 10 ms: the
-first ring of a lane goes out at once (the leading edge), and whatever was rung while that
-was fresh goes out once more when it no longer is (the trailing edge), so that nobody
-sleeps over the last job of a burst. Rings go in a transaction of their own, on the line of
-the loop that rings. A lost ring costs one safety poll, never a job.
+NOTIFY takes one lock of the whole database, so a message is not repeated within 10 ms. The
+first wakeup of a lane is sent at once (the leading edge). If the lane is woken again within
+10 ms, one more message follows at the end of them (the trailing edge), so that no worker
+misses the last job of a burst. Wakeups go in a transaction of their own, on the connection
+of the loop that sends them. A lost wakeup costs one safety poll, never a job.
 
-A payload is who says it (12 letters, so that a process does not wake itself), one sign and
-one word: `+` and a lane with work, `!` and a worker that should renew, `=` and a nonce that
-proves that somebody hears.
+A payload is the sender's name (12 letters, so that a process does not wake itself), one
+sign and one word: `+` and a lane with work, `!` and a worker that should renew, `=` and a
+nonce that proves that notifications arrive.
 """
 
 import asyncio
@@ -24,21 +24,23 @@ from durio.stores.postgres.statements import statement
 NOTIFY = statement("notify")
 NOTIFY_IN_TRANSACTION = statement(
     "notify_in_transaction"
-)  # with `Bell.payloads_inside`
+)  # with `transaction_payloads`
 
 WORK, CONTROL, LISTEN_CHECK = "+", "!", "="
 NAME_LENGTH = 12
-NO_SENDER = "-" * NAME_LENGTH  # said in a user's transaction: nobody knows it before
+NO_SENDER = (
+    "-" * NAME_LENGTH
+)  # sent by a caller's transaction: no process was woken directly
 QUIET_SECONDS = 0.010
-TRAILING_LATE_SECONDS = 0.1  # a trailing edge whose loop has ended never comes
+TRAILING_LATE_SECONDS = 0.1  # after this, the loop of a trailing edge has ended
 FRESH_MAX = 1000
 NOTIFICATIONS_MAX = 1000  # in one statement
 CLOSE_SECONDS = 1.0
-CHANNEL_BYTES_MAX = 40  # of 63: a name or two go before and behind
+CHANNEL_BYTES_MAX = 40  # of 63: a prefix and a suffix are added
 
 
 def channel_name(schema: str, kind: str) -> str:
-    """The channel of a schema for rings, or for live events."""
+    """The channel of a schema; `kind` is `rings` (wakeups) or `live`."""
     name = schema
     if len(schema.encode()) > CHANNEL_BYTES_MAX:
         name = hashlib.blake2b(schema.encode(), digest_size=16).hexdigest()
@@ -46,55 +48,53 @@ def channel_name(schema: str, kind: str) -> str:
 
 
 def messages_of(lanes: Iterable[str], workers: Iterable[int]) -> list[str]:
-    """What there is to say, without who says it."""
-    # Control first: whoever is woken by the first word then knows to renew.
+    """Messages without the sender's name."""
+    # Control first: a worker that the first message wakes then knows to renew.
     told = [f"{CONTROL}{worker}" for worker in workers]
     return told + [WORK + lane for lane in lanes]
 
 
 @dataclass(slots=True)
 class UnsentNotifications:
-    """What one loop is about to say; only that loop touches it."""
+    """Messages that one loop has not sent yet; only that loop uses it."""
 
     messages: dict[str, None] = field(default_factory=dict[str, None])
     sending: "asyncio.Task[None] | None" = None
 
 
 class Notifier:
-    """Says rings, from whichever loop has them."""
-
     def __init__(self, connections: Connections, clock: Clock, channel: str) -> None:
         self._connections = connections
         self._clock = clock
         self._channel = channel
         self.name = new_sender_name(clock)
-        # Word -> until when it is fresh; -> when its trailing edge is due.
+        # Message -> until when it is not repeated; -> when its trailing edge is due.
         self._fresh: dict[str, float] = {}
         self._trailing: dict[str, float] = {}
         self._unsent: dict[asyncio.AbstractEventLoop, UnsentNotifications] = {}
         self._is_closed = False
 
     def notify(self, messages: Collection[str]) -> None:
-        """Say these now, or when they are no longer fresh; never waits, never raises."""
+        """Send these now, or 10 ms after they were sent last; never waits, never raises."""
         now, loop = self._clock.monotonic(), asyncio.get_running_loop()
         for word in messages:
             fresh_until = self._fresh.get(word, now)
-            # People are rare, and wait for an answer: control is said at once.
+            # Control messages are rare, and people wait for their effect: send at once.
             if fresh_until <= now or word.startswith(CONTROL):
-                self._trailing.pop(word, None)  # should have come by now
+                self._trailing.pop(word, None)  # it is late: its loop may have ended
                 self._send_later(loop, word)
             elif self._trailing.get(word, now - 1) + TRAILING_LATE_SECONDS < now:
                 self._trailing[word] = fresh_until
                 loop.call_later(fresh_until - now, self._send_trailing, loop, word)
 
     def _send_trailing(self, loop: asyncio.AbstractEventLoop, message: str) -> None:
-        # First off the list: a ring from another thread is then said once more.
+        # Remove it first: a wakeup from another thread is then sent once more.
         self._trailing.pop(message, None)
         self._send_later(loop, message)
 
     def _send_later(self, loop: asyncio.AbstractEventLoop, message: str) -> None:
         if self._is_closed:
-            return  # a trailing edge: what it would say was said at the end
+            return  # a trailing edge: `close` has sent its message
         if len(self._fresh) >= FRESH_MAX:
             self._forget_old()
         self._fresh[message] = self._clock.monotonic() + QUIET_SECONDS
@@ -106,7 +106,7 @@ class Notifier:
             out.sending = loop.create_task(self._send(out))
 
     async def _send(self, unsent: UnsentNotifications) -> None:
-        """Until nothing is left: what comes in meanwhile goes together."""
+        """Send until nothing is left; messages that come meanwhile go together."""
         while unsent.messages:
             words = list(unsent.messages)[:NOTIFICATIONS_MAX]
             for word in words:
@@ -117,19 +117,19 @@ class Notifier:
                 unsent.messages.clear()  # only hints: the safety poll finds the work
 
     async def send(self, messages: Iterable[str]) -> None:
-        """One statement, now; as a read, for a hint may be said twice."""
+        """One statement, now; as a read, because a hint may be sent twice."""
         payloads = [self.name + word for word in messages]
         await self._connections.read(NOTIFY, self._channel, payloads)
 
     def _forget_old(self) -> None:
-        """Forget what is over: words that are not fresh, loops that have ended."""
+        """Forget messages that may be repeated, and loops that have ended."""
         now = self._clock.monotonic()
         self._fresh = {w: at for w, at in list(self._fresh.items()) if at > now}
         for loop in [loop for loop in list(self._unsent) if loop.is_closed()]:
             self._unsent.pop(loop, None)
 
     async def close(self) -> None:
-        """Say what is still to be said, also by loops that end with us, a bounded time."""
+        """Send every trailing message, also of other loops, for up to CLOSE_SECONDS."""
         here = asyncio.get_running_loop()
         for word in list(self._trailing):
             self._send_later(here, word)
@@ -142,7 +142,7 @@ class Notifier:
                 await asyncio.wait((task,))
 
     def forget(self) -> None:
-        """In a forked child: somebody else, who has said nothing yet."""
+        """In a forked child: a new sender, which has sent nothing yet."""
         self.name = new_sender_name(self._clock)
         self._fresh.clear()
         self._trailing.clear()
@@ -151,16 +151,15 @@ class Notifier:
 
 
 def new_sender_name(clock: Clock) -> str:
-    """Who we are on the channel."""
     return clock.new_id().hex()[-NAME_LENGTH:]
 
 
 def parse_payload(payload: str) -> tuple[str, str, str]:
-    """Who, the sign, the word; what a newer version says has a sign we do not know."""
+    """Sender, sign and word; a newer version may send a sign that is unknown here."""
     head = payload[:NAME_LENGTH]
     return head, payload[NAME_LENGTH : NAME_LENGTH + 1], payload[NAME_LENGTH + 1 :]
 
 
 def transaction_payloads(lanes: Mapping[str, int]) -> list[str]:
-    """The payloads to say in a user's own transaction, for its commit to deliver."""
+    """Payloads to send in a caller's transaction; its commit delivers them."""
     return [NO_SENDER + word for word in messages_of(lanes, ())]

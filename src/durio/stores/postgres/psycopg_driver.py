@@ -1,11 +1,12 @@
-"""psycopg behind our port: the second driver, over libpq.
+"""psycopg behind our driver port: the second driver, over libpq.
 
-It has no type of its own for 16 bytes that are an id, so the casts in a statement's text
-say which parameters are: `$1::uuid`, `$1::uuid[]`. While nothing is asked the socket is
-watched by the event loop, so that notifications arrive by themselves.
+psycopg has no type of its own for an id of 16 bytes, so the casts in a statement's text
+mark the parameters that are ids: `$1::uuid`, `$1::uuid[]`. Between calls the event loop
+watches the socket, so that notifications arrive without a call.
 
-Our cursors speak as psycopg does by itself, whatever the program has taught it or one of
-its connections: a caller's connection has row factories and types of its caller's.
+Our cursors use psycopg's default adapters and plain rows. Adapters and row factories that
+the program registers, globally or on a connection, do not affect them: a caller's
+connection may have its own.
 """
 
 import asyncio
@@ -36,14 +37,14 @@ from durio.stores.postgres.driver import (
 )
 
 BYTEA_OID, UUID_OID, UUID_LIST_OID = 17, 2950, 2951
-# A list: dimensions, has nulls, type; then size and first number; then each with its size.
+# A binary array: dimensions, has nulls, type, size, first index; then size and bytes of each.
 LIST_HEAD = struct.Struct("!iiIii")
 NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
 ID_LENGTH, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
 STATEMENTS_CACHED = 400
-READ_TURNS = 3  # the server's last word, then its end
+READ_TURNS = 3  # the server's last message, then the end of the stream
 FLOATS_CAST = re.compile(r"\$(\d+)::float8\[\]")
-# libpq does not hand on the state of a refused connection, only the text.
+# libpq gives only the text of a refused connection, not its SQLSTATE.
 PHRASES = (
     (re.compile("password authentication failed|no password supplied"), "28P01"),
     (re.compile(r"no pg_hba\.conf entry|role .* does not exist"), "28000"),
@@ -55,36 +56,32 @@ PHRASES = (
 
 
 class Id(bytes):
-    """16 bytes on their way to a `uuid`."""
+    """A parameter of type `uuid`."""
 
     __slots__ = ()
 
 
 class IdDumper(Dumper):
-    """As they are."""
-
     format = Format.BINARY
     oid = UUID_OID
 
     def dump(self, obj: Any) -> Buffer:
-        """The bytes themselves."""
         return bytes(obj)
 
 
 class Ids(tuple[bytes | None, ...]):
-    """Several of them on their way to a `uuid[]`."""
+    """A parameter of type `uuid[]`."""
 
     __slots__ = ()
 
 
 class IdsDumper(Dumper):
-    """A list of ids, in the server's own form: quicker than one dumper for each."""
+    """Writes the server's binary array at once: faster than one dumper per id."""
 
     format = Format.BINARY
     oid = UUID_LIST_OID
 
     def dump(self, obj: Any) -> Buffer:
-        """One dimension, counted from 1."""
         has_null = None in obj
         parts = [LIST_HEAD.pack(1, has_null, UUID_OID, len(obj), 1)]
         for each in obj:
@@ -93,40 +90,36 @@ class IdsDumper(Dumper):
 
 
 class IdLoader(Loader):
-    """As they are."""
-
     format = Format.BINARY
 
     def load(self, data: Buffer) -> bytes:
-        """The bytes themselves."""
         return bytes(data)
 
 
 class HexDumper(Dumper):
-    """Bytes in a list, as text.
+    """Bytes in a list, as hex text.
 
-    libpq would write them for a literal, with two backslashes where the server has
-    standard_conforming_strings off; but these are never in one.
+    libpq escapes bytes for a literal, with two backslashes where the server has
+    standard_conforming_strings off. These bytes are never in a literal.
     """
 
     oid = BYTEA_OID
 
     def dump(self, obj: Any) -> Buffer:
-        """As the server reads them everywhere."""
         return b"\\x" + bytes(obj).hex().encode()
 
 
 def our_adapters() -> AdaptersMap:
-    """Psycopg's own, and ours."""
+    """The defaults of psycopg, and ours."""
     made = AdaptersMap(types=TypesRegistry())
     register_default_types(made.types)
     register_default_adapters(made)
     made.register_dumper(bytes, HexDumper)
-    made.register_dumper(bytes, BytesBinaryDumper)  # the last one is for what is alone
+    made.register_dumper(bytes, BytesBinaryDumper)  # the last one is for single values
     made.register_dumper(Id, IdDumper)
     made.register_dumper(Ids, IdsDumper)
     made.register_loader(UUID_OID, IdLoader)
-    register_all_arrays(made)  # the last: of all the types before
+    register_all_arrays(made)  # last: makes arrays of all types above
     return made
 
 
@@ -134,41 +127,36 @@ ADAPTERS = our_adapters()
 
 
 class OurCursor(psycopg.RawCursor[Row]):
-    """For connections without an event loop."""
+    """For psycopg's sync connections."""
 
     def __init__(self, connection: "psycopg.Connection[Any]") -> None:
         super().__init__(connection, row_factory=tuple_row)
 
     @property
     def adapters(self) -> AdaptersMap:
-        """Not the connection's."""
         return ADAPTERS
 
 
 class OurAsyncCursor(psycopg.AsyncRawCursor[Row]):
-    """For those of an event loop."""
+    """For psycopg's async connections."""
 
     def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
         super().__init__(connection, row_factory=tuple_row)
 
     @property
     def adapters(self) -> AdaptersMap:
-        """Not the connection's."""
         return ADAPTERS
 
 
 class OurHeldCursor(OurAsyncCursor):
-    """The same by whoever holds the lock of the connection: all others wait."""
+    """For a caller that holds the connection's lock: `execute` does not take it."""
 
     async def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
-        """As psycopg does it, but for taking the lock."""
         await self._conn.wait(self._execute_gen(query, params, **how))
         return self
 
 
 class PsycopgConnection:
-    """One connection of psycopg."""
-
     def __init__(
         self, connection: "psycopg.AsyncConnection[Any]", *, prepared: bool
     ) -> None:
@@ -180,21 +168,19 @@ class PsycopgConnection:
         self._callbacks: dict[str, NotificationCallback] = {}
         self._inbox = select.poll()
         self._inbox.register(self._socket, select.POLLIN)
-        # What comes in with an answer psycopg takes itself.
+        # psycopg itself handles notifications that come with an answer.
         connection.add_notify_handler(self._on_notify)
 
     @property
     def pid(self) -> int:
-        """The process that the other side says it is."""
+        """The server process, as the other side reports it."""
         return self._pid
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is known to be of no more use."""
         return self._connection.closed
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows."""
         given = with_typed_parameters(sql, args)
 
         async def ask() -> Sequence[Row]:
@@ -209,7 +195,7 @@ class PsycopgConnection:
         return await self._call(ask)
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters; what the last one did."""
+        """Run statements without parameters; returns the command tag of the last one."""
 
         async def ask() -> str:
             async with OurAsyncCursor(self._connection) as cursor:
@@ -219,27 +205,24 @@ class PsycopgConnection:
         return await self._call(ask)
 
     async def listen(self, channel: str, callback: NotificationCallback) -> None:
-        """Hear this channel from now on."""
         self._callbacks[channel] = callback
         await self.run(f'listen "{channel}"')
 
     async def unlisten(self, channel: str) -> None:
-        """No more."""
         self._callbacks.pop(channel, None)
         await self.run(f'unlisten "{channel}"')
 
     async def close(self) -> None:
-        """Say goodbye."""
         self.terminate()
 
     def terminate(self) -> None:
-        """Cut it at once; libpq says goodbye without waiting."""
+        """Close at once; libpq sends Terminate without waiting."""
         self._stop_watching()
         self._callbacks.clear()
         self._connection.pgconn.finish()
 
     def abandon(self, *, inherited: bool) -> None:
-        """Libpq leaves a connection alone that another process has made."""
+        """An inherited one stays open: psycopg never closes another process's."""
         if not inherited:
             self._connection.pgconn.finish()
 
@@ -260,7 +243,7 @@ class PsycopgConnection:
             self._watch()
 
     def _read(self) -> None:
-        """What has come in first: it may be the end, and then nothing is sent."""
+        """Read pending input before a call: nothing is sent on a connection that ended."""
         pgconn = self._connection.pgconn
         try:
             for _ in range(READ_TURNS):
@@ -274,7 +257,7 @@ class PsycopgConnection:
         if self._connection.closed:
             raise DriverError("the connection is closed", lost=True, unsent=True)
 
-    # --- hearing while nothing is asked
+    # --- notifications between calls
 
     def _watch(self) -> None:
         if self._callbacks and not self._connection.closed:
@@ -302,7 +285,7 @@ class PsycopgConnection:
             hear(notify.payload)
 
     def _deliver(self) -> None:
-        """What has come in, to whoever hears it."""
+        """Call the callbacks for the notifications that have arrived."""
         pgconn = self._connection.pgconn
         while (notify := pgconn.notifies()) is not None:
             hear = self._callbacks.get(notify.relname.decode())
@@ -311,12 +294,9 @@ class PsycopgConnection:
 
 
 class PsycopgDriver:
-    """Connects by psycopg."""
-
     async def connect(
         self, location: PostgresLocation, settings: Mapping[str, str], *, prepared: bool
     ) -> Connection:
-        """A new connection, with ids as 16 bytes."""
         try:
             given: dict[str, Any] = dict(conninfo.conninfo_to_dict(location.dsn))
             rest = dict(settings)
@@ -344,12 +324,12 @@ class PsycopgDriver:
 
 @lru_cache(STATEMENTS_CACHED)
 def floats_in(sql: str) -> frozenset[int]:
-    """Which parameters are lists of numbers."""
+    """Indexes of the parameters cast to `float8[]`."""
     return frozenset(int(n) - 1 for n in FLOATS_CAST.findall(sql))
 
 
 def with_typed_parameters(sql: str, args: Sequence[Any]) -> Sequence[Any]:
-    """The parameters, with ids marked as such, and numbers of one kind in a list."""
+    """The parameters, with ids marked as such and lists of numbers all floats."""
     ids, floats = id_parameters(sql), floats_in(sql)
     if not ids and not floats:
         return args
@@ -364,7 +344,7 @@ def with_typed_parameters(sql: str, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def driver_error(error: BaseException, *, lost: bool) -> DriverError:
-    """An error of psycopg, of libpq or of the socket, in our words."""
+    """An error of psycopg, of libpq or of the socket, as a DriverError."""
     text = (str(error) or type(error).__name__).strip()
     state = getattr(error, "sqlstate", None) or ""
     detail = ""

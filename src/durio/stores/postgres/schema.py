@@ -1,8 +1,9 @@
 """The numbered migrations that make the schema, each recorded with its checksum.
 
-Opening a store never migrates: on a cluster that is a step of its own (`durio migrate`),
-by a role that may do it, while workers of the release before still run. A file that was
-changed after the fact, or a schema from newer code, is refused rather than guessed at.
+Opening a store never migrates. On a cluster that is a separate step (`durio migrate`), run
+by a role that may change the schema while workers of the previous release still run. A
+migration file that was changed after it was applied is refused, and so is a schema from
+newer code.
 """
 
 from functools import cache
@@ -26,10 +27,10 @@ CREATE_MIGRATION = statement("create_migration_table")
 READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 
-# All who migrate wait for one another here, whatever their schema. `durio`, in ASCII.
+# One advisory lock for all migrations of a database, of any schema. `durio`, in ASCII.
 LOCK = 0x647572696F
 TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
-# An ALTER that waits makes every later statement on its table wait behind it.
+# A waiting ALTER blocks every later statement on its table.
 LOCK_WAIT = "set local lock_timeout = '5s'"
 CREATE_CURE = (
     "Let the database's owner run: grant create on database NAME to ROLE; or: create "
@@ -46,7 +47,7 @@ async def migration_status(reading: ReadTransaction) -> MigrationStatus:
 
 
 def check_status(status: MigrationStatus, location: PostgresLocation) -> None:
-    """Refuse a schema that this code does not know."""
+    """Refuse a schema that newer code or a changed migration has made."""
     where = f"{location.shown}, schema {location.schema}"
     if status.newer:
         raise SchemaMismatch(
@@ -61,7 +62,7 @@ def check_status(status: MigrationStatus, location: PostgresLocation) -> None:
 
 
 def check_complete(status: MigrationStatus, location: PostgresLocation) -> None:
-    """Refuse a schema that this code cannot work with."""
+    """`check_status`; refuse also a schema that is missing or older than this code."""
     check_status(status, location)
     if status.waiting:
         how = "is older than this code" if status.applied else "is missing"
@@ -73,14 +74,16 @@ def check_complete(status: MigrationStatus, location: PostgresLocation) -> None:
 
 
 async def migrate(tx: ReadTransaction, location: PostgresLocation) -> list[str]:
-    """Apply what is missing; the names of what was applied. The caller commits."""
+    """Apply missing migrations; returns their names. The caller commits."""
     await tx.run(TAKE_LOCK)
     await tx.run(LOCK_WAIT)
-    status = await migration_status(tx)  # somebody may have been quicker
+    status = await migration_status(
+        tx
+    )  # another process may have applied them meanwhile
     check_status(status, location)
     if not status.waiting:
         return []
-    # Who owns a schema need not have the right to create one.
+    # The owner of a schema may lack the right to create one.
     has_schema = await tx.value(HAS_SCHEMA, location.schema)
     try:
         if not has_schema:
@@ -102,7 +105,7 @@ async def migrate(tx: ReadTransaction, location: PostgresLocation) -> list[str]:
 def missing_right(
     error: DriverError, location: PostgresLocation, cure: str
 ) -> StoreUnavailable:
-    """What a role needs for this is more than to work with a schema that is there."""
+    """Migrations need more rights than work with an existing schema does."""
     return StoreUnavailable(
         f"{location.shown}: this role lacks a right to make or change the "
         f"schema {location.schema} ({error.text})",
@@ -112,7 +115,7 @@ def missing_right(
 
 
 def script(schema: str) -> str:
-    """The whole schema as SQL, for whoever runs it by hand: one transaction."""
+    """The whole schema as SQL in one transaction, to be run by hand."""
     parts = ["begin;", f"{CREATE_SCHEMA.strip()};", f"{CREATE_MIGRATION.strip()};"]
     for step in migrations():
         parts.append(f"-- {step.name}.sql\n{step.text.strip()}")
@@ -125,13 +128,11 @@ def script(schema: str) -> str:
 
 
 def with_schema(text: str, schema: str) -> str:
-    """With the name of the schema in it."""
     return SchemaStatements(schema)[text]
 
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Every migration of this code, in order."""
     folder = files("durio.stores.postgres").joinpath("migrations")
     sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)

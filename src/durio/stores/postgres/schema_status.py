@@ -1,6 +1,6 @@
-"""A look at a schema from outside: is it there, which migrations has it, their text.
+"""Migrations of a schema, without opening a store: their status, their text, and `migrate`.
 
-Only `migrate` writes. The URL is one that `store_at` has taken.
+Only `migrate` writes. The URL is one that `store_at` has accepted.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from durio.stores.postgres.transaction import ReadTransaction
 from durio.stores.postgres.translate import translated
 
 T = TypeVar("T")
-MADE_AT_OPEN = False  # `durio migrate` is a step of its own
-MIGRATE_SECONDS = 600.0  # another one may be at it, with a large table
+MADE_AT_OPEN = False  # `durio migrate` is a separate step
+MIGRATE_SECONDS = 600.0  # another process may be migrating a large table
 
 
 def status(url: str) -> MigrationStatus:
@@ -34,25 +34,24 @@ def status(url: str) -> MigrationStatus:
 
 
 def migrate(url: str) -> list[str]:
-    """Make the schema, or bring it up to date; the names of what was applied."""
+    """Create or update the schema; returns the names of the applied migrations."""
     place = replace(location_from_url(url), call_seconds=MIGRATE_SECONDS)
     return run(in_transaction(place, lambda tx: schema.migrate(tx, place)))
 
 
 def script(url: str) -> str:
-    """Every migration, in order, as SQL."""
     return schema.script(location_from_url(url).schema)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """On a loop of its own: whoever asks has none yet."""
+    """Run on a new event loop; the caller has none."""
     return asyncio.run(work)
 
 
 async def in_transaction(
     location: PostgresLocation, work: Callable[[ReadTransaction], Awaitable[T]]
 ) -> T:
-    """One transaction on a connection of its own."""
+    """One transaction on a new connection, within `call_seconds`."""
     opening = Connector(replace(location, prepared=False), lambda _text: None)
     try:
         connection = await opening.connect()
@@ -74,7 +73,7 @@ async def run_and_commit(
     connection: Connection,
     work: Callable[[ReadTransaction], Awaitable[T]],
 ) -> T:
-    """Begin, work, commit; closing the connection rolls back."""
+    """Begin, work, commit. After an error, closing the connection rolls back."""
     await connection.run(connector.begin(BEGIN_WRITE))
     answer = await work(
         ReadTransaction(

@@ -1,11 +1,10 @@
-"""No connection crosses a fork: the child opens its own and never touches the parent's.
+"""The PostgreSQL store, composed of its capabilities: one database for any number of hosts.
 
-Both sides of a fork share the sockets. Whatever the child said or read there, a goodbye
-included, would fall into the parent's conversation: so it forgets them without a word.
+`postgresql://...` names this store; location.py lists what a URL may contain.
 
-The PostgreSQL store: any number of hosts, one truth, as the sum of its capabilities.
-
-`postgresql://...` names this store: see place.py for what a URL may say.
+No connection crosses a fork. Both processes share the sockets after it. Anything that the
+child sent or read there, even Terminate, would corrupt the parent's connection. So the
+child forgets the parent's connections without closing them, and opens its own.
 """
 
 import os
@@ -43,7 +42,7 @@ from durio.stores.postgres.wakeups import (
 
 
 class PostgresForkHandler(Protocol):
-    """Somebody with connections that must not cross a fork."""
+    """An owner of connections that must not cross a fork."""
 
     def after_fork_in_child(self) -> None:
         """Forget the parent's connections."""
@@ -54,12 +53,11 @@ _fork_handlers: "weakref.WeakSet[PostgresForkHandler]" = weakref.WeakSet()
 
 
 def add_fork_handler(handler: PostgresForkHandler) -> None:
-    """Tell `who` of every fork as long as it lives."""
+    """Call the handler after every fork in the child, for as long as it lives."""
     _fork_handlers.add(handler)
 
 
 def remove_fork_handler(handler: PostgresForkHandler) -> None:
-    """No more: it is closed."""
     _fork_handlers.discard(handler)
 
 
@@ -72,7 +70,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def ignore_warning(_text: str) -> None:
-    """Nobody wants to know."""
+    pass
 
 
 class PostgresStore(
@@ -96,10 +94,10 @@ class PostgresStore(
         retention: RetentionSettings | None = None,
         warn: Warn = ignore_warning,
     ) -> None:
-        """A store at that place.
+        """`clock` is this process's, for pauses and waits.
 
-        `clock` is this process's, for pauses and waits; due times, ages and leases go by
-        the server's, or by `injected` where a test wants to say what time it is.
+        Due times, ages and leases use the server's clock, or `injected` in tests that set
+        the time.
         """
         self._location = location
         self._clock = clock
@@ -110,7 +108,7 @@ class PostgresStore(
 
     @property
     def context(self) -> PostgresContext:
-        """The parts of the open store."""
+        """Raises StoreUnavailable while the store is not open."""
         if self._context is None:
             raise StoreUnavailable(
                 f"{self._location.shown} is not open", cure="Await `open()` first."
@@ -118,7 +116,7 @@ class PostgresStore(
         return self._context
 
     async def open(self) -> None:
-        """Connect and check the schema; an older one is for `durio migrate`."""
+        """Connect and check the schema; an older one needs `durio migrate`."""
         if self._context is not None:
             return
         desk = self._new_context()
@@ -131,14 +129,14 @@ class PostgresStore(
         except BaseException:
             await desk.connections.close()
             raise
-        if self._context is not None:  # somebody else was quicker
+        if self._context is not None:  # another caller has opened it meanwhile
             await desk.connections.close()
             return
         self._context = desk
         add_fork_handler(self)
 
     async def close(self) -> None:
-        """Answer what waits, then close."""
+        """Release all waiters, send what is left, then close."""
         desk, self._context = self._context, None
         if desk is None:
             return
@@ -149,16 +147,15 @@ class PostgresStore(
         desk.process.close()
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until somebody rings this worker, or the time is over."""
+        """Wait until this worker is woken, or the timeout."""
         return await self.context.wakeups.wait(worker, timeout_seconds)
 
     async def health(self, worker: int | None = None) -> Health:
-        """No process locks out all others; when we cannot reach the server, they may."""
+        """Never stalled. Contested: others may write while we cannot reach the server."""
         del worker
         return Health(stalled_by=None, is_contested=True)
 
     async def migration_status(self) -> MigrationStatus:
-        """Which migrations this schema has."""
         return await self.context.connections.read_many(migration_status)
 
     def _new_context(self) -> PostgresContext:
@@ -197,7 +194,7 @@ class PostgresStore(
         )
 
     def after_fork_in_child(self) -> None:
-        """Connections and ears are the parent's; ours are opened when they are needed."""
+        """Connections and listener are the parent's; new ones open when needed."""
         if self._context is not None:
             self._context.connections.forget()
             self._context.wakeups.forget()
@@ -208,5 +205,5 @@ class PostgresStore(
 def store_at(
     url: str, clock: Clock, settings: Settings, _folder: str = ""
 ) -> PostgresStore:
-    """The PostgreSQL store that the URL names, not opened yet."""
+    """The store that the URL names, not opened yet."""
     return PostgresStore(location_from_url(url), clock, retention=settings.retention)

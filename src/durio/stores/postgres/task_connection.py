@@ -1,12 +1,14 @@
-"""Connections for tasks: as plain as a driver makes them, in a transaction of ours.
+"""Connections for tasks' own transactions, which other processes find by name.
 
-Tasks' own transactions, known to others by the names of their connections.
+A connection is as the driver makes it, without our settings. We begin the transaction.
 
-A worker that stands still, or whose machine is cut off, leaves such a transaction behind, and
-with it locks on rows of the user's: the next attempt would wait for them in vain. Whoever
-takes a worker's jobs back ends its transactions too; their commits would be refused anyway.
+A worker that stands still, or whose machine is cut off, leaves such a transaction open, and
+with it locks on the user's rows. The next attempt would wait for these locks in vain. So
+the process that takes a worker's jobs back also ends its transactions. Their commits would
+be refused anyway.
 
-The name is set for the transaction alone: a pooler gives the connection to others after it.
+The name is set for the transaction alone, because a pooler gives the connection to others
+after it.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
 CLOSE_SECONDS = 2.0
-ACTIVE = 1  # of libpq, which psycopg hands on
+ACTIVE = 1  # libpq's PQTRANS_ACTIVE
 
 
 class TaskConnection(Protocol):
@@ -48,19 +50,19 @@ class TaskConnection(Protocol):
         ...
 
     def exclusive(self) -> AbstractAsyncContextManager[PostgresCallerConnection]:
-        """What writes the end of the job there and commits; alone, till both are done.
+        """Exclusive use, to write the end of the job and commit.
 
-        A task may have left something behind that goes on writing, or rolls back.
+        A task may have left code running that goes on writing, or rolls back.
         """
         ...
 
     async def end(self) -> None:
-        """Close the connection, a bounded time; what is not committed is gone."""
+        """Close the connection within a bounded time, which rolls back."""
         ...
 
 
 class AsyncpgTaskConnection:
-    """By asyncpg: blocks of `tx.transaction()` are savepoints in it."""
+    """With asyncpg: blocks of `tx.transaction()` are savepoints."""
 
     def __init__(self) -> None:
         self.connection: Any = None
@@ -69,7 +71,6 @@ class AsyncpgTaskConnection:
     async def begin(
         self, location: PostgresLocation, mark: str, *, prepared: bool
     ) -> None:
-        """Connect and begin."""
         options: dict[str, Any] = {} if prepared else {"statement_cache_size": 0}
         try:
             async with time_limit(location.connect_seconds):
@@ -87,7 +88,7 @@ class AsyncpgTaskConnection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
-        """Whoever comes in between is refused by asyncpg; or we, where they were quicker."""
+        """Of two calls at once, asyncpg refuses the second: the task's, or ours."""
         if self.connection.is_closed():
             raise connection_lost()
         if not self.connection.is_in_transaction():
@@ -95,14 +96,14 @@ class AsyncpgTaskConnection:
         yield AsyncpgCallerConnection(self.connection)
 
     async def end(self) -> None:
-        """Close the connection; asyncpg asks the server to give up what is under way."""
+        """Close the connection; asyncpg asks the server to cancel a running statement."""
         if self.connection is not None:
             with suppress(*self._driver.FAILURES):
                 await self.connection.close(timeout=CLOSE_SECONDS)
 
 
 class PsycopgTaskConnection:
-    """By psycopg: blocks of `tx.transaction()` are savepoints in it."""
+    """With psycopg: blocks of `tx.transaction()` are savepoints."""
 
     def __init__(self) -> None:
         self.connection: Any = None
@@ -111,9 +112,9 @@ class PsycopgTaskConnection:
     async def begin(
         self, location: PostgresLocation, mark: str, *, prepared: bool
     ) -> None:
-        """Connect and begin: the first statement does.
+        """Connect; the mark is the first statement, and begins the transaction.
 
-        It is none that takes a snapshot: the task may choose an isolation level still.
+        It takes no snapshot, so the task may still choose an isolation level.
         """
         psycopg = self._driver.psycopg
         name = location.settings.get("application_name", "durio")
@@ -133,14 +134,14 @@ class PsycopgTaskConnection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
-        """Whoever comes in between waits for the lock, and finds a closed connection."""
+        """Other calls wait for the lock, and then find a closed connection."""
         connection = self.connection
         if connection.broken:
             raise connection_lost()
         if connection.closed or not connection.info.transaction_status:
             raise ended_by_task()
-        if connection._num_transactions:  # noqa: SLF001 - nobody else can tell
-            raise in_use_error()  # a block of `tx.transaction()` that somebody is still in
+        if connection._num_transactions:  # noqa: SLF001 - there is no public way
+            raise in_use_error()  # a block of `tx.transaction()` is still open
         caller = PsycopgCallerConnection(connection, is_async=True, is_locked=True)
         async with connection.lock:
             try:
@@ -149,9 +150,10 @@ class PsycopgTaskConnection:
                 connection.pgconn.finish()
 
     async def end(self) -> None:
-        """Close the connection, after the server was asked to give up what is under way.
+        """Ask the server to cancel a running statement, then close the connection.
 
-        Else it would go on with that, and keep its locks; libpq only says goodbye.
+        Without that the server would finish the statement and keep its locks: libpq only
+        sends Terminate.
         """
         connection = self.connection
         if connection is None or connection.closed:
@@ -165,12 +167,12 @@ class PsycopgTaskConnection:
             await self._finish(connection)
 
     async def _finish(self, connection: Any) -> None:
-        """Whoever still asks something there owns its memory: then it is only cut."""
+        """A call still under way uses libpq's memory: then only shut down the socket."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS), connection.lock:
                 connection.pgconn.finish()
         except TimeoutError:
-            # It may be closed by now, or its other end.
+            # The connection, or its other end, may be closed by now.
             with (
                 suppress(self._driver.psycopg.Error, OSError),
                 socket.socket(fileno=os.dup(connection.fileno())) as line,
@@ -188,7 +190,7 @@ TASK_CONNECTIONS: dict[
 
 @asynccontextmanager
 async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
-    """A server that neither lets us in nor refuses is not waited for any longer."""
+    """Turn a timeout into a DriverError with `lost`."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -197,13 +199,13 @@ async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
 
 
 def connection_lost() -> DriverError:
-    """Nothing of it was committed."""
+    """`unsent`: nothing was committed."""
     text = "it was closed, by the server or by hand, inside ctx.transaction()"
     return DriverError(text, lost=True, unsent=True)
 
 
 def ended_by_task() -> WrongTransaction:
-    """What was written is committed or gone, without the end of the job."""
+    """What the task wrote is committed or gone, without the end of the job."""
     return WrongTransaction(
         "the transaction was ended by hand, or `reset all` took our mark off it: the end "
         "of the job cannot be in it",
@@ -218,17 +220,17 @@ RESTORE_ROLE = "rollback to savepoint durio_end"
 
 
 def task_connection_name(schema: str, worker: int) -> str:
-    """What pg_stat_activity shows; schemas with long names would be cut there."""
+    """As pg_stat_activity shows it. It has a hash, because a long schema would be cut."""
     return f"durio tx {worker} {schema_tag(schema)}"
 
 
 def schema_tag(schema: str) -> str:
-    """What all of them have in their names."""
+    """The part of the name that all connections of a schema share."""
     return hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()
 
 
 def mark_statement(schema: str, worker: int) -> str:
-    """What begins such a transaction."""
+    """The statement that begins such a transaction."""
     return SET_TASK_MARK.format(name=task_connection_name(schema, worker))
 
 
@@ -237,7 +239,8 @@ async def end_task_transactions(
 ) -> None:
     """End the transactions that tasks of these workers have open, if we may.
 
-    Sessions are of whoever has logged in, who may act as somebody else (`set role`).
+    Sessions belong to the login role, and the current role may be another (`set role`). So
+    this uses the login role.
     """
     await tx.run(USE_LOGIN_ROLE)
     try:
@@ -247,5 +250,5 @@ async def end_task_transactions(
         )
     except DriverError as error:
         if error.lost or error.state != NO_RIGHT:
-            raise  # of a superuser, say: their jobs are taken back all the same
+            raise  # no right, as for a superuser's session: still take the jobs back
     await tx.run(RESTORE_ROLE)

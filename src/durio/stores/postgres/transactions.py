@@ -1,7 +1,7 @@
 """Transactions for tasks, each on a connection of its own.
 
-The connection is as plain as the driver makes it, for the task's rows. The end of the job is
-the last thing that is written there.
+The connection is as the driver makes it, for the task's rows. The end of the job is the
+last thing that is written there.
 """
 
 import asyncio
@@ -59,8 +59,6 @@ T = TypeVar("T")
 
 
 class PostgresTransactions(PostgresCapability):
-    """Transactions for tasks."""
-
     async def transaction(
         self, worker: int, *, is_sync: bool = False
     ) -> OwnTransaction:
@@ -93,11 +91,9 @@ class PostgresOwnTransaction:
 
     @property
     def connection(self) -> Any:
-        """The driver's connection."""
         return self._task_connection.connection
 
     async def begin(self) -> None:
-        """Connect and begin."""
         desk = self._context
         try:
             mark = mark_statement(desk.location.schema, self._worker)
@@ -108,7 +104,6 @@ class PostgresOwnTransaction:
             raise translated(error, desk.location) from error
 
     async def commit(self, outcome: Outcome) -> None:
-        """Record the outcome, then commit."""
         desk, is_sent = self._context, False
         try:
             async with asyncio.timeout(desk.location.call_seconds):
@@ -121,7 +116,7 @@ class PostgresOwnTransaction:
                     again = RETRY_STATES
                     if (
                         theirs[SNAPSHOT] == FIXED_SNAPSHOT
-                    ):  # it sees no later state: nor would it
+                    ):  # it would fail again: its snapshot stays the same
                         again -= {NOT_SERIALIZABLE}
                     await self._record(caller, outcome, again)
                     is_sent = True
@@ -145,7 +140,7 @@ class PostgresOwnTransaction:
         outcome: Outcome,
         again: Collection[str],
     ) -> None:
-        """Write the end; from its own beginning where others made that necessary."""
+        """Write the outcome; retry it alone after an error whose state is in `again`."""
         await connection.run(f"{SETTINGS_IN_TRANSACTION.lstrip('; ')}; savepoint durio")
         clock = self._context.clock
         for tried in range(1, TRIES + 1):
@@ -172,7 +167,7 @@ class PostgresOwnTransaction:
             await clock.sleep(PAUSE_SECONDS * jitter * 2 ** (tried - 1))
 
     async def roll_back(self) -> None:
-        """Close the connection: what it has not committed is gone."""
+        """Close the connection, which rolls back."""
         await self._end()
 
     async def _end(self) -> None:
@@ -182,7 +177,7 @@ class PostgresOwnTransaction:
 
 
 def task_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error that a task gets for a failure at the end of its transaction."""
+    """The error for a task whose transaction has failed at its end."""
     if error.state in CONFLICT_STATES and not error.lost:
         return StoreUnavailable(
             f"{context.location.shown}: another transaction was in the way of ctx.transaction(); "

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in our words: what happened at which server, and the cure.
+"""Errors of PostgreSQL as ours: what happened at which server, and the cure.
 
 No caller ever sees a driver's exceptions. `unknown` is set only where the write may have
 happened: when it, or its commit, was sent and the connection was lost before the answer.
@@ -20,7 +20,7 @@ from durio.stores.postgres.driver import DriverError, PostgresLocation
 
 
 class ErrorMeaning(NamedTuple):
-    """What one of PostgreSQL's states means to us."""
+    """The error, text and cure for a SQLSTATE."""
 
     kind: type[StoreError]
     what: str
@@ -28,7 +28,7 @@ class ErrorMeaning(NamedTuple):
 
 
 MIGRATE = "Run `durio migrate` with a role that owns the schema."
-# All that a role needs to work with a schema that is there.
+# All rights that a role needs to work with an existing schema.
 GRANTS = (
     "grant usage on schema {name} to {role}; grant select, insert, update, delete on "
     "all tables in schema {name} to {role}; grant usage on all sequences in schema "
@@ -41,7 +41,7 @@ SLOTS = (
     "process needs two connections."
 )
 
-# By the whole state, or by its class of two letters.
+# By SQLSTATE, or by its class (the first two letters).
 MEANINGS: dict[str, ErrorMeaning] = {
     "28P01": ErrorMeaning(StoreUnavailable, "the password was refused", PASSWORD),
     "28000": ErrorMeaning(
@@ -147,7 +147,7 @@ UNREACHABLE = ErrorMeaning(
     "Check host, port and network, and that PostgreSQL is running there.",
 )
 LOST = ErrorMeaning(StoreUnavailable, "the connection was lost", PASSES_BY_ITSELF)
-# What has no state of its own, or one that says less than its words.
+# Errors without a state, or with a state that says less than the text.
 MEANINGS_BY_TEXT = (
     (
         re.compile("(?i)statement pooling mode"),
@@ -178,22 +178,24 @@ MEANINGS_BY_TEXT = (
         ),
     ),
 )
-# While connecting these can only mean what the URL asks for.
+# While connecting, these states can only mean a setting in the URL.
 REFUSED_SETTING = frozenset({"42704", "22023"})
 SETTING = ErrorMeaning(
     StoreUnavailable,
     "the server refuses a setting of the connection",
     "Correct `options` in the URL, or what PGOPTIONS says.",
 )
-VIOLATION = "23"  # of a constraint: the detail shows the whole row
+VIOLATION = "23"  # class of constraint violations: the detail shows the whole row
 
 
 def translated(
     error: DriverError, location: PostgresLocation, *, unknown: bool = False
 ) -> StoreError:
-    """What the caller is told of a failure of PostgreSQL."""
+    """The StoreError for a failure of PostgreSQL."""
     meaning = meaning_of(error)
-    has_data = error.state.startswith(VIOLATION)  # of a job: not for logs
+    has_data = error.state.startswith(
+        VIOLATION
+    )  # of a job, which must not get into logs
     said = (
         f"{error.text}; {error.detail}" if error.detail and not has_data else error.text
     )
@@ -215,7 +217,7 @@ def translated(
 
 
 def meaning_of(error: DriverError) -> ErrorMeaning | None:
-    """The whole state first, then its class; without one the line is to blame."""
+    """Looks for the state, then its class; without a state the connection failed."""
     for words, meaning in MEANINGS_BY_TEXT:
         if error.lost and words.search(error.text):
             return meaning

@@ -1,9 +1,9 @@
-"""Cleaning lanes: old row versions go, and whoever keeps them alive is named.
+"""Vacuum of the lane tables; a transaction that keeps old row versions alive is reported.
 
-Lanes turn over within seconds. The server's own vacuum comes once a minute at best, and not
-at all while all its workers are busy elsewhere; so the leader vacuums a lane that is full of
-dead versions. That cannot help while some transaction is old enough to see them: then people
-are told which one.
+Rows in these tables live for seconds. The server's own vacuum comes once a minute at best,
+and not at all while all its workers are busy elsewhere. So the leader vacuums a table that
+is full of dead row versions. That does not help while a transaction is old enough to see
+them. Then a warning names it.
 """
 
 from typing import Any
@@ -18,16 +18,19 @@ READ_DEAD_ROWS = statement("read_dead_rows")
 FIND_OLDEST_SNAPSHOT = statement("find_oldest_snapshot")
 VACUUM = "vacuum (skip_locked, index_cleanup on, truncate off) {schema}."
 
-DEAD_MAX = 20_000  # row versions in one lane
+DEAD_MAX = 20_000  # dead row versions in one table
 REST_SECONDS = 10.0
-REST_FACTOR = 20.0  # never for more than a twentieth of the time
-OLD_SECONDS = 60.0  # from here on an open transaction is told of
-WARN_AGAIN_SECONDS = 600.0  # and not again for so long
+REST_FACTOR = 20.0  # vacuum takes at most a twentieth of the time
+OLD_SECONDS = 60.0  # an open transaction is reported from this age on
+WARN_AGAIN_SECONDS = 600.0  # between two reports
 LANES = frozenset({"ready", "sched", "run"})
 
 
 async def vacuum_tables(context: PostgresContext) -> None:
-    """Vacuum lanes that need it; at most every ten seconds, and seldom for nothing."""
+    """Vacuum tables that need it, at most every 10 s.
+
+    While an old transaction makes it useless, a table is vacuumed at most once a minute.
+    """
     state, clock = context.process.vacuum, context.clock
     began = clock.monotonic()
     if began < state.next_at:
@@ -39,7 +42,7 @@ async def vacuum_tables(context: PostgresContext) -> None:
         return
     state.oldest_seconds = await find_oldest(context)
     may_clean = {lane for lane, _, may in rows if may and lane in LANES}
-    # A pooler puts a transaction around everything, where vacuum cannot run.
+    # A pooler runs every statement in a transaction, where vacuum cannot run.
     for lane in [] if context.connections.is_pooled else dirty:
         last = state.cleaned_at.get(lane)
         is_pinned = state.oldest_seconds > OLD_SECONDS
@@ -55,11 +58,11 @@ async def vacuum_tables(context: PostgresContext) -> None:
 
 
 async def find_oldest(context: PostgresContext) -> float:
-    """For how long the oldest transaction has kept versions alive; people are told."""
+    """Seconds for which the oldest transaction has kept row versions alive; warns."""
     try:
         rows = await context.connections.read(FIND_OLDEST_SNAPSHOT)
     except StoreError:
-        return 0.0  # not everybody may ask
+        return 0.0  # this role may lack the right
     if not rows:
         return 0.0
     seconds = float(rows[0][3] or 0.0)
@@ -72,7 +75,6 @@ async def find_oldest(context: PostgresContext) -> float:
 
 
 def oldest_in_words(row: Any, seconds: float) -> str:
-    """Who keeps old row versions alive, for people."""
     kind, who, what, _, age = row
     return (
         f"{kind} {who} ({what}) has kept old row versions alive in PostgreSQL for "

@@ -1,9 +1,9 @@
-"""Doorbells: a commit that made work for somebody rings them, and nobody has to poll.
+"""Wakeups: a commit that makes work for a worker wakes it, so that no worker has to poll.
 
-Workers of this process are rung directly; all others by NOTIFY (ringing.py), which the ear
-of their process hears (ear.py). Whether it really does is proved again and again
-(proof.py). While it is not, a wait looks by itself, for work and for acts on its worker:
-after 10 ms where there was work of late, and up to 250 ms where there was none.
+Workers of this process are woken directly. Workers of other processes are woken by NOTIFY
+(notify.py), which the listener of their process receives (listener.py). A check repeats
+every 30 s that notifications really arrive. While they do not, a wait polls for work and
+for commands to its worker: 10 ms after the last work, then less often, up to 250 ms apart.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from durio.stores.postgres.statements import statement
 POLL_WORKER = statement("poll_worker")
 
 POLL_FIRST_SECONDS, POLL_LAST_SECONDS = 0.010, 0.250
-POLL_PAUSE_FACTOR = 10  # pauses are so many times as long as looks
+POLL_PAUSE_FACTOR = 10  # a pause is at least this many times as long as the last poll
 CHECK_SECONDS = 30.0
 CHECK_TIMEOUT_SECONDS = 10.0
 PAUSE_FIRST_SECONDS, PAUSE_LAST_SECONDS = 0.25, 5.0
@@ -48,7 +48,7 @@ POLL_WAKE: Final = Wake(woken=True, lanes=frozenset(), control=False)
 
 
 class PostgresWorkerWakeup:
-    """One worker's bell: rung from any thread, waited for on any loop."""
+    """Wakeups of one worker: sent from any thread, waited for on any loop."""
 
     def __init__(
         self, worker: int, namespace: str, queues: Collection[str] | None
@@ -59,36 +59,34 @@ class PostgresWorkerWakeup:
         self._messages: dict[str, None] = {}
         self._waiters: list[Callable[[], None]] = []
         self._poll_seconds = POLL_FIRST_SECONDS
-        self._took_seconds = 0.0  # the last look
+        self._took_seconds = 0.0  # by the last poll
         self._seen: tuple[Any, ...] = (None, 0, ())
 
     def serves(self, lane: str) -> bool:
-        """Whether its worker may claim from this lane."""
         prefix = self._prefix
         return lane.startswith(prefix) and serves(self._queues, lane[len(prefix) :])
 
-    # --- ringing
+    # --- waking
 
     def wake(self, message: str) -> None:
-        """Note it, and wake whoever waits; a word that is noted has woken them."""
+        """Keep the message and wake the waiters; a message already kept has woken them."""
         if message not in self._messages:
             self._messages[message] = None
             self.notify_waiters()
 
     def notify_waiters(self) -> None:
-        """Let whoever waits look around."""
+        """End every wait, also without a message."""
         for wake in list(self._waiters):
             wake()
 
     @property
     def is_woken(self) -> bool:
-        """Whether there is something to take."""
         return bool(self._messages)
 
     def take(self) -> Wake | None:
-        """What was rung since the last time."""
+        """All wakeups since the last call; None without one."""
         words: list[str] = []
-        with suppress(KeyError):  # empty: rings of other threads may come meanwhile
+        with suppress(KeyError):  # empty; other threads may add messages meanwhile
             while True:
                 words.append(self._messages.popitem()[0])
         if not words:
@@ -97,15 +95,15 @@ class PostgresWorkerWakeup:
         return Wake(woken=True, lanes=lanes, control=CONTROL in words)
 
     async def wait(self, seconds: float) -> None:
-        """Until something is rung or stirred, or the time is over."""
+        """Wait for a message or `notify_waiters`, or until the timeout."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # that loop is closed: nothing waits there
                 loop.call_soon_threadsafe(complete, ended)
 
-        # First listen, then look: a ring in between is seen twice, never missed.
+        # Register, then check: a wakeup in between is seen twice, never missed.
         self._waiters.append(wake)
         timer = loop.call_later(seconds, complete, ended)
         try:
@@ -118,19 +116,22 @@ class PostgresWorkerWakeup:
     # --- polling
 
     def reset_poll(self) -> None:
-        """There was work: there may be more of it soon."""
+        """Poll soon again: after work there is often more."""
         self._poll_seconds = POLL_FIRST_SECONDS
 
     def next_poll(self, chance: float) -> float:
-        """How long until the next look; longer each time."""
+        """Seconds until the next poll; longer each time. `chance` is the jitter, 0 to 1."""
         seconds = max(self._poll_seconds, POLL_PAUSE_FACTOR * self._took_seconds)
         self._poll_seconds = min(2 * self._poll_seconds, POLL_LAST_SECONDS)
         return seconds * (0.75 + chance / 2)
 
     async def poll(self, connections: Connections, clock: Clock) -> Wake | None:
-        """In place of a ring: is there work, or an act on this worker, since last time?"""
+        """Look in the database for work, or for new commands to this worker."""
         began = clock.monotonic()
-        span = self._prefix, f"{self._prefix[:-1]};"  # the sign behind the colon
+        span = (
+            self._prefix,
+            f"{self._prefix[:-1]};",
+        )  # `;` follows `:` in ASCII: all lanes with this prefix
         rows = await connections.read(POLL_WORKER, self.worker, *span)
         self._took_seconds = min(clock.monotonic() - began, 1.0)
         order, cancels, paused, busy = rows[0]
@@ -143,7 +144,7 @@ class PostgresWorkerWakeup:
 
 
 class PostgresWakeups:
-    """Rings after commits, and lets workers wait until they are rung."""
+    """Wakes workers after commits, and lets workers wait."""
 
     def __init__(
         self,
@@ -154,9 +155,10 @@ class PostgresWakeups:
         notify: bool = True,
         on_change: Callable[[bool], None] | None = None,
     ) -> None:
-        """`notify=False`: no NOTIFY, no LISTEN; whoever is elsewhere polls.
+        """`notify=False`: no NOTIFY, no LISTEN; workers of other processes poll.
 
-        `changed` is told when rings no longer reach us (False), and when they do again.
+        `on_change` is called with False when wakeups of other processes no longer arrive,
+        and with True when they do again.
         """
         self._connections = connections
         self._clock = clock
@@ -167,7 +169,7 @@ class PostgresWakeups:
         self._notifier = Notifier(connections, clock, self.channel)
         self._listen_check = ListenCheck(clock)
         self._registered: dict[int, PostgresWorkerWakeup] = {}
-        self._is_receiving: bool | None = None  # None: nobody knows yet, so we hope
+        self._is_receiving: bool | None = None  # None: not checked yet, assume True
         self._waiting_loops: set[asyncio.AbstractEventLoop] = set()
         self._check_task: asyncio.Task[None] | None = None
         self._check_at = self._retry_at = float("-inf")
@@ -177,22 +179,20 @@ class PostgresWakeups:
 
     @property
     def name(self) -> str:
-        """Who this process is on the channels."""
+        """The sender name of this process on the channels."""
         return self._notifier.name
 
     @property
     def is_notifying(self) -> bool:
-        """Whether NOTIFY is used at all."""
         return self._notify
 
     @property
     def has_workers(self) -> bool:
-        """Whether workers of this process wait for rings."""
         return bool(self._registered)
 
     @property
     def has_lost_wakeups(self) -> bool:
-        """Whether rings of other processes are known not to reach us."""
+        """Whether wakeups of other processes are known not to arrive."""
         if not self._notify or self._is_receiving is False:
             return True
         return self._is_receiving is True and not self.listener.is_up
@@ -202,36 +202,36 @@ class PostgresWakeups:
     async def register(
         self, worker: int, namespace: str, queues: Collection[str] | None
     ) -> None:
-        """A worker of this process has its lease: remember its rings from now on."""
+        """Keep wakeups for this worker of this process, which now has its lease."""
         self._registered[worker] = PostgresWorkerWakeup(worker, namespace, queues)
         self._note_waiting_loop()
         if self._notify and not self.listener.is_listening:
-            with suppress(StoreError, TimeoutError):  # its waits try again
+            with suppress(StoreError, TimeoutError):  # `wait` tries again
                 async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
                     await self.listener.ensure_listening()
 
     def remove(self, worker: int) -> None:
-        """A worker is gone; whoever still waits for its rings is let go."""
+        """Forget a worker that has ended; its waits return."""
         wakeup = self._registered.pop(worker, None)
         if wakeup is not None:
             wakeup.wake(CONTROL)
 
     def on_renewal(self) -> None:
-        """A renewal came from this loop: where no job runs, the ear is best at home."""
+        """Offer this loop to the listener, unless a worker waits there and runs jobs."""
         loop = asyncio.get_running_loop()
         if loop not in self._waiting_loops:
             self.listener.offer_loop(loop)
 
     def on_claims(self, worker: int) -> None:
-        """A claim of this worker found jobs: if it has to poll, then soon again."""
+        """A claim of this worker found jobs: its next poll comes soon."""
         wakeup = self._registered.get(worker)
         if wakeup is not None:
             wakeup.reset_poll()
 
-    # --- ringing
+    # --- waking
 
     def wake(self, lanes: Mapping[str, int], workers: Collection[int]) -> None:
-        """After the commit: lanes with work (-> whom not to tell), workers to renew."""
+        """After a commit: `lanes` with work -> the worker not to wake; `workers` renew."""
         self._wake_local(lanes, workers)
         elsewhere = [worker for worker in workers if worker not in self._registered]
         if self._notify and (lanes or elsewhere):
@@ -246,28 +246,28 @@ class PostgresWakeups:
                 wakeup.wake(CONTROL)
 
     def payloads_in_transaction(self, lanes: Mapping[str, int]) -> list[str]:
-        """For `notify_in_transaction` in a caller's transaction; empty: workers poll."""
+        """For `notify_in_transaction` in a caller's transaction; empty without NOTIFY."""
         return transaction_payloads(lanes) if self._notify else []
 
-    # --- hearing, in the thread of the ear's home
+    # --- receiving, in the listener's thread
 
     def _on_notification(self, payload: str) -> None:
         who, sign, word = parse_payload(payload)
         if sign == LISTEN_CHECK:
-            # Behind a pooler an answer may bring it along: that proves nothing.
+            # Behind a pooler an answer may bring the nonce, which proves nothing.
             if who == self.name and not (
                 self._connections.is_pooled and self.listener.is_in_call
             ):
                 self._listen_check.on_nonce(word)
         elif who == self.name:
-            return  # rung directly, long ago
+            return  # this process has woken its workers directly
         elif sign == WORK:
             self._wake_local({word: 0}, ())
         elif sign == CONTROL and word.isdecimal():
             self._wake_local({}, (int(word),))
 
     def _on_gap(self) -> None:
-        """The connection is a new one: look, and prove that it hears."""
+        """The connection is new: wake all workers, and check it at once."""
         self._check_at = float("-inf")
         for wakeup in list(self._registered.values()):
             wakeup.wake(CONTROL)
@@ -275,11 +275,11 @@ class PostgresWakeups:
     # --- waiting
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until somebody rings this worker, or the time is over, or it should look."""
+        """Wait until this worker is woken, a poll finds something, or the timeout."""
         loop = asyncio.get_running_loop()
         self._note_waiting_loop()
         wakeup = self._registered.get(worker)
-        if wakeup is None:  # of another process, or gone
+        if wakeup is None:  # of another process, or removed
             await self._clock.sleep(min(timeout_seconds, POLL_LAST_SECONDS))
             return POLL_WAKE
         end = loop.time() + timeout_seconds
@@ -310,10 +310,10 @@ class PostgresWakeups:
             }
             self._waiting_loops.add(loop)
 
-    # --- keeping the ear in order
+    # --- checking the listener
 
     def check_listener(self) -> None:
-        """See to it that the ear listens, and now and then that it hears; never waits."""
+        """Start a check of the listener if one is due; never waits."""
         if not self._notify:
             return
         job = self._check_task
@@ -343,19 +343,19 @@ class PostgresWakeups:
         self._set_receiving(is_hearing)
 
     def _pause(self) -> float:
-        """Before the next try; longer each time, and jittered."""
+        """Seconds before the next try; longer each time, with jitter."""
         seconds = self._pause_seconds
         self._pause_seconds = min(2 * seconds, PAUSE_LAST_SECONDS)
         return seconds * (0.75 + self._clock.random() / 2)
 
     async def _check_listen(self) -> bool:
         if self._connections.is_pooled and self.listener.is_on_this_loop:
-            return False  # one line cannot prove anything about itself there
+            return False  # behind a pooler the nonce needs another connection
         return await self._listen_check.run(
             lambda nonce: self._notifier.send([LISTEN_CHECK + nonce])
         )
 
-    def _set_receiving(self, is_receiving: bool) -> None:  # noqa: FBT001 - the one thing to note
+    def _set_receiving(self, is_receiving: bool) -> None:  # noqa: FBT001 - the only argument
         before, self._is_receiving = self._is_receiving, is_receiving
         if before is is_receiving:
             return
@@ -364,10 +364,10 @@ class PostgresWakeups:
         if self._on_change is not None and (before is False or not is_receiving):
             self._on_change(is_receiving)
 
-    # --- ends
+    # --- closing
 
     async def close(self) -> None:
-        """Say what is still to be said, and let every waiter go."""
+        """Send what is left, and let every wait return."""
         for worker in list(self._registered):
             self.remove(worker)
         job, self._check_task = self._check_task, None
@@ -378,7 +378,7 @@ class PostgresWakeups:
         self.listener.forget()
 
     def forget(self) -> None:
-        """In a forked child: workers and ear are the parent's."""
+        """In a forked child: workers and listener are the parent's."""
         self._registered.clear()
         self._waiting_loops.clear()
         self._check_task = None

@@ -1,32 +1,26 @@
-"""Rounds below the floors: every place there is looked at again, a slice at a time.
+"""Watermarks: where scans begin while an old transaction keeps old row versions alive.
 
-One look at all places below the floors would take seconds after some minutes of full load
-under an old snapshot. So each look of a worker takes one slice with it at most, and slices
-are cut by the time in their ids until each takes a few hundredths of a second. Rounds take a
-twentieth of the time, and more when a round would last longer than half a minute; but never
-more than a fifth: then a round takes as long as it takes.
+A claim scans the ready rows of its lane from the first one on. Rows of jobs that were
+claimed long ago disappear soon, unless a transaction somewhere in the database is old
+enough to see them. Then every claim steps over all of them, and each scan takes longer
+than the last. A process that notices slow claims remembers how far it came in each lane
+and rank: the watermark. Its next claims begin a little before it.
 
-Floors: where to begin looking for ready jobs while somebody keeps old row versions alive.
+Jobs may be written below a watermark: a retry, a job that became due, a producer whose
+commit took long. A process that writes such a job lowers its own watermark. Rescans
+find the others: they scan all rows below the watermarks, again and again. One scan of
+all of them would take seconds after some minutes of full load under an old snapshot. So
+each claim includes at most one slice of it, and slices are cut by the time in their ids
+until each takes about 30 ms. Rescans take a twentieth of the time; more if a rescan
+would last longer than 20 s; but never more than a fifth: then a rescan takes as long as
+it takes.
 
-A claim goes through its lane from the first place on. Places of jobs that were claimed long
-ago are gone soon, unless a transaction somewhere in the database is so old that it could
-still see them: then every claim walks over all of them, and each walk is longer than the
-last. A worker notices that its claims have become slow and remembers how far it came in
-each lane and rank: from then on it begins a little before that.
-
-Jobs that come to lie below a floor (a retry, a job that was due, a producer whose commit
-took long) are found too: whoever puts one there in this process lowers the floor, and
-`patrol.py` goes through all that lies below the floors again and again.
-
-How far back to look for due jobs while somebody keeps old row versions alive.
-
-The first due job of a lane is at the head of its index, behind the places of all that were
-due before, for as long as a transaction somewhere could still see them. When such looks have
-become slow, they begin where nothing was left at the last one.
-
-What comes to be due below that (a caller's transaction that took long, a clock that was set)
-is found by the looks at everything, which take a twentieth of the time at most and are
-never more than half a minute apart.
+Scans for due jobs have the same problem. The first due job of a lane is at the head of
+its index, behind the rows of all jobs that were due before, for as long as a
+transaction could still see those. When such scans become slow, they begin at the time
+at which the last one left nothing due. Jobs that become due before that time (a
+caller's transaction that took long, a clock that was set) are found by full scans.
+These come at least every 30 s and otherwise take at most a twentieth of the time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -41,20 +35,20 @@ from durio.ports.clock import Clock
 from durio.ports.exchange import Lane
 
 SLICE_SECONDS = 0.03  # a slice that takes longer is cut
-MERGED_SECONDS = SLICE_SECONDS / 8  # one that takes less goes with the one before
+MERGED_SECONDS = SLICE_SECONDS / 8  # a faster slice is merged with the one before
 SLICES_MAX = 1000  # in one rank of one lane
-SLICE_CUTS = 22  # a second before the end, two, four, ... 24 days
+SLICE_CUTS = 22  # 1 s before the end, 2 s, 4 s, ... 24 days
 REST_FACTOR_MIN, REST_FACTOR_MAX = 4.0, 20.0
-RESCAN_SECONDS = 20.0  # what a round may take, if it can
-RESCAN_REST_SECONDS = 1.0  # between two rounds
-# A round as quick as this one: perhaps the old row versions are gone.
+RESCAN_SECONDS = 20.0  # how long a rescan should last at most
+RESCAN_REST_SECONDS = 1.0  # between two rescans
+# After a rescan faster than this, the old row versions may be gone.
 QUICK_RESCAN_SECONDS = 0.02
 LOWEST_ID = bytes(16)
 ID_TIME_BYTES = 6
 
 
 class RescanSlice(NamedTuple):
-    """Places in one rank of one lane, from the first id up to the last, without it."""
+    """Rows in one rank of one lane, from id `first` up to `last`, exclusive."""
 
     lane: str
     rank: int
@@ -64,22 +58,22 @@ class RescanSlice(NamedTuple):
 
 @dataclass(slots=True)
 class WatermarkRescan:
-    """The rounds of one process in one lane."""
+    """The rescans of one process in one lane."""
 
     lane: str
     clock: Clock
-    # Where the slices of each rank begin.
+    # By rank: the ids at which slices begin.
     starts: dict[int, list[bytes]] = field(default_factory=dict[int, list[bytes]])
     remaining: list[RescanSlice] = field(
         default_factory=list[RescanSlice]
-    )  # of this round
-    seconds: float | None = None  # that the looks of this round took
+    )  # of this rescan
+    seconds: float | None = None  # spent on this rescan's slices; None: no slice yet
     rest_factor: float = REST_FACTOR_MAX
     due_at: float = 0.0
-    is_quick: bool = False  # the last round was quick
+    is_quick: bool = False  # the last rescan was fast
 
     def next_slice(self, watermarks: Iterable[tuple[int, bytes]]) -> RescanSlice | None:
-        """What the next look takes with it, below these floors; None: nothing."""
+        """The slice for the next claim, below these watermarks; None: no slice is due."""
         if self.clock.monotonic() < self.due_at:
             return None
         if not self.remaining:
@@ -88,22 +82,22 @@ class WatermarkRescan:
         return self.remaining[0]
 
     def record_scan(self, done: RescanSlice, seconds: float, lanes: int) -> None:
-        """That look took so long, this slice and all; so many lanes have rounds."""
+        """A claim with this slice took `seconds`; `lanes`: how many have rescans."""
         if done not in self.remaining:
-            return  # another look had it as well
+            return  # another claim had the same slice
         self.remaining.remove(done)
         self.seconds = (self.seconds or 0.0) + seconds
         self._adjust(done, seconds)
         self.due_at = self.clock.monotonic() + self.rest_factor * lanes * seconds
 
     def postpone(self, postponed: RescanSlice) -> None:
-        """That look had enough before it came through: others first, then again."""
+        """A claim was full before the end of its slice: repeat it after the others."""
         if postponed in self.remaining:
             self.remaining.remove(postponed)
             self.remaining.append(postponed)
 
     def _begin(self, watermarks: Iterable[tuple[int, bytes]]) -> None:
-        """A round, in a while: all that lies below these ids, by rank."""
+        """Prepare a rescan of all below these ids (by rank), after a rest."""
         if self.seconds is not None:
             self.is_quick = self.seconds < QUICK_RESCAN_SECONDS
             factor = RESCAN_SECONDS / max(self.seconds, QUICK_RESCAN_SECONDS) - 1
@@ -132,50 +126,46 @@ class WatermarkRescan:
 
 
 def slice_starts(first: bytes, last: bytes) -> list[bytes]:
-    """Narrow towards the end, where most of it lies that was claimed lately."""
+    """Ids that cut the range, closer together near its end, where recent claims lie."""
     ends = time_in(last)
     places = [id_at(ends - 1000 * 2**power) for power in reversed(range(SLICE_CUTS))]
     return [place for place in places if place > first]
 
 
 def time_in(job_id: bytes) -> int:
-    """Ids begin with the milliseconds at which they were made."""
+    """Unix time in ms, with which every id begins."""
     return int.from_bytes(job_id[:ID_TIME_BYTES])
 
 
 def id_at(milliseconds: int) -> bytes:
-    """The lowest id of that time."""
+    """The lowest id of that Unix time."""
     return max(milliseconds, 0).to_bytes(ID_TIME_BYTES) + LOWEST_ID[ID_TIME_BYTES:]
 
 
 SLOW_FACTOR = 4.0  # times the best time per job
-SLOW_SCANS = 3  # in a row: one may be anybody's fault
-QUICK_SECONDS = 0.002  # whatever it brought: nothing is slow here
-JOBS_MIN = 20  # a smaller batch is judged as one of so many
-# A process that starts under an old snapshot sees slow looks only: none of them is the best.
+SLOW_SCANS = 3  # in a row: one may be slow by chance
+QUICK_SECONDS = 0.002  # a scan up to this is never slow
+JOBS_MIN = 20  # a smaller batch counts as this many jobs
+# Bounds the best time: a process that starts under an old snapshot sees only slow scans.
 BEST_SECONDS_MAX = 25e-6
-# Commits do not come in the order of ids: a floor stays behind by so much, or so many.
+# Commits do not come in the order of ids: a watermark stays this far behind, in ms or jobs.
 MARGIN_MS = 1000
 MARGIN_JOBS = 2000
-IDLE_MARGIN_MS = 5000  # where nothing was claimed yet: the clocks of producers differ
+IDLE_MARGIN_MS = 5000  # where nothing was claimed yet: producers' clocks differ
 RANKS = PRIORITY_MAX + 1
 
-# Which lane; from this rank and id; up to this rank and id, without that place.
+# Lane number; from this rank and id; up to this rank and id, exclusive.
 RangeColumns = tuple[list[int], list[int], list[bytes], list[int], list[bytes]]
 
 
 class ClaimRanges(NamedTuple):
-    """Where to look."""
-
     columns: RangeColumns
-    full_lanes: Sequence[str] | None = (
-        None  # lanes that are looked at from their head; None: all
-    )
-    rescan_slice: RescanSlice | None = None  # of what lies below the floors
+    full_lanes: Sequence[str] | None = None  # lanes scanned from their head; None: all
+    rescan_slice: RescanSlice | None = None  # below the watermarks
 
 
 class RankIdRange(NamedTuple):
-    """Places from (rank, first) up to (end_rank, end), without that one."""
+    """Rows from (rank, first) up to (end_rank, end), exclusive."""
 
     rank: int
     first: bytes
@@ -190,14 +180,14 @@ ONE_LANE_RANGES = ClaimRanges(([1], [0], [LOWEST_ID], [RANKS], [LOWEST_ID]))
 class Watermark:
     """How far this process came in one rank of one lane."""
 
-    first: bytes = LOWEST_ID  # where to begin
+    first: bytes = LOWEST_ID  # where scans begin
     newest: deque[tuple[bytes, int]] = field(default_factory=deque[tuple[bytes, int]])
     behind: int = 0  # jobs in `newest`
 
     def raise_to(self, last: bytes, jobs: int) -> None:
-        """So many were claimed, up to this one."""
+        """After a claim of `jobs` jobs up to id `last`."""
         if last < self.first:
-            return  # from a piece below
+            return  # from a slice below
         self.newest.append((last, jobs))
         self.behind += jobs
         self.first = max(self.first, watermark_below(last))
@@ -207,7 +197,7 @@ class Watermark:
             self.first = max(self.first, passed)
 
     def lower_to(self, job_id: bytes) -> None:
-        """Down to this one; how far it once came counts no more."""
+        """Lower to this id if it is higher, and forget how far claims came."""
         if job_id < self.first:
             self.first = job_id
             self.newest.clear()
@@ -216,35 +206,31 @@ class Watermark:
 
 @dataclass(slots=True)
 class LaneWatermarks:
-    """Those of one lane, by rank."""
-
     rescan: WatermarkRescan
     by_rank: dict[int, Watermark] = field(default_factory=dict[int, Watermark])
 
     def rank(self, rank: int) -> Watermark:
-        """Of this rank; the first time it lets everything through."""
+        """The rank's watermark; a new one is at the lowest id."""
         return self.by_rank.setdefault(rank, Watermark())
 
     def starts(self) -> list[tuple[int, bytes]]:
-        """Rank by rank, where to begin."""
         return [(rank, floor.first) for rank, floor in self.by_rank.items()]
 
 
 @dataclass(slots=True)
 class Watermarks:
-    """The floors of one process, in lanes whose claims are slow."""
+    """The watermarks of one process, in lanes whose claims are slow."""
 
     clock: Clock
     best: float = BEST_SECONDS_MAX  # seconds per job
-    slow: dict[str, int] = field(default_factory=dict[str, int])  # looks in a row
+    slow: dict[str, int] = field(default_factory=dict[str, int])  # slow scans in a row
     by_lane: dict[str, LaneWatermarks] = field(
         default_factory=dict[str, LaneWatermarks]
     )
 
-    # --- looking
+    # --- where to scan
 
     def next_ranges(self, lanes: Sequence[Lane]) -> ClaimRanges:
-        """Where the next claims begin."""
         if not self.by_lane:
             return self.full_ranges(lanes)
         piece = self._next_slice(lanes)
@@ -271,7 +257,6 @@ class Watermarks:
         return ClaimRanges(columns, whole, piece)
 
     def full_ranges(self, lanes: Sequence[Lane]) -> ClaimRanges:
-        """From the first place of every lane."""
         count = len(lanes)
         if count == 1:
             return ONE_LANE_RANGES
@@ -280,7 +265,7 @@ class Watermarks:
         return ClaimRanges((numbers, [0] * count, lowest, [RANKS] * count, lowest))
 
     def _next_slice(self, lanes: Sequence[Lane]) -> RescanSlice | None:
-        """Of the lane that has waited longest for it."""
+        """A slice of the lane whose rescan is overdue longest."""
         known = {lane.name: self.by_lane.get(lane.name) for lane in lanes}
         mine = [floors for floors in known.values() if floors is not None]
         for floors in sorted(mine, key=lambda floors: floors.rescan.due_at):
@@ -299,7 +284,7 @@ class Watermarks:
         claims: Sequence[Claim],
         seconds: float,
     ) -> None:
-        """From how long the server looked, and how far it came."""
+        """Update after a claim that took the server `seconds` and found `claims`."""
         if ranges.rescan_slice is None:
             self._judge_speed(ranges, lanes, seconds, len(claims))
         elif (mine := self.by_lane.get(ranges.rescan_slice.lane)) is not None:
@@ -314,7 +299,7 @@ class Watermarks:
     def _judge_speed(
         self, ranges: ClaimRanges, lanes: Sequence[Lane], seconds: float, jobs: int
     ) -> None:
-        """Whether claims are slow, by a look from the head of lanes."""
+        """Judge by a scan from the head of lanes whether their claims are slow."""
         if jobs >= JOBS_MIN and ranges.full_lanes is None:
             self.best = min(self.best, seconds / jobs)
         limit = max(QUICK_SECONDS, SLOW_FACTOR * self.best * max(jobs, JOBS_MIN))
@@ -340,7 +325,7 @@ class Watermarks:
             self.by_lane[name] = LaneWatermarks(WatermarkRescan(name, self.clock))
 
     def _raise(self, claims: Sequence[Claim]) -> dict[str, tuple[int, int]]:
-        """As far as these claims came; jobs and last rank by lane."""
+        """Raise watermarks to these claims; returns jobs and last rank by lane."""
         came: dict[tuple[str, int], tuple[bytes, int]] = {}
         seen: dict[str, tuple[int, int]] = {}
         for claim in claims:
@@ -362,7 +347,7 @@ class Watermarks:
         *,
         is_full: bool,
     ) -> None:
-        """Ranks where nothing was left are not gone through again either."""
+        """Set watermarks in ranks without one in which the scan left nothing."""
         first = id_at(int(self.clock.now() * 1000) - IDLE_MARGIN_MS)
         for name, limit in lanes:
             mine = self.by_lane.get(name)
@@ -376,7 +361,7 @@ class Watermarks:
                     mine.by_rank[rank] = Watermark(first)
 
     def lower(self, lane: str, rank: int, job_id: bytes) -> None:
-        """A job was put there: below the floor nobody would see it."""
+        """Called for a job written there, which claims would miss below the watermark."""
         mine = self.by_lane.get(lane)
         if mine is not None and rank in mine.by_rank:
             mine.by_rank[rank].lower_to(job_id)
@@ -385,7 +370,7 @@ class Watermarks:
 def is_slice_done(
     rescan_slice: RescanSlice, lanes: Sequence[Lane], want: int, claims: Sequence[Claim]
 ) -> bool:
-    """Whether that look came to the end of the piece, or had enough before."""
+    """Whether the claim reached the end of the slice before it was full."""
     in_lane = [claim for claim in claims if claim.lane == rescan_slice.lane]
     room = sum(lane.limit for lane in lanes if lane.name == rescan_slice.lane)
     if len(claims) < want and len(in_lane) < room:
@@ -395,14 +380,14 @@ def is_slice_done(
 
 
 def watermark_below(job_id: bytes) -> bytes:
-    """A little before this job."""
+    """MARGIN_MS before this job."""
     return id_at(time_in(job_id) - MARGIN_MS)
 
 
 def ranges_of(
     watermarks: dict[int, Watermark], rescan_slice: RescanSlice | None
 ) -> list[RankIdRange]:
-    """From floor to floor: ranks without one go together. Of one rank also the piece."""
+    """Ranges above the watermarks, and the slice. Ranks without a watermark are joined."""
     found: list[RankIdRange] = []
     low = 0
     for rank in sorted(watermarks):
@@ -423,30 +408,30 @@ def ranges_of(
 
 
 DUE_SLOW_SECONDS = 0.002
-LEADER_DUE_SLOW_SECONDS = 0.05  # two statements, and the way to the server
-DUE_SLOW_SCANS = 3  # in a row: one may be anybody's fault
+LEADER_DUE_SLOW_SECONDS = 0.05  # includes two statements and the network
+DUE_SLOW_SCANS = 3  # in a row: one may be slow by chance
 DUE_REST_FACTOR = 20.0
 DUE_REST_SECONDS_MIN, DUE_REST_SECONDS_MAX = 1.0, 30.0
-DUE_MARGIN_SECONDS = 1.0  # what is written now may be seen so much later
+DUE_MARGIN_SECONDS = 1.0  # a write may become visible this much later
 
 
 @dataclass(slots=True)
 class DueWatermarks:
-    """The looks of one process, by lane."""
+    """Where one process begins its scans for due jobs, by lane."""
 
     clock: Clock
     slow_seconds: float = DUE_SLOW_SECONDS
     slow_scans: int = 0
-    full_scan_at: float = 0.0  # when the next look at everything is due
+    full_scan_at: float = 0.0  # when the next full scan is due
     empty_at: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def is_engaged(self) -> bool:
-        """Whether looks begin later than at the head."""
+        """Whether scans begin later than at the head of the index."""
         return self.slow_scans >= DUE_SLOW_SCANS
 
     def ages(self, lanes: Sequence[str]) -> list[float]:
-        """For each lane, how long ago the oldest may have been due that is looked for."""
+        """For each lane, how many seconds back the scan looks; inf: a full scan."""
         now = self.clock.monotonic()
         if not self.is_engaged or now >= self.full_scan_at:
             return [inf] * len(lanes)
@@ -455,7 +440,7 @@ class DueWatermarks:
         ]
 
     def record_scan(self, ages: Sequence[float], seconds: float) -> None:
-        """A look took so long; one at everything says whether they are slow."""
+        """A scan took `seconds`; only full scans are judged."""
         if not ages or any(age < inf for age in ages):
             return
         self.slow_scans = self.slow_scans + 1 if seconds > self.slow_seconds else 0
@@ -465,7 +450,7 @@ class DueWatermarks:
         self.full_scan_at = self.clock.monotonic() + rest
 
     def record_empty(self, lanes: Iterable[str], began: float) -> None:
-        """Nothing was due there any more at that time."""
+        """These lanes had no due jobs left at `began`, in monotonic seconds."""
         if self.is_engaged:
             self.empty_at.update(dict.fromkeys(lanes, began))
         elif self.empty_at:

@@ -1,6 +1,6 @@
-"""Jobs in a transaction that a caller has open.
+"""Enqueue in a transaction that a caller has open.
 
-The connection is to the same file and of the same library, or it is refused.
+The caller's connection must be to the same file and of the same library, or it is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ def enqueue_on(
     jobs: Sequence[NewJob],
     insert: Insert,
 ) -> list[Enqueued]:
-    """Write the jobs there, and wake the workers of their lanes after the commit."""
+    """Write the jobs there; where the driver has a commit hook, wake workers."""
     try:
         host: SqliteCallerTransaction = find_transaction()
         with host.connection.settings_restored():
@@ -88,7 +88,7 @@ def enqueue_on(
 def check_caller_connection(
     context: SqliteContext, connection: SqliteCallerConnection
 ) -> None:
-    """The same library, for two would break each other's locks; and the same file."""
+    """The same library, because two break each other's locks; and the same file."""
     if connection.driver != context.driver:
         raise WrongTransaction(
             f"tx is of another SQLite library than the store ({context.path}): two in one "
@@ -110,7 +110,7 @@ def enqueue_within(
     jobs: Sequence[NewJob],
     insert: Insert,
 ) -> tuple[SqliteTransaction, list[Enqueued]]:
-    """All of them or none; the caller's own rows stay as they are."""
+    """Write all jobs or none; the caller's own rows stay as they are."""
     is_new = connection.begin()
     connection.rows("savepoint durio")
     tx = transaction_on(context, connection)
@@ -122,7 +122,7 @@ def enqueue_within(
         tx.woken_lanes.clear()
         answers = [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
     except BaseException:
-        with suppress(apsw.Error):  # it may have rolled back by itself
+        with suppress(apsw.Error):  # SQLite may have rolled back by itself
             connection.rows("rollback") if is_new else roll_back_to_savepoint(
                 connection
             )
@@ -133,13 +133,12 @@ def enqueue_within(
 
 
 def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:
-    """Leave nothing of ours in the caller's transaction."""
     connection.rows("rollback to durio")
     connection.rows("release durio")
 
 
 def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
-    """What operations see of a connection that is not the writer's."""
+    """A transaction on a connection that is not the writer's."""
     return SqliteTransaction(
         db=db,
         now=context.clock.now(),
@@ -152,7 +151,7 @@ def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
 
 
 def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
-    """Wake them by the writer's next transaction, which comes after this commit."""
+    """Wake workers in the writer's next transaction, which comes after this commit."""
 
     def wake(tx: SqliteTransaction) -> None:
         for lane in lanes:
@@ -162,7 +161,7 @@ def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
 
 
 def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
-    """The error that a caller gets for a failure in its own transaction."""
+    """The error for a caller whose own transaction has failed."""
     if isinstance(error, UNUSABLE_ERRORS):
         return WrongTransaction(
             f"tx cannot be used here: {error}",
