@@ -69,16 +69,20 @@ async def enqueue_joined(
             caller = await caller_connection_in_sqlalchemy(tx, kind)
         else:
             caller = caller_connection(tx, kind)
-        lines = CallerConnectionAdapter(context, caller)
-        theirs = await check_caller_connection(context, lines, may_wait=kind.is_async)
+        connections = CallerConnectionAdapter(context, caller)
+        theirs = await check_caller_connection(
+            context, connections, may_wait=kind.is_async
+        )
         is_frozen = theirs[SNAPSHOT] == FIXED_SNAPSHOT
         if kind.is_async:
             await make_lanes(context, jobs)
-        joined = context_on(context, lines, has_fixed_snapshot=is_frozen)
+        joined = context_on(context, connections, has_fixed_snapshot=is_frozen)
         answers = await write(joined, jobs)
-        payloads = context.wakeups.payloads_in_transaction(lines.woken_lanes)
+        payloads = context.wakeups.payloads_in_transaction(connections.woken_lanes)
         if payloads:
-            await lines.rows(NOTIFY_IN_TRANSACTION, context.wakeups.channel, payloads)
+            await connections.rows(
+                NOTIFY_IN_TRANSACTION, context.wakeups.channel, payloads
+            )
     except DriverError as error:
         raise caller_error(error, context) from error
     except StoreError as error:
@@ -113,12 +117,13 @@ async def make_lanes(context: PostgresContext, jobs: Sequence[NewJob]) -> None:
     If the caller's transaction created them, every other enqueue into them would wait until
     it ends. That happens only where our own connection fails now.
     """
-    news = sorted({job.lane for job in jobs} - context.known_lanes)
-    if news:
+    new_lanes = sorted({job.lane for job in jobs} - context.known_lanes)
+    if new_lanes:
         with suppress(StoreError):
-            patience = LockWait.ONE_TURN
-            await context.connections.write_one(MAKE_LANES, news, lock_wait=patience)
-            context.known_lanes.update(news)
+            await context.connections.write_one(
+                MAKE_LANES, new_lanes, lock_wait=LockWait.ONE_TURN
+            )
+            context.known_lanes.update(new_lanes)
 
 
 class CallerConnectionAdapter:

@@ -50,27 +50,27 @@ class PostgresLifeSockets:
             return None
         name = f"{self._clock.new_id().hex()}-{os.getpid()}"
         try:
-            sign = socket.socket(
+            life_socket = socket.socket(
                 socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
             )
         except OSError:
             return None
         try:
-            sign.bind(f"{PREFIX}{name}")
+            life_socket.bind(f"{PREFIX}{name}")
         except OSError:
-            sign.close()
+            life_socket.close()
             return None
-        return LifeAddress(host, name), sign
+        return LifeAddress(host, name), life_socket
 
-    def begin(self, worker: int, sign: socket.socket) -> None:
+    def begin(self, worker: int, life_socket: socket.socket) -> None:
         """Keep the socket of a worker that is now registered, until `end`."""
-        self._held[worker] = sign
+        self._held[worker] = life_socket
 
     def end(self, worker: int) -> None:
         """Called when the worker's row is deleted."""
-        sign = self._held.pop(worker, None)
-        if sign is not None:
-            sign.close()
+        life_socket = self._held.pop(worker, None)
+        if life_socket is not None:
+            life_socket.close()
 
     def close(self) -> None:
         """Called in a forked child, and when the store closes."""

@@ -73,11 +73,17 @@ class NotificationListener:
     @property
     def is_listening(self) -> bool:
         """Whether it listens to every channel, and on the best loop there is."""
-        home = self._current
-        if home is None or not home.is_up or home.channels != set(self._channels):
+        current = self._current
+        if (
+            current is None
+            or not current.is_up
+            or current.channels != set(self._channels)
+        ):
             return False
         offered = self._offered
-        return offered is None or offered is home.loop or not is_loop_running(offered)
+        return (
+            offered is None or offered is current.loop or not is_loop_running(offered)
+        )
 
     @property
     def is_up(self) -> bool:
@@ -87,8 +93,8 @@ class NotificationListener:
     @property
     def is_on_this_loop(self) -> bool:
         """Whether it uses the connection of the caller's loop."""
-        home = self._current
-        return home is not None and home.loop is asyncio.get_running_loop()
+        current = self._current
+        return current is not None and current.loop is asyncio.get_running_loop()
 
     @property
     def is_in_call(self) -> bool:
@@ -100,34 +106,38 @@ class NotificationListener:
 
     async def ensure_listening(self) -> None:
         """Listen to every channel, on the best loop; raises what the store raises."""
-        old, home = self._current, self._best_loop()
-        await run_on(home.loop, self._apply_channels(home))
-        self._current = home
-        if old is not None and old is not home:
+        old, current = self._current, self._best_loop()
+        await run_on(current.loop, self._apply_channels(current))
+        self._current = current
+        if old is not None and old is not current:
             await self._stop_on(old)
 
     async def stop(self) -> None:
-        home, self._current = self._current, None
-        if home is not None:
-            await self._stop_on(home)
+        current, self._current = self._current, None
+        if current is not None:
+            await self._stop_on(current)
 
     def forget(self) -> None:
         """In a forked child: the connection is the parent's."""
         self._current = self._offered = None
 
     def _best_loop(self) -> ListenerLoop:
-        home, best = self._current, self._offered
+        current, best = self._current, self._offered
         if best is None or not is_loop_running(best):
-            is_good = home is not None and is_loop_running(home.loop)
-            best = home.loop if home and is_good else asyncio.get_running_loop()
-        return home if home is not None and home.loop is best else ListenerLoop(best)
+            is_good = current is not None and is_loop_running(current.loop)
+            best = current.loop if current and is_good else asyncio.get_running_loop()
+        return (
+            current
+            if current is not None and current.loop is best
+            else ListenerLoop(best)
+        )
 
     async def _apply_channels(self, current: ListenerLoop) -> None:
         """Runs on its loop: LISTEN to new channels, UNLISTEN from removed ones."""
         async with current.lock:
-            for channel, hear in list(self._channels.items()):
+            for channel, callback in list(self._channels.items()):
                 if channel not in current.channels:
-                    await self._connections.listen(channel, hear, self._on_lost)
+                    await self._connections.listen(channel, callback, self._on_lost)
                     current.channels.add(channel)
             for channel in current.channels - set(self._channels):
                 current.channels.discard(channel)
@@ -137,11 +147,11 @@ class NotificationListener:
     async def _check_connection(self, current: ListenerLoop) -> None:
         """The read opens a lost connection again, which then listens again."""
         await self._connections.read(PING)
-        line = await self._connections.connection()
-        current.connection_lock = line.lock
-        async with line.lock:
+        guarded = await self._connections.connection()
+        current.connection_lock = guarded.lock
+        async with guarded.lock:
             with suppress(DriverError):  # lost again: the next check sees it
-                current.connection = await line.ready()
+                current.connection = await guarded.ready()
 
     def _on_lost(self) -> None:
         """Runs in the listener's thread: notifications were missed before the reconnect."""

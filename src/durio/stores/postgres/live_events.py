@@ -122,9 +122,9 @@ class PostgresSubscriber:
         await self._wait(timeout_seconds)
         if self._events and not self._is_closed:
             await self._clock.sleep(LINGER_SECONDS)
-        heard = [self._events.popleft() for _ in range(len(self._events))]
-        heard.sort(key=lambda event: event[0])
-        found = [event for _, event in heard]
+        received = [self._events.popleft() for _ in range(len(self._events))]
+        received.sort(key=lambda event: event[0])
+        found = [event for _, event in received]
         if self._missed:
             found.append(missed_event(self._missed))
             self._missed = 0
@@ -228,19 +228,19 @@ class PostgresLiveEvents:
 
     async def subscribe(self) -> PostgresSubscriber:
         """Receive every event from now on; raises what the store raises."""
-        ear = PostgresSubscriber(self._clock)
+        subscriber = PostgresSubscriber(self._clock)
         if not self._wakeups.is_notifying:
-            return ear  # it never receives an event
-        self._subscribers.append(ear)
+            return subscriber  # it never receives an event
+        self._subscribers.append(subscriber)
         try:
             self._wakeups.listener.add_channel(self._channel, self._on_notification)
             await self._wakeups.listener.ensure_listening()
             await self._keep_row()
         except BaseException:
-            await self.unsubscribe(ear)
+            await self.unsubscribe(subscriber)
             raise
         self.keep_checking()
-        return ear
+        return subscriber
 
     async def unsubscribe(self, subscriber: PostgresSubscriber) -> None:
         subscriber.close()
@@ -265,8 +265,8 @@ class PostgresLiveEvents:
             return
         self._frames = ("", "")
         events = [line for line in text.encode().split(b"\n") if line]
-        for ear in list(self._subscribers):
-            ear.receive(stamp, events)
+        for subscriber in list(self._subscribers):
+            subscriber.receive(stamp, events)
 
     # --- looking for subscribers elsewhere
 
@@ -319,8 +319,8 @@ class PostgresLiveEvents:
     async def close(self) -> None:
         """Send what is left, for up to CLOSE_SECONDS, and unsubscribe all."""
         self._checking_loop = None
-        for ear in list(self._subscribers):
-            await self.unsubscribe(ear)
+        for subscriber in list(self._subscribers):
+            await self.unsubscribe(subscriber)
         batch = self._batches.get(asyncio.get_running_loop())
         ours = [] if batch is None or batch.sending is None else [batch.sending]
         if self._check_task is not None and not self._check_task.get_loop().is_closed():

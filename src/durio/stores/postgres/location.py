@@ -110,10 +110,10 @@ def user_of(parts: SplitResult) -> tuple[str, str]:
 def dsn_of(parts: SplitResult, given: dict[str, str]) -> str:
     """The URL for the driver, quoted where needed."""
     user, password = user_of(parts)
-    who = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     rest = {name: value for name, value in given.items() if name != "application_name"}
     query = f"?{urlencode(rest, quote_via=quote)}" if rest else ""
-    return f"postgresql://{who}{'@' if who else ''}{hosts_of(parts)}{parts.path}{query}"
+    return f"postgresql://{login}{'@' if login else ''}{hosts_of(parts)}{parts.path}{query}"
 
 
 def display_url(parts: SplitResult, given: dict[str, str]) -> str:

@@ -50,8 +50,8 @@ def channel_name(schema: str, kind: str) -> str:
 def messages_of(lanes: Iterable[str], workers: Iterable[int]) -> list[str]:
     """Messages without the sender's name."""
     # Control first: a worker that the first message wakes then knows to renew.
-    told = [f"{CONTROL}{worker}" for worker in workers]
-    return told + [WORK + lane for lane in lanes]
+    control = [f"{CONTROL}{worker}" for worker in workers]
+    return control + [WORK + lane for lane in lanes]
 
 
 @dataclass(slots=True)
@@ -77,15 +77,15 @@ class Notifier:
     def notify(self, messages: Collection[str]) -> None:
         """Send these now, or 10 ms after they were sent last; never waits, never raises."""
         now, loop = self._clock.monotonic(), asyncio.get_running_loop()
-        for word in messages:
-            fresh_until = self._fresh.get(word, now)
+        for message in messages:
+            fresh_until = self._fresh.get(message, now)
             # Control messages are rare, and people wait for their effect: send at once.
-            if fresh_until <= now or word.startswith(CONTROL):
-                self._trailing.pop(word, None)  # it is late: its loop may have ended
-                self._send_later(loop, word)
-            elif self._trailing.get(word, now - 1) + TRAILING_LATE_SECONDS < now:
-                self._trailing[word] = fresh_until
-                loop.call_later(fresh_until - now, self._send_trailing, loop, word)
+            if fresh_until <= now or message.startswith(CONTROL):
+                self._trailing.pop(message, None)  # it is late: its loop may have ended
+                self._send_later(loop, message)
+            elif self._trailing.get(message, now - 1) + TRAILING_LATE_SECONDS < now:
+                self._trailing[message] = fresh_until
+                loop.call_later(fresh_until - now, self._send_trailing, loop, message)
 
     def _send_trailing(self, loop: asyncio.AbstractEventLoop, message: str) -> None:
         # Remove it first: a wakeup from another thread is then sent once more.
@@ -98,27 +98,27 @@ class Notifier:
         if len(self._fresh) >= FRESH_MAX:
             self._forget_old()
         self._fresh[message] = self._clock.monotonic() + QUIET_SECONDS
-        out = self._unsent.get(loop)
-        if out is None:
-            out = self._unsent[loop] = UnsentNotifications()
-        out.messages[message] = None
-        if out.sending is None or out.sending.done():
-            out.sending = loop.create_task(self._send(out))
+        unsent = self._unsent.get(loop)
+        if unsent is None:
+            unsent = self._unsent[loop] = UnsentNotifications()
+        unsent.messages[message] = None
+        if unsent.sending is None or unsent.sending.done():
+            unsent.sending = loop.create_task(self._send(unsent))
 
     async def _send(self, unsent: UnsentNotifications) -> None:
         """Send until nothing is left; messages that come meanwhile go together."""
         while unsent.messages:
-            words = list(unsent.messages)[:NOTIFICATIONS_MAX]
-            for word in words:
-                del unsent.messages[word]
+            messages = list(unsent.messages)[:NOTIFICATIONS_MAX]
+            for message in messages:
+                del unsent.messages[message]
             try:
-                await self.send(words)
+                await self.send(messages)
             except StoreError:
                 unsent.messages.clear()  # only hints: the safety poll finds the work
 
     async def send(self, messages: Iterable[str]) -> None:
         """One statement, now; as a read, because a hint may be sent twice."""
-        payloads = [self.name + word for word in messages]
+        payloads = [self.name + message for message in messages]
         await self._connections.read(NOTIFY, self._channel, payloads)
 
     def _forget_old(self) -> None:
@@ -131,10 +131,12 @@ class Notifier:
     async def close(self) -> None:
         """Send every trailing message, also of other loops, for up to CLOSE_SECONDS."""
         here = asyncio.get_running_loop()
-        for word in list(self._trailing):
-            self._send_later(here, word)
+        for message in list(self._trailing):
+            self._send_later(here, message)
         self._is_closed = True
-        sending = [out.sending for loop, out in self._unsent.items() if loop is here]
+        sending = [
+            unsent.sending for loop, unsent in self._unsent.items() if loop is here
+        ]
         for task in sending:
             if task is not None:
                 await asyncio.wait((task,), timeout=CLOSE_SECONDS)
@@ -162,4 +164,4 @@ def parse_payload(payload: str) -> tuple[str, str, str]:
 
 def transaction_payloads(lanes: Mapping[str, int]) -> list[str]:
     """Payloads to send in a caller's transaction; its commit delivers them."""
-    return [NO_SENDER + word for word in messages_of(lanes, ())]
+    return [NO_SENDER + message for message in messages_of(lanes, ())]

@@ -280,17 +280,17 @@ class PsycopgConnection:
             self._connection.pgconn.finish()
 
     def _on_notify(self, notify: psycopg.Notify) -> None:
-        hear = self._callbacks.get(notify.channel)
-        if hear is not None:
-            hear(notify.payload)
+        callback = self._callbacks.get(notify.channel)
+        if callback is not None:
+            callback(notify.payload)
 
     def _deliver(self) -> None:
         """Call the callbacks for the notifications that have arrived."""
         pgconn = self._connection.pgconn
         while (notify := pgconn.notifies()) is not None:
-            hear = self._callbacks.get(notify.relname.decode())
-            if hear is not None:
-                hear(notify.extra.decode())
+            callback = self._callbacks.get(notify.relname.decode())
+            if callback is not None:
+                callback(notify.extra.decode())
 
 
 class PsycopgDriver:

@@ -35,8 +35,8 @@ def status(url: str) -> MigrationStatus:
 
 def migrate(url: str) -> list[str]:
     """Create or update the schema; returns the names of the applied migrations."""
-    place = replace(location_from_url(url), call_seconds=MIGRATE_SECONDS)
-    return run(in_transaction(place, lambda tx: schema.migrate(tx, place)))
+    location = replace(location_from_url(url), call_seconds=MIGRATE_SECONDS)
+    return run(in_transaction(location, lambda tx: schema.migrate(tx, location)))
 
 
 def script(url: str) -> str:
@@ -52,12 +52,12 @@ async def in_transaction(
     location: PostgresLocation, work: Callable[[ReadTransaction], Awaitable[T]]
 ) -> T:
     """One transaction on a new connection, within `call_seconds`."""
-    opening = Connector(replace(location, prepared=False), lambda _text: None)
+    connector = Connector(replace(location, prepared=False), lambda _text: None)
     try:
-        connection = await opening.connect()
+        connection = await connector.connect()
         try:
             async with asyncio.timeout(location.call_seconds):
-                return await run_and_commit(opening, connection, work)
+                return await run_and_commit(connector, connection, work)
         finally:
             with suppress(DriverError):
                 await connection.close()

@@ -62,8 +62,8 @@ def remove_fork_handler(handler: PostgresForkHandler) -> None:
 
 
 def _after_fork_in_child() -> None:
-    for who in list(_fork_handlers):
-        who.after_fork_in_child()
+    for handler in list(_fork_handlers):
+        handler.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -119,32 +119,32 @@ class PostgresStore(
         """Connect and check the schema; an older one needs `durio migrate`."""
         if self._context is not None:
             return
-        desk = self._new_context()
+        context = self._new_context()
         try:
             check_complete(
-                await desk.connections.read_many(migration_status), self._location
+                await context.connections.read_many(migration_status), self._location
             )
-            await desk.live_events.check_subscribers()
-            desk.process.database_identity = await read_identity(desk)
+            await context.live_events.check_subscribers()
+            context.process.database_identity = await read_identity(context)
         except BaseException:
-            await desk.connections.close()
+            await context.connections.close()
             raise
         if self._context is not None:  # another caller has opened it meanwhile
-            await desk.connections.close()
+            await context.connections.close()
             return
-        self._context = desk
+        self._context = context
         add_fork_handler(self)
 
     async def close(self) -> None:
         """Release all waiters, send what is left, then close."""
-        desk, self._context = self._context, None
-        if desk is None:
+        context, self._context = self._context, None
+        if context is None:
             return
         remove_fork_handler(self)
-        await desk.live_events.close()
-        await desk.wakeups.close()
-        await desk.connections.close()
-        desk.process.close()
+        await context.live_events.close()
+        await context.wakeups.close()
+        await context.connections.close()
+        context.process.close()
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
         """Wait until this worker is woken, or the timeout."""
@@ -159,29 +159,29 @@ class PostgresStore(
         return await self.context.connections.read_many(migration_status)
 
     def _new_context(self) -> PostgresContext:
-        lines = Connections(
+        connections = Connections(
             Connector(self._location, self.warn),
             self._clock,
             self._injected,
             self._retention,
         )
-        wakeup = PostgresWakeups(
-            lines,
+        wakeups = PostgresWakeups(
+            connections,
             self._clock,
             self._location.schema,
             notify=self._location.notify,
-            on_change=lambda hears: self.warn(
-                WAKEUPS_RESTORED if hears else WAKEUPS_LOST
+            on_change=lambda is_receiving: self.warn(
+                WAKEUPS_RESTORED if is_receiving else WAKEUPS_LOST
             ),
         )
-        lines.wake = wakeup.wake
+        connections.wake = wakeups.wake
         return PostgresContext(
             clock=self._clock,
             injected=self._injected,
             retention=self._retention,
             location=self._location,
-            connections=lines,
-            wakeups=wakeup,
+            connections=connections,
+            wakeups=wakeups,
             process=new_process_state(
                 self._clock,
                 self._injected,
@@ -189,7 +189,7 @@ class PostgresStore(
                 is_split=self._location.is_split,
             ),
             live_events=PostgresLiveEvents(
-                lines, self._clock, wakeup, self._location.schema
+                connections, self._clock, wakeups, self._location.schema
             ),
         )
 

@@ -175,9 +175,9 @@ class PsycopgTaskConnection:
             # The connection, or its other end, may be closed by now.
             with (
                 suppress(self._driver.psycopg.Error, OSError),
-                socket.socket(fileno=os.dup(connection.fileno())) as line,
+                socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
             ):
-                line.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(socket.SHUT_RDWR)
 
 
 TASK_CONNECTIONS: dict[

@@ -94,22 +94,22 @@ class PostgresOwnTransaction:
         return self._task_connection.connection
 
     async def begin(self) -> None:
-        desk = self._context
+        context = self._context
         try:
-            mark = mark_statement(desk.location.schema, self._worker)
-            prepared = not desk.connections.is_pooled
-            await self._task_connection.begin(desk.location, mark, prepared=prepared)
+            mark = mark_statement(context.location.schema, self._worker)
+            prepared = not context.connections.is_pooled
+            await self._task_connection.begin(context.location, mark, prepared=prepared)
         except DriverError as error:
             error.was_open = False
-            raise translated(error, desk.location) from error
+            raise translated(error, context.location) from error
 
     async def commit(self, outcome: Outcome) -> None:
-        desk, is_sent = self._context, False
+        context, is_sent = self._context, False
         try:
-            async with asyncio.timeout(desk.location.call_seconds):
+            async with asyncio.timeout(context.location.call_seconds):
                 async with self._task_connection.exclusive() as caller:
                     theirs = await check_caller_connection(
-                        desk, CallerConnectionAdapter(desk, caller)
+                        context, CallerConnectionAdapter(context, caller)
                     )
                     if theirs[TASK_MARK] != TASK_MARKED:
                         raise ended_by_task()
@@ -123,11 +123,11 @@ class PostgresOwnTransaction:
                     check_commit(await caller.run("commit"))
         except DriverError as error:
             if is_sent and error.lost and not error.unsent:
-                raise translated(error, desk.location, unknown=True) from error
-            raise task_error(error, desk) from error
+                raise translated(error, context.location, unknown=True) from error
+            raise task_error(error, context) from error
         except TimeoutError:
             raise StoreUnavailable(
-                f"{desk.location.shown}: no answer within {desk.location.call_seconds:g} s",
+                f"{context.location.shown}: no answer within {context.location.call_seconds:g} s",
                 cure="See what the server does.",
                 unknown=is_sent,
             ) from None

@@ -196,12 +196,12 @@ def translated(
     has_data = error.state.startswith(
         VIOLATION
     )  # of a job, which must not get into logs
-    said = (
+    text = (
         f"{error.text}; {error.detail}" if error.detail and not has_data else error.text
     )
     if meaning is None:
         return StoreError(
-            f"{location.shown}: {error.state} {said}",
+            f"{location.shown}: {error.state} {text}",
             cure="This is unexpected: report it.",
             unknown=unknown,
             state=error.state,
@@ -209,7 +209,7 @@ def translated(
     names = {"name": location.schema, "role": "ROLE"}
     what = meaning.what.format(**names)
     return meaning.kind(
-        f"{location.shown}: {what} ({said})",
+        f"{location.shown}: {what} ({text})",
         cure=meaning.cure.format(**names),
         unknown=unknown,
         state=error.state,
@@ -218,14 +218,14 @@ def translated(
 
 def meaning_of(error: DriverError) -> ErrorMeaning | None:
     """Looks for the state, then its class; without a state the connection failed."""
-    for words, meaning in MEANINGS_BY_TEXT:
-        if error.lost and words.search(error.text):
+    for pattern, meaning in MEANINGS_BY_TEXT:
+        if error.lost and pattern.search(error.text):
             return meaning
     if not error.was_open and error.state in REFUSED_SETTING:
         return SETTING
-    is_line = error.lost and error.state[:2] in ("", "08")
-    if is_line and error.was_open:
+    is_connection_error = error.lost and error.state[:2] in ("", "08")
+    if is_connection_error and error.was_open:
         return LOST
-    if is_line and not error.state:
+    if is_connection_error and not error.state:
         return UNREACHABLE
     return MEANINGS.get(error.state) or MEANINGS.get(error.state[:2])

@@ -85,14 +85,16 @@ class PostgresWorkerWakeup:
 
     def take(self) -> Wake | None:
         """All wakeups since the last call; None without one."""
-        words: list[str] = []
+        messages: list[str] = []
         with suppress(KeyError):  # empty; other threads may add messages meanwhile
             while True:
-                words.append(self._messages.popitem()[0])
-        if not words:
+                messages.append(self._messages.popitem()[0])
+        if not messages:
             return None
-        lanes = frozenset(word[1:] for word in words if word.startswith(WORK))
-        return Wake(woken=True, lanes=lanes, control=CONTROL in words)
+        lanes = frozenset(
+            message[1:] for message in messages if message.startswith(WORK)
+        )
+        return Wake(woken=True, lanes=lanes, control=CONTROL in messages)
 
     async def wait(self, seconds: float) -> None:
         """Wait for a message or `notify_waiters`, or until the timeout."""
@@ -239,8 +241,8 @@ class PostgresWakeups:
 
     def _wake_local(self, lanes: Mapping[str, int], workers: Collection[int]) -> None:
         for wakeup in list(self._registered.values()):
-            for lane, but in lanes.items():
-                if wakeup.worker != but and wakeup.serves(lane):
+            for lane, except_worker in lanes.items():
+                if wakeup.worker != except_worker and wakeup.serves(lane):
                     wakeup.wake(WORK + lane)
             if wakeup.worker in workers:
                 wakeup.wake(CONTROL)
@@ -252,14 +254,14 @@ class PostgresWakeups:
     # --- receiving, in the listener's thread
 
     def _on_notification(self, payload: str) -> None:
-        who, sign, word = parse_payload(payload)
+        sender, sign, word = parse_payload(payload)
         if sign == LISTEN_CHECK:
             # Behind a pooler an answer may bring the nonce, which proves nothing.
-            if who == self.name and not (
+            if sender == self.name and not (
                 self._connections.is_pooled and self.listener.is_in_call
             ):
                 self._listen_check.on_nonce(word)
-        elif who == self.name:
+        elif sender == self.name:
             return  # this process has woken its workers directly
         elif sign == WORK:
             self._wake_local({word: 0}, ())
@@ -316,8 +318,8 @@ class PostgresWakeups:
         """Start a check of the listener if one is due; never waits."""
         if not self._notify:
             return
-        job = self._check_task
-        if job is not None and not (job.done() or job.get_loop().is_closed()):
+        task = self._check_task
+        if task is not None and not (task.done() or task.get_loop().is_closed()):
             return
         now = self._clock.monotonic()
         if now >= self._check_at or (
@@ -332,15 +334,15 @@ class PostgresWakeups:
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
                 if not self.listener.is_listening:
                     await self.listener.ensure_listening()
-                is_hearing = await self._check_listen()
+                is_receiving = await self._check_listen()
         except (StoreError, TimeoutError):
-            is_hearing = False
+            is_receiving = False
             self._check_at = self._retry_at = self._clock.monotonic() + self._pause()
         else:
             self._pause_seconds = PAUSE_FIRST_SECONDS
             self._check_at = self._clock.monotonic() + CHECK_SECONDS
             self._retry_at = self._clock.monotonic() + PAUSE_FIRST_SECONDS
-        self._set_receiving(is_hearing)
+        self._set_receiving(is_receiving)
 
     def _pause(self) -> float:
         """Seconds before the next try; longer each time, with jitter."""
@@ -370,10 +372,10 @@ class PostgresWakeups:
         """Send what is left, and let every wait return."""
         for worker in list(self._registered):
             self.remove(worker)
-        job, self._check_task = self._check_task, None
-        if job is not None and job.get_loop() is asyncio.get_running_loop():
-            job.cancel()
-            await asyncio.wait((job,))
+        task, self._check_task = self._check_task, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.wait((task,))
         await self._notifier.close()
         self.listener.forget()
 

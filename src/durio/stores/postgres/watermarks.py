@@ -104,7 +104,9 @@ class WatermarkRescan:
             self.rest_factor = min(max(factor, REST_FACTOR_MIN), REST_FACTOR_MAX)
         self.seconds = None
         self.remaining = [
-            each for rank, floor in watermarks for each in self._slices(rank, floor)
+            each
+            for rank, watermark in watermarks
+            for each in self._slices(rank, watermark)
         ]
         self.due_at = self.clock.monotonic() + RESCAN_REST_SECONDS
 
@@ -117,19 +119,19 @@ class WatermarkRescan:
 
     def _adjust(self, done: RescanSlice, seconds: float) -> None:
         starts = self.starts[done.rank]
-        place = bisect_right(starts, done.first) - 1
+        index = bisect_right(starts, done.first) - 1
         if seconds > SLICE_SECONDS:
             room = max(SLICES_MAX - len(starts), 0)
-            starts[place + 1 : place + 1] = slice_starts(done.first, done.last)[:room]
-        elif seconds < MERGED_SECONDS and place > 0:
-            del starts[place]
+            starts[index + 1 : index + 1] = slice_starts(done.first, done.last)[:room]
+        elif seconds < MERGED_SECONDS and index > 0:
+            del starts[index]
 
 
 def slice_starts(first: bytes, last: bytes) -> list[bytes]:
     """Ids that cut the range, closer together near its end, where recent claims lie."""
     ends = time_in(last)
-    places = [id_at(ends - 1000 * 2**power) for power in reversed(range(SLICE_CUTS))]
-    return [place for place in places if place > first]
+    starts = [id_at(ends - 1000 * 2**power) for power in reversed(range(SLICE_CUTS))]
+    return [start for start in starts if start > first]
 
 
 def time_in(job_id: bytes) -> int:
@@ -214,7 +216,7 @@ class LaneWatermarks:
         return self.by_rank.setdefault(rank, Watermark())
 
     def starts(self) -> list[tuple[int, bytes]]:
-        return [(rank, floor.first) for rank, floor in self.by_rank.items()]
+        return [(rank, watermark.first) for rank, watermark in self.by_rank.items()]
 
 
 @dataclass(slots=True)
@@ -233,7 +235,7 @@ class Watermarks:
     def next_ranges(self, lanes: Sequence[Lane]) -> ClaimRanges:
         if not self.by_lane:
             return self.full_ranges(lanes)
-        piece = self._next_slice(lanes)
+        rescan_slice = self._next_slice(lanes)
         numbers: list[int] = []
         found: list[RankIdRange] = []
         whole: list[str] = []
@@ -241,12 +243,12 @@ class Watermarks:
             mine = self.by_lane.get(lane.name)
             if mine is None or mine.rescan.is_quick:
                 whole.append(lane.name)
-                places = ranges_of({}, None)
+                ranges = ranges_of({}, None)
             else:
-                is_there = piece is not None and piece.lane == lane.name
-                places = ranges_of(mine.by_rank, piece if is_there else None)
-            numbers += [number] * len(places)
-            found += places
+                is_there = rescan_slice is not None and rescan_slice.lane == lane.name
+                ranges = ranges_of(mine.by_rank, rescan_slice if is_there else None)
+            numbers += [number] * len(ranges)
+            found += ranges
         columns = (
             numbers,
             [span.rank for span in found],
@@ -254,7 +256,7 @@ class Watermarks:
             [span.end_rank for span in found],
             [span.end for span in found],
         )
-        return ClaimRanges(columns, whole, piece)
+        return ClaimRanges(columns, whole, rescan_slice)
 
     def full_ranges(self, lanes: Sequence[Lane]) -> ClaimRanges:
         count = len(lanes)
@@ -267,11 +269,11 @@ class Watermarks:
     def _next_slice(self, lanes: Sequence[Lane]) -> RescanSlice | None:
         """A slice of the lane whose rescan is overdue longest."""
         known = {lane.name: self.by_lane.get(lane.name) for lane in lanes}
-        mine = [floors for floors in known.values() if floors is not None]
-        for floors in sorted(mine, key=lambda floors: floors.rescan.due_at):
-            piece = floors.rescan.next_slice(floors.starts())
-            if piece is not None and not floors.rescan.is_quick:
-                return piece
+        mine = [watermarks for watermarks in known.values() if watermarks is not None]
+        for watermarks in sorted(mine, key=lambda watermarks: watermarks.rescan.due_at):
+            rescan_slice = watermarks.rescan.next_slice(watermarks.starts())
+            if rescan_slice is not None and not watermarks.rescan.is_quick:
+                return rescan_slice
         return None
 
     # --- learning
