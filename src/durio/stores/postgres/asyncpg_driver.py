@@ -72,12 +72,14 @@ class AsyncpgConnection:
     async def listen(self, channel: str, callback: NotificationCallback) -> None:
         """Hear this channel from now on."""
 
-        def heard(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        def on_notification(
+            _connection: Any, _pid: int, _channel: str, payload: str
+        ) -> None:
             callback(payload)
 
         async with self._translating():
-            await self._connection.add_listener(channel, heard)
-        self._listeners[channel] = heard
+            await self._connection.add_listener(channel, on_notification)
+        self._listeners[channel] = on_notification
 
     async def unlisten(self, channel: str) -> None:
         """No more."""

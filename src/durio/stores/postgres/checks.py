@@ -137,7 +137,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
     """Every check of this store, by name; the URL is one that `store_at` has taken."""
     given = location_from_url(url)
     seconds = min(given.call_seconds, CALL_SECONDS_MAX)
-    visit = Probe(replace(given, call_seconds=seconds))
+    probe = Probe(replace(given, call_seconds=seconds))
     asked: Mapping[str, Callable[..., Findings]] = {
         "store.place": reachable,
         "store.schema": schema,
@@ -155,9 +155,9 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
         "store.move": moves,
     }
     found: dict[str, Check] = {
-        name: partial(check, visit) for name, check in asked.items()
+        name: partial(check, probe) for name, check in asked.items()
     }
-    return found | {"store.clock": partial(clocks, visit, clock)}
+    return found | {"store.clock": partial(clocks, probe, clock)}
 
 
 # --- the way there
@@ -167,8 +167,8 @@ async def reachable(probe: Probe) -> Findings:
     """Somebody answers there, and is not too old."""
     await probe.connect()
     version, user = (await probe.rows(READ_SERVER))[0][:2]
-    told = f"{probe.location.shown}: PostgreSQL {version}, as {user}"
-    yield fine("store.place", told)
+    text = f"{probe.location.shown}: PostgreSQL {version}, as {user}"
+    yield fine("store.place", text)
 
 
 async def pooler(probe: Probe) -> Findings:
@@ -203,18 +203,18 @@ async def listen(probe: Probe) -> Findings:
     if not probe.location.notify:
         yield fine(name, "notify=off: workers look for jobs by themselves")
         return
-    heard = asyncio.Event()
-    word = f"{connection.pid}"
+    received = asyncio.Event()
+    payload = f"{connection.pid}"
 
-    def hear(payload: str) -> None:
-        if payload == word:
-            heard.set()
+    def on_notification(text: str) -> None:
+        if text == payload:
+            received.set()
 
     try:
         async with asyncio.timeout(NOTIFY_SECONDS_MAX):
-            await connection.listen(CHANNEL, hear)
-            await notify(probe, word)
-            await heard.wait()
+            await connection.listen(CHANNEL, on_notification)
+            await notify(probe, payload)
+            await received.wait()
             await connection.unlisten(CHANNEL)
     except (TimeoutError, DriverError) as failure:
         yield listen_failed(probe, failure)
@@ -228,17 +228,17 @@ def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
     fix += "transaction mode, or leave it so."
     why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
     if isinstance(failure, DriverError) and not probe.connector.is_pooled:
-        told = told if failure.was_open else "was not tried: it takes two connections"
+        text = text if failure.was_open else "was not tried: it takes two connections"
         fix = translated(failure, probe.location).cure
-    told = f"LISTEN {told} ({why}); without it workers look every quarter second"
-    return warning("store.listen", told, fix)
+    text = f"LISTEN {text} ({why}); without it workers look every quarter second"
+    return warning("store.listen", text, fix)
 
 
 async def notify(probe: Probe, word: str) -> None:
     """From elsewhere: a pooler may bring our own word along with an answer."""
     other = await probe.connector.connect()
     try:
-        await other.rows(NOTIFY, (CHANNEL, word))
+        await other.rows(NOTIFY, (CHANNEL, payload))
     finally:
         await other.close()
 
@@ -250,11 +250,11 @@ async def planner(probe: Probe) -> Findings:
         return
     others = [name for name, value in rows if value != PLANNER[name]]
     if others:
-        told = f"a pooler does not pass on {', '.join(others)}"
+        text = f"a pooler does not pass on {', '.join(others)}"
         fix = "; ".join(
             f"alter role ROLE set {name} = {PLANNER[name]}" for name in others
         )
-        yield warning(name, told, f"{fix};")
+        yield warning(name, text, f"{fix};")
     else:
         yield fine(name, "plans go by the indexes")
 
@@ -270,13 +270,13 @@ async def clocks(probe: Probe, clock: Clock) -> Findings:
         return
     after = clock.now()
     ahead = rows[0][0] - (before + after) / 2
-    name, told = "store.clock", f"the server's clock is {abs(ahead):.2f} s "
-    told += "ahead of ours" if ahead > 0 else "behind ours"
+    name, text = "store.clock", f"the server's clock is {abs(ahead):.2f} s "
+    text += "ahead of ours" if ahead > 0 else "behind ours"
     if abs(ahead) > CLOCK_SECONDS_MAX + (after - before):
         fix = "Run an NTP client on both hosts: jobs with `at` run early or late."
-        yield warning(name, told, fix)
+        yield warning(name, text, fix)
     else:
-        yield fine(name, told)
+        yield fine(name, text)
 
 
 # --- what we may do there
@@ -297,15 +297,15 @@ async def schema(probe: Probe) -> Findings:
         yield error(name, trouble.what, trouble.cure)
         return
     if seen.newer:
-        told = f"newer than this code: {', '.join(seen.newer)}"
-        yield error(name, told, "Upgrade durio here.")
+        text = f"newer than this code: {', '.join(seen.newer)}"
+        yield error(name, text, "Upgrade durio here.")
     elif seen.changed:
-        told = f"made by another text of {', '.join(seen.changed)}"
-        yield error(name, told, "Use the release that made it, or another schema.")
+        text = f"made by another text of {', '.join(seen.changed)}"
+        yield error(name, text, "Use the release that made it, or another schema.")
     elif seen.waiting:
         how = "older than this code" if seen.applied else "no schema yet"
-        told = f"{how}: {', '.join(seen.waiting)} not applied"
-        yield error(name, told, "Run: durio migrate")
+        text = f"{how}: {', '.join(seen.waiting)} not applied"
+        yield error(name, text, "Run: durio migrate")
     else:
         yield fine(name, f"{probe.location.schema}: {seen.applied[-1]}")
 
@@ -320,12 +320,12 @@ async def rights(probe: Probe) -> Findings:
         return
     lacking = [(thing, right) for thing, right in rows if right is not None]
     if lacking:
-        told = ", ".join(f"{right} on {thing}" for thing, right in lacking[:NAMED_MAX])
+        text = ", ".join(f"{right} on {thing}" for thing, right in lacking[:NAMED_MAX])
         more = len(lacking) - NAMED_MAX
-        told += f" and {more} more" if more > 0 else ""
+        text += f" and {more} more" if more > 0 else ""
         role = (await probe.rows(READ_SERVER))[0][1]
         names = {"name": quoted(probe.location.schema), "role": quoted(role)}
-        yield error(name, f"this role lacks {told}", GRANTS.format(**names))
+        yield error(name, f"this role lacks {text}", GRANTS.format(**names))
     else:
         yield fine(name, "this role may read and write every table")
 
@@ -352,10 +352,10 @@ async def task_transactions(probe: Probe) -> Findings:
     for role, count in await probe.rows(
         FIND_TASK_TRANSACTIONS, schema_tag(probe.location.schema)
     ):
-        told = f"{count} transactions of tasks are of the role {role}: this one could "
-        told += "not end them if their worker dies, and their locks would stay"
+        text = f"{count} transactions of tasks are of the role {role}: this one could "
+        text += "not end them if their worker dies, and their locks would stay"
         fix = "Let all workers log in by one role, or: grant pg_signal_backend to ROLE;"
-        yield warning("store.blocks", told, fix)
+        yield warning("store.blocks", text, fix)
 
 
 # --- how it is set up
@@ -368,8 +368,8 @@ async def durability(probe: Probe) -> Findings:
     for setting in off:
         cost, is_error = DURABILITY[setting]
         fix = f"alter system set {setting} = on; select pg_reload_conf();"
-        tell = error if is_error else warning
-        yield tell(name, f"{setting} is off: {cost}", fix)
+        make = error if is_error else warning
+        yield make(name, f"{setting} is off: {cost}", fix)
     if rows and not off:
         yield fine(name, ", ".join(f"{setting} {value}" for setting, value in rows))
 
@@ -380,11 +380,11 @@ async def connections(probe: Probe) -> Findings:
     if not rows:
         return
     used, most, ours = rows[0]
-    name, told = "store.connections", f"{used} of {most} in use, {ours} by this role"
+    name, text = "store.connections", f"{used} of {most} in use, {ours} by this role"
     if most - used < FREE_LOW:
-        yield warning(name, told, SLOTS)
+        yield warning(name, text, SLOTS)
     else:
-        yield fine(name, told)
+        yield fine(name, text)
 
 
 # --- what is in it
@@ -402,15 +402,15 @@ async def finished_jobs(probe: Probe) -> Findings:
     name, today = "store.history", int(rows[0][0] // DAY)
     known = {day_of_partition(row[2]) for row in rows} - {None}
     missing = [partition_name(d) for d in (today, today + 1) if d not in known]
-    told = f"{len(known)} days"
+    text = f"{len(known)} days"
     if not missing and not is_used:
-        yield fine(name, told)
+        yield fine(name, text)
     elif is_used:
-        told += ", and jobs in hist_default: they leave row by row"
+        text += ", and jobs in hist_default: they leave row by row"
         fix = "Let a worker whose role owns the schema run: it makes the days ahead."
-        yield warning(name, told, fix)
+        yield warning(name, text, fix)
     else:
-        yield fine(name, f"{told}; a worker makes {', '.join(missing)}")
+        yield fine(name, f"{text}; a worker makes {', '.join(missing)}")
 
 
 async def dead_rows(probe: Probe) -> Findings:
@@ -422,14 +422,14 @@ async def dead_rows(probe: Probe) -> Findings:
     if not rows:
         return
     name = "store.dead_rows"
-    told = ", ".join(f"{lane} {dead:,}" for lane, dead, _ in sorted(rows))
+    text = ", ".join(f"{lane} {dead:,}" for lane, dead, _ in sorted(rows))
     if max(row[1] for row in rows) > DEAD_ROWS_MAX:
         schema_name = SchemaStatements(probe.location.schema).schema
         lanes = ", ".join(f"{schema_name}.{row[0]}" for row in sorted(rows))
         fix = f"End old transactions (store.horizon), then: vacuum {lanes};"
-        yield warning(name, f"dead row versions: {told}", fix)
+        yield warning(name, f"dead row versions: {text}", fix)
     else:
-        yield fine(name, f"dead row versions: {told}")
+        yield fine(name, f"dead row versions: {text}")
 
 
 async def horizon(probe: Probe) -> Findings:
@@ -443,14 +443,14 @@ async def horizon(probe: Probe) -> Findings:
         return
     kind, who, what, seconds, age = rows[0]
     for_long = f"for {format_duration(seconds)}, " if seconds is not None else ""
-    told = f"{kind} {who} ({what}): {for_long}{age or 0:,} transactions"
+    text = f"{kind} {who} ({what}): {for_long}{age or 0:,} transactions"
     too_old = (seconds or 0.0) > OLD_SECONDS_MAX
     if too_old or (seconds is None and (age or 0) > OLD_AGE_MAX):
         fix = "End it; set idle_in_transaction_session_timeout. Until then claims "
         fix += "become slower."
-        yield warning(name, f"old row versions are kept alive by {told}", fix)
+        yield warning(name, f"old row versions are kept alive by {text}", fix)
     else:
-        yield fine(name, f"the oldest: {told}")
+        yield fine(name, f"the oldest: {text}")
 
 
 async def moves(probe: Probe) -> Findings:
@@ -464,9 +464,9 @@ async def moves(probe: Probe) -> Findings:
         if mark["stage"] not in CLOSED_STAGES:
             continue
         began, origin = moment_in_words(id_made_at(bytes.fromhex(move))), mark["from"]
-        told = f"a move from {origin}, begun {began}, is not over: its queues are shut"
+        text = f"a move from {origin}, begun {began}, is not over: its queues are shut"
         fix = (
             f"Where that file is: durio move sqlite:///{origin} {probe.location.shown} "
         )
         fix += "goes on with it (with its password); --back-out takes it back."
-        yield warning("store.move", told, fix)
+        yield warning("store.move", text, fix)

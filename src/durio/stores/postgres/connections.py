@@ -209,8 +209,8 @@ class LoopConnection:
             connection = self._connection = await self._connector.connect()
             await self._terminate_lost(connection)
             async with self._limited():
-                for channel, heard in self._channels.items():
-                    await connection.listen(channel, heard.callback)
+                for channel, callbacks in self._channels.items():
+                    await connection.listen(channel, callbacks.callback)
         except DriverError:
             self.terminate()
             self._wait_longer()
@@ -219,8 +219,8 @@ class LoopConnection:
             self.terminate()
             raise
         self._pause_seconds = 0.0
-        for heard in self._channels.values():
-            heard.on_gap()
+        for callbacks in self._channels.values():
+            callbacks.on_gap()
         return connection
 
     async def _terminate_lost(self, connection: Connection) -> None:
@@ -452,7 +452,7 @@ class Connections:
     async def read(self, sql: str, *args: Any) -> Sequence[Row]:
         """One statement; a lost connection is replaced and it is asked once more."""
         text = self._statements[sql]
-        return await self._read(lambda line: line.fetch(text, args))
+        return await self._read(lambda it: it.fetch(text, args))
 
     async def _read(self, ask: Callable[[LoopConnection], Awaitable[T]]) -> T:
         """Ask, and once more where the connection was lost: nothing is done twice."""
@@ -460,13 +460,13 @@ class Connections:
 
         async def attempt() -> T:
             try:
-                return await ask(line)
+                return await ask(connection)
             except DriverError as error:
                 if not (error.lost or self._is_harmless(error)):
                     raise
-            return await ask(line)
+            return await ask(connection)
 
-        return await self._in_turns(line, attempt, writes=False)
+        return await self._in_turns(connection, attempt, writes=False)
 
     async def write_one(
         self, sql: str, *args: Any, lock_wait: LockWait = LockWait.LONG
@@ -543,7 +543,7 @@ class Connections:
                 ReadTransaction(connection, self._statements, self.now, None)
             )
 
-        return await self._read(lambda line: line.transaction(BEGIN_READ, within, None))
+        return await self._read(lambda it: it.transaction(BEGIN_READ, within, None))
 
     async def _in_turns(
         self,
@@ -611,10 +611,10 @@ class Connections:
         `missed` is called whenever something may have been said that nobody heard: the
         connection was lost, or is a new one.
         """
-        line = await self.connection()
+        connection = await self.connection()
         try:
-            async with line.lock:
-                await line.listen(channel, callback, on_gap)
+            async with connection.lock:
+                await connection.listen(channel, callback, on_gap)
         except DriverError as error:
             raise translated(error, self._location) from error
 
@@ -630,12 +630,14 @@ class Connections:
     async def connection(self) -> LoopConnection:
         """The line of the loop that asks; made at its first call."""
         loop = asyncio.get_running_loop()
-        line = self._by_loop.get(loop)
-        if line is None:
+        connection = self._by_loop.get(loop)
+        if connection is None:
             self._drop_closed_loops()
-            line = self._by_loop[loop] = LoopConnection(self._connector, self._clock)
-            await line.start()
-        return line
+            connection = self._by_loop[loop] = LoopConnection(
+                self._connector, self._clock
+            )
+            await connection.start()
+        return connection
 
     async def _connection_for(
         self, lock_wait: LockWait

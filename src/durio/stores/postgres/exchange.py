@@ -92,7 +92,7 @@ class PostgresExchange(PostgresCapability):
         resync: bool = False,
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`."""
-        desk = self.context
+        context = self.context
         if not outcomes and not lanes and not resync:
             return Exchanged([], [], [], more=False, next_due_seconds=None)
         useful = [lane for lane in lanes if lane.limit > 0] if want > 0 else []
@@ -103,25 +103,25 @@ class PostgresExchange(PostgresCapability):
             None if known is None else list(known),
         )
         names = list(dict.fromkeys(lane.name for lane in lanes))
-        ages = dict(zip(names, desk.process.due_watermarks.ages(names), strict=True))
+        ages = dict(zip(names, context.process.due_watermarks.ages(names), strict=True))
         answered: Exchanged | None = None
-        if not resync and not desk.process.is_split and are_done(outcomes):
-            now = desk.clock.monotonic()
-            held = desk.process.held_lanes
+        if not resync and not context.process.is_split and are_done(outcomes):
+            now = context.clock.monotonic()
+            held = context.process.held_lanes
             due = [name for name in names if held.get(name, now) <= now]
             ages_due = [ages[name] for name in due]
-            answered = await exchange_fast(desk, outcomes, asked, due, ages_due)
+            answered = await exchange_fast(context, outcomes, asked, due, ages_due)
             if answered is not None and len(due) < len(names):
                 next_due = min(answered.next_due_seconds or HELD_SECONDS, HELD_SECONDS)
                 answered = answered._replace(next_due_seconds=next_due)
         if answered is None:
-            answered = await desk.connections.write(
+            answered = await context.connections.write(
                 lambda tx: exchange_by_statements(
-                    tx, desk, outcomes, asked, ages, resync=resync
+                    tx, context, outcomes, asked, ages, resync=resync
                 )
             )
         if answered.claims:
-            desk.wakeups.on_claims(worker)
+            context.wakeups.on_claims(worker)
         return answered
 
 
@@ -179,15 +179,19 @@ async def exchange_by_statements(
     names, ages = list(since), list(since.values())
     plain = are_done(outcomes)
     await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
-    told = (
+    recorded = (
         await record_outcomes(tx, asked.worker, outcomes) if outcomes else NO_OUTCOMES
     )
-    for place in told.ready_again:
+    for place in recorded.ready_again:
         lower_watermark(tx, context, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
     if not names:
         return Exchanged(
-            before, told.rejected, told.cancelled, more=False, next_due_seconds=None
+            before,
+            recorded.rejected,
+            recorded.cancelled,
+            more=False,
+            next_due_seconds=None,
         )
     began = context.clock.monotonic()
     full = await promote_lanes(tx, context, names, ages, asked.worker)
@@ -211,7 +215,7 @@ async def exchange_by_statements(
     swept = set(names) - full - held
     tx.after_commit.append(lambda: record_due_scan(context, held, swept, began))
     free_at_end(tx, list(zip(keys, holders, strict=True)))
-    return exchange_result(answer, asked, told, before)
+    return exchange_result(answer, asked, recorded, before)
 
 
 def update_watermarks(

@@ -101,13 +101,13 @@ def progress_update_columns(updates: Sequence[Outcome]) -> OutcomeColumns:
     """Columns for `write_progress_and_alone`: the newest progress of each claim."""
     progress: dict[tuple[bytes, int], bytes | None] = {}
     marked: set[tuple[bytes, int]] = set()
-    for note in updates:
-        claim = (note.id, note.claim_no)
-        if note.kind == OutcomeKind.ALONE:
+    for update in updates:
+        claim = (update.id, update.claim_no)
+        if update.kind == OutcomeKind.ALONE:
             progress.setdefault(claim, None)
             marked.add(claim)
         else:
-            progress[claim] = note.progress
+            progress[claim] = update.progress
     claims = sorted(progress)
     return (
         [job_id for job_id, _ in claims],

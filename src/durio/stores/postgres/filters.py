@@ -243,5 +243,8 @@ def error_contains(error: bytes | None, folded: str) -> bool:
     fields = error_fields(error)
     if not fields and error is None:
         return not folded
-    told = (fields.get(name) for name in ("type", "message"))
-    return folded in ": ".join("" if t is None else str(t) for t in told).casefold()
+    parts = (fields.get(name) for name in ("type", "message"))
+    return (
+        folded
+        in ": ".join("" if part is None else str(part) for part in parts).casefold()
+    )
