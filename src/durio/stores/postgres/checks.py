@@ -224,7 +224,7 @@ async def listen(probe: Probe) -> Findings:
 
 def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
     """Nothing was heard: a pooler's doing, unless the server says why."""
-    told, fix = "does not work here", "Let workers connect without a pooler in "
+    text, fix = "does not work here", "Let workers connect without a pooler in "
     fix += "transaction mode, or leave it so."
     why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
     if isinstance(failure, DriverError) and not probe.connector.is_pooled:
@@ -234,8 +234,8 @@ def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
     return warning("store.listen", text, fix)
 
 
-async def notify(probe: Probe, word: str) -> None:
-    """From elsewhere: a pooler may bring our own word along with an answer."""
+async def notify(probe: Probe, payload: str) -> None:
+    """From elsewhere: a pooler may bring our own payload along with an answer."""
     other = await probe.connector.connect()
     try:
         await other.rows(NOTIFY, (CHANNEL, payload))

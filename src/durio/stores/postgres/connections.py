@@ -456,7 +456,7 @@ class Connections:
 
     async def _read(self, ask: Callable[[LoopConnection], Awaitable[T]]) -> T:
         """Ask, and once more where the connection was lost: nothing is done twice."""
-        line = await self.connection()
+        connection = await self.connection()
 
         async def attempt() -> T:
             try:
