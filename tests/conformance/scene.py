@@ -213,6 +213,7 @@ class Scene:
             await self.store.workers(None),
             await self.store.queues(SHOP, counts=True),
             await self.store.tasks(SHOP),
+            await self.store.list_records("test:shop", limit=MANY),
             await self.store.tallies(SHOP),
             await self.store.audit(None, limit=MANY),
         )

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.conformance import SUITE, Promise, Subject, check, transactions
+from tests.conformance import SUITE, Promise, Subject, check, commit, transactions
 from tests.conformance.conftest import SUBJECTS
 
 STDLIB_CHAPTERS = {"enqueue", "exchange", "outcomes", "upkeep", "store", "transactions"}
+STDLIB_CHAPTERS |= {"records", "commit"}
 
 
 def promise_params() -> list[object]:
@@ -47,5 +48,10 @@ def test_only_memory_leaves_promises_out() -> None:
 LEFT_OUT = [
     ("memory", "a_foreign_write_contests_a_lease"),
     ("memory", "a_death_on_this_host_is_seen_at_once"),
+    *(
+        ("memory", promise.name)
+        for promise in commit.chapter.promises
+        if "has_transactions" in promise.needs
+    ),
     *(("memory", promise.name) for promise in transactions.chapter.promises),
 ]

@@ -42,6 +42,15 @@ AS_IN_CODE = -2  # no bound by hand any more
 BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
 
 
+class AuditNote(NamedTuple):
+    """A line of the audit, written in the transaction of the action that it describes."""
+
+    namespace: str
+    who: str
+    verb: str
+    target: str
+
+
 class QueueChange(NamedTuple):
     """What to change about a queue; None leaves it as it is."""
 

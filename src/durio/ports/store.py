@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from durio.ports.browse import Browse
+from durio.ports.commit import Commit
 from durio.ports.control import OperatorControl
 from durio.ports.enqueue import Enqueue
 from durio.ports.exchange import Exchange
 from durio.ports.lease import Lease
 from durio.ports.live import Live
+from durio.ports.records import Records
 from durio.ports.transactions import Transactions
 from durio.ports.upkeep import Upkeep
 
@@ -42,6 +44,8 @@ class Store(
     Upkeep,
     OperatorControl,
     Browse,
+    Records,
+    Commit,
     Live,
     Transactions,
     Protocol,

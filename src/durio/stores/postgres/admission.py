@@ -87,14 +87,17 @@ class Admission:
         *,
         in_caller_tx: bool = False,
         has_fixed_snapshot: bool = False,
+        enters_full: bool = False,
     ) -> None:
-        """`is_users`: in a caller's own transaction, where full queues are only named.
+        """`in_caller_tx`: in a caller's transaction, where the answers name full queues.
 
-        `is_frozen`: it may not see every bound.
+        `has_fixed_snapshot`: it may not see every bound. `enters_full`: full queues take
+        these jobs, and closed ones refuse them.
         """
         self.known = known
         self.in_caller_tx = in_caller_tx
         self.has_fixed_snapshot = has_fixed_snapshot
+        self.enters_full = enters_full or in_caller_tx
         self.full_queues: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
         self.holds: dict[bytes, KeyHold] = {}  # by key: who has it in the end
@@ -133,7 +136,7 @@ class Admission:
     def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
         """Why so many new jobs may not enter; None: they may."""
         full = self._missing_room(lane, jobs, entered)
-        if full is not None and self.in_caller_tx and not full.is_closed:
+        if full is not None and self.enters_full and not full.is_closed:
             self.full_queues[lane] = full
             return None
         return full

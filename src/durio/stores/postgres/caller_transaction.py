@@ -16,7 +16,6 @@ from durio.model.errors import (
 )
 from durio.model.job import NewJob
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
-from durio.ports.enqueue import Enqueued
 from durio.stores.postgres.caller_checks import (
     FIXED_SNAPSHOT,
     SNAPSHOT,
@@ -56,13 +55,13 @@ CONSTRAINT_CLASS = "23"
 CONFLICT_STATES = frozenset({NOT_SERIALIZABLE, DEADLOCK})
 
 
-Write = Callable[[PostgresContext, Sequence[NewJob]], Awaitable[list[Enqueued]]]
-
-
-async def enqueue_joined(
-    context: PostgresContext, tx: Joinable, jobs: Sequence[NewJob], write: Write
-) -> list[Enqueued]:
-    """Write these jobs in the transaction of `tx`."""
+async def write_joined(
+    context: PostgresContext,
+    tx: Joinable,
+    jobs: Sequence[NewJob],
+    work: Callable[[PostgresContext], Awaitable[T]],
+) -> T:
+    """Run work that brings these jobs in the transaction of `tx`."""
     kind = tx_kind(tx)
     try:
         if kind in SQLALCHEMY:
@@ -77,7 +76,7 @@ async def enqueue_joined(
         if kind.is_async:
             await make_lanes(context, jobs)
         joined = context_on(context, connections, has_fixed_snapshot=is_frozen)
-        answers = await write(joined, jobs)
+        answer = await work(joined)
         payloads = context.wakeups.payloads_in_transaction(connections.woken_lanes)
         if payloads:
             await connections.rows(
@@ -91,7 +90,7 @@ async def enqueue_joined(
             raise caller_error(cause, context) from cause
         raise
     else:
-        return answers
+        return answer
 
 
 def context_on(

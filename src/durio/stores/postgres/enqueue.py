@@ -38,7 +38,7 @@ from durio.stores.postgres.bounds import (
     read_guards,
     record_entered,
 )
-from durio.stores.postgres.caller_transaction import enqueue_joined
+from durio.stores.postgres.caller_transaction import write_joined
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import BRIEF_WAIT, LOCKED
@@ -84,7 +84,12 @@ class PostgresEnqueue(PostgresCapability):
         if not jobs:
             return []
         if tx is not None:
-            return await enqueue_joined(self.context, tx, jobs, enqueue_in_caller_tx)
+            return await write_joined(
+                self.context,
+                tx,
+                jobs,
+                lambda joined: enqueue_in_caller_tx(joined, jobs),
+            )
         if calls is not None:
             return await enqueue_calls(
                 self.context, jobs, calls, again=again, apart=apart
@@ -288,8 +293,9 @@ async def enqueue_jobs(
     calls: Sequence[int],
     *,
     again: bool,
+    enters_full: bool = False,
 ) -> list[Enqueued]:
-    """The same inside a transaction; raises Stale where that has to begin anew."""
+    """The same inside a transaction; raises StaleRead where that has to start again."""
     stay = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
     lanes = {job.lane for job in jobs} | await holder_lanes(tx, stay)
     guards = await (read_guards if context.in_caller_tx else lock_guards)(tx, lanes)
@@ -313,6 +319,7 @@ async def enqueue_jobs(
         known,
         in_caller_tx=context.in_caller_tx,
         has_fixed_snapshot=context.has_fixed_snapshot,
+        enters_full=enters_full,
     )
     answers = plan.enqueue(jobs, calls)
     await write_admitted(context, tx, plan, keys, again=again)

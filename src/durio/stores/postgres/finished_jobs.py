@@ -24,6 +24,7 @@ from durio.stores.postgres.audit import prune_audit
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.driver import DEADLOCK, LOCKED, NO_RIGHT, UNIQUE_VIOLATION
+from durio.stores.postgres.records import prune_records
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.worker_commands import prune_commands
@@ -179,12 +180,13 @@ async def prune_rows(
 ) -> int:
     """By age, by count, and keys whose window is over: `limit` rows in all.
 
-    Old orders, lines of the audit and notes of repeated enqueues go too; nobody counts
-    them.
+    Old commands, audit lines, expired records and notes of repeated enqueues go too. The
+    answer does not count them.
     """
     now = await tx.now()
     await prune_commands(tx, limit)
     await prune_audit(tx, limit)
+    await prune_records(tx, limit)
     await tx.rows(PRUNE_REPEATED, now, limit)
     went = await deleted_rows(tx, PRUNE_AGED, now, limit)
     went += await deleted_rows(tx, PRUNE_DEAD, now, limit - went, dead_count)

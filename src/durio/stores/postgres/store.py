@@ -17,6 +17,7 @@ from durio.ports.clock import Clock
 from durio.ports.store import Health, Wake
 from durio.stores.postgres.browse import PostgresBrowse
 from durio.stores.postgres.caller_checks import read_identity
+from durio.stores.postgres.commit import PostgresCommit
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.context import PostgresContext, new_process_state
 from durio.stores.postgres.control import PostgresControl
@@ -27,6 +28,7 @@ from durio.stores.postgres.lease import PostgresLease
 from durio.stores.postgres.live import PostgresLive
 from durio.stores.postgres.live_events import PostgresLiveEvents
 from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.records import PostgresRecords
 from durio.stores.postgres.schema import (
     MigrationStatus,
     check_complete,
@@ -80,6 +82,8 @@ class PostgresStore(
     PostgresUpkeep,
     PostgresControl,
     PostgresBrowse,
+    PostgresRecords,
+    PostgresCommit,
     PostgresLive,
     PostgresTransactions,
 ):

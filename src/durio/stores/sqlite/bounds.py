@@ -109,12 +109,10 @@ def soft_bound_refusal(
 def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     """Count new jobs into this lane; raise SqliteNoRoom if they do not fit."""
     full = refusal_of(tx, lane, jobs)
-    if full is not None and tx.in_caller_tx and not full.is_closed:
-        # Only report it: an exact refusal would hold the queue's row until the caller
-        # commits.
-        tx.full_queues.append(full)
-    elif full is not None:
+    if full is not None and (full.is_closed or not tx.enters_full):
         raise SqliteNoRoom(full)
+    if full is not None:
+        tx.full_queues.append(full)
     add_to_depth(tx, lane, jobs)
 
 

@@ -3,16 +3,14 @@
 The caller's connection must be to the same file and of the same library, or it is refused.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import apsw
 
 from durio.model.errors import StoreUnavailable, WrongTransaction
-from durio.model.job import READY, NewJob
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
-from durio.ports.enqueue import Enqueued
+from durio.stores.commit_rules import CommitRefused
 from durio.stores.sqlite.bounds import SqliteNoRoom
 from durio.stores.sqlite.caller_connection import (
     SqliteCallerConnection,
@@ -26,7 +24,11 @@ from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.store_files import inode_of
 from durio.stores.sqlite.translate import translated
-from durio.stores.sqlite.write_session import SqliteTransaction
+from durio.stores.sqlite.write_session import (
+    Answer,
+    SqliteTransaction,
+    WriteFunction,
+)
 
 # What a driver raises when its connection cannot be used as it is.
 UNUSABLE_ERRORS = (
@@ -36,13 +38,11 @@ UNUSABLE_ERRORS = (
     apsw.MisuseError,
 )
 
-Insert = Callable[[SqliteTransaction, Sequence[NewJob]], list[Enqueued]]
 
-
-async def enqueue_joined(
-    context: SqliteContext, tx: Joinable, jobs: Sequence[NewJob], insert: Insert
-) -> list[Enqueued]:
-    """Insert these jobs in the transaction of `tx`."""
+async def write_joined(
+    context: SqliteContext, tx: Joinable, work: WriteFunction[Answer]
+) -> Answer:
+    """Run an operation in the transaction of `tx`."""
     kind = tx_kind(tx)
     if context.path is None:
         raise WrongTransaction(
@@ -50,10 +50,8 @@ async def enqueue_joined(
             cure="Use a file (sqlite:///jobs.db), or leave tx out.",
         )
 
-    def on_sqlalchemy(connection: Any) -> list[Enqueued]:
-        return enqueue_on(
-            context, lambda: sqlalchemy_transaction(connection), jobs, insert
-        )
+    def on_sqlalchemy(connection: Any) -> Answer:
+        return write_on(context, lambda: sqlalchemy_transaction(connection), work)
 
     if kind in SQLALCHEMY and kind.is_async:
         connection = await async_sqlalchemy_connection(tx, kind)
@@ -61,26 +59,23 @@ async def enqueue_joined(
     if kind in SQLALCHEMY:
         return on_sqlalchemy(sqlalchemy_connection(tx, kind))
     own = context.task_wakeups.get(id(tx))
-    return enqueue_on(context, lambda: caller_transaction(tx, kind, own), jobs, insert)
+    return write_on(context, lambda: caller_transaction(tx, kind, own), work)
 
 
-def enqueue_on(
-    context: SqliteContext,
-    find_transaction: Any,
-    jobs: Sequence[NewJob],
-    insert: Insert,
-) -> list[Enqueued]:
-    """Write the jobs there; where the driver has a commit hook, wake workers."""
+def write_on(
+    context: SqliteContext, find_transaction: Any, work: WriteFunction[Answer]
+) -> Answer:
+    """Run the operation there, and wake the workers of its lanes after the commit."""
     try:
         host: SqliteCallerTransaction = find_transaction()
         with host.connection.settings_restored():
             check_caller_connection(context, host.connection)
-            tx, answers = enqueue_within(context, host.connection, jobs, insert)
+            tx, answer = write_within(context, host.connection, work)
             if tx.woken_lanes:
                 host.wake_after_commit(
                     lambda lanes: wake_lanes_soon(context, lanes), tx.woken_lanes
                 )
-            return answers
+            return answer
     except apsw.Error as error:
         raise caller_error(error, context) from None
 
@@ -104,32 +99,29 @@ def check_caller_connection(
         )
 
 
-def enqueue_within(
+def write_within(
     context: SqliteContext,
     connection: SqliteCallerConnection,
-    jobs: Sequence[NewJob],
-    insert: Insert,
-) -> tuple[SqliteTransaction, list[Enqueued]]:
-    """Write all jobs or none; the caller's own rows stay as they are."""
+    work: WriteFunction[Answer],
+) -> tuple[SqliteTransaction, Answer]:
+    """All of it or nothing; the caller's own rows stay as they are."""
     is_new = connection.begin()
     connection.rows("savepoint durio")
     tx = transaction_on(context, connection)
     tx.in_caller_tx = True
     try:
-        answers = insert(tx, jobs)
-    except SqliteNoRoom as no_room:
+        answer = work(tx)
+    except (SqliteNoRoom, CommitRefused):
         roll_back_to_savepoint(connection)
-        tx.woken_lanes.clear()
-        answers = [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
+        raise
     except BaseException:
         with suppress(apsw.Error):  # SQLite may have rolled back by itself
             connection.rows("rollback") if is_new else roll_back_to_savepoint(
                 connection
             )
         raise
-    else:
-        connection.rows("release durio")
-    return tx, answers
+    connection.rows("release durio")
+    return tx, answer
 
 
 def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:

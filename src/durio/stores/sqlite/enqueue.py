@@ -27,8 +27,8 @@ from durio.stores.sqlite.bounds import (
     subtract_from_depth,
     undo_if_full,
 )
-from durio.stores.sqlite.caller_transaction import enqueue_joined
-from durio.stores.sqlite.context import SqliteCapability
+from durio.stores.sqlite.caller_transaction import write_joined
+from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.keys import HeldKey, find_holder, take_key
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -55,7 +55,7 @@ class SqliteEnqueue(SqliteCapability):
         if not jobs:
             return []
         if tx is not None:
-            return await enqueue_joined(self.context, tx, jobs, insert_into_full)
+            return await enqueue_joined(self.context, tx, jobs)
         return await self.context.writer.write(
             lambda tx: enqueue_jobs(tx, jobs, calls), rows=len(jobs)
         )
@@ -71,6 +71,16 @@ class SqliteEnqueue(SqliteCapability):
             await self.context.writer.write(
                 lambda tx: declare_bounds(tx, news, is_default=is_default)
             )
+
+
+async def enqueue_joined(
+    context: SqliteContext, tx: Joinable, jobs: Sequence[NewJob]
+) -> list[Enqueued]:
+    """Insert these jobs in the transaction of `tx`."""
+    try:
+        return await write_joined(context, tx, lambda tx: insert_into_full(tx, jobs))
+    except SqliteNoRoom as no_room:
+        return [Enqueued(job.id, False, READY, full=no_room.full) for job in jobs]
 
 
 def enqueue_jobs(
@@ -99,14 +109,21 @@ def insert_all(
 
 
 def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """All of them, also into full queues; the answers say which queues are full."""
+    """All of them, also into full queues; the answers say which queues are full.
+
+    A closed queue raises SqliteNoRoom. In a caller's transaction an exact refusal of a full
+    queue would hold the queue's row until the caller commits.
+    """
     lanes = {job.lane for job in jobs}
     for lane in lanes:
-        guard_of(
-            tx, lane
-        )  # read first: plain inserts look only at guards that were read
-    answers = insert_all(tx, jobs, lanes)
-    full = {each.lane: each for each in tx.full_queues}
+        guard_of(tx, lane)  # plain inserts look only at guards that were read
+    tx.enters_full = True
+    try:
+        answers = insert_all(tx, jobs, lanes)
+        full = {each.lane: each for each in tx.full_queues}
+    finally:
+        tx.enters_full = False
+        tx.full_queues.clear()
     return [
         answer._replace(full=full.get(job.lane)) if answer.created else answer
         for job, answer in zip(jobs, answers, strict=True)

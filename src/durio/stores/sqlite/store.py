@@ -13,6 +13,7 @@ from durio.model.settings import RetentionSettings, Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Health, Wake
 from durio.stores.sqlite.browse import SqliteBrowse
+from durio.stores.sqlite.commit import SqliteCommit
 from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.control import SqliteControl
 from durio.stores.sqlite.database import (
@@ -31,6 +32,7 @@ from durio.stores.sqlite.live_events import (
     SqliteLiveEvents,
 )
 from durio.stores.sqlite.reader import ReaderThread
+from durio.stores.sqlite.records import SqliteRecords
 from durio.stores.sqlite.schema import (
     MigrationStatus,
     Synchronous,
@@ -79,6 +81,8 @@ class SqliteStore(
     SqliteUpkeep,
     SqliteControl,
     SqliteBrowse,
+    SqliteRecords,
+    SqliteCommit,
     SqliteLive,
     SqliteTransactions,
 ):

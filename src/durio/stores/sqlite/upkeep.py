@@ -22,6 +22,7 @@ from durio.stores.sqlite.database import OwnDatabase
 from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.lease import release_worker_files
+from durio.stores.sqlite.records import prune_records
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import close_quietly
 from durio.stores.sqlite.worker_commands import close_commands, prune_commands
@@ -241,10 +242,11 @@ def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
 def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
     """By age, by count, and keys whose window is over: `limit` rows in all.
 
-    Old orders and lines of the audit go too; nobody counts them.
+    Old commands, audit lines and expired records go too. The answer does not count them.
     """
     prune_commands(tx, limit)
     prune_audit(tx, limit)
+    prune_records(tx, limit)
     went = deleted_rows(tx, PRUNE_AGED, (tx.now, limit))
     went += deleted_rows(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
     bucket = tx.db.value(NEXT_BUCKET, ("",))

@@ -70,7 +70,8 @@ class SqliteTransaction:
     # Lane -> its guard, or None without one. Only lanes that were read; see bounds.py.
     guards: dict[str, SqliteGuard | None] | None = None  # None: nothing read yet
     has_guards: bool = False  # whether any lane of the store has a guard
-    in_caller_tx: bool = False  # a caller's own: full queues are only reported
+    in_caller_tx: bool = False  # the caller's own transaction
+    enters_full: bool = False  # full queues take the jobs and are only reported
     full_queues: list[Full] = field(default_factory=list[Full])
     new_lanes: set[str] = field(default_factory=set[str])
     # Lane -> the worker that made its jobs ready and needs no wakeup, or NO_WORKER.

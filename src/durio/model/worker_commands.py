@@ -1,0 +1,23 @@
+"""Commands to workers and their answers, as records.
+
+A command is a record of the kind `command:<worker>`, and its name is the command's id. The
+worker's next renewal brings it. The worker answers in one transaction: it deletes the
+command and writes the answer as records of the kind `answer:<id>`, in pieces that fit.
+"""
+
+COMMAND_PREFIX = "command:"
+ANSWER_PREFIX = "answer:"
+COMMANDS_MAX = 100  # that one renewal brings
+
+
+def commands_kind(worker: int) -> str:
+    """The kind of the commands to one worker."""
+    return f"{COMMAND_PREFIX}{worker}"
+
+
+def commanded_worker(kind: str) -> int | None:
+    """The worker that records of this kind are for; None: records of another kind."""
+    number = kind.removeprefix(COMMAND_PREFIX)
+    if number == kind or not (number.isascii() and number.isdigit()):
+        return None
+    return int(number)

@@ -1,0 +1,92 @@
+"""Rules of a commit that every store applies: bounds, and which answers are conflicts."""
+
+from collections.abc import Sequence
+
+from durio.model.errors import InvalidName, UsageError, WrongTransaction
+from durio.model.ids import id_text
+from durio.model.job import NewJob
+from durio.ports.commit import ROWS_MAX, Conflict, Effects
+from durio.ports.enqueue import Enqueued
+from durio.ports.records import NAME_BYTES_MAX, RECORD_BYTES_MAX, Put, Record
+
+
+class CommitRefused(Exception):
+    """A condition does not hold: the store rolls back and answers with the conflict."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__(conflict)
+        self.conflict = conflict
+
+
+def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
+    """Refuse what no store can write, before anything is written."""
+    rows = len(effects.jobs) + len(effects.puts)
+    if rows > ROWS_MAX:
+        raise UsageError(
+            f"a commit of {rows} jobs and records is too large",
+            cure=f"Split it: one transaction takes at most {ROWS_MAX}.",
+        )
+    check_puts(effects.puts)
+    if not in_caller_tx:
+        return
+    for put in effects.puts:
+        if put.body is None or put.if_version != 0:
+            raise WrongTransaction(
+                f"the record {put.name!r} would be changed in the transaction of tx",
+                cure="There records can only be created (if_version=0): a change would "
+                "keep others waiting until tx is committed.",
+            )
+
+
+def check_puts(puts: Sequence[Put]) -> None:
+    """Names and sizes; each record once."""
+    seen: set[tuple[str, str]] = set()
+    for put in puts:
+        check_record_name(put.kind)
+        check_record_name(put.name)
+        size = 0 if put.body is None else len(put.body)
+        if size > RECORD_BYTES_MAX:
+            raise UsageError(
+                f"the record {put.name!r} of {size} bytes is too large",
+                cure=f"A record holds at most {RECORD_BYTES_MAX} bytes.",
+            )
+        if put[:2] in seen:
+            raise UsageError(
+                f"the record {put.name!r} is written twice in one transaction",
+                cure="Write it once.",
+            )
+        seen.add(put[:2])
+
+
+def check_record_name(name: str) -> None:
+    """A kind or a name: text of 1 to 512 bytes without NUL."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= NAME_BYTES_MAX or "\0" in name:
+        raise InvalidName(
+            f"{name[:80]!r} cannot name a record",
+            cure=f"Use 1 to {NAME_BYTES_MAX} bytes of valid text without NUL.",
+        )
+
+
+def check_version(put: Put, standing: Record | None) -> None:
+    """Refuse a put whose condition does not hold for the record as it stands."""
+    version = 0 if standing is None else standing.version
+    if put.if_version is not None and put.if_version != version:
+        raise CommitRefused(Conflict("record", put.name, standing))
+
+
+def check_jobs(
+    jobs: Sequence[NewJob], answers: Sequence[Enqueued], *, all_new: bool
+) -> None:
+    """Refuse a full queue, and a key that another job has."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if answer.full is not None and not answer.created:
+            full = answer.full
+            raise CommitRefused(Conflict("full", full.lane, full=full))
+        # A job that answers with its own id is stored: this commit is a repeat.
+        is_other = answer.id != job.id
+        if answer.conflict or (all_new and is_other):
+            raise CommitRefused(Conflict("key", id_text(answer.id)))

@@ -1,0 +1,102 @@
+"""Jobs and records in one PostgreSQL transaction."""
+
+from functools import partial
+
+from durio.model.tx import Joinable
+from durio.ports.commit import Committed, Effects
+from durio.ports.control import AuditNote
+from durio.ports.enqueue import Enqueued
+from durio.stores.commit_rules import CommitRefused, check_effects, check_jobs
+from durio.stores.postgres.admission import StaleRead
+from durio.stores.postgres.audit import write_audit_line
+from durio.stores.postgres.caller_transaction import write_joined
+from durio.stores.postgres.context import PostgresCapability, PostgresContext
+from durio.stores.postgres.enqueue import TRIES, ChangedConcurrently, enqueue_jobs
+from durio.stores.postgres.records import check_versions, write_puts
+from durio.stores.postgres.transaction import PostgresTransaction
+
+
+class PostgresCommit(PostgresCapability):
+    """Writing jobs and records in one transaction."""
+
+    async def commit(
+        self,
+        effects: Effects,
+        *,
+        tx: Joinable | None = None,
+        all_new: bool = False,
+        enters: bool = False,
+        note: AuditNote | None = None,
+    ) -> Committed:
+        """All of it or nothing; a condition that does not hold is the answer."""
+        check_effects(effects, in_caller_tx=tx is not None)
+        work = partial(
+            commit_with_retries,
+            effects=effects,
+            all_new=all_new,
+            enters=enters,
+            note=note,
+        )
+        try:
+            if tx is not None:
+                return await write_joined(self.context, tx, effects.jobs, work)
+            return await work(self.context)
+        except CommitRefused as refused:
+            return Committed([], [], refused.conflict)
+
+
+async def commit_with_retries(
+    context: PostgresContext,
+    *,
+    effects: Effects,
+    all_new: bool,
+    enters: bool,
+    note: AuditNote | None,
+) -> Committed:
+    """Commit; start again when another transaction changed what was read."""
+    work = partial(
+        commit_effects,
+        context,
+        effects=effects,
+        all_new=all_new,
+        enters=enters,
+        note=note,
+    )
+    for _ in range(TRIES):
+        try:
+            return await context.connections.write(work)
+        except StaleRead:
+            continue
+    raise ChangedConcurrently(
+        "a commit was not possible: other transactions changed the same jobs, keys and "
+        f"records under each of {TRIES} tries",
+        cure="Try again.",
+    )
+
+
+async def commit_effects(
+    context: PostgresContext,
+    tx: PostgresTransaction,
+    *,
+    effects: Effects,
+    all_new: bool,
+    enters: bool,
+    note: AuditNote | None,
+) -> Committed:
+    """Lock and check, then write; CommitRefused and StaleRead undo what was written."""
+    new = await check_versions(tx, effects.puts)
+    enqueued: list[Enqueued] = []
+    if effects.jobs:
+        calls = (len(effects.jobs),)
+        # A commit does not know whether it is a repeat: finished jobs are looked for, too.
+        again = not context.in_caller_tx
+        enqueued = await enqueue_jobs(
+            context, tx, effects.jobs, calls, again=again, enters_full=enters
+        )
+        check_jobs(effects.jobs, enqueued, all_new=all_new)
+    versions = await write_puts(tx, effects.puts, new)
+    if versions is None:
+        raise StaleRead
+    if note is not None:
+        await write_audit_line(tx, *note)
+    return Committed(enqueued, versions)

@@ -1,0 +1,115 @@
+"""Records in PostgreSQL: reading them, and writing them in a transaction.
+
+Rows of records are locked before queues, lanes and keys, in the order of kind and name.
+"""
+
+from collections.abc import Sequence
+
+from durio.model.worker_commands import commanded_worker
+from durio.ports.records import Due, Put, Record, due_of, names_from
+from durio.stores.commit_rules import check_version
+from durio.stores.postgres.context import PostgresCapability
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.statement_files import read_statements
+
+STATEMENTS = read_statements("durio.stores.postgres", "$")
+READ_RECORDS = STATEMENTS["read_records"]
+LIST_RECORDS = STATEMENTS["list_records"]
+FIND_DUE_RECORDS = STATEMENTS["find_due_records"]
+LOCK_RECORDS = STATEMENTS["lock_records"]
+WRITE_RECORDS = STATEMENTS["write_records"]
+PRUNE_RECORDS = STATEMENTS["prune_records"]
+
+RecordKey = tuple[str, str]  # kind, name
+
+
+class PostgresRecords(PostgresCapability):
+    """Reading records."""
+
+    async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
+        """The records with these names, in this order; absent ones are left out."""
+        connections = self.context.connections
+        rows = await connections.read(READ_RECORDS, kind, list(names), connections.now)
+        found = {row[1]: Record(*row) for row in rows}
+        return [found[name] for name in names if name in found]
+
+    async def list_records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
+    ) -> list[Record]:
+        """Records of a kind in the order of their names."""
+        connections = self.context.connections
+        values = (kind, *names_from(prefix), after, connections.now, max(0, limit))
+        rows = await connections.read(LIST_RECORDS, *values)
+        return [Record(*row) for row in rows]
+
+    async def due_records(self, kind: str, *, limit: int) -> Due:
+        """Records that are due, the longest due first."""
+        connections = self.context.connections
+        rows = await connections.read(
+            FIND_DUE_RECORDS, kind, connections.now, limit + 1
+        )
+        now = rows[0][-1] if rows else 0.0
+        return due_of([Record(*row[:-1]) for row in rows], now, limit)
+
+
+async def lock_records(
+    tx: PostgresTransaction, puts: Sequence[Put]
+) -> tuple[dict[RecordKey, Record], set[RecordKey]]:
+    """Lock the records of these puts; those that stand, and those that have expired."""
+    keys = sorted(put[:2] for put in puts)
+    kinds, names = [kind for kind, _ in keys], [name for _, name in keys]
+    standing: dict[RecordKey, Record] = {}
+    expired: set[RecordKey] = set()
+    for *fields, stands in await tx.rows(LOCK_RECORDS, kinds, names, tx.injected):
+        record = Record(*fields)
+        if stands:
+            standing[record[:2]] = record
+        else:
+            expired.add(record[:2])
+    return standing, expired
+
+
+async def check_versions(
+    tx: PostgresTransaction, puts: Sequence[Put]
+) -> set[RecordKey]:
+    """Refuse the first put whose condition does not hold; records that must be new.
+
+    Without a condition there is nothing to lock: the write itself takes the locks.
+    """
+    if all(put.if_version is None for put in puts):
+        return set()
+    standing, expired = await lock_records(tx, puts)
+    for put in puts:
+        check_version(put, standing.get(put[:2]))
+    return {put[:2] for put in puts if put.if_version == 0 and put[:2] not in expired}
+
+
+async def write_puts(
+    tx: PostgresTransaction, puts: Sequence[Put], new: set[RecordKey] | None = None
+) -> list[int] | None:
+    """Write and delete records, and wake workers that get a command; the versions.
+
+    None: another transaction has created one of the records that must be `new`.
+    """
+    if not puts:
+        return []
+    must_be_new = new or set()
+    kinds, names, bodies, _, due_times, ttls = map(list, zip(*puts, strict=True))
+    are_new = [put[:2] in must_be_new for put in puts]
+    rows = await tx.rows(
+        WRITE_RECORDS, kinds, names, bodies, due_times, ttls, are_new, tx.injected
+    )
+    versions: dict[RecordKey, int] = {(k, name): version for k, name, version in rows}
+    written = [put for put in puts if put.body is not None]
+    if len(versions) < len(written):
+        return None
+    for put in written:
+        worker = commanded_worker(put.kind)
+        if worker is not None:
+            tx.wake_worker(worker)
+    return [versions.get(put[:2], 0) for put in puts]
+
+
+async def prune_records(tx: PostgresTransaction, limit: int) -> None:
+    """Delete expired records."""
+    await tx.rows(PRUNE_RECORDS, await tx.now(), limit)

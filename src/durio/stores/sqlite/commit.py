@@ -1,0 +1,75 @@
+"""Jobs and records in one SQLite transaction."""
+
+from functools import partial
+
+from durio.model.tx import Joinable
+from durio.ports.commit import Committed, Conflict, Effects
+from durio.ports.control import AuditNote
+from durio.ports.enqueue import Enqueued
+from durio.stores.commit_rules import CommitRefused, check_effects, check_jobs
+from durio.stores.sqlite.audit import write_audit_line
+from durio.stores.sqlite.bounds import SqliteNoRoom
+from durio.stores.sqlite.caller_transaction import write_joined
+from durio.stores.sqlite.context import SqliteCapability
+from durio.stores.sqlite.enqueue import enqueue_jobs, insert_into_full
+from durio.stores.sqlite.records import check_versions, write_puts
+from durio.stores.sqlite.write_session import SqliteTransaction
+
+
+class SqliteCommit(SqliteCapability):
+    """Writing jobs and records in one transaction."""
+
+    async def commit(
+        self,
+        effects: Effects,
+        *,
+        tx: Joinable | None = None,
+        all_new: bool = False,
+        enters: bool = False,
+        note: AuditNote | None = None,
+    ) -> Committed:
+        """All of it or nothing; a condition that does not hold is the answer."""
+        check_effects(effects, in_caller_tx=tx is not None)
+        work = partial(
+            commit_effects, effects=effects, all_new=all_new, enters=enters, note=note
+        )
+        try:
+            if tx is not None:
+                return await write_joined(self.context, tx, work)
+            rows = len(effects.jobs) + len(effects.puts)
+            return await self.context.writer.write(work, rows=rows)
+        except CommitRefused as refused:
+            return Committed([], [], refused.conflict)
+
+
+def commit_effects(
+    tx: SqliteTransaction,
+    *,
+    effects: Effects,
+    all_new: bool,
+    enters: bool,
+    note: AuditNote | None,
+) -> Committed:
+    """Check, then write; CommitRefused undoes what was written."""
+    check_versions(tx, effects.puts)
+    enqueued = enqueue_effects(tx, effects, enters=enters)
+    check_jobs(effects.jobs, enqueued, all_new=all_new)
+    versions = write_puts(tx, effects.puts)
+    if note is not None:
+        write_audit_line(tx, *note)
+    return Committed(enqueued, versions)
+
+
+def enqueue_effects(
+    tx: SqliteTransaction, effects: Effects, *, enters: bool
+) -> list[Enqueued]:
+    """Store the jobs; a closed queue refuses, and so does a full one unless told."""
+    if not effects.jobs:
+        return []
+    if not enters and not tx.in_caller_tx:
+        return enqueue_jobs(tx, effects.jobs)
+    try:
+        return insert_into_full(tx, effects.jobs)
+    except SqliteNoRoom as no_room:
+        full = no_room.full
+        raise CommitRefused(Conflict("full", full.lane, full=full)) from None

@@ -1,0 +1,95 @@
+"""Records in SQLite: reading them, and writing them in a transaction."""
+
+from collections.abc import Sequence
+
+from durio.model.worker_commands import commanded_worker
+from durio.ports.records import Due, Put, Record, due_of, names_from
+from durio.stores.commit_rules import check_version
+from durio.stores.sqlite.context import SqliteCapability
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.write_session import SqliteTransaction
+from durio.stores.statement_files import read_statements
+
+STATEMENTS = read_statements("durio.stores.sqlite", "?")
+READ_RECORD = STATEMENTS["read_record"]
+LIST_RECORDS = STATEMENTS["list_records"]
+FIND_DUE_RECORDS = STATEMENTS["find_due_records"]
+WRITE_RECORD = STATEMENTS["write_record"]
+DELETE_RECORD = STATEMENTS["delete_record"]
+PRUNE_RECORDS = STATEMENTS["prune_records"]
+
+
+class SqliteRecords(SqliteCapability):
+    """Reading records."""
+
+    async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
+        """The records with these names, in this order; absent ones are left out."""
+        now = self.context.clock.now()
+        return await self.context.reader.read(
+            lambda db: [
+                record
+                for name in names
+                if (record := read_record(db, kind, name, now)) is not None
+            ]
+        )
+
+    async def list_records(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
+    ) -> list[Record]:
+        """Records of a kind in the order of their names."""
+        now = self.context.clock.now()
+        return await self.context.reader.read(
+            lambda db: list_records(db, kind, prefix, after, now, limit)
+        )
+
+    async def due_records(self, kind: str, *, limit: int) -> Due:
+        """Records that are due, the longest due first."""
+        now = self.context.clock.now()
+        rows = await self.context.reader.read(
+            lambda db: db.rows(FIND_DUE_RECORDS, (kind, now, limit + 1))
+        )
+        return due_of([Record(*row) for row in rows], now, limit)
+
+
+def read_record(db: Database, kind: str, name: str, now: float) -> Record | None:
+    """One record; None: absent, or expired."""
+    rows = db.rows(READ_RECORD, (kind, name, now))
+    return Record(*rows[0]) if rows else None
+
+
+def list_records(
+    db: Database, kind: str, prefix: str, after: str, now: float, limit: int
+) -> list[Record]:
+    """A page of records of one kind."""
+    values = (kind, *names_from(prefix), after, now, max(0, limit))
+    return [Record(*row) for row in db.rows(LIST_RECORDS, values)]
+
+
+def check_versions(tx: SqliteTransaction, puts: Sequence[Put]) -> None:
+    """Refuse the first put whose condition does not hold."""
+    for put in puts:
+        if put.if_version is not None:
+            check_version(put, read_record(tx.db, put.kind, put.name, tx.now))
+
+
+def write_puts(tx: SqliteTransaction, puts: Sequence[Put]) -> list[int]:
+    """Write and delete records, and wake workers that get a command; the versions."""
+    return [write_put(tx, put) for put in puts]
+
+
+def write_put(tx: SqliteTransaction, put: Put) -> int:
+    """Write or delete one record; its version, 0 for a deletion."""
+    if put.body is None:
+        tx.db.rows(DELETE_RECORD, (put.kind, put.name))
+        return 0
+    worker = commanded_worker(put.kind)
+    if worker is not None:
+        tx.woken_workers.add(worker)
+    expires_at = None if put.ttl_seconds is None else tx.now + put.ttl_seconds
+    values = (put.kind, put.name, put.body, put.due_at, expires_at)
+    return tx.db.value(WRITE_RECORD, values)
+
+
+def prune_records(tx: SqliteTransaction, limit: int) -> None:
+    """Delete expired records."""
+    tx.db.rows(PRUNE_RECORDS, (tx.now, limit))
