@@ -139,7 +139,7 @@ async def everything(
 ) -> dict[str, Any]:
     """All measurements on one schema."""
     bench.has_meter = await has_meter(bench.ask)
-    info = WorkerInfo("history", "bench/1", "bench", 1, None, 10, "0", {})
+    info = WorkerInfo("history", "bench/1", "bench", 1, None, 10, "0")
     bench.worker = await bench.store.register(info, LEASE_SECONDS)
     await make_days(bench.store)
     await bench.measured(options.jobs)  # plans, caches, first pages

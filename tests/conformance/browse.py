@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import Any
 
+from durio.client.task_by_name import published_tasks
 from durio.model.argument_codec import parameters_digest
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import LaneRow, Query
 from durio.ports.store import Store
+from durio.worker.unrunnable import published_digests
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, TASK, Scene
 from tests.job_counts import count_jobs
@@ -252,36 +254,41 @@ async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
 @chapter.promise("M3", "M27")
 async def workers_publish_their_tasks(scene: Scene) -> None:
     """Unknown until a worker has said; then all that any of them knows."""
-    assert await scene.store.tasks("shop") is None
+    assert await published_tasks(scene.store, "shop") is None
     pay = {"queue": "default", "priority": 5, "parameters": [{"name": "order_id"}]}
     mail = {"queue": "mail", "priority": 9, "parameters": [{"name": "to"}]}
     await scene.worker(tasks={"shop.pay": pay})
     await scene.worker(tasks={"shop.pay": pay, "shop.mail": mail})
-    assert await scene.store.tasks("shop") == {"shop.pay": pay, "shop.mail": mail}
+    assert await published_tasks(scene.store, "shop") == {
+        "shop.pay": pay,
+        "shop.mail": mail,
+    }
     newer = {**pay, "priority": 7}
     await scene.worker(tasks={"shop.pay": newer})
-    tasks = await (await scene.other()).tasks("shop")
+    tasks = await published_tasks(await scene.other(), "shop")
     assert tasks is not None
     assert tasks["shop.pay"] == newer
-    assert await scene.store.tasks("bank") is None
+    assert await published_tasks(scene.store, "bank") is None
 
 
 @chapter.promise("M45")
 async def signatures_of_old_and_new_code_stand_side_by_side(scene: Scene) -> None:
     """Whoever began last: a payload that fits one of them is not a bad one."""
-    assert await scene.store.signatures("shop.pay") == set()
+    assert await published_digests(scene.store, "shop.pay") == set()
     old: dict[str, Any] = {"parameters": [{"name": "order_id"}]}
     new: dict[str, Any] = {"parameters": [{"name": "order_id"}, {"name": "note"}]}
     for told in (old, new, old):
         await scene.worker(tasks={"shop.pay": told, "shop.pay2": {"parameters": []}})
     other = await scene.other()
     marks = {parameters_digest(told["parameters"]) for told in (old, new)}
-    assert await other.signatures("shop.pay") == marks
-    assert len(await other.signatures("shop.pay2")) == 1
+    assert await published_digests(other, "shop.pay") == marks
+    assert len(await published_digests(other, "shop.pay2")) == 1
     scene.clock.advance(40 * 86400.0)
     await scene.worker(tasks={"shop.pay": old})
-    assert await other.signatures("shop.pay") == {parameters_digest(old["parameters"])}
-    assert await other.signatures("bank.pay") == set()
+    assert await published_digests(other, "shop.pay") == {
+        parameters_digest(old["parameters"])
+    }
+    assert await published_digests(other, "bank.pay") == set()
 
 
 NEIGHBOURS = {
@@ -306,7 +313,7 @@ async def namespaces_do_not_see_each_other(
         assert await count_jobs(store, name) == {lane: {READY: 1}}
         (row,) = await store.workers(name)
         assert row.info["namespace"] == name
-        assert set(await store.tasks(name) or ()) == {f"{name}.pay"}
+        assert set(await published_tasks(store, name) or ()) == {f"{name}.pay"}
         (record,) = await scene.records(Query(namespace=name))
         assert record.lane == lane
         (claim,) = await scene.claim(row.id, 9, lane=lane)

@@ -19,6 +19,7 @@ from durio.ports.exchange import Exchanged, Lane
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
 from durio.ports.upkeep import OneWorker, Rescued
+from durio.worker.register import task_puts
 from tests.conformance.manual_clock import ManualClock
 from tests.conformance.subject import Subject
 
@@ -29,6 +30,7 @@ PAYLOAD = b'[[],{"order_id":42}]'
 OTHER_PAYLOAD = b'[[],{"order_id":43}]'
 LEASE_SECONDS = 30.0
 MANY = 1000  # more than any story has
+KINDS = ("task:shop", "signature:shop", "command:1", "test:shop")  # of records
 
 T = TypeVar("T")
 
@@ -55,7 +57,6 @@ def info(namespace: str = SHOP, **fields: Any) -> WorkerInfo:
         "queues": None,
         "concurrency": 10,
         "version": "0.0",
-        "tasks": {},
     }
     return WorkerInfo(**{**known, **fields})
 
@@ -117,8 +118,9 @@ class Scene:
     async def worker(
         self, namespace: str = SHOP, lease_seconds: float = LEASE_SECONDS, **fields: Any
     ) -> int:
-        """Register one more worker."""
-        return await self.store.register(info(namespace, **fields), lease_seconds)
+        """Register one more worker; `tasks` is what it publishes."""
+        (puts,) = task_puts(namespace, fields.pop("tasks", {}))
+        return await self.store.register(info(namespace, **fields), lease_seconds, puts)
 
     async def running(self, **fields: Any) -> tuple[int, Claim]:
         """A job in the hands of a worker of its own."""
@@ -212,8 +214,7 @@ class Scene:
             await self.records(),
             await self.store.workers(None),
             await self.store.queues(SHOP, counts=True),
-            await self.store.tasks(SHOP),
-            await self.store.list_records("test:shop", limit=MANY),
+            [await self.store.list_records(kind, limit=MANY) for kind in KINDS],
             await self.store.tallies(SHOP),
             await self.store.audit(None, limit=MANY),
         )

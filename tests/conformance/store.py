@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 
 from durio.model.job import CANCELLED, DONE, READY
 from durio.ports.browse import Query
+from durio.ports.commit import Effects
 from durio.ports.control import QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake
@@ -129,7 +130,10 @@ async def ask(store: Store, ids: list[bytes]) -> None:
     assert [row.paused for row in await store.queues("shop")] == [True]
     assert await count_jobs(store, "shop") in ({}, {LANE: {}})
     assert await store.workers(None) == []
-    assert await store.tasks("shop") is None
+    assert await store.list_records("task:shop") == []
+    assert await store.records("task:shop", ["shop.pay"]) == []
+    assert await store.due_records("task:shop", limit=9) == ([], None)
+    assert await store.commit(Effects()) == ([], [], None)
     assert (await store.health()).stalled_by is None
 
 

@@ -23,6 +23,7 @@ from tests.conftest import Require
 from tests.servers.postgres import NEWEST, PostgresServer, programs
 
 BIG = ("job", "ready", "sched", "run", "uniq", "kept", "hist_default", "repeated")
+BIG += ("record",)
 TABLES = (*BIG, "queue", "worker", "command", "lease", "tally", "doc", "audit")
 RARE = {"count_all_jobs"}  # reads whole tables, once or twice per move
 # Statements that have no plan.
@@ -44,6 +45,8 @@ insert into durio.hist (id, created_at, finished_at, retried, losses, snoozed, c
   lost, rank, state, lane, task, payload)
 select id, 1, 1, 0, 0, 0, 1, 0, 4, 4, lane, task, payload from durio.job;
 insert into durio.repeated (id, until) select id, 1 from durio.job;
+insert into durio.record (kind, name, body, due_at, expires_at)
+select 'task:shop' || n % 3, 'shop.' || n, 'x', n, n from generate_series(1, 5000) n;
 insert into durio.queue (name) select 'shop:' || n from generate_series(1, 500) n;
 insert into durio.worker (namespace, info, expires_at)
 select 'shop', '{}', 1 from generate_series(1, 50)

@@ -1,119 +1,151 @@
-"""What a store promises between people and workers: orders, answers, pauses, vitals, audit."""
+"""What a store promises between people and workers: commands, pauses, vitals, audit."""
 
+from durio.app.worker_commands import read_answers, send_command
 from durio.model.job import CANCELLED, READY
-from durio.ports.browse import AuditLine, LaneRow, Query
+from durio.ports.browse import AuditLine, LaneRow, Query, WorkerRow
+from durio.ports.commit import Effects
 from durio.ports.control import QueueChange, Verb
 from durio.ports.lease import Command, Vitals
+from durio.ports.store import Store
 from durio.ports.upkeep import ExpiredLeases
+from durio.worker.worker_commands import answer_puts
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, info
 from tests.job_counts import count_jobs
 
-chapter = Chapter("orders")
+chapter = Chapter("commands")
 
 HOUR = 3600.0
 ANSWER_BYTES_MAX = 256 * 1024
 VITALS = Vitals(1.5, 10**9, 7, 2)
 
 
-# --- orders
+# --- commands
+
+
+async def command(
+    scene: Scene, worker: int, verb: str = "stack", *, store: Store | None = None
+) -> str:
+    """Send a command to a worker that was registered once; the command's id."""
+    row = WorkerRow(worker, info()._asdict(), 1.0, 0)
+    return await send_command(store or scene.store, scene.clock, row, verb, by="ann")
+
+
+async def answer_to(store: Store, worker: int, sent: str) -> str | None:
+    """What was answered; None: nothing yet; "": there never will be an answer."""
+    return (await read_answers(store, {worker: sent})).get(worker)
+
+
+async def answer(scene: Scene, worker: int, asked: Command, body: str) -> bool:
+    """A worker's answer; whether the store took it."""
+    effects = Effects(puts=answer_puts(worker, asked, body))
+    return (await scene.store.commit(effects)).conflict is None
+
+
+async def open_commands(scene: Scene, worker: int) -> dict[str, Command]:
+    """What the next renewal brings, by verb."""
+    renewed = await scene.store.renew(worker, LEASE_SECONDS)
+    return {command.verb: command for command in renewed.commands}
 
 
 @chapter.promise("L35")
-async def an_order_reaches_its_worker_and_the_answer_comes_back(scene: Scene) -> None:
-    """With the next renewal, again until it is answered, and to nobody else."""
+async def a_command_reaches_its_worker_and_the_answer_comes_back(scene: Scene) -> None:
+    """With the next renewal, again until it is answered, and to no other worker."""
     worker, beside = await scene.worker(), await scene.worker()
     other = await scene.other()
-    stack = await other.order(worker, "stack", by="ann")
-    drain = await other.order(worker, "drain", by="ann")
-    assert stack is not None
-    assert drain is not None
+    stack = await command(scene, worker, "stack", store=other)
+    drain = await command(scene, worker, "drain", store=other)
     for _ in range(2):
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
-        assert list(renewed.commands) == [
-            Command(stack, "stack"),
-            Command(drain, "drain"),
+        assert [each[:2] for each in renewed.commands] == [
+            (stack, "stack"),
+            (drain, "drain"),
         ]
+    asked = await open_commands(scene, worker)
     assert not (await scene.store.renew(beside, LEASE_SECONDS)).commands
-    assert await other.answer_to(stack) is None
-    await scene.store.answer(worker, stack, "File \u00fc, line 1")
-    await scene.store.answer(worker, stack, "too late")
-    await scene.store.answer(beside, drain, "not mine")
-    assert await other.answer_to(stack) == "File \u00fc, line 1"
-    assert await other.answer_to(drain) is None
-    renewed = await scene.store.renew(worker, LEASE_SECONDS)
-    assert list(renewed.commands) == [Command(drain, "drain")]
+    assert await answer_to(other, worker, stack) is None
+    assert await answer(scene, worker, asked["stack"], "File \u00fc, line 1")
+    assert not await answer(scene, worker, asked["stack"], "too late")
+    assert not await answer(scene, beside, asked["drain"], "not mine")
+    assert await answer_to(other, worker, stack) == "File \u00fc, line 1"
+    assert await answer_to(other, worker, drain) is None
+    assert list(await open_commands(scene, worker)) == ["drain"]
 
 
 @chapter.promise("L35")
-async def an_order_wakes_its_worker(scene: Scene) -> None:
-    """The ring is about control: it renews now and not at its next heartbeat."""
+async def a_command_wakes_its_worker(scene: Scene) -> None:
+    """The wakeup is about control: it renews now and not at its next heartbeat."""
     worker = await scene.worker()
-    await (await scene.other()).order(worker, "stack", by="ann")
+    await command(scene, worker, store=await scene.other())
     wake = await scene.store.wait(worker, 50.0)
     assert (wake.woken, wake.control) == (True, True)
 
 
 @chapter.promise()
-async def a_worker_that_is_gone_gets_no_orders(scene: Scene) -> None:
-    """Left, rescued or never there: nothing is written."""
+async def a_command_to_a_worker_that_is_gone_has_no_answer(scene: Scene) -> None:
+    """Left, rescued or never there: the caller is answered at once."""
     left, lost = await scene.worker(), await scene.worker()
     await scene.store.leave(left)
     await scene.lose(lost)
-    before = await scene.everything()
     for worker in (left, lost, 4711):
-        assert await scene.store.order(worker, "stack", by="ann") is None
-    assert await scene.everything() == before
+        assert await answer_to(scene.store, worker, await command(scene, worker)) == ""
 
 
 @chapter.promise()
 async def nobody_waits_for_a_worker_that_is_gone(scene: Scene) -> None:
-    """Its open orders are answered with nothing, however it went."""
-    left, lost, late = [await scene.worker() for _ in range(3)]
-    orders = [await scene.store.order(w, "stack", by="ann") for w in (left, lost, late)]
-    answers = [await scene.store.answer_to(order or 0) for order in orders]
-    assert answers == [None, None, None]
+    """Its open commands have no answer, however it went; an answer given before stays."""
+    workers = [await scene.worker() for _ in range(3)]
+    sent = {worker: await command(scene, worker) for worker in workers}
+    assert await read_answers(scene.store, sent) == {}
+    answered = await command(scene, workers[0], "report")
+    asked = await open_commands(scene, workers[0])
+    assert await answer(scene, workers[0], asked["report"], "{}")
+    left, lost, _late = workers
     await scene.store.leave(left)
     await scene.lose(lost)
     scene.clock.advance(LEASE_SECONDS + 1)
     await scene.store.rescue(MANY, ExpiredLeases())
     other = await scene.other()
-    assert [await other.answer_to(order or 0) for order in orders] == ["", "", ""]
-    assert await other.answer_to(4711) == ""
+    assert await read_answers(other, sent) == dict.fromkeys(workers, "")
+    assert await answer_to(other, 4711, "none") == ""
+    assert await answer_to(other, left, answered) == "{}"
 
 
 @chapter.promise()
 async def an_answer_is_bounded(scene: Scene) -> None:
-    """What is cut says so; one without words is still an answer."""
+    """What is cut says so; one without text is still an answer."""
     worker = await scene.worker()
-    long = await scene.store.order(worker, "stack", by="ann") or 0
-    short = await scene.store.order(worker, "drain", by="ann") or 0
-    await scene.store.answer(worker, long, "\u00fc" * 10**6)
-    await scene.store.answer(worker, short, "")
-    told = await scene.store.answer_to(long) or ""
-    assert len(told.encode()) <= ANSWER_BYTES_MAX
+    long = await command(scene, worker, "stack")
+    short = await command(scene, worker, "drain")
+    asked = await open_commands(scene, worker)
+    assert await answer(scene, worker, asked["stack"], "\u00fc" * 10**6)
+    assert await answer(scene, worker, asked["drain"], "")
+    told = await answer_to(scene.store, worker, long) or ""
+    assert ANSWER_BYTES_MAX - 9 < len(told.encode()) <= ANSWER_BYTES_MAX
     assert told.startswith("\u00fc\u00fc")
     assert "2000000 bytes" in told
-    assert await scene.store.answer_to(short)
+    assert await answer_to(scene.store, worker, short)
 
 
 @chapter.promise()
-async def old_orders_are_forgotten(scene: Scene) -> None:
+async def old_commands_are_forgotten(scene: Scene) -> None:
     """After an hour, answered or not."""
     worker = await scene.worker(lease_seconds=HOUR * 9)
-    old = await scene.store.order(worker, "stack", by="ann") or 0
-    open_ = await scene.store.order(worker, "drain", by="ann") or 0
-    await scene.store.answer(worker, old, "x")
+    old = await command(scene, worker, "stack")
+    unanswered = await command(scene, worker, "drain")
+    asked = (await scene.store.renew(worker, HOUR * 9)).commands
+    assert await answer(scene, worker, asked[0], "x")
     scene.clock.advance(HOUR - 1)
-    new = await scene.store.order(worker, "stack", by="ann") or 0
+    new = await command(scene, worker, "stack")
     await scene.store.prune(MANY, dead_count=0)
-    assert await scene.store.answer_to(old) == "x"
+    assert await answer_to(scene.store, worker, old) == "x"
     scene.clock.advance(2)
     await scene.store.prune(MANY, dead_count=0)
-    answers = [await scene.store.answer_to(order) for order in (old, open_, new)]
+    sent = (old, unanswered, new)
+    answers = [await answer_to(scene.store, worker, each) for each in sent]
     assert answers == ["", "", None]
     renewed = await scene.store.renew(worker, HOUR)
-    assert [order.id for order in renewed.commands] == [new]
+    assert [each.id for each in renewed.commands] == [new]
 
 
 # --- vitals
@@ -193,7 +225,7 @@ async def what_people_do_is_written_down(scene: Scene) -> None:
     await store.act([*ids[:1], ids[6]], "retry", by="bob")
     await store.retry_edited(ids[1], b"[]", by="bob")
     await store.change_queue(LANE, QueueChange(paused=True, maxsize=5), by="ann")
-    await store.order(worker, "stack", by="ann")
+    await command(scene, worker)
     await store.act([await scene.add(lane="bank:x")], "cancel", by="eve")
     lines = await (await scene.other()).audit("shop", limit=MANY)
     assert [(line.who, line.verb, line.jobs) for line in lines] == [
@@ -267,7 +299,7 @@ async def a_change_and_its_line_are_one(scene: Scene) -> None:
     await scene.add_many(2)
     store, change = scene.store, QueueChange(paused=True, closed=True, maxsize=7)
     await scene.after_every_fault(lambda: store.change_queue(LANE, change, by="ann"))
-    assert await scene.after_every_fault(lambda: store.order(worker, "stack", by="ann"))
+    assert await scene.after_every_fault(lambda: command(scene, worker))
     await scene.after_every_fault(lambda: renewed_in_full(scene, worker))
     ids = [record.id for record in await scene.records()]
     acted = await scene.after_every_fault(lambda: store.act(ids, "cancel", by="ann"))
@@ -282,9 +314,10 @@ async def renewed_in_full(scene: Scene, worker: int) -> None:
 
 
 @chapter.promise()
-async def an_order_is_closed_with_the_leave(scene: Scene) -> None:
+async def a_command_ends_with_the_leave(scene: Scene) -> None:
     """By whichever process lets the worker go."""
     worker = await (await scene.other()).register(info(), LEASE_SECONDS)
-    order = await scene.store.order(worker, "drain", by="ann") or 0
+    drain = await command(scene, worker, "drain")
+    assert await answer_to(scene.store, worker, drain) is None
     await (await scene.other()).leave(worker)
-    assert await scene.store.answer_to(order) == ""
+    assert await answer_to(scene.store, worker, drain) == ""

@@ -15,6 +15,7 @@ from durio import App, Context, Permanent, Retry
 from durio.app import move
 from durio.app.move import MoveFailed
 from durio.app.move_verify import Comparison
+from durio.client.task_by_name import published_tasks
 from durio.errors import (
     OperatingError,
     QueueClosed,
@@ -27,8 +28,10 @@ from durio.keys import while_active, window
 from durio.model.ids import id_bytes
 from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, StoredJob
 from durio.ports.browse import Query
+from durio.ports.commit import Effects
 from durio.ports.control import QueueChange
 from durio.ports.move import ImportStage
+from durio.ports.records import Put
 from durio.stores.postgres import import_jobs
 from durio.stores.postgres.driver import DriverError
 from tests.conformance.postgres import ScratchSchema
@@ -92,6 +95,13 @@ def shop(url: str) -> App:
     return app
 
 
+RECORDS = [
+    Put("test:shop", "due", b"\0\xff", due_at=12.5),
+    Put("test:shop", "lasting", b"1", ttl_seconds=9e5),
+    Put("test:shop", "over", b"1", ttl_seconds=0.0),
+]
+
+
 async def fill(url: str) -> None:
     async with shop(url) as app:
         for name in ("fine", "kept", "bad", "flaky"):
@@ -113,6 +123,7 @@ async def fill(url: str) -> None:
         await store.change_queue("shop:stopped", QueueChange(paused=True), by="me")
         await store.change_queue("shop:mail", QueueChange(maxsize=6), by="me")
         await store.act([(await some(store, DEAD))[0].id], "retry", by="me")
+        await store.commit(Effects(puts=RECORDS))
     async with App(url, name="other") as app:
         await app.enqueue("other.unknown", 1)
 
@@ -146,7 +157,12 @@ async def contents(url: str) -> dict[str, Any]:
             "counts": await count_jobs(store, "shop"),
             "tallies": sorted(await store.tallies(None)),
             "audit": [line[1:] for line in await store.audit("shop", limit=50)],
-            "tasks": await store.tasks("shop"),
+            "tasks": await published_tasks(store, "shop"),
+            "records": [
+                record[:4]
+                for kind in ("task:shop", "signature:shop", "test:shop")
+                for record in await store.list_records(kind)
+            ],
         }
 
 

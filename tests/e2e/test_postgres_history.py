@@ -25,7 +25,7 @@ from tests.servers.statements import names_in
 
 DAY = 86400.0
 LANE = "shop:default"
-INFO = WorkerInfo("shop", "host/1", "host", 1, None, 10, "0", {})
+INFO = WorkerInfo("shop", "host/1", "host", 1, None, 10, "0")
 DAYS = """
 select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
 where i.inhparent = 'durio.hist'::regclass and c.relname <> 'hist_default' order by 1

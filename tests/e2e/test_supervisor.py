@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from durio.app.worker_commands import send_command
 from durio.model.job import DONE, READY, RUNNING
 from tests.e2e.test_shutdown import check_uncharged, insist
 from tests.e2e.workers import ROOT, Place, Process, now_ns, seeded, wait_until
@@ -416,7 +417,7 @@ def order_drains(place: Place, count: int) -> None:
         async with place.app() as app:
             store = await app.store()
             for row in (await store.workers("e2e"))[:count]:
-                await store.order(row.id, "drain", by="a test")
+                await send_command(store, app.clock, row, "drain", by="a test")
 
     asyncio.run(ask())
 

@@ -5,16 +5,22 @@ The file is upgraded by opening it, the dump by `durio migrate`.
 """
 
 import asyncio
+import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
+import apsw
+import psycopg
 import pytest
 
 from durio import App, Context, Job, JobCancelled, KeyConflict, QueueFull
+from durio.client.task_by_name import published_tasks
 from durio.errors import InvalidArguments, JobNotFound, QueueClosed, UnknownTask
 from durio.keys import debounce, replace, while_active, while_waiting, window
+from durio.worker.unrunnable import published_digests
 from tests.upgrade.command_line import all_answers, durio
 from tests.upgrade.restore import OldStore
 from tests.upgrade.shop import LASTING, NAME, Shop, make_shop
@@ -272,3 +278,55 @@ def test_a_producer_without_code_finds_the_tasks(old_store: OldStore) -> None:
 
     asked = asyncio.run(ask())
     asyncio.run(work())
+
+
+# --- what workers publish
+
+PUBLISH = (
+    "insert into {doc} as d (kind, name, body) values ({values}) on conflict (kind, name) "
+    "do update set body = excluded.body where d.body <> excluded.body"
+)
+
+
+def publish_as_before(url: str, *documents: tuple[str, str, str]) -> None:
+    """What a worker of the release before does when it registers."""
+    if url.startswith("sqlite"):
+        text = PUBLISH.format(doc="doc", values="?, ?, ?")
+        with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as db, db:
+            db.executemany(text, documents)  # pyright: ignore[reportArgumentType]
+    else:
+        text = PUBLISH.format(doc="durio.doc", values="%s, %s, %s")
+        with psycopg.connect(url) as connection, connection.cursor() as cursor:
+            cursor.executemany(text.encode(), documents)
+
+
+def test_published_tasks_are_found(old_store: OldStore) -> None:
+    """Those from before, and those of an old worker that registers after the upgrade."""
+    today = int(time.time() // 86400)
+    kept, gone = f"{NAME}.late {'a' * 8}", f"{NAME}.late {'b' * 8}"
+
+    async def story() -> None:
+        async with App(old_store.url, name=NAME) as app:
+            store = await app.store()
+            before = await published_tasks(store, NAME) or {}
+            assert len(before) >= 5
+            assert len(await store.list_records(f"signature:{NAME}")) >= len(before)
+            known = min(before)
+            for queue in ("mail", "post"):
+                told = json.dumps({"queue": queue, "priority": 5, "parameters": None})
+                tasks = [(f"task:{NAME}", name, told) for name in (known, LATE)]
+                publish_as_before(
+                    old_store.url,
+                    *tasks,
+                    (f"signature:{NAME}", kept, str(today)),
+                    (f"signature:{NAME}", gone, str(today - 40)),
+                )
+                after = await published_tasks(store, NAME) or {}
+                assert after.keys() == before.keys() | {LATE}
+                assert after[known]["queue"] == after[LATE]["queue"] == queue
+            assert await published_digests(store, LATE) == {"a" * 8}
+
+    asyncio.run(story())
+
+
+LATE = f"{NAME}.late"

@@ -29,6 +29,7 @@ from durio.app.tasks import (
     WithContext,
     handle_of,
 )
+from durio.client import task_by_name
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.caller_transaction import (
     enqueue_in_caller_tx,
@@ -38,7 +39,6 @@ from durio.client.caller_transaction import (
 from durio.client.enqueue import Enqueuer, JobBuilder
 from durio.client.handle import Job
 from durio.client.result_waiters import Waiters, not_found
-from durio.client.task_by_name import named_arguments, named_defaults
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread, Portal
 from durio.model.codec import canonical, encode
@@ -226,12 +226,12 @@ class App:
             calls: TaskWithOptions[..., Any] = TaskWithOptions(self, handler, options)
             return await calls.enqueue(*args, **kwargs)
         namespace = task.partition(".")[0]
-        published = await (await self.store()).tasks(namespace)
+        published = await task_by_name.published_tasks(await self.store(), namespace)
         if published is None and namespace == self.name and self.registry.handlers:
             published = self.registry.published()
-        recipe = named_defaults(task, published, self.emit)
+        recipe = task_by_name.named_defaults(task, published, self.emit)
         known = (published or {}).get(task)
-        arguments = named_arguments(task, args, kwargs, known)
+        arguments = task_by_name.named_arguments(task, args, kwargs, known)
         payload = encode(arguments, f"{task}: arguments")
         builder = JobBuilder(
             recipe,

@@ -5,7 +5,7 @@ from typing import Any
 
 from durio.app.app import App
 from durio.client.enqueue import too_large
-from durio.client.task_by_name import named_arguments
+from durio.client.task_by_name import named_arguments, published_tasks
 from durio.model.codec import encode
 from durio.model.errors import InvalidArguments
 
@@ -38,7 +38,7 @@ async def checked_payload(
 
 async def published_task(app: App, task: str) -> Mapping[str, Any]:
     """The description of a task that workers published."""
-    known = await (await app.store()).tasks(task.partition(".")[0])
+    known = await published_tasks(await app.store(), task.partition(".")[0])
     if known is None or task not in known:
         raise InvalidArguments(
             f"nobody knows the signature of {task}: its arguments cannot be checked",

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from durio.app.app import App
+from durio.client.task_by_name import published_tasks
 from durio.model.errors import UsageError
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import check_name, did_you_mean, queue_of
@@ -95,7 +96,7 @@ async def known_queues(app: App) -> set[str]:
     store = await app.store()
     known = {queue_of(row.name) for row in await store.queues(app.name)}
     known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
-    tasks = await store.tasks(app.name) or {}
+    tasks = await published_tasks(store, app.name) or {}
     return known | {task["queue"] for task in tasks.values()}
 
 

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from durio.app.app import App
+from durio.app.worker_commands import NO_ANSWER, read_answers, send_command
 from durio.cli.apps import AppSelection, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text, to_json
@@ -60,7 +61,7 @@ def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRo
     return list({known[each].id: known[each] for each in ids}.values())
 
 
-async def send_command(
+async def ask_workers(
     store: Store,
     clock: Clock,
     rows: Sequence[WorkerRow],
@@ -69,32 +70,26 @@ async def send_command(
     by: str,
     wait_seconds: float,
 ) -> list[WorkerResponse]:
-    """Send the command to each worker, then wait for all answers together."""
-    orders = {row.id: await store.order(row.id, verb, by=by) for row in rows}
+    """Send each the command, then wait for all answers together."""
+    open_commands = {
+        row.id: await send_command(store, clock, row, verb, by=by) for row in rows
+    }
     answers: dict[int, str] = {}
     end = clock.monotonic() + wait_seconds
-    while True:
-        for worker, number in orders.items():
-            if number is not None and worker not in answers:
-                answer = await store.answer_to(number)
-                if answer is not None:
-                    answers[worker] = answer
-        waits = [w for w, n in orders.items() if n is not None and w not in answers]
-        if not waits or clock.monotonic() >= end:
+    while open_commands:
+        answers |= await read_answers(store, open_commands)
+        for worker in answers:
+            open_commands.pop(worker, None)
+        if not open_commands or clock.monotonic() >= end:
             break
         await clock.sleep(POLL_SECONDS)
-    return [
-        parse_response(row, answers.get(row.id), wait_seconds, orders) for row in rows
-    ]
+    return [parse_response(row, answers.get(row.id), wait_seconds) for row in rows]
 
 
 def parse_response(
-    row: WorkerRow,
-    answer: str | None,
-    waited_seconds: float,
-    commands: dict[int, int | None],
+    row: WorkerRow, answer: str | None, waited_seconds: float
 ) -> WorkerResponse:
-    if answer == "" or commands[row.id] is None:
+    if answer == NO_ANSWER:
         return WorkerResponse(row, None, "it is gone")
     if answer is None:
         return WorkerResponse(
@@ -398,7 +393,7 @@ def command_workers(
         store = await app.store()
         rows = await store.workers(app.name if selection.is_named() else None)
         chosen = find_workers(rows, ids)
-        return await send_command(
+        return await ask_workers(
             store, app.clock, chosen, verb, by=name, wait_seconds=wait_seconds
         )
 

@@ -8,12 +8,18 @@ warning.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from durio.client.enqueue import TaskDefaults
 from durio.model.errors import InvalidArguments, UnknownTask
 from durio.model.job import PRIORITY_DEFAULT
 from durio.model.names import did_you_mean
+from durio.model.published_tasks import tasks_kind
+from durio.ports.records import Record
+from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
+TASKS_PAGE = 1000
 JSON_TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
@@ -22,6 +28,19 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
     "array": (list, tuple, set, frozenset),
     "null": (type(None),),
 }
+
+
+async def published_tasks(
+    store: Store, namespace: str
+) -> dict[str, dict[str, Any]] | None:
+    """What workers have published about their tasks; None: nothing."""
+    kind, found = tasks_kind(namespace), list[Record]()
+    after: str | None = ""
+    while after is not None:
+        page = await store.list_records(kind, after=after, limit=TASKS_PAGE)
+        found += page
+        after = page[-1].name if len(page) == TASKS_PAGE else None
+    return {record.name: msgspec.json.decode(record.body) for record in found} or None
 
 
 def named_defaults(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from durio.client.task_by_name import published_tasks
 from durio.model.job import DEAD, StoredJob
 from durio.model.names import namespace_of, queue_of
 from durio.model.queues import serves
@@ -60,7 +61,7 @@ async def take_snapshot(
             namespace, counts=True, oldest=True, heads=TASKS_LIMIT
         ),
         workers=await store.workers(namespace),
-        published=frozenset(await store.tasks(namespace) or {}),
+        published=frozenset(await published_tasks(store, namespace) or {}),
         newest=newest.jobs,
         dead=dead.jobs,
     )

@@ -3,11 +3,13 @@
 A command is a record of the kind `command:<worker>`, and its name is the command's id. The
 worker's next renewal brings it. The worker answers in one transaction: it deletes the
 command and writes the answer as records of the kind `answer:<id>`, in pieces that fit.
+Both expire after an hour.
 """
 
 COMMAND_PREFIX = "command:"
 ANSWER_PREFIX = "answer:"
 COMMANDS_MAX = 100  # that one renewal brings
+COMMAND_TTL_SECONDS = 3600.0
 
 
 def commands_kind(worker: int) -> str:
@@ -21,3 +23,8 @@ def commanded_worker(kind: str) -> int | None:
     if number == kind or not (number.isascii() and number.isdigit()):
         return None
     return int(number)
+
+
+def answer_kind(command: str) -> str:
+    """The kind of the pieces of the answer to one command."""
+    return f"{ANSWER_PREFIX}{command}"

@@ -50,7 +50,7 @@ class WorkerRow(NamedTuple):
     """A registered worker."""
 
     id: int
-    info: Mapping[str, Any]  # the fields of WorkerInfo but tasks, and started_at
+    info: Mapping[str, Any]  # the fields of WorkerInfo, and started_at
     lease_seconds_left: (
         float  # negative: over for so long; 0: over, not known since when
     )
@@ -145,14 +145,6 @@ class Browse(Protocol):
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         """Who is registered."""
-        ...
-
-    async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
-        """What workers published about their tasks; None: nothing is known."""
-        ...
-
-    async def signatures(self, task: str) -> set[str]:
-        """Marks of the parameters that workers published for a task of late."""
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:

@@ -130,14 +130,3 @@ class OperatorControl(Protocol):
         Order is kept. A bound of the other queue is not asked: nothing is lost.
         """
         ...
-
-    async def order(self, worker: int, verb: str, *, by: str) -> int | None:
-        """Ask a worker to do something; the order's number, None: no such worker."""
-        ...
-
-    async def answer_to(self, command: int) -> str | None:
-        """What the worker answered; None: nothing yet; "": nobody ever will.
-
-        The worker is gone, or the order is older than an hour.
-        """
-        ...

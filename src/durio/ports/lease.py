@@ -1,7 +1,10 @@
 """Leases: a worker's time-limited right to its jobs, and whose turn it is to lead."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+from durio.model.worker_commands import COMMAND_TTL_SECONDS, commands_kind
+from durio.ports.records import Put, Record
 
 
 class WorkerInfo(NamedTuple):
@@ -14,9 +17,7 @@ class WorkerInfo(NamedTuple):
     queues: tuple[str, ...] | None  # names and globs; None: every queue
     concurrency: int
     version: str
-    # task name -> {"queue", "priority", "parameters"}: lets producers enqueue by name
-    tasks: Mapping[str, Mapping[str, Any]]
-    # By queue, as told or declared, for people.
+    # By queue, as given on the command line or declared, for people.
     slots: Mapping[str, int] = {}
     weights: Mapping[str, int] = {}
     prefetch: Mapping[str, int] = {}
@@ -35,8 +36,9 @@ class Vitals(NamedTuple):
 class Command(NamedTuple):
     """Something a worker is asked to do, through the store."""
 
-    id: int
+    id: str
     verb: str  # stack, report, drain
+    version: int  # of its record: the answer deletes this very one
 
 
 class Renewed(NamedTuple):
@@ -51,18 +53,23 @@ class Renewed(NamedTuple):
 class Lease(Protocol):
     """Registering, renewing, leaving, leading."""
 
-    async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
-        """A new worker id, never used before; its lease starts now."""
+    async def register(
+        self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
+    ) -> int:
+        """A new worker id, never used before; its lease starts now.
+
+        `puts` are written in the same transaction, whatever their `if_version` says: what
+        the worker publishes about its tasks.
+        """
         ...
 
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
-        """Extend the lease. Never inserts: a rescued worker stays dead."""
-        ...
+        """Extend the lease. Never inserts: a rescued worker stays dead.
 
-    async def answer(self, worker: int, command: int, body: str) -> None:
-        """The worker's answer to an order; a repeat changes nothing."""
+        The answer brings the worker's open commands, the oldest first.
+        """
         ...
 
     async def leave(self, worker: int) -> None:
@@ -72,3 +79,15 @@ class Lease(Protocol):
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
         """Become or stay leader of `name`: a token that only grows, or None."""
         ...
+
+
+def command_put(worker: int, command: str, verb: str) -> Put:
+    """A command to a worker as a record."""
+    return Put(
+        commands_kind(worker), command, verb.encode(), ttl_seconds=COMMAND_TTL_SECONDS
+    )
+
+
+def command_of(record: Record) -> Command:
+    """A command as it was stored."""
+    return Command(record.name, record.body.decode("utf-8", "replace"), record.version)

@@ -102,11 +102,21 @@ class QueueSettingsRow(NamedTuple):
     manual_maxsize: int | None
 
 
+class RecordRow(NamedTuple):
+    """A record as it was left; the other store gives it a version of its own."""
+
+    kind: str
+    name: str
+    body: bytes
+    due_at: float | None
+    expires_at: float | None
+
+
 class StoreMetadata(NamedTuple):
     """Everything beside jobs and keys, which is little."""
 
     queues: Sequence[QueueSettingsRow]
-    docs: Sequence[tuple[str, str, str]]  # kind, name, body
+    records: Sequence[RecordRow]
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
     deaths: int  # the sequence number of the last one
     # at, namespace, who, verb, target, jobs; oldest first
@@ -156,7 +166,7 @@ class ExportJobs(Protocol):
         ...
 
     async def metadata(self) -> StoreMetadata:
-        """Queues, documents, tallies and the audit log."""
+        """Queues, records, tallies and the audit log."""
         ...
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:

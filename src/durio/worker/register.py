@@ -8,7 +8,10 @@ refused for max(60 s, two leases): a worker without a lease is useless.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
 
 from durio.model.errors import (
     StoreError,
@@ -18,8 +21,16 @@ from durio.model.errors import (
     StoreReplaced,
     StoreUnavailable,
 )
+from durio.model.published_tasks import (
+    SIGNATURE_TTL_SECONDS,
+    signature_name,
+    signatures_kind,
+    tasks_kind,
+)
 from durio.ports.clock import Clock
+from durio.ports.commit import ROWS_MAX, Effects
 from durio.ports.lease import WorkerInfo
+from durio.ports.records import Put
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
@@ -27,6 +38,33 @@ from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
 PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # trying again cannot help
 REFUSED_SECONDS = 60.0  # or two leases
+
+
+def task_puts(
+    namespace: str, tasks: Mapping[str, Mapping[str, Any]]
+) -> list[list[Put]]:
+    """What a worker publishes about its tasks: batches that fit a transaction each.
+
+    In the order of names, so that workers that start at once lock records in one order.
+    The last batch may be empty.
+    """
+    puts = [
+        Put(tasks_kind(namespace), task, msgspec.json.encode(described))
+        for task, described in tasks.items()
+    ]
+    puts += [
+        Put(
+            signatures_kind(namespace),
+            signature_name(task, described),
+            b"",
+            ttl_seconds=SIGNATURE_TTL_SECONDS,
+        )
+        for task, described in tasks.items()
+    ]
+    puts.sort()
+    return [
+        puts[start : start + ROWS_MAX] for start in range(0, len(puts) or 1, ROWS_MAX)
+    ]
 
 
 class Registration:
@@ -87,11 +125,13 @@ class Registration:
             queues=config.serving.patterns,
             concurrency=config.settings.worker.concurrency,
             version=config.version,
-            tasks=config.tasks,
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds
-        self._identity.id = await self._store.register(info, lease_seconds)
+        *earlier, puts = task_puts(config.namespace, config.tasks)
+        for some in earlier:
+            await self._store.commit(Effects(puts=some))
+        self._identity.id = await self._store.register(info, lease_seconds, puts)
         self._identity.renewed_at = self._identity.resumed_at = began
 
     async def _register_again(

@@ -20,6 +20,7 @@ from durio.model.errors import DurioError, StoreError, UnknownTask
 from durio.model.failure import encode_failure, failure_of
 from durio.model.job import Claim, attempt_number
 from durio.model.outcome import Outcome, OutcomeKind, Reason
+from durio.model.published_tasks import signature_prefix, signatures_kind
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 from durio.telemetry.emit import JobEvent
@@ -27,6 +28,7 @@ from durio.telemetry.names import JOB_DEAD, JOB_PARKED
 from durio.worker.inflight import Attempt
 from durio.worker.outcome_buffer import UnsentOutcome
 
+SIGNATURES_MAX = 1000  # of one task, looked at
 PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 
 
@@ -143,10 +145,20 @@ class TaskVersions:
     async def _has_others(self, task: str) -> bool:
         ours = parameters_digest(self._tasks.get(task, {}).get("parameters"))
         try:
-            marks = await self._store.signatures(task)
+            digests = await published_digests(self._store, task)
         except StoreError:
             return True  # unknown: parking does less harm than death
-        return any(mark != ours for mark in marks)
+        return any(digest != ours for digest in digests)
+
+
+async def published_digests(store: Store, task: str) -> set[str]:
+    """Digests of the parameters that workers of the last 30 days had for a task."""
+    found = await store.list_records(
+        signatures_kind(task.partition(".")[0]),
+        prefix=signature_prefix(task),
+        limit=SIGNATURES_MAX,
+    )
+    return {record.name.rpartition(" ")[2] for record in found}
 
 
 def is_decodable_here(attempt: Attempt) -> bool:

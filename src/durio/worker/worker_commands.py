@@ -15,9 +15,16 @@ from durio.model.errors import StoreError
 from durio.model.ids import id_text
 from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
+from durio.model.worker_commands import (
+    COMMAND_TTL_SECONDS,
+    answer_kind,
+    commands_kind,
+)
 from durio.ports.clock import Clock
+from durio.ports.commit import Effects
 from durio.ports.executor import ChildPool, SideLoop, ThreadStack
 from durio.ports.lease import Command
+from durio.ports.records import RECORD_BYTES_MAX, Put
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.heartbeat import VitalsReporter
@@ -32,6 +39,9 @@ LAG_SECONDS_MAX = 1.0  # a loop that does not answer in this time is blocked
 CHILD_SECONDS_MAX = 2.0
 ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
 JOBS_MAX = 200
+ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
+TRUNCATED = "\n... cut: the answer was {} bytes long"
+DONE = b"done"
 
 
 class CommandResponder:
@@ -64,7 +74,7 @@ class CommandResponder:
         self._vitals = vitals
         self._child_pool = child_pool
         self._loop = asyncio.get_running_loop()
-        self._in_progress: set[int] = set()
+        self._in_progress: set[str] = set()
 
     def receive(self, commands: Sequence[Command]) -> None:
         """Called from the loop that renewed. A command comes again until it is answered."""
@@ -76,7 +86,9 @@ class CommandResponder:
     async def _execute(self, command: Command) -> None:
         body = await self._body(command.verb)
         try:
-            await self._store.answer(self._identity.id, command.id, body)
+            # A conflict: the command has been answered, or has expired.
+            puts = answer_puts(self._identity.id, command, body)
+            await self._store.commit(Effects(puts=puts))
         except StoreError as error:
             self._emit("store.failed", call="answer", error=str(error))
             self._in_progress.discard(
@@ -240,6 +252,28 @@ class CommandResponder:
         except TimeoutError:
             return None
         return round(self._clock.monotonic() - began, 6)
+
+
+def answer_puts(worker: int, command: Command, body: str) -> list[Put]:
+    """The answer to a command, in place of the command: the first answer stays."""
+    kind = answer_kind(command.id)
+    puts = [Put(commands_kind(worker), command.id, None, if_version=command.version)]
+    for number, piece in enumerate(answer_pieces(body)):
+        puts.append(Put(kind, str(number), piece, ttl_seconds=COMMAND_TTL_SECONDS))
+    return puts
+
+
+def answer_pieces(body: str) -> list[bytes]:
+    """An answer of at most 256 KiB, in records; an answer without text is still one."""
+    raw = body.encode("utf-8", "replace") or DONE
+    if len(raw) > ANSWER_BYTES_MAX:
+        note = TRUNCATED.format(len(raw)).encode()
+        kept = raw[: ANSWER_BYTES_MAX - len(note)].decode("utf-8", "ignore")
+        raw = kept.encode() + note
+    return [
+        raw[start : start + RECORD_BYTES_MAX]
+        for start in range(0, len(raw), RECORD_BYTES_MAX)
+    ]
 
 
 class AnswerBudget:

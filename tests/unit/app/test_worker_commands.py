@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from durio import App, Context, State
+from durio.app.worker_commands import read_answers, send_command
 from durio.ports.lease import Command
 from durio.worker.worker import Worker
 from durio.worker.worker_commands import AnswerBudget, CommandResponder
@@ -17,12 +18,12 @@ QUICK = {"worker": {"heartbeat_seconds": 1, "lease_seconds": 30, "poll_seconds":
 
 async def answer(app: App, worker: Worker, verb: str) -> dict[str, Any]:
     store = await app.store()
-    number = await store.order(worker.identity.id, verb, by="me")
-    assert number is not None
+    (row,) = [r for r in await store.workers(None) if r.id == worker.identity.id]
+    command = await send_command(store, app.clock, row, verb, by="me")
     for _ in range(1000):
-        told = await store.answer_to(number)
-        if told is not None:
-            return json.loads(told)
+        answers = await read_answers(store, {row.id: command})
+        if row.id in answers:
+            return json.loads(answers[row.id])
         await app.clock.sleep(0.05)
     raise AssertionError("never answered")
 
@@ -163,9 +164,13 @@ async def test_an_order_is_answered_once(app: App) -> None:
             "Aside", (), {"start": lambda _s, work: started.append(work)}
         )()
         orders.receive(
-            [Command(7, "report"), Command(7, "report"), Command(8, "stack")]
+            [
+                Command("7", "report", 1),
+                Command("7", "report", 1),
+                Command("8", "stack", 2),
+            ]
         )
-        orders.receive([Command(7, "report")])
+        orders.receive([Command("7", "report", 1)])
         assert len(started) == 2
 
 

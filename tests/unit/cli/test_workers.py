@@ -46,7 +46,7 @@ def register(terminal: Terminal, lease_seconds: float = 60.0) -> int:
     async def main() -> int:
         async with App(f"sqlite:///{terminal.folder}/jobs.db", name="shop") as app:
             known = {name: INFO[name] for name in INFO if name != "started_at"}
-            info = WorkerInfo(**{**known, "queues": None}, tasks={})
+            info = WorkerInfo(**{**known, "queues": None})
             return await (await app.store()).register(info, lease_seconds)
 
     return asyncio.run(main())
@@ -105,13 +105,13 @@ def test_a_worker_that_does_not_answer(shop: Terminal, verb: str) -> None:
     ],
 )
 def test_answers_that_are_none(told: str | None, why: str) -> None:
-    found = parse_response(row(), told, 3.0, {1: 7})
+    found = parse_response(row(), told, 3.0)
     assert found.answer is None
     assert why in found.reason
     assert "pid 7 on here" in no_response_text(found)
 
 
-def test_orders_are_audited(shop: Terminal) -> None:
+def test_commands_are_audited(shop: Terminal) -> None:
     register(shop)
     shop.run("workers", "stack", "1", *PLACE, "--timeout", "0", "--by", "eve")
     (done,) = shop.json("audit", "ls", *PLACE)["audit"]

@@ -31,6 +31,7 @@ from durio.ports.store import Store
 from durio.stores.sqlite import checks, store_files
 from durio.stores.sqlite.export_jobs import export_jobs_from
 from durio.testing.clock import VirtualClock, run_virtual
+from durio.worker.register import task_puts
 
 HERE = socket.gethostname()
 
@@ -107,7 +108,6 @@ def worker(queues: tuple[str, ...] | None = None, **changed: Any) -> WorkerInfo:
         "queues": queues,
         "concurrency": 1,
         "version": machine.__version__,
-        "tasks": {},
     }
     return WorkerInfo(**{**known, **changed})
 
@@ -604,7 +604,7 @@ def test_a_task_that_nobody_has(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await app.enqueue("shop.gone")
         tasks = {"shop.kept": {"queue": "default", "priority": 5, "parameters": None}}
-        await store.register(worker(tasks=tasks), 60)
+        await store.register(worker(), 60, *task_puts("shop", tasks))
 
     clinic.with_store(plant)
     bad(clinic.one("queues.unknown_tasks"), "error", "shop.gone (1 jobs wait)")
@@ -614,7 +614,7 @@ def test_a_task_that_only_another_worker_has(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await app.enqueue("shop.kept")
         tasks = {"shop.kept": {"queue": "default", "priority": 5, "parameters": None}}
-        await store.register(worker(tasks=tasks), 60)
+        await store.register(worker(), 60, *task_puts("shop", tasks))
 
     clinic.with_store(plant)
     assert clinic.one("queues.unknown_tasks").severity == "ok"

@@ -15,7 +15,7 @@ from durio.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[3]
 LANE = "shop:default"
-INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
+INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0")
 CLOCK = HostClock()
 
 Story = Callable[[SqliteStore], Coroutine[Any, Any, None]]

@@ -11,8 +11,10 @@ from durio.host.clock import HostClock
 from durio.model.errors import OperatingError, StoreMoved
 from durio.model.job import CANCELLED, READY, NewJob
 from durio.model.outcome import Outcome, OutcomeKind
+from durio.ports.commit import Effects
 from durio.ports.exchange import Lane
-from durio.ports.move import ActiveWorkers, MoveMark
+from durio.ports.move import ActiveWorkers, MoveMark, RecordRow
+from durio.ports.records import Put
 from durio.stores.sqlite import export_jobs
 from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.export_jobs import SqliteExportJobs, export_jobs_from
@@ -130,6 +132,39 @@ def test_a_thaw_leaves_nothing_behind(path: Path) -> None:
         assert await leaving.mark() is None
         await store.enqueue(new_jobs(1))
         await store.register(info(), 60.0)
+
+    run_story(path, story)
+
+
+def test_records_go_along_but_no_commands(path: Path) -> None:
+    """Frozen, they cannot change; those of workers that are gone stay behind."""
+    kept = Put("task:shop", "shop.pay", b"{}")
+    over = Put("signature:shop", "shop.pay x", b"", ttl_seconds=0.0)
+    puts = [kept, over, Put("answer:1", "0", b"x"), Put("command:7", "1", b"stack")]
+
+    async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
+        await store.commit(Effects(puts=puts))
+        await leaving.drain(MARK, by="me")
+        await leaving.freeze("m1")
+        records = (await leaving.metadata()).records
+        assert records == [RecordRow("task:shop", "shop.pay", b"{}", None, None)]
+        for change in (kept, kept._replace(name="new"), kept._replace(body=None)):
+            with pytest.raises(StoreMoved):
+                await store.commit(Effects(puts=[change]))
+        await leaving.unfreeze("m1", by="me")
+        await store.commit(Effects(puts=[kept]))
+
+    run_story(path, story)
+
+
+def test_drain_commands_every_worker(path: Path) -> None:
+    async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
+        worker = await store.register(info(), 60.0)
+        await leaving.drain(MARK, by="me")
+        renewed = await store.renew(worker, 60.0)
+        assert [command.verb for command in renewed.commands] == ["drain"]
+        (line,) = await store.audit(None, limit=9)
+        assert line[1:] == ("me", "drain", f"worker {worker}", 0)
 
     run_story(path, story)
 

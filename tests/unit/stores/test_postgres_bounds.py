@@ -18,7 +18,7 @@ from tests.conformance.postgres import ScratchSchema
 from tests.unit.stores.two_stores import CLOCK, run_on_two_stores
 
 LANE = "shop:default"
-INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
+INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0")
 ROW = "select depth, is_over from {schema}.queue where name = $1::text"
 # What a statement does that began before there was a bound: it counts nothing.
 TAKE = "delete from {schema}.ready"

@@ -23,7 +23,7 @@ from tests.unit.stores.two_stores import CLOCK, run_on_two_stores
 
 LANE = "shop:default"
 TASK = "shop.pay"
-INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0", {})
+INFO = WorkerInfo("shop", "h/1", "h", 1, None, 10, "0")
 DEPTH = "select depth from {schema}.queue where name = $1::text"
 BOUND = "select maxsize from {schema}.queue where name = $1::text"
 CLAIM = """

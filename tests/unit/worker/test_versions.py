@@ -7,6 +7,7 @@ import pytest
 
 from durio import App, Job, State
 from durio.model.settings import merged
+from durio.worker.unrunnable import published_digests
 from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import (
     CALM,
@@ -108,12 +109,12 @@ async def test_code_that_nobody_has_had_for_weeks_is_forgotten(app: App):
     new, _ = await add_new_code(app)
     await drained(new)
     store = await app.store()
-    assert len(await store.signatures(mail.name)) == 1
+    assert len(await published_digests(store, mail.name)) == 1
     await drained(app)
-    assert len(await store.signatures(mail.name)) == 2
+    assert len(await published_digests(store, mail.name)) == 2
     await app.clock.sleep(32 * DAY)
     await drained(app)
-    assert len(await store.signatures(mail.name)) == 1
+    assert len(await published_digests(store, mail.name)) == 1
     await new.enqueue("mail", "a@b.c", urgent=True)
     await drained(app)
     (record,) = await dead(app)
@@ -126,7 +127,7 @@ async def test_while_nobody_can_tell_nothing_is_buried(app: App):
     new, mail = await add_new_code(app)  # no worker of it was ever here
     job = await mail.enqueue("a@b.c", urgent=True)
     faulty = FaultyStore(await app.store(), app.clock)
-    faulty.fail("signatures", times=1)
+    faulty.fail("list_records", times=1)
     app._stores[os.getpid()] = faulty
     await drained(app)
     await in_state(job, State.SCHEDULED)

@@ -15,7 +15,7 @@ counts the history.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,7 +39,6 @@ from durio.stores.postgres.filters import (
     sources_of,
     wide_conditions,
 )
-from durio.stores.postgres.lease import signatures_kind, tasks_kind
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import ReadTransaction
 
@@ -230,8 +229,6 @@ COUNT_LIVE = statement("count_jobs_by_state")
 READ_WORKERS = statement("read_workers")
 READ_OLDEST = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
-READ_TASKS = statement("read_tasks")
-READ_SIGNATURES = statement("read_signatures")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
@@ -324,18 +321,6 @@ class PostgresBrowse(PostgresCapability):
             )
             for worker, info, left, running, vitals in rows
         ]
-
-    async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
-        """What workers published about their tasks; None: nothing is known."""
-        rows = await self.context.connections.read(READ_TASKS, tasks_kind(namespace))
-        return {name: msgspec.json.decode(body) for name, body in rows} or None
-
-    async def signatures(self, task: str) -> set[str]:
-        """Marks of the parameters that workers published for a task of late."""
-        kind = signatures_kind(task.partition(".")[0])
-        span = prefix_span(f"{task} ")
-        rows = await self.context.connections.read(READ_SIGNATURES, kind, *span)
-        return {name.rpartition(" ")[2] for (name,) in rows}
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""

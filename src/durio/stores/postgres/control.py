@@ -39,11 +39,6 @@ from durio.stores.postgres.job_actions import (
 )
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.postgres.worker_commands import (
-    READ_ANSWER,
-    parse_answer,
-    send_command,
-)
 
 MAKE_LANES = statement("insert_queue")
 LOCK_QUEUE = statement("lock_queue")
@@ -214,13 +209,3 @@ class PostgresControl(PostgresCapability):
             PostgresBulkProgress(PostgresBulkPosition(), line) if moved.more else None,
         )
         return moved
-
-    async def order(self, worker: int, verb: str, *, by: str) -> int | None:
-        """Ask a worker to do something; the order's number, None: no such worker."""
-        return await self.context.connections.write(
-            lambda tx: send_command(tx, worker, verb, by)
-        )
-
-    async def answer_to(self, command: int) -> str | None:
-        """What the worker answered; None: nothing yet; "": it never will."""
-        return parse_answer(await self.context.connections.read(READ_ANSWER, command))

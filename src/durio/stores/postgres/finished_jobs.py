@@ -27,7 +27,6 @@ from durio.stores.postgres.driver import DEADLOCK, LOCKED, NO_RIGHT, UNIQUE_VIOL
 from durio.stores.postgres.records import prune_records
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.postgres.worker_commands import prune_commands
 
 EPOCH = date(1970, 1, 1).toordinal()
 PARTITION_PREFIX = "hist_d"
@@ -180,11 +179,10 @@ async def prune_rows(
 ) -> int:
     """By age, by count, and keys whose window is over: `limit` rows in all.
 
-    Old commands, audit lines, expired records and notes of repeated enqueues go too. The
-    answer does not count them.
+    Old audit lines, expired records and notes of repeated enqueues go too. The answer
+    does not count them.
     """
     now = await tx.now()
-    await prune_commands(tx, limit)
     await prune_audit(tx, limit)
     await prune_records(tx, limit)
     await tx.rows(PRUNE_REPEATED, now, limit)

@@ -40,13 +40,13 @@ from durio.stores.postgres.transaction import PostgresTransaction, ReadTransacti
 
 LOCK_MARK = statement("lock_move_mark")
 READ_MARK = statement("read_move_mark")
-WRITE_MARK = statement("publish_task")
+WRITE_MARK = statement("write_move_mark")
 MAKE_MARK = statement("create_move_mark")
 CLOSE_QUEUES = statement("import_queues")
 SET_QUEUES = statement("set_imported_queues")
 INSERT_JOBS = statement("import_jobs")
 INSERT_KEYS = statement("import_keys")
-INSERT_DOCS = statement("import_documents")
+IMPORT_RECORDS = statement("import_records")
 INSERT_AUDIT = statement("import_audit")
 ADD_DEATH_COUNTS = statement("upsert_death_counts")
 READ_DIGESTS = statement("read_imported_jobs")
@@ -128,7 +128,7 @@ class PostgresImportJobs:
             if metadata.deaths and not mark.seq:  # numbers that nobody has are no harm
                 first = await next_deaths(tx, metadata.deaths)
                 await write_mark(tx, move, mark._replace(deaths=first - 1), origin)
-            await tx.rows(INSERT_DOCS, *columns(metadata.docs, 3))
+            await tx.rows(IMPORT_RECORDS, *columns(metadata.records, 5))
             await self._close_queues(tx, metadata)
 
         await self.connections.write(work)
@@ -300,7 +300,7 @@ async def write_mark(
     tx: PostgresTransaction, move: str, mark: ImportProgress, origin: str
 ) -> None:
     """How far it is."""
-    await tx.rows(WRITE_MARK, [KIND], [move], [encode_mark(mark, origin)])
+    await tx.rows(WRITE_MARK, KIND, move, encode_mark(mark, origin))
 
 
 def encode_mark(mark: ImportProgress, origin: str) -> str:

@@ -1,6 +1,4 @@
-"""What workers publish about their tasks: how to enqueue each, and its parameters.
-
-Leases in PostgreSQL: one row per worker, judged by the server's clock.
+"""Leases in PostgreSQL: one row per worker, judged by the server's clock.
 
 A lease that is over but whose row still stands may be renewed: rescue marks or deletes the
 row in the very transaction that takes the first job, so a row that stands unmarked means
@@ -15,54 +13,18 @@ from typing import Any
 
 import msgspec
 
-from durio.model.argument_codec import parameters_digest
 from durio.model.outcome import Outcome, OutcomeKind
-from durio.model.settings import DAY
-from durio.ports.lease import Renewed, Vitals, WorkerInfo
+from durio.model.worker_commands import COMMANDS_MAX, commands_kind
+from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
+from durio.ports.records import Put
+from durio.stores.commit_rules import check_puts
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import leave_running, lock_bounded
 from durio.stores.postgres.life_sockets import LifeAddress
+from durio.stores.postgres.records import list_records, write_puts
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.postgres.worker_commands import (
-    answer_command,
-    close_commands,
-    open_commands,
-)
-
-PUBLISH_DOCS = statement("publish_task")
-FORGET_SIGNATURES = statement("forget_signatures")
-
-SIGNATURE_DAYS = 30  # after the last worker that had it began
-
-
-async def publish_tasks(tx: PostgresTransaction, info: WorkerInfo) -> None:
-    """Each task as its code describes it, and on which day its parameters were said.
-
-    In the order of names: workers that begin at once wait for each other in turn.
-    """
-    kind, day = signatures_kind(info.namespace), int(await tx.now() // DAY)
-    await tx.rows(FORGET_SIGNATURES, kind, day - SIGNATURE_DAYS)
-    docs: list[tuple[str, str, str]] = []
-    for task, described in info.tasks.items():
-        docs.append((tasks_kind(info.namespace), task, to_json(dict(described))))
-        docs.append(
-            (kind, f"{task} {parameters_digest(described.get('parameters'))}", str(day))
-        )
-    if docs:
-        kinds, names, bodies = zip(*sorted(docs), strict=True)
-        await tx.rows(PUBLISH_DOCS, list(kinds), list(names), list(bodies))
-
-
-def signatures_kind(namespace: str) -> str:
-    """Under which kind of document the signatures of a namespace's tasks are."""
-    return f"signature:{namespace}"
-
-
-def tasks_kind(namespace: str) -> str:
-    """Under which kind of document a namespace's tasks are published."""
-    return f"task:{namespace}"
 
 
 def to_json(value: object) -> str:
@@ -82,14 +44,17 @@ TAKE_LEASE = statement("take_lease")
 class PostgresLease(PostgresCapability):
     """Registering, renewing, leaving, leading."""
 
-    async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
+    async def register(
+        self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
+    ) -> int:
         """A new worker id, never used before; its lease starts now."""
+        check_puts(puts)
         desk = self.context
         bound = desk.process.life_sockets.bind()
         mark, sign = bound if bound is not None else (None, None)
         try:
             worker = await desk.connections.write(
-                lambda tx: register_worker(tx, desk, info, lease_seconds, mark)
+                lambda tx: register_worker(tx, desk, info, lease_seconds, mark, puts)
             )
         except BaseException:
             if sign is not None:
@@ -109,12 +74,6 @@ class PostgresLease(PostgresCapability):
         told = None if vitals is None else to_json(vitals)
         return await desk.connections.write(
             lambda tx: renew_worker(tx, desk, worker, lease_seconds, told)
-        )
-
-    async def answer(self, worker: int, command: int, body: str) -> None:
-        """The worker's answer to an order; a repeat changes nothing."""
-        await self.context.connections.write(
-            lambda tx: answer_command(tx, worker, command, body)
         )
 
     async def leave(self, worker: int) -> None:
@@ -137,13 +96,13 @@ async def register_worker(
     info: WorkerInfo,
     lease_seconds: float,
     mark: LifeAddress | None,
+    puts: Sequence[Put],
 ) -> int:
-    """Insert the row, and publish the tasks that it knows."""
+    """Insert the row and the records."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": await tx.now()}
     shown["life"] = None if mark is None else mark._asdict()
-    del shown["tasks"]
     queues = None if info.queues is None else to_json(list(info.queues))
-    await publish_tasks(tx, info)
+    await write_puts(tx, puts)
     return await tx.value(
         REGISTER_WORKER,
         info.namespace,
@@ -167,10 +126,11 @@ async def renew_worker(
     if not rows:
         return Renewed(alive=False, cancels=[])
     ids, claim_nos, paused = rows[0]
+    commands = await list_records(tx, commands_kind(worker), COMMANDS_MAX)
     return Renewed(
         alive=True,
         cancels=list(zip(ids, claim_nos, strict=True)),
-        commands=await open_commands(tx, worker),
+        commands=[command_of(record) for record in commands],
         paused=frozenset(paused),
     )
 
@@ -187,7 +147,6 @@ async def remove_worker(
     if outcomes:
         await leave_running(tx, [worker] * len(outcomes), outcomes)
     await tx.rows(DELETE_WORKERS, [worker])
-    await close_commands(tx, [worker])
     tx.after_commit.append(lambda: context.process.life_sockets.end(worker))
     tx.after_commit.append(lambda: context.wakeups.remove(worker))
 

@@ -9,16 +9,15 @@ from durio.model.worker_commands import commanded_worker
 from durio.ports.records import Due, Put, Record, due_of, names_from
 from durio.stores.commit_rules import check_version
 from durio.stores.postgres.context import PostgresCapability
+from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.statement_files import read_statements
 
-STATEMENTS = read_statements("durio.stores.postgres", "$")
-READ_RECORDS = STATEMENTS["read_records"]
-LIST_RECORDS = STATEMENTS["list_records"]
-FIND_DUE_RECORDS = STATEMENTS["find_due_records"]
-LOCK_RECORDS = STATEMENTS["lock_records"]
-WRITE_RECORDS = STATEMENTS["write_records"]
-PRUNE_RECORDS = STATEMENTS["prune_records"]
+READ_RECORDS = statement("read_record")
+LIST_RECORDS = statement("list_records")
+FIND_DUE_RECORDS = statement("find_due_records")
+LOCK_RECORDS = statement("lock_records")
+WRITE_RECORDS = statement("write_records")
+PRUNE_RECORDS = statement("prune_records")
 
 RecordKey = tuple[str, str]  # kind, name
 
@@ -50,6 +49,12 @@ class PostgresRecords(PostgresCapability):
         )
         now = rows[0][-1] if rows else 0.0
         return due_of([Record(*row[:-1]) for row in rows], now, limit)
+
+
+async def list_records(tx: PostgresTransaction, kind: str, limit: int) -> list[Record]:
+    """The first records of a kind, in the order of their names."""
+    values = (kind, *names_from(""), "", tx.injected, limit)
+    return [Record(*row) for row in await tx.rows(LIST_RECORDS, *values)]
 
 
 async def lock_records(

@@ -42,7 +42,6 @@ from durio.stores.postgres.statements import statement
 from durio.stores.postgres.task_connection import end_task_transactions
 from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.vacuum import vacuum_tables
-from durio.stores.postgres.worker_commands import close_commands
 
 PROMOTE = statement("promote_due_jobs")
 ANYWHERE = ""  # in place of a lane
@@ -189,7 +188,6 @@ async def rescue_workers(
     left = await leave_as_lost(tx, context, await lock_held(tx, ours, held[:limit]))
     if emptied:
         await tx.rows(DELETE_WORKERS, emptied)
-        await close_commands(tx, emptied)
     for worker in emptied:
         tx.after_commit.append(partial(context.process.life_sockets.end, worker))
     return Rescued(emptied, left, more=len(held) > limit)

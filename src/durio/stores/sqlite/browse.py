@@ -17,7 +17,6 @@ from durio.ports.lease import Vitals
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
-from durio.stores.sqlite.lease import signatures_kind, tasks_kind
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.translate import raise_if_moved
 
@@ -27,8 +26,6 @@ READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_JOBS_BY_STATE = statement("count_jobs_by_state")
 READ_WORKERS = statement("read_workers")
-READ_TASKS = statement("read_tasks")
-READ_SIGNATURES = statement("read_signatures")
 READ_OLDEST_READY = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
@@ -134,21 +131,6 @@ class SqliteBrowse(SqliteCapability):
             )
             for worker, info, of, expires_at, running, vitals in rows
         ]
-
-    async def tasks(self, namespace: str) -> dict[str, dict[str, Any]] | None:
-        """What workers published about their tasks; None: nothing is known."""
-        kind = tasks_kind(namespace)
-        rows = await self.context.reader.read(lambda db: db.rows(READ_TASKS, (kind,)))
-        return {name: msgspec.json.decode(body) for name, body in rows} or None
-
-    async def signatures(self, task: str) -> set[str]:
-        """Marks of the parameters that workers published for a task of late."""
-        kind = signatures_kind(task.partition(".")[0])
-        values = (kind, *prefix_span(f"{task} "))
-        rows = await self.context.reader.read(
-            lambda db: db.rows(READ_SIGNATURES, values)
-        )
-        return {name.rpartition(" ")[2] for (name,) in rows}
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""

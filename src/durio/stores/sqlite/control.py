@@ -30,7 +30,6 @@ from durio.stores.sqlite.job_actions import (
     restore_jobs,
 )
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.worker_commands import read_answer, send_command
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 CHANGE_QUEUE = statement("change_queue")
@@ -186,13 +185,3 @@ class SqliteControl(SqliteCapability):
             key, SqliteBulkProgress(SqliteBulkPosition(), line) if moved.more else None
         )
         return moved
-
-    async def order(self, worker: int, verb: str, *, by: str) -> int | None:
-        """Ask a worker to do something; the order's number, None: no such worker."""
-        return await self.context.writer.write(
-            lambda tx: send_command(tx, worker, verb, by)
-        )
-
-    async def answer_to(self, command: int) -> str | None:
-        """What the worker answered; None: nothing yet; "": it never will."""
-        return await self.context.reader.read(lambda db: read_answer(db, command))

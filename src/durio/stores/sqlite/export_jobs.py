@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from durio.model.errors import OperatingError
+from durio.model.ids import id_text
+from durio.ports.lease import command_put
 from durio.ports.move import (
     ActiveWorkers,
     Counts,
@@ -19,15 +21,16 @@ from durio.ports.move import (
     KeyRow,
     MoveMark,
     QueueSettingsRow,
+    RecordRow,
     StoreMetadata,
 )
 from durio.stores.sqlite.audit import write_audit_line
 from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.database import Database, OwnDatabase
+from durio.stores.sqlite.records import write_put
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store import SqliteStore
 from durio.stores.sqlite.translate import read_mark, refusal_text
-from durio.stores.sqlite.worker_commands import send_command
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 CREATE_FREEZE_TRIGGER = statement("create_freeze_trigger")
@@ -42,12 +45,12 @@ MEASURE_NEXT_JOBS = statement("measure_next_jobs")
 EXPORT_JOBS = statement("export_jobs")
 EXPORT_KEYS = statement("export_keys")
 EXPORT_QUEUES = statement("export_queues")
-EXPORT_DOCUMENTS = statement("export_documents")
+EXPORT_RECORDS = statement("export_records")
 EXPORT_DEATH_COUNTS = statement("export_death_counts")
 EXPORT_AUDIT = statement("export_audit")
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-COPIED = ("job", "uniq", "queue", "tally", "audit", "doc")
+COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record")
 # What a change is called in a trigger, and which row it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")
@@ -104,8 +107,10 @@ class SqliteExportJobs:
                 write_mark(tx, mark)
                 refuse_changes(tx, "worker", "after insert", mark.to)
                 audit_every_app(tx, by, f"to {mark.to}: drain")
-            for (worker,) in tx.db.rows(FIND_REGISTERED_WORKERS):
-                send_command(tx, worker, "drain", by)
+            for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
+                command = id_text(self._context.clock.new_id())
+                write_put(tx, command_put(worker, command, "drain"))
+                write_audit_line(tx, namespace, by, "drain", f"worker {worker}")
             return standing or mark
 
         return await self._context.writer.write(work)
@@ -156,8 +161,9 @@ class SqliteExportJobs:
         return await self._context.reader.read(look)
 
     async def metadata(self) -> StoreMetadata:
-        """Queues, documents, tallies and the audit."""
-        return await self._context.reader.read(read_metadata)
+        """Queues, records, tallies and the audit."""
+        now = self._context.clock.now()
+        return await self._context.reader.read(lambda db: read_metadata(db, now))
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
         """Note how far the move is."""
@@ -234,7 +240,7 @@ def count_active_workers(db: Database) -> ActiveWorkers:
     return ActiveWorkers(workers, running)
 
 
-def read_metadata(db: Database) -> StoreMetadata:
+def read_metadata(db: Database, now: float) -> StoreMetadata:
     """All that is little."""
     tallies = db.rows(EXPORT_DEATH_COUNTS)
     deaths = sum(dead for lane, _, _, dead in tallies if not lane)
@@ -247,7 +253,7 @@ def read_metadata(db: Database) -> StoreMetadata:
                 EXPORT_QUEUES
             )
         ],
-        docs=[(kind, name, body) for kind, name, body in db.rows(EXPORT_DOCUMENTS)],
+        records=[RecordRow(*row) for row in db.rows(EXPORT_RECORDS, (now,))],
         tallies=[(lane, task, kind, n) for lane, task, kind, n in tallies if lane],
         deaths=deaths,
         audit=[

@@ -8,30 +8,26 @@ A life lock is taken and a bell hung before the worker's row can be seen, and le
 it is gone: whoever sees the row can trust both.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from durio.model.argument_codec import parameters_digest
 from durio.model.outcome import Outcome, OutcomeKind
-from durio.model.settings import DAY
-from durio.ports.lease import Renewed, Vitals, WorkerInfo
+from durio.model.worker_commands import COMMANDS_MAX, commands_kind
+from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
+from durio.ports.records import Put
+from durio.stores.commit_rules import check_puts
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.filters import prefix_span
+from durio.stores.sqlite.records import list_records, write_puts
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.worker_commands import (
-    answer_command,
-    close_commands,
-    open_commands,
-)
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 REGISTER_WORKER = statement("register_worker")
 SET_WORKER_FLAGS = statement("set_worker_flags")
-PUBLISH_TASK = statement("publish_task")
-FORGET_SIGNATURES = statement("forget_signatures")
 RENEW_WORKER = statement("renew_worker")
 FIND_CANCEL_REQUESTS = statement("find_cancel_requests")
 FIND_PAUSED_LANES = statement("find_paused_lanes")
@@ -39,7 +35,6 @@ DELETE_WORKER = statement("delete_worker")
 FIND_HELD_JOBS = statement("find_held_jobs")
 TAKE_LEASE = statement("take_lease")
 
-SIGNATURE_DAYS = 30  # after the last worker that had it began
 NO_LIMIT = -1  # SQLite's "no limit"
 PEEK_SECONDS = 0.01
 PEEKS_MAX = 100
@@ -48,11 +43,14 @@ PEEKS_MAX = 100
 class SqliteLease(SqliteCapability):
     """Registering, renewing, leaving, leading."""
 
-    async def register(self, info: WorkerInfo, lease_seconds: float) -> int:
+    async def register(
+        self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
+    ) -> int:
         """A new worker id, never used before; its lease starts now."""
-        desk = self.context
-        return await desk.writer.write(
-            lambda tx: register_worker(tx, desk, info, lease_seconds)
+        check_puts(puts)
+        context = self.context
+        return await context.writer.write(
+            lambda tx: register_worker(tx, context, info, lease_seconds, puts)
         )
 
     async def renew(
@@ -63,12 +61,6 @@ class SqliteLease(SqliteCapability):
         told = None if vitals is None else to_json(vitals)
         return await desk.writer.write(
             lambda tx: renew_worker(tx, desk, worker, lease_seconds, told), urgent=True
-        )
-
-    async def answer(self, worker: int, command: int, body: str) -> None:
-        """The worker's answer to an order; a repeat changes nothing."""
-        await self.context.writer.write(
-            lambda tx: answer_command(tx, worker, command, body)
         )
 
     async def leave(self, worker: int) -> None:
@@ -117,11 +109,11 @@ def register_worker(
     context: SqliteContext,
     info: WorkerInfo,
     lease_seconds: float,
+    puts: Sequence[Put],
 ) -> int:
-    """Insert the row, publish the tasks, take life lock and bell before anybody looks."""
+    """Insert the row and the records; take life lock and wakeup before others see it."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
     shown["synchronous"] = context.synchronous
-    del shown["tasks"]
     queues = None if info.queues is None else to_json(list(info.queues))
     values = (
         info.namespace,
@@ -131,34 +123,12 @@ def register_worker(
         tx.monotonic_seconds + lease_seconds,
     )
     worker: int = tx.db.value(REGISTER_WORKER, values)
-    for task, described in info.tasks.items():
-        row = (tasks_kind(info.namespace), task, to_json(dict(described)))
-        tx.db.rows(PUBLISH_TASK, row)
-    publish_signatures(tx, info)
+    write_puts(tx, puts)
     tx.after_rollback.append(lambda: release_worker_files(context, worker))
     has_life = context.life_locks is not None and context.life_locks.begin(worker)
     tx.db.rows(SET_WORKER_FLAGS, (worker, context.wakeups.register(worker), has_life))
     remember_data_version(tx, context, worker)
     return worker
-
-
-def publish_signatures(tx: SqliteTransaction, info: WorkerInfo) -> None:
-    """Which parameters each task has in this code, and on which day it was said."""
-    kind, day = signatures_kind(info.namespace), int(tx.now // DAY)
-    tx.db.rows(FORGET_SIGNATURES, (kind, day - SIGNATURE_DAYS))
-    for task, described in info.tasks.items():
-        name = f"{task} {parameters_digest(described.get('parameters'))}"
-        tx.db.rows(PUBLISH_TASK, (kind, name, str(day)))
-
-
-def signatures_kind(namespace: str) -> str:
-    """Under which kind of document the signatures of a namespace's tasks are."""
-    return f"signature:{namespace}"
-
-
-def tasks_kind(namespace: str) -> str:
-    """Under which kind of document a namespace's tasks are published."""
-    return f"task:{namespace}"
 
 
 def to_json(value: object) -> str:
@@ -181,10 +151,11 @@ def renew_worker(
     remember_data_version(tx, context, worker)
     cancels = tx.db.rows(FIND_CANCEL_REQUESTS, (worker,))
     paused = tx.db.rows(FIND_PAUSED_LANES, prefix_span(f"{rows[0][0]}:"))
+    commands = list_records(tx.db, commands_kind(worker), "", "", tx.now, COMMANDS_MAX)
     return Renewed(
         alive=True,
         cancels=cancels,
-        commands=open_commands(tx, worker),
+        commands=[command_of(record) for record in commands],
         paused=frozenset(name for (name,) in paused),
     )
 
@@ -208,7 +179,6 @@ def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) ->
     for job_id, claim_no, _, _ in held:
         leave_running(tx, worker, Outcome(job_id, claim_no, OutcomeKind.RELEASE))
     tx.db.rows(DELETE_WORKER, (worker,))
-    close_commands(tx, worker)
     tx.after_commit.append(lambda: release_worker_files(context, worker))
 
 

@@ -7,16 +7,15 @@ from durio.ports.records import Due, Put, Record, due_of, names_from
 from durio.stores.commit_rules import check_version
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
-from durio.stores.statement_files import read_statements
 
-STATEMENTS = read_statements("durio.stores.sqlite", "?")
-READ_RECORD = STATEMENTS["read_record"]
-LIST_RECORDS = STATEMENTS["list_records"]
-FIND_DUE_RECORDS = STATEMENTS["find_due_records"]
-WRITE_RECORD = STATEMENTS["write_record"]
-DELETE_RECORD = STATEMENTS["delete_record"]
-PRUNE_RECORDS = STATEMENTS["prune_records"]
+READ_RECORD = statement("read_record")
+LIST_RECORDS = statement("list_records")
+FIND_DUE_RECORDS = statement("find_due_records")
+WRITE_RECORD = statement("write_record")
+DELETE_RECORD = statement("delete_record")
+PRUNE_RECORDS = statement("prune_records")
 
 
 class SqliteRecords(SqliteCapability):

@@ -25,7 +25,6 @@ from durio.stores.sqlite.lease import release_worker_files
 from durio.stores.sqlite.records import prune_records
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import close_quietly
-from durio.stores.sqlite.worker_commands import close_commands, prune_commands
 from durio.stores.sqlite.write_session import SqliteTransaction, shorten_log
 
 NEXT_DUE_ANYWHERE = statement("next_due_anywhere")
@@ -179,7 +178,6 @@ def rescue_workers(
         if len(held) > room:
             return Rescued(gone, left, more=True)
         gone += [row[0] for row in tx.db.rows(DELETE_WORKER, (worker,))]
-        close_commands(tx, worker)
         tx.after_commit.append(
             lambda worker=worker: release_worker_files(context, worker)
         )
@@ -242,9 +240,8 @@ def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
 def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
     """By age, by count, and keys whose window is over: `limit` rows in all.
 
-    Old commands, audit lines and expired records go too. The answer does not count them.
+    Old audit lines and expired records go too. The answer does not count them.
     """
-    prune_commands(tx, limit)
     prune_audit(tx, limit)
     prune_records(tx, limit)
     went = deleted_rows(tx, PRUNE_AGED, (tx.now, limit))

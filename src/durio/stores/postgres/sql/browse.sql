@@ -185,10 +185,3 @@ select w.id, w.info,
 from {schema}.worker as w
 where :namespace::text is null or w.namespace = :namespace::text
 order by w.id
-
--- name: read_tasks(kind)
-select name, body from {schema}.doc where kind = :kind::text order by name
-
--- name: read_signatures(kind, first, end)
-select name from {schema}.doc
-where kind = :kind::text and name >= :first::text and name < :end::text

@@ -7,23 +7,6 @@ values (:namespace::text, :queues::text, :info::text, :seconds::float8 + coalesc
 ))
 returning id
 
--- name: publish_task(kinds, names, bodies)
--- Writes only documents that have changed.
-insert into {schema}.doc as d (kind, name, body)
-select kind, name, body
-from unnest(:kinds::text[], :names::text[], :bodies::text[]) as u (kind, name, body)
-on conflict (kind, name) do update set body = excluded.body where d.body <> excluded.body
-
--- name: forget_signatures(kind, first_day)
--- Deletes signatures that no worker has published for long: their body is the number of a day.
-delete from {schema}.doc
-where kind = :kind::text and name = any(array(
-  select name from {schema}.doc
-  where kind = :kind::text
-    and case when body ~ '^[0-9]{1,9}$' then body::int4 < :first_day::int4 else true end
-  for update skip locked
-))
-
 -- name: renew_worker(worker, seconds, now, vitals)
 -- Never inserts: a rescued worker stays dead. Returns the running jobs with a request to
 -- cancel, and the paused lanes of the namespace. `offset 0`: first the worker's own jobs are

@@ -8,6 +8,9 @@ insert into {schema}.doc (kind, name, body) values (:kind::text, :namespace::tex
 on conflict (kind, name) do nothing
 returning 1
 
+-- name: write_move_mark(kind, namespace, body)
+update {schema}.doc set body = :body::text where kind = :kind::text and name = :namespace::text
+
 -- name: lock_move_mark(namespace)
 -- only here: SQLite has one writer and needs no locks.
 select body from {schema}.doc where kind = 'move' and name = :namespace::text for update
@@ -92,12 +95,14 @@ from unnest(:keys::bytea[], :ids::uuid[], :modes::int2[], :digests::bytea[], :un
 order by key
 on conflict (key) do nothing
 
--- name: import_documents(kinds, names, bodies)
+-- name: import_records(kinds, names, bodies, due_times, expiry_times)
 -- only here: only PostgreSQL receives a move.
--- A document that workers have published here is newer and stays.
-insert into {schema}.doc (kind, name, body)
-select kind, name, body
-from unnest(:kinds::text[], :names::text[], :bodies::text[]) as u (kind, name, body)
+-- A record that was written here is newer and stays.
+insert into {schema}.record (kind, name, body, due_at, expires_at)
+select kind, name, body, due_at, expires_at
+from unnest(:kinds::text[], :names::text[], :bodies::bytea[], :due_times::float8[],
+  :expiry_times::float8[]) as u (kind, name, body, due_at, expires_at)
+order by kind, name
 on conflict (kind, name) do nothing
 
 -- name: import_audit(ats, namespaces, who, verbs, targets, jobs)

@@ -5,8 +5,7 @@
   :now::float8, extract(epoch from clock_timestamp())::float8
 ))
 
--- name: read_records(kind, names, now)
--- only here: takes many; SQLite's read_record takes one.
+-- name: read_record(kind, names, now)
 select r.kind, r.name, r.body, r.due_at, r.version from {schema}.record as r
 where r.kind = :kind::text and r.name = any(:names::text[]) and {not_expired}
 
@@ -26,14 +25,17 @@ where r.kind = :kind::text and r.due_at is not null and {not_expired}
 order by r.due_at, r.name limit :most::int8
 
 -- name: lock_records(kinds, names, now)
--- only here: SQLite has one writer. In the order of kind and name, which every transaction
--- keeps. An expired record is locked, too: the commit replaces it.
--- A join by `any(array[...])` can only be a probe.
-select r.kind, r.name, r.body, r.due_at, r.version, {not_expired}
+-- only here: SQLite has one writer. The caller sorts by kind and name: all transactions
+-- lock records in this order. An expired record is locked, too: the commit replaces it.
+-- The lateral subquery is evaluated for each name in turn, by the primary key.
+select s.kind, s.name, s.body, s.due_at, s.version, s.is_present
 from unnest(:kinds::text[], :names::text[]) as u (kind, name)
-join {schema}.record as r on r.kind = any(array[u.kind]) and r.name = u.name
-order by r.kind, r.name
-for update of r
+cross join lateral (
+  select r.kind, r.name, r.body, r.due_at, r.version, {not_expired} as is_present
+  from {schema}.record as r
+  where r.kind = u.kind and r.name = u.name
+  for update
+) as s
 
 -- name: write_records(kinds, names, bodies, due_times, ttls, are_new, now)
 -- only here: SQLite writes one record at a time. A null body deletes. A record that must be

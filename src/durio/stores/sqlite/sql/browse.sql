@@ -116,10 +116,3 @@ select id, info, boot, expires_at,
 from worker
 where :namespace is null or namespace = :namespace
 order by id
-
--- name: read_tasks(kind)
--- What workers have published about their tasks.
-select name, body from doc where kind = :kind order by name
-
--- name: read_signatures(kind, first, end)
-select name from doc where kind = :kind and name >= :first and name < :end

@@ -47,15 +47,6 @@ set holder = :holder, token = token + (holder <> :holder), boot = :boot,
 where holder = :holder or boot <> :boot or expires_at <= :now
 returning token
 
--- name: publish_task(kind, name, body)
--- Tasks and signatures of tasks that this worker knows. Writes nothing where nothing is new.
-insert into doc (kind, name, body) values (:kind, :name, :body)
-on conflict (kind, name) do update set body = excluded.body where body <> excluded.body
-
--- name: forget_signatures(kind, day)
--- Signatures that no worker has published since `day`; the body is the number of a day.
-delete from doc where kind = :kind and cast(body as integer) < :day
-
 -- name: find_workers_to_wake(namespace)
 -- only here: PostgreSQL wakes workers with NOTIFY.
 -- Workers with a wakeup socket. `queues` is a JSON list; null means every queue.

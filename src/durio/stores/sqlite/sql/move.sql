@@ -6,7 +6,6 @@
 select body from doc where kind = 'move' and name = ''
 
 -- name: write_move_mark(body)
--- only here: PostgreSQL inserts its mark once, and changes it with `publish_task`.
 insert into doc (kind, name, body) values ('move', '', :body)
 on conflict (kind, name) do update set body = excluded.body
 
@@ -30,7 +29,7 @@ select name from sqlite_schema where type = 'trigger' and name glob 'durio_move_
 
 -- name: find_registered_workers()
 -- only here: the workers of the store that is left are asked to drain.
-select id from worker where not rescued order by id
+select id, namespace from worker where not rescued order by id
 
 -- name: count_active_workers()
 -- only here: the store that is left waits until no worker and no running job remains.
@@ -66,9 +65,13 @@ select key, id, mode, digest, until from uniq where key > :after order by key li
 -- only here: queues are exported from the store that is left.
 select name, paused, closed, maxsize, is_default, hand_maxsize from queue order by name
 
--- name: export_documents()
--- only here: documents are exported from the store that is left.
-select kind, name, body from doc where kind <> 'move' order by kind, name
+-- name: export_records(now)
+-- only here: records are exported from the store that is left.
+-- Without commands and their answers: the workers that they are for are gone.
+select kind, name, body, due_at, expires_at from record
+where kind not glob 'command:*' and kind not glob 'answer:*'
+  and (expires_at is null or expires_at > :now)
+order by kind, name
 
 -- name: export_death_counts()
 -- only here: death counts are exported from the store that is left.

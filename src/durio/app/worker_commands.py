@@ -1,0 +1,47 @@
+"""Commands to workers through the store: sending them, and reading the answers."""
+
+from collections.abc import Mapping
+
+from durio.model.ids import id_text
+from durio.model.worker_commands import answer_kind, commands_kind
+from durio.ports.browse import WorkerRow
+from durio.ports.clock import Clock
+from durio.ports.commit import Effects
+from durio.ports.control import AuditNote
+from durio.ports.lease import command_put
+from durio.ports.store import Store
+
+NO_ANSWER = ""  # there will never be one
+
+
+async def send_command(
+    store: Store, clock: Clock, worker: WorkerRow, verb: str, *, by: str
+) -> str:
+    """Send a command, wake its worker, and write an audit line; the command's id."""
+    command = id_text(clock.new_id())
+    note = AuditNote(str(worker.info["namespace"]), by, verb, f"worker {worker.id}")
+    put = command_put(worker.id, command, verb)
+    await store.commit(Effects(puts=[put]), note=note)
+    return command
+
+
+async def read_answers(store: Store, commands: Mapping[int, str]) -> dict[int, str]:
+    """Worker -> its answer to this command; workers that have not answered are missing.
+
+    NO_ANSWER: the worker is gone, or the command is older than an hour. A worker deletes
+    the command and writes its answer together. So answers are read last: a command that
+    was not open has its answer by then, or never gets one.
+    """
+    registered = {row.id for row in await store.workers(None)}
+    answers: dict[int, str] = {}
+    for worker, command in commands.items():
+        is_open = worker in registered and bool(
+            await store.records(commands_kind(worker), [command])
+        )
+        pieces = await store.list_records(answer_kind(command))
+        if pieces:
+            body = b"".join(piece.body for piece in pieces)
+            answers[worker] = body.decode("utf-8", "replace")
+        elif not is_open:
+            answers[worker] = NO_ANSWER
+    return answers

@@ -1,0 +1,44 @@
+"""What a worker publishes when it registers."""
+
+from typing import Any
+
+from durio import App
+from durio.client.task_by_name import published_tasks
+from durio.ports.commit import ROWS_MAX
+from durio.worker.register import task_puts
+from durio.worker.unrunnable import published_digests
+from tests.unit.app.app_harness import virtual, working
+
+DESCRIBED: dict[str, Any] = {"queue": "default", "priority": 5, "parameters": []}
+
+
+def test_batches_fit_a_transaction() -> None:
+    tasks = {f"shop.t{n}": DESCRIBED for n in range(1200)}
+    batches = task_puts("shop", tasks)
+    assert [len(batch) for batch in batches] == [ROWS_MAX, ROWS_MAX, 400]
+    puts = [put for batch in batches for put in batch]
+    assert puts == sorted(puts)
+    assert {put.name for put in puts if put.kind == "task:shop"} == set(tasks)
+    assert len({put.name for put in puts if put.kind == "signature:shop"}) == 1200
+
+
+def test_without_tasks_there_is_one_empty_batch() -> None:
+    assert task_puts("shop", {}) == [[]]
+
+
+@virtual
+async def test_many_tasks_are_published(app: App) -> None:
+    """More than one transaction takes."""
+    for n in range(1100):
+
+        @app.task(name=f"t{n}")
+        async def task() -> None: ...
+
+    async with working(app) as worker:
+        await worker.started.wait()
+        store = await app.store()
+        published = await published_tasks(store, app.name)
+        assert published == app.registry.published()
+        assert len(published) == 1100
+        assert len(await published_digests(store, f"{app.name}.t1")) == 1
+        worker.stop()
