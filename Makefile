@@ -112,7 +112,7 @@ tidy: $(READY)
 	$(PY) -m pytest -q tests/tidy
 
 unit: $(READY)
-	$(PY) -m pytest -q tests/unit
+	$(PY) -m pytest -q tests/unit tests/faults
 
 # --- setting up ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ milliseconds where making them anew takes a hundred.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +16,7 @@ from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.driver import Connector, DriverError, PostgresLocation
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore
-from tests.conformance import Subject
+from tests.conformance.subject import Opener, Subject
 
 FORGET = "delete from {schema}.worker where id = $1::int4"
 # Stories are short: to delete what they leave is far quicker than to truncate.
@@ -96,11 +96,11 @@ class ScratchSchema:
         finally:
             await connection.close()
 
-    def opener(self) -> Callable[[Clock], object]:
+    def opener(self) -> Opener:
         """Every call opens one more store on the same schema."""
 
         @asynccontextmanager
-        async def open_store(clock: Clock) -> AsyncIterator[Store]:
+        async def open_store(clock: Clock) -> AsyncGenerator[Store]:
             store = PostgresStore(self.location, clock, injected=clock)
             await store.open()
             try:

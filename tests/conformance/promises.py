@@ -72,8 +72,8 @@ class Chapter:
         ) -> Callable[[Scene, Row], Coroutine[Any, Any, None]]:
             for title, row in rows.items():
                 name = f"{story.__name__}: {title}"
-                told = _with_row(story, row)
-                self.promises.append(Promise(self.name, name, told, proves, needs))
+                row_story = _with_row(story, row)
+                self.promises.append(Promise(self.name, name, row_story, proves, needs))
             return story
 
         return add
@@ -82,10 +82,10 @@ class Chapter:
 def _with_row(
     story: Callable[[Scene, Row], Coroutine[Any, Any, None]], row: Row
 ) -> Story:
-    def told(scene: Scene) -> Coroutine[Any, Any, None]:
+    def row_story(scene: Scene) -> Coroutine[Any, Any, None]:
         return story(scene, row)
 
-    return told
+    return row_story
 
 
 def check(promise: Promise, subject: Subject) -> None:

@@ -31,7 +31,7 @@ EXEMPT_METHODS = {"open", "close"}
 WAITING_METHODS = {"wait"}
 
 
-class Fault(NamedTuple):
+class ScriptedFault(NamedTuple):
     """What goes wrong with one call, in this order: late, not executed, unanswered."""
 
     seconds: float = 0.0
@@ -58,13 +58,13 @@ class FaultRule:
         self,
         method: str,
         times: int,
-        make: Callable[[str, int], Fault | None],
+        make: Callable[[str, int], ScriptedFault | None],
     ) -> None:
         self.method = method
         self.times = times
         self.make = make
 
-    def fault_for(self, method: str, nth: int) -> Fault | None:
+    def fault_for(self, method: str, nth: int) -> ScriptedFault | None:
         """The fault for this call, if this rule has one left."""
         meant = {method} if method in EXEMPT_METHODS else {method, "*"}
         if self.times <= 0 or self.method not in meant:
@@ -92,18 +92,22 @@ class FaultScript:
     ) -> None:
         """Do not execute the next calls; they raise StoreUnavailable, or `error`."""
         self.rule(
-            method, times, lambda name, _: Fault(before=error or not_executed(name))
+            method,
+            times,
+            lambda name, _: ScriptedFault(before=error or not_executed(name)),
         )
 
     def lose_reply(self, method: str, *, times: int = 1) -> None:
         """Execute the next calls, but answer that the outcome is unknown."""
-        self.rule(method, times, lambda name, _: Fault(after=reply_lost(name)))
+        self.rule(method, times, lambda name, _: ScriptedFault(after=reply_lost(name)))
 
     def slow(self, method: str, *, seconds: float, times: int = ALWAYS) -> None:
         """Execute the next calls so much later."""
-        self.rule(method, times, lambda _name, _nth: Fault(seconds=seconds))
+        self.rule(method, times, lambda _name, _nth: ScriptedFault(seconds=seconds))
 
-    def on(self, method: str, decide: Callable[[str, int], Fault | None]) -> None:
+    def on(
+        self, method: str, decide: Callable[[str, int], ScriptedFault | None]
+    ) -> None:
         """Let a function decide: called with the method and how often it was called."""
         self.rule(method, ALWAYS, decide)
 
@@ -118,14 +122,14 @@ class FaultScript:
     ) -> None:
         """Roll the clock's dice for every call: shares from 0 to 1 of each fault."""
 
-        def decide(name: str, _nth: int) -> Fault | None:
+        def decide(name: str, _nth: int) -> ScriptedFault | None:
             share = self.clock.random()
             if share < fail:
-                return Fault(before=not_executed(name))
+                return ScriptedFault(before=not_executed(name))
             if share < fail + lose_reply:
-                return Fault(after=reply_lost(name))
+                return ScriptedFault(after=reply_lost(name))
             if share < fail + lose_reply + slow:
-                return Fault(seconds=seconds)
+                return ScriptedFault(seconds=seconds)
             return None
 
         self.rule(method, ALWAYS, decide)
@@ -153,7 +157,7 @@ class FaultScript:
         return call
 
     def rule(
-        self, method: str, times: int, make: Callable[[str, int], Fault | None]
+        self, method: str, times: int, make: Callable[[str, int], ScriptedFault | None]
     ) -> None:
         """Add one more; those added first are asked first."""
         if method not in {"*", *METHODS}:
@@ -162,15 +166,17 @@ class FaultScript:
             )
         self.rules.append(FaultRule(method, times, make))
 
-    def fault_for(self, method: str, nth: int) -> Fault:
+    def fault_for(self, method: str, nth: int) -> ScriptedFault:
         """What goes wrong with this call."""
         if self.is_cut and method not in EXEMPT_METHODS:
-            return Fault(before=not_executed(method))
-        fault = Fault()
+            return ScriptedFault(before=not_executed(method))
+        fault = ScriptedFault()
         for rule in self.rules:
             more = rule.fault_for(method, nth)
             if more is not None:
-                fault = Fault(fault.seconds + more.seconds, more.before, more.after)
+                fault = ScriptedFault(
+                    fault.seconds + more.seconds, more.before, more.after
+                )
             if fault.before or fault.after:
                 break
         return fault

@@ -7,10 +7,10 @@ from durio.model.errors import StoreFull, StoreUnavailable, UsageError
 from durio.testing.clock import VirtualClock, run_virtual
 from tests.faults.faulty_store import (
     METHODS,
-    Fault,
     FaultScript,
     FaultyStore,
     RecordedCall,
+    ScriptedFault,
 )
 
 
@@ -102,9 +102,9 @@ def test_on_lets_the_test_decide():
     async def main(faulty: FaultyStore, _: Notebook, __: VirtualClock) -> None:
         seen: list[tuple[str, int]] = []
 
-        def second(method: str, nth: int) -> Fault | None:
+        def second(method: str, nth: int) -> ScriptedFault | None:
             seen.append((method, nth))
-            return Fault(before=StoreUnavailable("now")) if nth == 2 else None
+            return ScriptedFault(before=StoreUnavailable("now")) if nth == 2 else None
 
         faulty.on("leave", second)
         await faulty.leave(1)

@@ -45,7 +45,7 @@ A world that is not over after 300 s of real time is played once more before it 
 
 
 @final
-class Checked(click.ParamType):
+class Checked(click.ParamType[Any]):
     """A value that is looked at before anything is played."""
 
     def __init__(self, name: str, check: Callable[[str], Any]) -> None:

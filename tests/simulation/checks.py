@@ -42,12 +42,17 @@ class Violation(NamedTuple):
         return f"{self.invariant}: {self.what}{about}"
 
 
-class Knobs(Protocol):
+class CheckedKnobs(Protocol):
     """What the checks must know about a world."""
 
     @property
     def lease_seconds(self) -> float:
         """Of every worker."""
+        ...
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Between two renewals of a lease."""
         ...
 
     @property
@@ -70,7 +75,7 @@ class Case:
         wishes: Sequence[Wish],
         records: Sequence[StoredJob],
         world: World,
-        knobs: Knobs,
+        knobs: CheckedKnobs,
         healed_at: float,
     ) -> None:
         self.ledger = ledger
@@ -104,7 +109,8 @@ class Case:
             return STATE_BY_CODE[self.records[n][0].state].value
         for end in self.final_ends(n)[-1:]:
             if end.what == "rescued":
-                return STATE_BY_CODE[end.fields["state"]].value
+                code: int = end.fields["state"]
+                return STATE_BY_CODE[code].value
             return FINAL_KINDS[end.fields["kind"]]
         # An asked cancel is carried out by whoever gives the job back: a worker that
         # leaves does so without a word that the door could hear.

@@ -31,15 +31,9 @@ PAUSE_SECONDS = 0.5  # the same: nobody has to be interrupted
 STOPPED_SECONDS = 0.5  # an exchange may be on its way when the signal comes
 STOPS = {"terminate", "deploy"}
 LINK_FAULTS = {
-    "cut",
-    "flaky",
-    "slow",
-    "bad_line",
-    "store_away",
-    "store_full",
-    "store_slow",
+    *("cut", "flaky", "slow", "bad_line", "broken"),
+    *("store_away", "store_full", "store_slow", "store_broken", "store_reset"),
 }
-LINK_FAULTS |= {"broken", "store_broken", "store_reset"}
 LASTING = {"plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"}
 FINAL_OUTCOME_SECONDS = (
     10.0  # for outcomes and hooks, before a watchdog ends its process
@@ -164,7 +158,7 @@ def is_gone(case: Case, entry: LedgerLine) -> bool:
 
 def a_running_job_hears_its_cancel(case: Case) -> Iterator[Violation]:
     """I20: nobody begins it again, and whoever has it stops soon."""
-    beat = case.knobs.beat_seconds
+    heartbeat = case.knobs.heartbeat_seconds
     for n in case.by_job:
         for cancel in case.of(n, "cancel.ok"):
             if cancel.fields["state"] != "running":
@@ -179,7 +173,7 @@ def a_running_job_hears_its_cancel(case: Case) -> Iterator[Violation]:
                 if not is_quiet(case, effect.node, since, effect.at):
                     continue
                 case.exercised.add("I20")
-                if effect.at > since + beat + CANCEL_SECONDS:
+                if effect.at > since + heartbeat + CANCEL_SECONDS:
                     what = f"it ran on for {effect.at - since:.1f} s after its cancel"
                     yield Violation("I20", n, what)
 
@@ -282,7 +276,7 @@ def no_claim_after_a_stop(case: Case) -> Iterator[Violation]:
 
 def nothing_starts_in_a_paused_queue(case: Case) -> Iterator[Violation]:
     """What was claimed before goes back when its worker has heard of the pause."""
-    beat = case.knobs.beat_seconds
+    heartbeat = case.knobs.heartbeat_seconds
     paused: dict[str, float] = {}
     for entry in case.ledger.entries:
         if entry.what == "queue":
@@ -294,7 +288,7 @@ def nothing_starts_in_a_paused_queue(case: Case) -> Iterator[Violation]:
         elif entry.what == "start" and paused:
             claim = claim_before(case, entry.n or 0, entry)
             since = paused.get(claim.fields["lane"] if claim else "", entry.at)
-            is_late = entry.at > since + beat + PAUSE_SECONDS
+            is_late = entry.at > since + heartbeat + PAUSE_SECONDS
             if is_late and is_only(case, entry.node, since, entry.at, {"queue_paused"}):
                 what = f"it began {entry.at - since:.1f} s after a pause of its queue"
                 yield Violation("paused", entry.n, what)

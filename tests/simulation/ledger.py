@@ -26,8 +26,10 @@ T = TypeVar("T")
 
 ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
-WRITES = {"enqueue", "exchange", "register", "renew", "leave", "lead"}
-WRITES |= {"rescue", "promote", "prune", "act"}
+WRITES = {
+    *("enqueue", "exchange", "register", "renew", "leave", "lead"),
+    *("rescue", "promote", "prune", "act"),
+}
 
 
 class LedgerLine(NamedTuple):

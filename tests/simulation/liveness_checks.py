@@ -27,8 +27,10 @@ RESTART_SECONDS = 60.0  # at the end every worker is replaced
 # a hand has stopped cannot tell: its time limits went on.
 EXCUSED_SECONDS = 15.0
 PAUSE_COUNTS = 1000.0
-NEVER_FAIL = {"plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"}
-NEVER_FAIL |= {"snoozing", "blocking"}
+NEVER_FAIL = {
+    *("plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"),
+    *("snoozing", "blocking"),
+}
 
 
 def quiet(
@@ -313,8 +315,9 @@ def the_last_chance_is_marked(case: Case) -> Iterator[Violation]:
 
 def is_last_chance(claim: LedgerLine | None, node: str) -> bool:
     """Whether a job that this process has been given has lost two workers in a row."""
-    is_own = claim is not None and claim.node == node
-    return is_own and claim.fields["lost"] >= LOSSES_MAX - 1
+    if claim is None or claim.node != node:
+        return False
+    return claim.fields["lost"] >= LOSSES_MAX - 1
 
 
 def same(first: LedgerLine, second: LedgerLine) -> bool:

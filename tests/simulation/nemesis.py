@@ -55,14 +55,23 @@ LOCKS_SHARE = 0.3  # of the worlds
 LOCKS_EVERY = 2.0  # times the pause between other faults
 BROKEN_SHARE_MAX = 0.4  # of the calls
 NO_WAKEUPS_SECONDS = 1.0  # until the new connection listens
-ABOUT_ALL_NODES = {"store_away", "store_full", "store_slow", "clock_step"}
-ABOUT_ALL_NODES |= {"store_deaf", "massacre", "queue_paused", "zombie"}
-ABOUT_ALL_NODES |= {"store_broken", "store_reset"}
+ABOUT_ALL_NODES = {
+    *("store_away", "store_full", "store_slow", "store_deaf", "store_broken"),
+    *("store_reset", "clock_step", "massacre", "queue_paused", "zombie"),
+}
 # What happens to the line to the store, not to the process.
 TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken", "locked"}
 # What happens to whoever asks for jobs, too.
-ABOUT_PRODUCERS = {"pause", "cut", "flaky", "slow", "bad_line", "kill", "skew"}
-ABOUT_PRODUCERS |= {"broken"}
+ABOUT_PRODUCERS = {
+    "pause",
+    "cut",
+    "flaky",
+    "slow",
+    "bad_line",
+    "kill",
+    "skew",
+    "broken",
+}
 PRODUCER_SHARE = 0.2
 BROKEN_PRODUCER_SHARE = 0.6  # of the broken connections: a late enqueue is the worst
 SKEW_SECONDS_MAX = 300.0

@@ -53,12 +53,12 @@ class Knobs:
     keep_seconds: float  # done jobs
     is_calm: bool
     trip_seconds: float = TRIP_SECONDS  # one way to the store
-    beats: int = 6  # of the heart, in the time of a lease
+    heartbeats: int = 6  # in the time of a lease
 
     @property
-    def beat_seconds(self) -> float:
+    def heartbeat_seconds(self) -> float:
         """Between two renewals."""
-        return self.lease_seconds / self.beats
+        return self.lease_seconds / self.heartbeats
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Knobs:
         return {
             "worker": {
                 "lease_seconds": self.lease_seconds,
-                "heartbeat_seconds": self.beat_seconds,
+                "heartbeat_seconds": self.heartbeat_seconds,
                 "poll_seconds": 2.0,
                 "block_seconds": 1.0,
                 "grace_seconds": STOP_SECONDS,
@@ -92,7 +92,7 @@ def draw_knobs(chance: Random) -> Knobs:
         keep_seconds=chance.choice([FOREVER_SECONDS, FOREVER_SECONDS, 40.0]),
         is_calm=chance.random() < CALM_SHARE,
         trip_seconds=chance.choice([TRIP_SECONDS, TRIP_SECONDS, FAR_SECONDS]),
-        beats=chance.choice([3, 6, 6]),
+        heartbeats=chance.choice([3, 6, 6]),
     )
 
 
@@ -281,10 +281,11 @@ class Scenario:
     def app_of(self, node: Node) -> App:
         """An App as this process has it."""
         troubles = self.troubles[node.name], self.troubles[ALL_NODES]
-        line = SimulatedLink(
+        link_type: Any = SimulatedLink  # its methods of the port are added at run time
+        link = link_type(
             node, self.recorder, *troubles, trip_seconds=self.knobs.trip_seconds
         )
-        app = app_on(node, line, name=NAME, settings=self.knobs.settings)
+        app = app_on(node, link, name=NAME, settings=self.knobs.settings)
         app.emit.subscribers.clear()
         return app
 

@@ -22,8 +22,8 @@ def main() -> None:
 def fingerprint() -> str:
     """Of the code as this process has loaded it."""
     whole = hashlib.sha256()
-    for folder in (ROOT / "src/durio", ROOT / "tests/simulation"):
-        for path in sorted(folder.rglob("*")):
+    for folder in ("src/durio", "tests/simulation", "tests/faults"):
+        for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".sql"):
                 whole.update(b"%s %d\n" % (bytes(path), path.stat().st_mtime_ns))
     return whole.hexdigest()

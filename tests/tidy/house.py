@@ -17,6 +17,17 @@ SRC = ROOT / "src/durio"
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 every_module = pytest.mark.parametrize("module", MODULES)
 
+# The conformance suite, the simulator and the faulty stores are programs of their own:
+# the rules for types, sizes and names hold for them too, except for their tests.
+TEST_ROOMS = ("conformance", "simulation", "faults")
+TEST_MODULES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for room in TEST_ROOMS
+    for path in (ROOT / "tests" / room).rglob("*.py")
+    if not path.name.startswith("test_") and path.name != "conftest.py"
+)
+every_program = pytest.mark.parametrize("module", [*MODULES, *TEST_MODULES])
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Only for a checkout without git: everything here is made, not written.
@@ -26,7 +37,9 @@ MADE |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 
 @cache
 def text_of(module: str) -> str:
-    return (SRC / module).read_text(encoding="utf-8")
+    """Of a module in src/durio, or in tests: `worker/claim.py`, `tests/faults/x.py`."""
+    folder = ROOT if module.startswith("tests/") else SRC
+    return (folder / module).read_text(encoding="utf-8")
 
 
 @cache

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.tidy.house import MODULES, ROOT, SRC, tree_of
+from tests.tidy.house import MODULES, ROOT, SRC, imported_names, tree_of
 
 # What `import durio` must not load: drivers, web frameworks, the terminal, a worker's
 # machine, and what is slow to load in the standard library.
@@ -49,6 +49,12 @@ def test_every_folder_of_code_is_a_package() -> None:
     folders = {path.parent for path in SRC.rglob("*.py")}
     bare = [str(f) for f in folders if not (f / "__init__.py").exists()]
     assert not bare, f"without __init__.py: {sorted(bare)}"
+
+
+def test_the_package_does_not_import_its_tests() -> None:
+    for module in MODULES:
+        imported = {n.split(".")[0] for n in imported_names(tree_of(module)).values()}
+        assert "tests" not in imported, f"{module}: no installation has tests/"
 
 
 def test_import_is_light() -> None:
