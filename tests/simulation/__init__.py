@@ -1,1 +1,1 @@
-"""Seeded disasters in a simulated world, and the checks that nothing was lost."""
+"""The simulator: seeded faults in virtual time, and checks that no job was lost."""

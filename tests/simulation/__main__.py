@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: attack the engine with seeded disasters."""
+"""`python -m tests.simulation`: test the engine with seeded faults in virtual time."""
 
 import argparse
 import os
@@ -46,7 +46,7 @@ A world that is not over after 300 s of real time is played once more before it 
 
 @final
 class Checked(click.ParamType[Any]):
-    """A value that is looked at before anything is played."""
+    """A click parameter that is validated before any world is played."""
 
     def __init__(self, name: str, check: Callable[[str], Any]) -> None:
         self.name = name
@@ -55,7 +55,6 @@ class Checked(click.ParamType[Any]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The same checks as those of the other commands."""
         try:
             return self.check(str(value))
         except argparse.ArgumentTypeError as error:
@@ -134,7 +133,7 @@ def main(  # noqa: PLR0913 - one parameter per option
 
 
 def replay(one: int | Path, job: int | None) -> tuple[Summary, float]:
-    """One world with its timeline, in this process: of a seed, or one that was kept."""
+    """Play one world in this process, from a seed or a file; print its timeline."""
     began, at_work = time.perf_counter(), time.process_time()
     played = play(one) if isinstance(one, int) else replayed(one)
     if not is_known(played, job):
@@ -160,7 +159,7 @@ def replay(one: int | Path, job: int | None) -> tuple[Summary, float]:
 
 
 def replayed(path: Path) -> Played:
-    """A world that was kept, as it was kept."""
+    """Replay a world that was kept in a file."""
     try:
         kept = read(path)
     except (OSError, msgspec.DecodeError) as error:
@@ -172,7 +171,6 @@ def replayed(path: Path) -> Played:
 
 
 def attack(plan: WorldSelection) -> tuple[Summary, float]:
-    """Many worlds."""
     summary, here, began = Summary(), commit(), time.perf_counter()
     summary.planned = plan.seeds
     whole = float(plan.seeds or plan.seconds or 1)
@@ -198,7 +196,7 @@ def attack(plan: WorldSelection) -> tuple[Summary, float]:
 
 
 def make_small(account: Account, seconds: float, keep: Path) -> None:
-    """Shrink one failing world, once for each promise that it broke, and keep it."""
+    """Shrink one failing world, once per broken invariant, and write each to a file."""
     for invariant in account.broken:
         until = time.perf_counter() + seconds
         with meter(seconds) as shown:

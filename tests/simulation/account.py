@@ -1,4 +1,4 @@
-"""What one world came to, as plain data that can travel between processes."""
+"""The result of one world, as plain data that can be sent between processes."""
 
 import math
 import time
@@ -21,17 +21,15 @@ from tests.simulation.workload import Wish
 
 BROKEN_WORLD = "world"  # the "invariant" of a world that could not be played to its end
 STORIES_MAX = 3
-KILLS = {"kill", "massacre"}  # at once
+KILLS = {"kill", "massacre"}  # they end a process immediately
 
 
 class Account(msgspec.Struct, kw_only=True):
-    """What one world came to."""
-
     seed: int
     digest: str = ""
     knobs: dict[str, Any] = {}
     seconds: float = 0.0  # simulated
-    job_seconds: float = 0.0  # simulated: jobs in the hands of workers
+    job_seconds: float = 0.0  # simulated: jobs held by workers
     jobs: int = 0
     attempts: int = 0
     reruns: int = 0
@@ -43,8 +41,8 @@ class Account(msgspec.Struct, kw_only=True):
     wall_seconds: float = 0.0  # real
     cpu_seconds: float = 0.0  # real
     twin_digest: str | None = None  # of the same seed in another process
-    is_second_try: bool = False  # the first was not over in time
-    program: str = ""  # which code played it: somebody may edit while worlds are played
+    is_second_try: bool = False  # the first try ran out of time
+    program: str = ""  # hash of the code that played it: files may change during a run
 
     @property
     def is_different(self) -> bool:
@@ -53,12 +51,11 @@ class Account(msgspec.Struct, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether somebody must look at it."""
         return bool(self.violations) or self.is_different
 
     @property
     def broken(self) -> list[str]:
-        """The invariants, each once, in the order of the checks."""
+        """Broken invariants without duplicates, in the order of the checks."""
         return list(dict.fromkeys(one.invariant for one in self.violations))
 
 
@@ -69,7 +66,7 @@ def examine(
     wishes: Sequence[Wish] | None = None,
     knobs: Mapping[str, Any] | None = None,
 ) -> Account:
-    """Play it and say what came of it, also when it cannot be played."""
+    """Play one world and return its result; an exception in it becomes a violation."""
     began = time.process_time()
     try:
         account = account_of(play(seed, faults=faults, wishes=wishes, knobs=knobs))
@@ -83,7 +80,7 @@ def examine(
 
 
 def account_of(played: Played) -> Account:
-    """The figures of a world, and its stories where something is broken."""
+    """The figures of a world, and a story for each of up to 3 broken invariants."""
     first = {one.invariant: one for one in reversed(played.violations)}
     stored = played.ledger.of("stored")
     return Account(
@@ -104,7 +101,6 @@ def account_of(played: Played) -> Account:
 
 
 def by_job(ledger: Ledger, *whats: str) -> dict[int, list[LedgerLine]]:
-    """Lines of these kinds, job by job."""
     jobs: dict[int, list[LedgerLine]] = {}
     for entry in ledger.entries:
         if entry.n is not None and entry.what in whats:
@@ -113,7 +109,7 @@ def by_job(ledger: Ledger, *whats: str) -> dict[int, list[LedgerLine]]:
 
 
 def held_seconds(ledger: Ledger) -> float:
-    """How long jobs were in the hands of workers, all together."""
+    """How long workers held jobs, summed over all jobs."""
     total = 0.0
     for entries in by_job(ledger, "claim", "end", "rescued").values():
         since: float | None = None
@@ -125,7 +121,7 @@ def held_seconds(ledger: Ledger) -> float:
 
 
 def reruns(ledger: Ledger) -> int:
-    """Claims after one whose worker never came to say how it ended."""
+    """Claims that a later claim replaced and whose worker never reported an outcome."""
     number = 0
     for entries in by_job(ledger, "claim", "end").values():
         ended = {
@@ -139,7 +135,7 @@ def reruns(ledger: Ledger) -> int:
 
 
 def recoveries(ledger: Ledger) -> list[float]:
-    """From a fault that ended a worker to the next start of each job that it ran."""
+    """Seconds from a fault that ended a worker to the next start of each job it ran."""
     faults = ledger.of("fault")
     found: list[float] = []
     for entries in by_job(ledger, "start", "end").values():
@@ -152,7 +148,7 @@ def recoveries(ledger: Ledger) -> list[float]:
 
 
 def ended_at(fault: LedgerLine, node: str) -> float:
-    """When this fault ended a process of that name; never, for most of them."""
+    """When this fault ended a process of that name; infinity if it ends none."""
     kind: str = fault.fields["kind"]
     if fault.node in (node, ALL_NODES):
         if kind in KILLS or kind.startswith("exit "):

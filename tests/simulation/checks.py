@@ -1,8 +1,9 @@
 """The invariants, judged offline from the ledger and a dump of the store.
 
-The numbers are those of the reliability page's table. Each check is a function that
-yields violations; it shares no code with the engine. One that finds nothing to look at
-says so (`exercised`), for a promise that nobody tried is not a promise kept.
+The numbers are those of the table on the reliability page. Each check is a function
+that yields violations; it shares no code with the engine. A check marks an invariant as
+`exercised` when it finds something to check: an invariant that no world exercises has
+not been shown to hold.
 """
 
 from collections import defaultdict
@@ -20,19 +21,17 @@ from tests.simulation.world import World
 FINAL_KINDS = {"done": "done", "dead": "dead", "cancel": "cancelled"}
 LOSSES_MAX = 3
 RETRIES_MAX = 3
-FIRST_FINAL = 4  # of the numbers of states
-# A fault may show so much later: a lease that it kept from being renewed must end first.
+FIRST_FINAL = 4  # state numbers from here on are final
+# A fault can show this much later: a lease that it kept from being renewed ends first.
 LATE_SECONDS = 10.0
-ENDLESS_SECONDS = 5.0  # its hard limit
+ENDLESS_SECONDS = 5.0  # the hard limit of an "endless" job
 GRACE_SECONDS = 2.0
-STOP_SECONDS = 10.0  # what a worker that is told to stop gives its jobs
-# After everything has healed: leases end, retries and parked jobs come due.
+STOP_SECONDS = 10.0  # the grace that a stopping worker gives its jobs
+# Limit after all faults have healed: leases end, retries and parked jobs come due.
 LAST_SECONDS = 1800.0
 
 
 class Violation(NamedTuple):
-    """A promise that was broken."""
-
     invariant: str
     n: int | None
     what: str
@@ -43,11 +42,11 @@ class Violation(NamedTuple):
 
 
 class CheckedKnobs(Protocol):
-    """What the checks must know about a world."""
+    """What the checks need to know about a world."""
 
     @property
     def lease_seconds(self) -> float:
-        """Of every worker."""
+        """Lease of every worker."""
         ...
 
     @property
@@ -57,17 +56,17 @@ class CheckedKnobs(Protocol):
 
     @property
     def keep_seconds(self) -> float:
-        """How long a done job stays."""
+        """How long the store keeps a done job."""
         ...
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing goes wrong."""
+        """Whether the world has no faults."""
         ...
 
 
 class Case:
-    """Everything that the checks look at."""
+    """Everything that the checks read."""
 
     def __init__(
         self,
@@ -93,18 +92,18 @@ class Case:
         self.exercised: set[str] = set()
 
     def of(self, n: int, *whats: str) -> list[LedgerLine]:
-        """Lines about one job."""
+        """Ledger lines of these kinds about one job."""
         return [entry for entry in self.by_job[n] if entry.what in whats]
 
     def final_ends(self, n: int) -> list[LedgerLine]:
-        """Accepted words, and rescues, that made it final."""
+        """Accepted outcomes and rescues that made the job final."""
         ends = [e for e in self.of(n, "end") if e.fields["kind"] in FINAL_KINDS]
         return ends + [
             e for e in self.of(n, "rescued") if e.fields["state"] >= FIRST_FINAL
         ]
 
     def state(self, n: int) -> str | None:
-        """How a job ended: as the store says, or as the ledger does when it was pruned."""
+        """The final state, from the store, or from the ledger if the job was pruned."""
         if self.records[n]:
             return STATE_BY_CODE[self.records[n][0].state].value
         for end in self.final_ends(n)[-1:]:
@@ -112,16 +111,16 @@ class Case:
                 code: int = end.fields["state"]
                 return STATE_BY_CODE[code].value
             return FINAL_KINDS[end.fields["kind"]]
-        # An asked cancel is carried out by whoever gives the job back: a worker that
-        # leaves does so without a word that the door could hear.
+        # The release of a job carries out its requested cancel. A worker that leaves
+        # releases without an outcome, so the ledger has no line for it.
         return "cancelled" if self.of(n, "cancel.ok", "cancel.info") else None
 
     def is_new(self, n: int) -> bool:
-        """Whether the store took it as a job of its own."""
+        """Whether the store accepted it as a new job."""
         return any(e.fields["fate"] == "new" for e in self.of(n, "stored"))
 
     def is_touched(self, node: str, since: float, until: float) -> bool:
-        """Whether a fault on record can explain what happened there."""
+        """Whether a recorded fault can explain what this process did in that time."""
         since -= self.knobs.lease_seconds + LATE_SECONDS
         return any(d.touches(node, since, until) for d in self.ledger.disturbances)
 
@@ -130,7 +129,7 @@ Check = Callable[[Case], Iterator[Violation]]
 
 
 def no_acknowledged_job_is_lost(case: Case) -> Iterator[Violation]:
-    """I1."""
+    """I1: an acknowledged job is in the store, or was."""
     for entry in case.ledger.of("enq.ok"):
         n = entry.n or 0
         case.exercised.add("I1")
@@ -139,7 +138,7 @@ def no_acknowledged_job_is_lost(case: Case) -> Iterator[Violation]:
 
 
 def every_job_reaches_its_end(case: Case) -> Iterator[Violation]:
-    """I2, and I24: soon after everything has healed, by itself."""
+    """I2 and I24: every job becomes final by itself, soon after all has healed."""
     for n, records in case.records.items():
         for record in records:
             case.exercised.add("I2")
@@ -154,7 +153,7 @@ def every_job_reaches_its_end(case: Case) -> Iterator[Violation]:
 
 
 def one_final_end(case: Case) -> Iterator[Violation]:
-    """I3."""
+    """I3: at most one accepted final outcome."""
     for n in case.by_job:
         ends = case.final_ends(n)
         case.exercised |= {"I3"} if ends else set()
@@ -163,7 +162,7 @@ def one_final_end(case: Case) -> Iterator[Violation]:
 
 
 def nothing_from_a_fenced_owner(case: Case) -> Iterator[Violation]:
-    """I4: an accepted word carries the highest claim number issued before it."""
+    """I4: an accepted outcome carries the highest claim number issued before it."""
     for n in case.by_job:
         highest = 0
         if case.of(n, "refused"):
@@ -178,7 +177,7 @@ def nothing_from_a_fenced_owner(case: Case) -> Iterator[Violation]:
 
 
 def done_means_that_it_ran(case: Case) -> Iterator[Violation]:
-    """I5 and I21, as far as effects and results can show it."""
+    """I5 and I21: a done job has an effect before its end, and its own result."""
     for n in case.by_job:
         if case.state(n) != "done":
             continue
@@ -195,7 +194,7 @@ def done_means_that_it_ran(case: Case) -> Iterator[Violation]:
 
 
 def no_phantom_and_no_double(case: Case) -> Iterator[Violation]:
-    """I6: an unknown enqueue may be there once; a refused one may not."""
+    """I6: an enqueue of unknown result is stored at most once; a refused one never."""
     for n, records in case.records.items():
         if n not in case.wishes:
             yield Violation("I6", n, "nobody asked for it")
@@ -213,10 +212,10 @@ def no_phantom_and_no_double(case: Case) -> Iterator[Violation]:
 
 
 def every_rerun_is_explained(case: Case) -> Iterator[Violation]:
-    """I7: by an accepted word of the run before, or by a fault on record."""
+    """I7: by an accepted outcome of the run before, or by a recorded fault."""
     for n in case.by_job:
         first_of: dict[int, LedgerLine] = {}
-        for claim in case.of(n, "claim"):  # told again after a lost reply: the same one
+        for claim in case.of(n, "claim"):  # repeated after a lost reply: the same one
             first_of.setdefault(claim.fields["claim_no"], claim)
         for first, second in pairwise(first_of.values()):
             case.exercised.add("I7")
@@ -237,14 +236,14 @@ def every_rerun_is_explained(case: Case) -> Iterator[Violation]:
 
 
 def restart_outcomes(case: Case, n: int) -> int:
-    """Accepted words after which a job begins anew."""
+    """How many accepted outcomes make the job start again."""
     return sum(
         e.fields["kind"] in ("retry", "snooze", "release") for e in case.of(n, "end")
     )
 
 
 def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
-    """I8: retries and losses within bounds, and the end that the job's code deserves."""
+    """I8: retries and losses stay within bounds, and the end fits the job's code."""
     for n in case.by_job:
         state = case.state(n)
         if state is None or n not in case.wishes:
@@ -267,12 +266,12 @@ def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
 
 
 def endings(case: Case, n: int, kind: str) -> int:
-    """Accepted words of one kind."""
+    """How many accepted outcomes have this kind."""
     return sum(e.fields["kind"] == kind for e in case.of(n, "end"))
 
 
 def dead_by_loss(case: Case, n: int) -> Iterator[Violation]:
-    """Dead by loss: only the third in a row, and only when it ran alone."""
+    """Dead by loss: only after the third loss in a row, and only when it ran alone."""
     losses = case.records[n][0].losses
     alone = endings(case, n, "alone")
     if losses < LOSSES_MAX - 1 or not alone:
@@ -291,7 +290,7 @@ def one_active_job_per_key(case: Case) -> Iterator[Violation]:
             entry.fields["fate"] == "existing" and entry.fields["answered_by"] == n
         )
         if key is None or is_repeat:
-            continue  # a repeat after a lost reply is answered by the job itself, for ever
+            continue  # a repeat after a lost reply is always answered by the job itself
         case.exercised.add("I9")
         holder = holders.get(key)
         ended = [] if holder is None else case.final_ends(holder)
@@ -307,7 +306,7 @@ def one_active_job_per_key(case: Case) -> Iterator[Violation]:
 
 
 def a_hard_limit_is_hard(case: Case) -> Iterator[Violation]:
-    """I16: whatever the task does, unless its process was disturbed."""
+    """I16: a task ends at its hard limit unless a fault disturbed its process."""
     for n, wish in case.wishes.items():
         limit = ENDLESS_SECONDS if wish.kind == "endless" else HARD_SECONDS
         for start in case.of(n, "start"):
@@ -321,7 +320,7 @@ def a_hard_limit_is_hard(case: Case) -> Iterator[Violation]:
 
 
 def a_cancelled_job_stays_cancelled(case: Case) -> Iterator[Violation]:
-    """I20."""
+    """I20: a cancelled job never starts again, and stays cancelled."""
     for n in case.by_job:
         for cancel in case.of(n, "cancel.ok"):
             if cancel.fields["state"] != "cancelled":
@@ -334,7 +333,7 @@ def a_cancelled_job_stays_cancelled(case: Case) -> Iterator[Violation]:
 
 
 def nothing_appears_or_vanishes(case: Case) -> Iterator[Violation]:
-    """I22: what is there is what was stored, less what retention took."""
+    """I22: the store holds what was stored, less what retention deleted."""
     stored = {n for n in case.by_job if case.is_new(n)}
     for n in stored:
         case.exercised.add("I22")
@@ -361,7 +360,7 @@ def a_bound_is_a_bound(case: Case) -> Iterator[Violation]:
 
 
 def nothing_goes_wrong_unnoticed(case: Case) -> Iterator[Violation]:
-    """No callback and no task may end in an exception that nobody handles."""
+    """No callback and no task may end in an exception that no code handles."""
     case.exercised.add("errors")
     for node, context in (*case.world.errors, *case.world.unretrieved_errors()):
         error = context.get("exception")
@@ -387,5 +386,4 @@ CHECKS: tuple[Check, ...] = (
 
 
 def judge(case: Case) -> list[Violation]:
-    """Every broken promise."""
     return [violation for check in CHECKS for violation in check(case)]

@@ -1,8 +1,8 @@
-"""More invariants: whoever was told something has heard it, in time, and not too soon.
+"""More invariants: processes react to commands and times, in time and not too early.
 
-A producer gets an answer. A worker lets go of a job that was cancelled, starts nothing in a
-queue that is paused, takes nothing new when it shall stop, and gives what runs its grace.
-What shall wait waits. And nobody ends himself without a reason that is on record.
+A producer gets an answer. A worker stops a cancelled job, starts nothing in a paused
+queue, claims nothing after a stop and gives running jobs their grace. A delayed job
+waits until it is due. And no worker ends itself without a recorded reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ from tests.simulation.liveness_checks import (
 )
 from tests.simulation.workload import HARD_SECONDS, Wish
 
-EARLY = 1e-3  # rounding
-CANCEL_SECONDS = 1.5  # beside the time between two heartbeats
-PAUSE_SECONDS = 0.5  # the same: nobody has to be interrupted
-STOPPED_SECONDS = 0.5  # an exchange may be on its way when the signal comes
+EARLY = 1e-3  # rounding error
+CANCEL_SECONDS = 1.5  # on top of one heartbeat interval
+PAUSE_SECONDS = 0.5  # on top of one heartbeat interval: no job needs to be interrupted
+STOPPED_SECONDS = 0.5  # an exchange may be in flight when the signal arrives
 STOPS = {"terminate", "deploy"}
 LINK_FAULTS = {
     *("cut", "flaky", "slow", "bad_line", "broken"),
@@ -36,15 +36,15 @@ LINK_FAULTS = {
 }
 LASTING = {"plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"}
 FINAL_OUTCOME_SECONDS = (
-    10.0  # for outcomes and hooks, before a watchdog ends its process
+    10.0  # for outcomes and hooks, before the watchdog ends its process
 )
-SIDE_LOOP_SECONDS = 1.5  # two blocks so near to each other are one, seen from beside
-IDLE_BLOCK_SECONDS = 60.0  # a loop that no job blocks
+SIDE_LOOP_SECONDS = 1.5  # the watchdog sees two blocks with a shorter gap as one
+IDLE_BLOCK_SECONDS = 60.0  # limit for a loop that no job blocks
 BLOCK_SECONDS = 1.0
-LOOK_SECONDS = 0.5  # a watchdog counts from the last answer before
+LOOK_SECONDS = 0.5  # a watchdog counts from the last answer before the block
 EXIT_AWAY, EXIT_BLOCKED, EXIT_TERMINATED = "exit 3", "exit 70", "exit 143"
 PROGRESS_SECONDS = 2.0
-PRUNE_SECONDS = 60.0  # late: somebody must lead first
+PRUNE_SECONDS = 60.0  # pruning may be this late: a leader must be elected first
 FOREVER_SECONDS = 1e7
 
 
@@ -52,17 +52,17 @@ FOREVER_SECONDS = 1e7
 
 
 class Wall:
-    """The store's clock in this world: somebody may have set it."""
+    """The store's clock in this world, with the steps by which a fault set it."""
 
     def __init__(self, case: Case) -> None:
         self.set = [(e.at, e.fields["step"]) for e in case.ledger.of("clock")]
 
     def at(self, at: float) -> float:
-        """What it showed."""
+        """What it showed at this moment of virtual time."""
         return at + [0.0, *(step for since, step in self.set if since <= at)][-1]
 
     def latest(self, at: float) -> float:
-        """The latest time that it had shown until then."""
+        """The latest time that it had shown by then."""
         latest, step = self.at(at), 0.0
         for since, to in self.set:
             if since <= at:
@@ -84,7 +84,7 @@ def never_before_its_time(case: Case) -> Iterator[Violation]:
 
 
 def not_again_before_its_time(case: Case) -> Iterator[Violation]:
-    """I15: a retry, a snooze or a parked job waits as long as the worker said."""
+    """I15: a retried, snoozed or parked job waits as long as the worker asked."""
     wall = Wall(case)
     for n in case.by_job:
         entries = case.of(n, "claim", "end")
@@ -105,7 +105,7 @@ def not_again_before_its_time(case: Case) -> Iterator[Violation]:
 
 
 def a_snooze_is_as_long_as_asked(case: Case) -> Iterator[Violation]:
-    """I15: the task says how long."""
+    """I15: a snoozed job waits as long as its task asked."""
     for n in case.by_job:
         for end in case.of(n, "end"):
             if end.fields["kind"] != "snooze":
@@ -123,7 +123,7 @@ def a_snooze_is_as_long_as_asked(case: Case) -> Iterator[Violation]:
 
 
 def what_is_over_leaves(case: Case) -> Iterator[Violation]:
-    """I22: a done job stays as long as it shall, and no longer."""
+    """I22: a done job stays for its retention time, and no longer."""
     wall, keep, now = Wall(case), case.knobs.keep_seconds, case.world.seconds
     for n in case.by_job:
         ends = [e for e in case.final_ends(n) if e.fields.get("kind") == "done"]
@@ -139,7 +139,7 @@ def what_is_over_leaves(case: Case) -> Iterator[Violation]:
 
 
 def everybody_is_answered(case: Case) -> Iterator[Violation]:
-    """I6: whoever asks for a job hears what came of it, as long as he lives."""
+    """I6, I20: a producer gets an answer to each enqueue and cancel while it lives."""
     for what, told in (("enq", "I6"), ("cancel", "I20")):
         for asked in case.ledger.of(f"{what}.invoke"):
             n = asked.n or 0
@@ -149,7 +149,7 @@ def everybody_is_answered(case: Case) -> Iterator[Violation]:
 
 
 def is_gone(case: Case, entry: LedgerLine) -> bool:
-    """Whether the process that wrote this line lives no more, or stands still."""
+    """Whether the process that wrote this line is dead, replaced, paused or blocked."""
     node = case.world.nodes[entry.node]
     later = [e for e in case.ledger.of("process") if e.node == entry.node]
     is_replaced = any(e.at >= entry.at for e in later[1:])
@@ -157,7 +157,7 @@ def is_gone(case: Case, entry: LedgerLine) -> bool:
 
 
 def a_running_job_hears_its_cancel(case: Case) -> Iterator[Violation]:
-    """I20: nobody begins it again, and whoever has it stops soon."""
+    """I20: no worker claims it again, and the worker that runs it stops soon."""
     heartbeat = case.knobs.heartbeat_seconds
     for n in case.by_job:
         for cancel in case.of(n, "cancel.ok"):
@@ -179,7 +179,7 @@ def a_running_job_hears_its_cancel(case: Case) -> Iterator[Violation]:
 
 
 def progress_grows(case: Case) -> Iterator[Violation]:
-    """I21: within a claim it never goes back; and it is told at all."""
+    """I21: within a claim progress never goes back; and it is reported at all."""
     for n, wish in case.wishes.items():
         if wish.kind != "telling":
             continue
@@ -204,7 +204,7 @@ def progress_grows(case: Case) -> Iterator[Violation]:
 def is_only(
     case: Case, node: str, since: float, until: float, allowed: set[str]
 ) -> bool:
-    """Whether nothing but these faults disturbed a process in this time or just before."""
+    """Whether only these faults disturbed a process, in this time or just before."""
     since -= case.knobs.lease_seconds + LATE_SECONDS
     return not any(
         one.kind not in allowed | CLOCKS | NO_WAKEUPS
@@ -214,7 +214,7 @@ def is_only(
 
 
 def signals_of(case: Case, node: str, until: float) -> tuple[float, list[float]]:
-    """When the process began that lived then, and when it was told to stop."""
+    """When the process that lived at `until` began, and when it got stop signals."""
     began, told = 0.0, list[float]()
     for entry in case.ledger.entries:
         if entry.at > until:
@@ -227,7 +227,7 @@ def signals_of(case: Case, node: str, until: float) -> tuple[float, list[float]]
 
 
 def a_stop_lets_jobs_end(case: Case) -> Iterator[Violation]:
-    """A worker that is told to stop gives what runs its grace."""
+    """A stopping worker gives its running jobs their grace."""
     for n, wish in case.wishes.items():
         if wish.kind not in LASTING:
             continue
@@ -256,7 +256,7 @@ def a_stop_lets_jobs_end(case: Case) -> Iterator[Violation]:
 
 
 def no_claim_after_a_stop(case: Case) -> Iterator[Violation]:
-    """Whoever was told to stop asks for nothing more."""
+    """A worker claims nothing new after a stop signal."""
     stopped: dict[str, float] = {}
     issued: set[tuple[int | None, int]] = set()
     for entry in case.ledger.entries:
@@ -275,7 +275,7 @@ def no_claim_after_a_stop(case: Case) -> Iterator[Violation]:
 
 
 def nothing_starts_in_a_paused_queue(case: Case) -> Iterator[Violation]:
-    """What was claimed before goes back when its worker has heard of the pause."""
+    """A worker releases jobs that it claimed before the pause, after one heartbeat."""
     heartbeat = case.knobs.heartbeat_seconds
     paused: dict[str, float] = {}
     for entry in case.ledger.entries:
@@ -298,7 +298,7 @@ def nothing_starts_in_a_paused_queue(case: Case) -> Iterator[Violation]:
 
 
 def nobody_ends_himself_for_nothing(case: Case) -> Iterator[Violation]:
-    """I7: a worker gives up only what it cannot do: a blocked loop, a store away."""
+    """I7: a worker ends itself only for a reason: a blocked loop, or no store."""
     for one in case.ledger.disturbances:
         if one.kind == EXIT_AWAY:
             began, _ = signals_of(case, one.node, one.began)
@@ -317,10 +317,10 @@ def nobody_ends_himself_for_nothing(case: Case) -> Iterator[Violation]:
 
 
 def nobody_leaves_unasked(case: Case) -> Iterator[Violation]:
-    """I7: a worker works until it is told to stop, and nothing in it breaks."""
+    """I7: a worker runs until it gets a stop signal, and nothing in it breaks."""
     for entry in case.ledger.of("exit"):
         if "error" in entry.fields:
-            continue  # it never began to work: judged by its exit code
+            continue  # it never started working: its exit code is checked
         _, told = signals_of(case, entry.node, entry.at)
         if entry.fields["broken"] or not told:
             why = entry.fields["broken"] or "nobody had asked it to stop"
@@ -328,7 +328,7 @@ def nobody_leaves_unasked(case: Case) -> Iterator[Violation]:
 
 
 def had_to_end(case: Case, node: str, at: float) -> bool:
-    """Whether its loop stood still for longer than any job may, or could not hear a stop."""
+    """Whether its loop was blocked past every limit, or too long to react to a stop."""
     began, told = signals_of(case, node, at)
     still = last_still_seconds(case, node, began, at) + LOOK_SECONDS
     is_stop_due = len(told) > 1 or any(one <= at - STOP_SECONDS for one in told)
@@ -346,7 +346,7 @@ def limit_of(running: list[Wish]) -> float:
 
 
 def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
-    """Whether a process had begun this job, and not said how it ended."""
+    """Whether a process had started this job and not yet reported its end."""
     own = [
         e
         for e in case.of(n, "start", "end", "refused", "repeat")
@@ -359,7 +359,7 @@ def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
 
 
 def last_still_seconds(case: Case, node: str, since: float, at: float) -> float:
-    """The length of the last stretch in which its loop stood still."""
+    """The length of the last period in which its loop stood still, in seconds."""
     began = ended = since
     for one in sorted(case.ledger.disturbances, key=lambda one: one.began):
         if one.kind in STILL and one.node == node and since <= one.began <= at:
@@ -386,5 +386,4 @@ CHECKS: tuple[Callable[[Case], Iterator[Violation]], ...] = (
 
 
 def judge(case: Case) -> list[Violation]:
-    """Every broken promise."""
     return [violation for check in CHECKS for violation in check(case)]

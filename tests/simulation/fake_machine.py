@@ -1,4 +1,4 @@
-"""Beside a simulated worker: tasks of its own loop in place of a thread and a process."""
+"""Fakes for a worker's side thread and process: tasks of its own loop instead."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,17 +9,16 @@ from durio.ports.executor import ThreadStack
 
 @final
 class TaskSideLoop:
-    """Runs heartbeat and watchdog as tasks like any other: they share virtual time."""
+    """Runs heartbeat and watchdog as ordinary tasks: they share virtual time."""
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this coroutine function until `stop`."""
         self.tasks.append(asyncio.get_running_loop().create_task(work()))
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait for its end."""
+        """Cancel the tasks, and wait for their end."""
         tasks, self.tasks = self.tasks, []
         for task in tasks:
             task.cancel()
@@ -27,18 +26,18 @@ class TaskSideLoop:
 
 
 class FakeMachine:
-    """A process that needs nothing and is never ended: it only notes what was asked."""
+    """A process that uses no resources and never ends: it records exit codes."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []
         self.stopped: list[tuple[str, float]] = []
 
     def cpu_seconds(self) -> float:
-        """Simulated work is free."""
+        """Always 0: simulated work uses no CPU time."""
         return 0.0
 
     def rss_bytes(self) -> int:
-        """It needs no memory of its own either."""
+        """Always 0."""
         return 0
 
     def stops(self) -> list[tuple[str, float]]:
@@ -46,17 +45,16 @@ class FakeMachine:
         return self.stopped
 
     def stack(self) -> str:
-        """There is no thread to look at."""
+        """Empty: there is no thread to look at."""
         return ""
 
     def stacks(self) -> list[ThreadStack]:
-        """The one thread of a simulated world has nothing to tell."""
         return []
 
     async def run_elsewhere(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> bool:
-        """Here: there is nowhere else."""
+        """Run it on this loop: there is no other thread."""
         try:
             async with asyncio.timeout(seconds):
                 await work()
@@ -65,5 +63,5 @@ class FakeMachine:
         return True
 
     def end(self, code: int) -> None:
-        """Note what a real process would have ended with."""
+        """Record the exit code of a real process."""
         self.ends.append(code)

@@ -1,9 +1,9 @@
-"""What happened in a simulated world, as seen from outside: the only source of verdicts.
+"""What happened in a simulated world, recorded from outside: the only input of checks.
 
-Two kinds of witnesses write here. Tasks and producers say what they do (`start`, `effect`,
-`enq.ok` ...). The store's door says what was executed (`claim`, `end`, `refused` ...): it
-sees calls and answers, not tables. Disturbances are written before they begin, for their
-victim may never come to report them.
+Two sources write here. Tasks and producers record what they do (`start`, `effect`,
+`enq.ok` ...). The recorder at the store records what was executed (`claim`, `end`,
+`refused` ...): it sees calls and answers, not tables. A disturbance is written before it
+begins, because its victim may not live to report it.
 """
 
 import hashlib
@@ -33,12 +33,10 @@ WRITES = {
 
 
 class LedgerLine(NamedTuple):
-    """One line of the ledger."""
-
     at: float
     node: str
     what: str
-    n: int | None  # which job, by the number in its arguments
+    n: int | None  # the job, by the number in its arguments
     fields: Mapping[str, Any]
 
     def __str__(self) -> str:
@@ -48,7 +46,7 @@ class LedgerLine(NamedTuple):
 
 
 class Disturbance(NamedTuple):
-    """Who may behave oddly, and when; EVERYBODY is a node too."""
+    """A fault, and when its node may behave oddly; ALL_NODES is a node too."""
 
     kind: str
     node: str
@@ -62,7 +60,7 @@ class Disturbance(NamedTuple):
 
 
 class Ledger:
-    """An append-only list, and a hash of all of it."""
+    """An append-only list of lines, and a hash of all of them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -73,11 +71,10 @@ class Ledger:
         self.starts: Counter[int] = Counter()
         self.running_jobs: defaultdict[str, set[int]] = defaultdict(
             set
-        )  # who runs what
+        )  # node -> numbers of the jobs that it runs
         self._hash = hashlib.sha256()
 
     def note(self, node: str, what: str, n: int | None = None, **fields: Any) -> None:
-        """One more line."""
         entry = LedgerLine(round(self.world.seconds, 6), node, what, n, fields)
         self.entries.append(entry)
         if n is None:
@@ -91,30 +88,28 @@ class Ledger:
         self._hash.update(f"{entry}\n".encode())
 
     def disturb(self, kind: str, node: str, seconds: float) -> None:
-        """Something will go wrong from now on, for so long."""
+        """Record a fault that begins now."""
         began = self.world.seconds
         self.disturbances.append(Disturbance(kind, node, began, began + seconds))
         self.note(node, "fault", kind=kind, seconds=round(seconds, 3))
 
     @property
     def digest(self) -> str:
-        """Equal histories, byte for byte, have equal ones."""
+        """Equal for histories that are equal byte for byte."""
         steps = f"{self.world.steps} {sorted(self.calls.items())}"
         whole = self._hash.copy()
         whole.update(steps.encode())
         return whole.hexdigest()
 
     def of(self, what: str) -> list[LedgerLine]:
-        """All lines of one kind."""
         return [entry for entry in self.entries if entry.what == what]
 
     def about(self, n: int) -> list[LedgerLine]:
-        """All lines about one job."""
         return [entry for entry in self.entries if entry.n == n]
 
 
 class CallRecorder:
-    """The store's door: notes what was executed, and what the store answered."""
+    """Records at the store what was executed, and what the store answered."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self.store = store
@@ -124,7 +119,7 @@ class CallRecorder:
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
     ) -> None:
-        """The store has done this."""
+        """Record a call that the store has executed."""
         self.ledger.calls[method] += 1
         if method in WRITES:
             self.writes[node.name] += 1
@@ -232,13 +227,13 @@ def number_in(payload: bytes) -> int:
 
 
 def waiting_in(store: Store, lane: str) -> int:
-    """How many jobs of this lane are ready, scheduled or blocked, at this very moment."""
+    """How many jobs of this lane are ready, scheduled or blocked now."""
     states = at_once(count_jobs(store, lane.partition(":")[0])).get(lane, {})
     return sum(number for state, number in states.items() if state < RUNNING)
 
 
 def at_once(asking: Coroutine[Any, Any, T]) -> T:
-    """The answer of a store in memory: it never waits."""
+    """The answer of a store in memory, which never waits."""
     try:
         asking.send(None)
     except StopIteration as answered:

@@ -1,8 +1,8 @@
-"""More invariants: what the rest of them would not notice.
+"""More invariants: failures that the other checks do not notice.
 
-A worker that lives and does nothing, a job in two hands at once, an answer that went to
-somebody else: histories like these end well in the end. Each check here was written
-because a planted bug had survived the others.
+A worker that lives and does nothing, a job that two workers run at once, an answer that
+went to the wrong producer: such histories still end well. Each check here was written
+because a planted bug survived the other checks.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,20 +11,20 @@ from tests.simulation.checks import LATE_SECONDS, LOSSES_MAX, Case, Violation
 from tests.simulation.ledger import ALL_NODES, LedgerLine
 from tests.simulation.workload import QUICK_RETRY, SOFT_SECONDS, TIGHT_MAX
 
-# Faults that must not cost anybody a job.
+# Faults that must not cost a worker its jobs.
 CLOCKS = {"skew", "clock_step"}
-NO_WAKEUPS = {"deaf", "store_deaf"}  # rings are hints: a job is found all the same
+NO_WAKEUPS = {"deaf", "store_deaf"}  # wakeups are hints: polling finds the job
 HARMLESS = CLOCKS | NO_WAKEUPS | {"blocking job", "store_full"}
-# Faults after which code may run that should have stopped: nobody could tell it.
+# Faults after which code may run that should have stopped: no message reached it.
 STILL = {"pause", "block", "blocking job"}
 FORGOTTEN_SECONDS = 25.0
-LONELY_SECONDS = 120.0  # for one that runs alone: first the others must end
+LONELY_SECONDS = 120.0  # for a job that runs alone: the other jobs must end first
 WAKEUP_SECONDS = 10.0
 LOCKED_SECONDS = 3.0  # after a lock is gone: several rounds over all keys of a world
 DEATH_REPORT_SECONDS = 15.0
-RESTART_SECONDS = 60.0  # at the end every worker is replaced
-# A loop that stands still for less than a hard limit costs its jobs nothing; a process that
-# a hand has stopped cannot tell: its time limits went on.
+RESTART_SECONDS = 60.0  # after healing, when every worker is replaced
+# A loop that stands still for less than a hard limit costs its jobs nothing. A pause by
+# SIGSTOP always counts: the process cannot measure it, and its time limits went on.
 EXCUSED_SECONDS = 15.0
 PAUSE_COUNTS = 1000.0
 NEVER_FAIL = {
@@ -36,7 +36,7 @@ NEVER_FAIL = {
 def quiet(
     case: Case, node: str, since: float, until: float
 ) -> Iterator[tuple[float, float]]:
-    """The stretches of time in which nothing on record disturbed a process."""
+    """The periods in which no recorded fault disturbed a process."""
     late = case.knobs.lease_seconds + LATE_SECONDS
     noisy = [
         (one.began, one.ended + late)
@@ -55,12 +55,12 @@ def quiet(
 
 
 def is_quiet(case: Case, node: str, since: float, until: float) -> bool:
-    """Whether nothing disturbed a process in all of this time."""
+    """Whether no fault disturbed a process in all of this time."""
     return any(a <= since and b >= until for a, b in quiet(case, node, since, until))
 
 
 def no_rerun_after_a_harmless_fault(case: Case) -> Iterator[Violation]:
-    """I7: a wrong clock, a lost ring or a blocked loop costs nobody a job."""
+    """I7: a wrong clock, a lost wakeup or a blocked loop costs no worker its jobs."""
     late = case.knobs.lease_seconds + LATE_SECONDS
     for n in case.by_job:
         for rescue in case.of(n, "rescued"):
@@ -71,7 +71,7 @@ def no_rerun_after_a_harmless_fault(case: Case) -> Iterator[Violation]:
                 one.kind
                 for one in case.ledger.disturbances
                 if one.touches(claim.node, claim.at - late, rescue.at)
-                # That it ended itself is what must not be.
+                # A worker that ended itself is the failure that this check looks for.
                 and not one.kind.startswith("exit ")
             }
             if kinds and kinds <= HARMLESS:
@@ -82,13 +82,12 @@ def no_rerun_after_a_harmless_fault(case: Case) -> Iterator[Violation]:
 
 
 def claim_before(case: Case, n: int, entry: LedgerLine) -> LedgerLine | None:
-    """The newest claim of a job at that time."""
     claims = [claim for claim in case.of(n, "claim") if claim.at <= entry.at]
     return claims[-1] if claims else None
 
 
 def one_start_per_claim(case: Case) -> Iterator[Violation]:
-    """I7: who was given a job once begins it once."""
+    """I7: a worker starts a claimed job at most once."""
     for n in case.by_job:
         starts = len(case.of(n, "start"))
         claims = len({claim.fields["claim_no"] for claim in case.of(n, "claim")})
@@ -97,7 +96,7 @@ def one_start_per_claim(case: Case) -> Iterator[Violation]:
 
 
 def one_at_a_time(case: Case) -> Iterator[Violation]:
-    """I4: a worker lets go of a job before another one may begin it."""
+    """I4: a worker stops a job before another worker may start it."""
     for n in case.by_job:
         starts = case.of(n, "start")
         for effect in case.of(n, "effect"):
@@ -105,7 +104,7 @@ def one_at_a_time(case: Case) -> Iterator[Violation]:
             if not own:
                 continue
             began, number = own[-1].at, number_of(case, own[-1])
-            # Newer ones: who stood still for long may begin what is no longer his.
+            # Only newer claims: a process that stood still may start a job it lost.
             others = [
                 s for s in starts if s.at < effect.at and number_of(case, s) > number
             ]
@@ -119,14 +118,14 @@ def one_at_a_time(case: Case) -> Iterator[Violation]:
 
 
 def number_of(case: Case, start: LedgerLine) -> int:
-    """The claim by which a process began a job."""
+    """The number of the claim by which a process started a job."""
     claims = case.of(start.n or 0, "claim")
     own = [c for c in claims if c.node == start.node and c.at <= start.at]
     return int(own[-1].fields["claim_no"]) if own else 0
 
 
 def a_repeat_repeats_something(case: Case) -> Iterator[Violation]:
-    """I3: the store says "landed" only of a word that it took before."""
+    """I3: the store calls an outcome repeated only if it accepted it before."""
     for n in case.by_job:
         for repeat in case.of(n, "repeat"):
             before = [
@@ -141,7 +140,7 @@ def a_repeat_repeats_something(case: Case) -> Iterator[Violation]:
 
 
 def no_claim_is_forgotten(case: Case) -> Iterator[Violation]:
-    """I24: a claim is begun or given back, also when its reply was lost."""
+    """I24: a claimed job is started or released, also when the reply was lost."""
     for n in case.by_job:
         for claim in case.of(n, "claim"):
             until = answered_at(case, n, claim)
@@ -155,7 +154,7 @@ def no_claim_is_forgotten(case: Case) -> Iterator[Violation]:
 
 
 def answered_at(case: Case, n: int, claim: LedgerLine) -> float:
-    """When anything came of a claim."""
+    """When the first effect of a claim was recorded."""
     for entry in case.by_job[n]:
         if entry.at < claim.at or entry is claim:
             continue
@@ -167,7 +166,7 @@ def answered_at(case: Case, n: int, claim: LedgerLine) -> float:
 
 
 def no_worker_is_deaf(case: Case) -> Iterator[Violation]:
-    """I24: whoever is idle and undisturbed takes what waits."""
+    """I24: an idle and undisturbed worker claims what waits."""
     idle = idle_times(case)
     for n, wish in case.wishes.items():
         stored = [e for e in case.of(n, "stored") if e.fields["fate"] == "new"]
@@ -187,7 +186,7 @@ def no_worker_is_deaf(case: Case) -> Iterator[Violation]:
 
 
 def idle_times(case: Case) -> list[tuple[str, float, float]]:
-    """(worker, since, until): it had a name, and nothing to do."""
+    """(worker, since, until): it was registered and held no job."""
     case.exercised.add("I24")
     held: dict[str, set[int | None]] = {}
     since: dict[str, float] = {}
@@ -220,7 +219,6 @@ def idle_times(case: Case) -> list[tuple[str, float, float]]:
 
 
 def is_harmful(entry: LedgerLine) -> bool:
-    """Whether this line is about a fault that may end a process."""
     return entry.what == "fault" and entry.fields["kind"] not in HARMLESS
 
 
@@ -264,7 +262,7 @@ def full_means_full(case: Case) -> Iterator[Violation]:
 
 
 def retries_are_spread(case: Case) -> Iterator[Violation]:
-    """Jitter: nobody waits exactly as long as everybody else, nor longer than allowed."""
+    """Jitter: no retry waits exactly the nominal delay."""
     whole = set(QUICK_RETRY.delays or ())
     for n in case.by_job:
         for end in case.of(n, "end"):
@@ -277,7 +275,7 @@ def retries_are_spread(case: Case) -> Iterator[Violation]:
 
 
 def only_what_fails_is_retried(case: Case) -> Iterator[Violation]:
-    """I8: a job whose code never fails is charged only if its time stood still."""
+    """I8: a job whose code never fails is charged only if its process stood still."""
     for n, wish in case.wishes.items():
         if wish.kind not in NEVER_FAIL or (wish.kind == "tight" and wish.count):
             continue
@@ -290,7 +288,7 @@ def only_what_fails_is_retried(case: Case) -> Iterator[Violation]:
 
 
 def still_seconds(case: Case, node: str, since: float, until: float) -> float:
-    """For how long a process stood still, by a hand or by code that is no job's."""
+    """Seconds for which a pause or code outside a job stopped a process."""
     return sum(
         one.ended - one.began + (PAUSE_COUNTS if one.kind == "pause" else 0.0)
         for one in case.ledger.disturbances
@@ -299,7 +297,7 @@ def still_seconds(case: Case, node: str, since: float, until: float) -> float:
 
 
 def the_last_chance_is_marked(case: Case) -> Iterator[Violation]:
-    """I8: a job that lost two workers begins only after the mark that it runs alone."""
+    """I8: a job that lost two workers starts only after it is marked to run alone."""
     for n in case.by_job:
         newest: LedgerLine | None = None
         is_marked = False
@@ -314,19 +312,19 @@ def the_last_chance_is_marked(case: Case) -> Iterator[Violation]:
 
 
 def is_last_chance(claim: LedgerLine | None, node: str) -> bool:
-    """Whether a job that this process has been given has lost two workers in a row."""
+    """Whether this process claimed a job that lost two workers in a row."""
     if claim is None or claim.node != node:
         return False
     return claim.fields["lost"] >= LOSSES_MAX - 1
 
 
 def same(first: LedgerLine, second: LedgerLine) -> bool:
-    """Whether a claim was only told again."""
+    """Whether the second line repeats the same claim."""
     return bool(first.fields["claim_no"] == second.fields["claim_no"])
 
 
 def a_soft_limit_is_heard(case: Case) -> Iterator[Violation]:
-    """I16: inside the task, at its time."""
+    """I16: a task gets its soft limit in time."""
     for n, wish in case.wishes.items():
         if wish.kind != "endless":
             continue
@@ -339,7 +337,7 @@ def a_soft_limit_is_heard(case: Case) -> Iterator[Violation]:
 
 
 def a_paused_queue_gives_nothing(case: Case) -> Iterator[Violation]:
-    """By hand: from that moment on, whoever asks."""
+    """No claim comes from a paused queue, from the moment of the pause."""
     paused: set[str] = set()
     issued: set[tuple[int | None, int]] = set()
     for entry in case.ledger.entries:
@@ -355,7 +353,7 @@ def a_paused_queue_gives_nothing(case: Case) -> Iterator[Violation]:
 
 
 def a_death_is_told_once(case: Case) -> Iterator[Violation]:
-    """Hooks: never twice, and once if whoever met the death lived undisturbed."""
+    """Hooks run at most once per death, and once if the process was undisturbed."""
     for n in case.by_job:
         told = case.of(n, "told")
         case.exercised |= {"hooks"} if told else set()
@@ -388,5 +386,4 @@ CHECKS: tuple[Callable[[Case], Iterator[Violation]], ...] = (
 
 
 def judge(case: Case) -> list[Violation]:
-    """Every broken promise."""
     return [violation for check in CHECKS for violation in check(case)]

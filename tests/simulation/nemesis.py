@@ -1,7 +1,7 @@
 """What goes wrong in a simulated world: a list of faults, drawn before it begins.
 
-A list, so that a failing world can be played again with fewer of them. Each fault is put
-on record before it happens.
+It is a list so that a failing world can be replayed with fewer faults. Each fault is
+recorded in the ledger before it happens.
 """
 
 from collections import Counter
@@ -14,42 +14,42 @@ from tests.simulation.ledger import ALL_NODES, Ledger
 from tests.simulation.network import Trouble
 from tests.simulation.world import Node, World
 
-# Kind, weight, least and most seconds that it lasts.
+# Kind: weight, least and most seconds that it lasts.
 KINDS: dict[str, tuple[int, float, float]] = {
-    "kill": (20, 0.0, 20.0),  # until there is a new process
+    "kill": (20, 0.0, 20.0),  # until a new process starts
     "pause": (14, 0.5, 90.0),
-    "zombie": (10, 0.0, 30.0),  # a pause past the lease, of whoever has most in hand
+    "zombie": (10, 0.0, 30.0),  # a pause past the lease, of the busiest worker
     "cut": (12, 0.5, 90.0),
     "flaky": (12, 5.0, 60.0),
     "slow": (8, 5.0, 60.0),
-    "bad_line": (8, 5.0, 60.0),  # both: what is lost meets what is late
+    "bad_line": (8, 5.0, 60.0),  # flaky and slow: lost calls and late calls together
     "deaf": (5, 5.0, 60.0),
     "skew": (5, 0.0, 0.0),
-    "block": (5, 0.5, 40.0),  # by code that is no attempt
+    "block": (5, 0.5, 40.0),  # by code that belongs to no attempt
     "terminate": (12, 0.0, 10.0),
     "terminate_kill": (5, 0.0, 10.0),
-    "deploy": (6, 0.0, 10.0),  # to new code, or back to the old
+    "deploy": (6, 0.0, 10.0),  # to new code, or back to the old code
     "store_away": (5, 0.5, 45.0),
     "store_full": (4, 0.5, 45.0),
     "store_slow": (3, 1.0, 30.0),
-    "store_deaf": (3, 5.0, 60.0),  # nobody hears a ring: only the safety poll is left
+    "store_deaf": (3, 5.0, 60.0),  # no wakeups: only the safety poll is left
     "clock_step": (2, 0.0, 0.0),
     "massacre": (2, 0.0, 10.0),  # every worker at once
-    "queue_paused": (4, 1.0, 30.0),  # by hand: no disaster, but it meets them
+    "queue_paused": (4, 1.0, 30.0),  # by an operator: no fault, but it meets faults
 }
-# What a server's connections suffer, in some of the worlds and on top of the above: drawn
-# apart, so that a world without them is what it always was.
+# Faults of a server's connections, in some worlds and on top of the above. They are
+# drawn separately, so that worlds without them stay as they were.
 CONNECTIONS: dict[str, tuple[int, float, float]] = {
     "broken": (
         10,
         5.0,
         60.0,
-    ),  # they break under calls, which are done, or not, or late
+    ),  # they break under calls, which are executed, or not, or late
     "store_broken": (4, 2.0, 20.0),
-    "store_reset": (6, 0.0, 0.0),  # all that is on its way, at once: a server's restart
+    "store_reset": (6, 0.0, 0.0),  # all calls in flight: a server's restart
 }
 CONNECTIONS_SHARE = 0.4  # of the worlds
-# Open transactions of others that hold keys which a producer needs; drawn apart, too.
+# Open transactions that hold keys which a producer needs; drawn separately too.
 LOCKS: dict[str, tuple[int, float, float]] = {"locked": (1, 0.1, 45.0)}
 LOCKS_SHARE = 0.3  # of the worlds
 LOCKS_EVERY = 2.0  # times the pause between other faults
@@ -59,9 +59,9 @@ ABOUT_ALL_NODES = {
     *("store_away", "store_full", "store_slow", "store_deaf", "store_broken"),
     *("store_reset", "clock_step", "massacre", "queue_paused", "zombie"),
 }
-# What happens to the line to the store, not to the process.
+# Faults of the connection to the store, not of the process.
 TROUBLES = {"cut", "flaky", "slow", "bad_line", "deaf", "broken", "locked"}
-# What happens to whoever asks for jobs, too.
+# Faults that also happen to producers.
 ABOUT_PRODUCERS = {
     "pause",
     "cut",
@@ -73,40 +73,36 @@ ABOUT_PRODUCERS = {
     "broken",
 }
 PRODUCER_SHARE = 0.2
-BROKEN_PRODUCER_SHARE = 0.6  # of the broken connections: a late enqueue is the worst
+BROKEN_PRODUCER_SHARE = 0.6  # of the broken connections: a late enqueue is worst
 SKEW_SECONDS_MAX = 300.0
 STEP_SECONDS_MAX = 300.0
 SHARE_MAX = 0.2
 SLOW_SECONDS_MAX = 4.0
-LATE_SECONDS_MAX = 1.0  # on a bad line
+LATE_SECONDS_MAX = 1.0  # of a slow and flaky connection
 ROLL_BACK_SHARE = 0.4  # of the deploys
 
 
 class PauseQueue(Protocol):
-    """Somebody pauses the queue that most jobs are in, or resumes it."""
+    """An operator pauses the queue that holds most jobs, or resumes it."""
 
-    def __call__(self, *, is_paused: bool) -> None:
-        """By hand."""
-        ...
+    def __call__(self, *, is_paused: bool) -> None: ...
 
 
 class Deploy(Protocol):
-    """From now on processes of this name begin with this code."""
+    """New processes of this name run this code."""
 
     def __call__(self, name: str, *, is_old: bool) -> None:
-        """Those that live keep theirs."""
+        """Running processes keep their code."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One disaster."""
-
     at: float
     kind: str
-    node: str  # EVERYBODY: all of them
+    node: str  # ALL_NODES: all of them
     seconds: float
-    size: float  # from 0 to 1: how bad, where that means something
+    size: float  # from 0 to 1: how bad; some kinds ignore it
 
 
 def draw(
@@ -117,7 +113,7 @@ def draw(
     producers: list[str],
     every: float,
 ) -> list[Fault]:
-    """All faults of a world: one about every so many seconds, of some kinds only."""
+    """All faults of a world: one about every `every` seconds, of some kinds only."""
     kinds = [kind for kind in KINDS if chance.random() < 0.7] or ["kill"]
     return draw_of(
         chance, {k: KINDS[k] for k in kinds}, began, seconds, workers, producers, every
@@ -132,7 +128,7 @@ def draw_connections(
     producers: list[str],
     every: float,
 ) -> list[Fault]:
-    """What happens to connections, in some worlds; from a source of chance of its own."""
+    """Connection faults, in some worlds; they have their own random numbers."""
     if chance.random() >= CONNECTIONS_SHARE:
         return []
     return draw_of(chance, CONNECTIONS, began, seconds, workers, producers, every)
@@ -178,7 +174,7 @@ def draw_of(
 
 
 class Nemesis:
-    """Carries the faults out."""
+    """Carries out the faults."""
 
     def __init__(  # noqa: PLR0913 - all that it can reach
         self,
@@ -195,25 +191,25 @@ class Nemesis:
     ) -> None:
         self.world = world
         self.ledger = ledger
-        self.troubles = troubles  # by node, and of everybody
+        self.troubles = troubles  # by node, and of ALL_NODES
         self.mortal = mortal  # the workers
         self.lease_seconds = lease_seconds
         self.pauses: Counter[Node] = Counter()
         self.queue_pauses = 0
         self.pause_queue = pause_queue
         self.restart = restart
-        self.terminate = terminate  # False: there is nobody to hear it
+        self.terminate = terminate  # returns False if no process got the signal
         self.deploy = deploy
 
     async def run(self, faults: list[Fault]) -> None:
-        """All of them; one that lasts does not hold the next up."""
+        """Carry out all faults; one that lasts does not delay the next."""
         clock = self.world.director.clock
         for fault in faults:
             await clock.sleep(fault.at - self.world.seconds)
             self.strike(fault)
 
     def strike(self, fault: Fault) -> None:
-        """One of them; a fault that meets nobody is none."""
+        """Carry out one fault; it counts only if it affects a process."""
         if fault.kind == "zombie":
             node = self._busiest()
             seconds = fault.seconds + self.lease_seconds
@@ -232,7 +228,7 @@ class Nemesis:
             self._strike_process(fault, node)
 
     def _on_record(self, fault: Fault) -> None:
-        """Before it happens."""
+        """Record it before it happens."""
         self.ledger.disturb(fault.kind, fault.node, fault.seconds)
 
     def _massacre(self, fault: Fault) -> None:
@@ -264,7 +260,7 @@ class Nemesis:
                 raise ValueError(f"no such fault: {fault}")
 
     def _terminate(self, fault: Fault, node: Node) -> None:
-        """By a signal; perhaps it is not patient, perhaps other code comes after it."""
+        """By a signal; a kill may follow, and other code may start afterwards."""
         if not self.terminate(node.name):
             return
         self._on_record(fault)
@@ -274,7 +270,7 @@ class Nemesis:
             self.deploy(node.name, is_old=fault.size < ROLL_BACK_SHARE)
 
     def _pause(self, node: Node, seconds: float) -> None:
-        """Until the last of its pauses is over."""
+        """Pauses may overlap: the process resumes when the last one is over."""
         self.world.pause(node)
         self.pauses[node] += 1
 
@@ -290,7 +286,7 @@ class Nemesis:
         return max(self.mortal, key=lambda name: (len(hands[name]), name))
 
     def _block(self, node: Node, seconds: float) -> None:
-        """A callback that blocks, and belongs to no attempt."""
+        """Block the loop by a callback that belongs to no attempt."""
         node.main.is_blocked = True
 
         def end() -> None:
@@ -324,7 +320,7 @@ class Nemesis:
             case "reset":
                 is_new = True
                 trouble.resets += 1
-                # Nobody hears a ring until the new connection listens.
+                # No wakeup arrives until the new connection listens.
                 trouble.deaf_until = max(trouble.deaf_until, now + NO_WAKEUPS_SECONDS)
             case "clock_step":
                 is_new = True
@@ -339,13 +335,12 @@ class Nemesis:
         self.ledger.note(ALL_NODES, "clock", step=seconds)
 
     def _resume_queue(self) -> None:
-        """When the last of its pauses is over."""
+        """Pauses may overlap: the queue resumes when the last one is over."""
         self.queue_pauses -= 1
         if not self.queue_pauses:
             self.pause_queue(is_paused=False)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
         for trouble in self.troubles.values():
             trouble.cut_until = trouble.full_until = trouble.deaf_until = 0.0
             trouble.slow_until = trouble.flaky_until = trouble.broken_until = 0.0
@@ -358,7 +353,7 @@ class Nemesis:
 
 
 def slow(trouble: Trouble, now: float, until: float, seconds: float) -> bool:
-    """Each trip takes longer; of two such troubles the worse one. Whether it is news."""
+    """Each trip takes longer; the worse of two applies. True if this changes it."""
     is_on = trouble.slow_until > now
     is_new = not is_on or until > trouble.slow_until or seconds > trouble.slow_seconds
     trouble.slow_seconds = max(seconds, trouble.slow_seconds) if is_on else seconds
@@ -367,7 +362,7 @@ def slow(trouble: Trouble, now: float, until: float, seconds: float) -> bool:
 
 
 def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
-    """Calls and answers get lost; of two such troubles the worse one."""
+    """Calls and answers get lost; the worse of two applies."""
     is_on = trouble.flaky_until > now
     is_new = not is_on or until > trouble.flaky_until or share > trouble.refused
     share = max(share, trouble.refused) if is_on else share
@@ -377,7 +372,7 @@ def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
 
 
 def broken(trouble: Trouble, now: float, until: float, share: float) -> bool:
-    """Connections break under calls; of two such troubles the worse one."""
+    """Connections break under calls; the worse of two applies."""
     is_on = trouble.broken_until > now
     is_new = not is_on or until > trouble.broken_until or share > trouble.broken
     trouble.broken = max(share, trouble.broken) if is_on else share

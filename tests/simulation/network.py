@@ -1,15 +1,16 @@
-"""The way from one simulated process to the store, and what can go wrong on it.
+"""The connection from one simulated process to the store, and its faults.
 
-Every call travels there, is executed by the real store in one atomic step, and its answer
-travels back. Each of the two ways takes virtual time, so a process can be killed before
-its call, or between its call and the answer. What else can happen is in `Trouble`: the
-nemesis sets it, for one process or for all, and heals it.
+Every call travels to the store, is executed by the real store in one atomic step, and
+its answer travels back. Each trip takes virtual time, so a process can be killed before
+its call is executed, or between its call and the answer. `Trouble` lists the other
+faults: the nemesis sets it, for one process or for all, and heals it.
 
-A connection to a server can break under a call, and the caller is told at once: before it
-was executed, after it, or while the server still has it, who then does it late. A process
-that connects anew ends what the server still does for it; but an enqueue may have got
-through a pooler, and come after its own repeat has been stored, run and finished. (Not after
-its repeat was told that a queue is full: nobody could take that word back.)
+A connection to a server can break under a call, and the caller learns this immediately:
+before the call is executed, after it, or while the server still has it and executes it
+late. A process that connects again ends what the server still does for it. But an
+enqueue may have got through a pooler, and arrive after its own repeat was stored, run
+and finished. (It never arrives after its repeat was refused because a queue is full: the
+caller has that answer, and it must stay true.)
 """
 
 import asyncio
@@ -27,12 +28,12 @@ from tests.faults.faulty_store import add_store_methods
 from tests.simulation.world import Node
 
 TRIP_SECONDS = 0.002
-TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer that does not come
+TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer
 LATE_SECONDS_MAX = (
-    15.0  # that the server may still have a call after its connection broke
+    15.0  # how long the server may keep a call after its connection broke
 )
-LATE_METHODS = {"enqueue", "exchange"}  # what it may do then
-LOCK_SECONDS = 0.1  # that an enqueue waits for a key
+LATE_METHODS = {"enqueue", "exchange"}  # calls that it may execute late
+LOCK_SECONDS = 0.1  # how long an enqueue waits for a key
 LOCKED = Locked(StoreUnavailable("simulated: locked"), wait_seconds=30.0)
 NO_WAKEUP = Wake(woken=False, lanes=frozenset(), control=False)
 
@@ -43,9 +44,9 @@ class Trouble:
 
     cut_until: float = 0.0  # no call arrives, no answer comes back
     full_until: float = 0.0  # the disk is full
-    deaf_until: float = 0.0  # no ring arrives
+    deaf_until: float = 0.0  # no wakeup arrives
     slow_until: float = 0.0
-    slow_seconds: float = 0.0  # more for each trip, on the average
+    slow_seconds: float = 0.0  # additional mean time of a trip
     flaky_until: float = 0.0
     refused: float = 0.0  # not executed, and the caller knows
     unsent: float = 0.0  # not executed, and the caller does not know
@@ -57,20 +58,20 @@ class Trouble:
 
 
 class CallObserver(Protocol):
-    """Who watches the calls at the store's side."""
+    """Observes calls at the store."""
 
     store: Store
-    writes: Counter[str]  # by node: what it changed, or may have
+    writes: Counter[str]  # by node: calls that changed the store, or may have
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
     ) -> None:
-        """The store has done this."""
+        """Called after the store has executed a call."""
         ...
 
 
 class SimulatedLink(Store):
-    """A store with every method of the real one, at the end of a line."""
+    """A store with every method of the real one, at the far end of a connection."""
 
     def __init__(
         self,
@@ -81,18 +82,18 @@ class SimulatedLink(Store):
     ) -> None:
         self.node = node
         self.server = server
-        self.troubles = troubles  # of this process, and of everybody
-        self.trip_seconds = trip_seconds  # one way, on the average, if all is well
+        self.troubles = troubles  # of this process, and of all nodes
+        self.trip_seconds = trip_seconds  # one way, mean, without trouble
         self.chance = node.world.chance(f"line of {node.name}/{node.boot}")
-        self.writes_seen = 0  # of others, when we last renewed or asked
-        # What the server still has, by what was asked: a worker, or a job.
+        self.writes_seen = 0  # by other nodes, at our last renewal or check
+        # Calls that the server executes late, by worker (exchange) or job id (enqueue).
         self.late_calls: dict[int | bytes, list[asyncio.Task[None]]] = {}
-        self.stored_ids: set[bytes] = set()  # jobs that we were told are stored
+        self.stored_ids: set[bytes] = set()  # jobs that the store reported as stored
 
     async def call(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """One round trip."""
+        """One round trip: request, execution, reply."""
         resets = self._resets()
         await self._travel()
         if method == "exchange":
@@ -118,7 +119,7 @@ class SimulatedLink(Store):
     async def _do(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """At the store."""
+        """Execute a call at the store."""
         answer = await getattr(self.server.store, method)(*args, **options)
         self.server.executed(self.node, method, args, answer)
         if method == "enqueue":
@@ -156,11 +157,11 @@ class SimulatedLink(Store):
     def call_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """What a store knows without going anywhere."""
+        """Calls that a store answers without a round trip."""
         return getattr(self.server.store, method)(*args, **options)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until a ring arrives, or the time is over."""
+        """Wait for a wakeup, or until the time is over."""
         if self._is("cut") or self._is("deaf"):
             await self.node.clock.sleep(timeout_seconds)
             return NO_WAKEUP
@@ -168,9 +169,9 @@ class SimulatedLink(Store):
         return NO_WAKEUP if self._is("cut") or self._is("deaf") else wake
 
     async def health(self, worker: int | None = None) -> Health:
-        """A look at the file, as it were: a full disk allows it.
+        """Stands for a look at the file's change counter: a full disk allows it.
 
-        The store itself cannot tell: in memory all processes are one to it.
+        The store in memory cannot answer: all simulated nodes are one process to it.
         """
         if worker is None:
             return Health(stalled_by=None, is_contested=True)
@@ -186,10 +187,10 @@ class SimulatedLink(Store):
         return writes.total() - writes[self.node.name]
 
     async def open(self) -> None:
-        """It is open already: it belongs to the world."""
+        """The world has opened the store."""
 
     async def close(self) -> None:
-        """Whoever leaves does not close it for the others."""
+        """The store stays open for other nodes."""
 
     # --- trouble
 
@@ -208,7 +209,7 @@ class SimulatedLink(Store):
         return sum(one.resets for one in self.troubles)
 
     def _breaks(self) -> str | None:
-        """When the connection breaks under this call; draws only where it may."""
+        """When the connection breaks under this call; draws only while it can break."""
         now = self.node.world.seconds
         share = max(
             (t.broken for t in self.troubles if now < t.broken_until), default=0
@@ -221,7 +222,7 @@ class SimulatedLink(Store):
     def _do_late(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> None:
-        """Later, and whatever has become of the process that asked."""
+        """Execute a call later, also if the calling process has ended meanwhile."""
         world = self.node.world
         seconds = LATE_SECONDS_MAX * self.chance.random()
 
@@ -233,19 +234,20 @@ class SimulatedLink(Store):
 
         task = world.director.main.create_task(do())
         keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
-        for key in keys:  # one may be asked for again, and be lost again
+        for key in keys:  # a job may be enqueued again, and its call may be lost again
             self.late_calls.setdefault(key, []).append(task)
 
     async def _is_forgotten(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a repeat was stored, and has left no trace since.
 
-        A store behind a network remembers its repeats; this one has no late calls.
+        A store behind a network remembers repeats. This one does not: it expects no late
+        calls.
         """
         ids = [job.id for job in jobs if job.id in self.stored_ids]
         return len(await self.server.store.states(ids)) < len(ids)
 
     def _cancel_late_calls(self, *keys: int | bytes) -> None:
-        """A process that asks again has ended what it had asked before."""
+        """A process that repeats a call ends its earlier one at the server."""
         for key in keys:
             for task in self.late_calls.pop(key, ()):
                 if task is not asyncio.current_task():
@@ -284,5 +286,4 @@ def is_locked(job: NewJob) -> bool:
 
 
 def unavailable(method: str, *, unknown: bool) -> StoreError:
-    """No answer came."""
     return StoreUnavailable(f"simulated: no answer to {method}", unknown=unknown)

@@ -1,4 +1,4 @@
-"""A worker or a producer as a simulated process: its App, its machine, its place aside."""
+"""A worker or a producer as a simulated process: its App, machine and side loop."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ HOST = "simulated"
 
 @final
 class NodeSideLoop:
-    """Heartbeat and watchdog on the second loop of a process."""
+    """Runs heartbeat and watchdog on the second loop of a process."""
 
     def __init__(self, node: Node) -> None:
         self.loop = node.side_loop
@@ -32,7 +32,7 @@ class NodeSideLoop:
         self.tasks.append(self.loop.create_task(work()))
 
     async def stop(self) -> None:
-        """Cancel what runs there, and wait for its end."""
+        """Cancel the tasks there, and wait for their end."""
         tasks, self.tasks = self.tasks, []
         here = asyncio.get_running_loop()
         for task in tasks:
@@ -54,14 +54,14 @@ class NodeMachine(FakeMachine):
         self._ended = ended
 
     def end(self, code: int) -> None:
-        """The process ends now."""
+        """End the process now."""
         super().end(code)
         self._ended(self._node, code)
 
 
 @final
 class NodeCall:
-    """A function that has ended before anybody could look."""
+    """A call that has ended already when it is returned."""
 
     thread_id = 0
 
@@ -72,17 +72,17 @@ class NodeCall:
         self.future.set_result(ended)
 
     def interrupt(self, error: type[BaseException]) -> bool:
-        """It has ended."""
+        """Always False: the call has ended."""
         del error
         return False
 
     def abandon(self) -> None:
-        """It has ended."""
+        """Does nothing: the call has ended."""
 
 
 @final
 class NodeExecutor:
-    """Threads for sync tasks, which take no time here."""
+    """Runs sync tasks inline, in no virtual time."""
 
     def start(self, function: Callable[[], Any]) -> NodeCall:
         """Run it now."""
@@ -102,10 +102,10 @@ def app_on(
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> App:
-    """An App as this process has it: at the end of its line, by its own clock.
+    """An App in this process: it uses the simulated connection and the node's clock.
 
-    Its settings are handed over whole: neither the environment nor a file says anything,
-    or a world would not be the same everywhere.
+    The settings are passed whole. Environment variables and files are not read: a world
+    must be the same on every machine.
     """
     whole = settings_from(settings)
     app = App("sqlite:///:memory:", clock=node.clock, settings=whole, **options)
@@ -116,7 +116,6 @@ def app_on(
 async def worker_on(
     node: Node, app: App, ends: Callable[[Node, int], None], **options: Any
 ) -> tuple[Worker, NodeMachine]:
-    """A worker of this App in this process."""
     machine = NodeMachine(node, ends)
     worker = await make_worker(
         app,

@@ -1,7 +1,7 @@
-"""Plays many worlds at once, in processes of their own, and tells of them in order.
+"""Plays many worlds in parallel, in separate processes, and reports them in order.
 
-Every so many seeds one is played a second time, in another process with another hash
-seed: the two histories must be the same, byte for byte.
+Every few seeds one is played a second time, in another process with another hash seed:
+the two histories must be equal byte for byte.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from tests.simulation.account import BROKEN_WORLD, Account
 from tests.simulation.checks import Violation
 
 TWIN_EVERY = 20
-WORLD_SECONDS_MAX = 300.0  # real ones: a world that goes on for ever is a finding
-WORLDS_PER_PROCESS = 200  # then a new one: nothing may pile up in thousands of worlds
+WORLD_SECONDS_MAX = 300.0  # real seconds: a world that does not end is a finding
+WORLDS_PER_PROCESS = 200  # then a new one: memory must not grow over many worlds
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
 Tell = Callable[[Account], None]
@@ -35,7 +35,7 @@ class WorldSelection:
 
     first: int = 1
     seeds: int | None = None
-    only: Sequence[int] = ()  # these, in place of a range
+    only: Sequence[int] = ()  # these seeds, instead of a range
     seconds: float | None = None  # no world begins later
     jobs: int = 1
     twin_every: int = TWIN_EVERY
@@ -43,7 +43,7 @@ class WorldSelection:
 
 @final
 class WorldProcess:
-    """A process that plays one world after the other."""
+    """A process that plays one world after another."""
 
     def __init__(self, hash_seed: int) -> None:
         self.hash_seed = hash_seed
@@ -51,7 +51,7 @@ class WorldProcess:
         self.worlds = 0
 
     async def play(self, seed: int) -> Account:
-        """One world; when it is late once more: the machine may have stood still."""
+        """Play one world; retry once if it is late: the machine may have stalled."""
         with suppress(TimeoutError):
             return await self.try_to_play(seed)
         with suppress(TimeoutError):
@@ -61,7 +61,7 @@ class WorldProcess:
         return failed(seed, f"twice not over after {WORLD_SECONDS_MAX:.0f} s")
 
     async def try_to_play(self, seed: int) -> Account:
-        """One world; a process that dies over it is told as well."""
+        """Play one world; the death of the process becomes a failed account."""
         loop = asyncio.get_running_loop()
         if self.worlds >= WORLDS_PER_PROCESS:
             await self.end()
@@ -78,11 +78,11 @@ class WorldProcess:
             account = failed(seed, f"its process ended: {await process.wait()}")
         account.wall_seconds = loop.time() - began
         if account.broken == [BROKEN_WORLD]:
-            await self.end()  # who knows what it left behind
+            await self.end()  # its state is unknown
         return account
 
     async def start(self) -> Process:
-        """A process in a session of its own: a Ctrl-C is for the runner."""
+        """Start in a new session, so that Ctrl-C reaches only the runner."""
         self.worlds = 0
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -98,17 +98,17 @@ class WorldProcess:
         return self.process
 
     async def end(self) -> None:
-        """Without waiting for its world."""
+        """Kill it without waiting for its world."""
         process, self.process = self.process, None
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
-            # To the end of its pipe, or its transport complains when it is collected.
+            # Read the pipe to its end, or its transport warns when it is collected.
             await process.communicate()
 
 
 async def ask(process: Process, seed: int) -> Account | None:
-    """One round; None when the process has ended over it."""
+    """Ask for one world; None if the process ended meanwhile."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(ConnectionError):
@@ -120,13 +120,13 @@ async def ask(process: Process, seed: int) -> Account | None:
 
 
 def failed(seed: int, what: str) -> Account:
-    """Of a world that gave no account of itself."""
+    """The account of a world that returned none."""
     return Account(seed=seed, violations=[Violation(BROKEN_WORLD, None, what)])
 
 
 @final
 class Runner:
-    """Deals the seeds out, and puts what comes back in order."""
+    """Distributes the seeds, and reports the accounts in order."""
 
     def __init__(self, plan: WorldSelection, tell: Tell) -> None:
         self.plan = plan
@@ -135,14 +135,13 @@ class Runner:
         self.waiting: dict[int, Account] = {}
 
     async def run(self) -> None:
-        """All worlds of the plan."""
         seeds = self.seeds(asyncio.get_running_loop())
         async with asyncio.TaskGroup() as group:
             for number in range(self.plan.jobs):
                 group.create_task(self.work(number, seeds))
 
     def seeds(self, loop: asyncio.AbstractEventLoop) -> Iterator[tuple[int, int]]:
-        """One after the other with its place, as long as there is time."""
+        """Seed and position, while there is time."""
         plan = self.plan
         until = None if plan.seconds is None else loop.time() + plan.seconds
         some = plan.only or islice(count(plan.first), plan.seeds)
@@ -153,14 +152,14 @@ class Runner:
             yield place, seed
 
     async def work(self, number: int, seeds: Iterator[tuple[int, int]]) -> None:
-        """One seat, and its twin for second looks; only one of them plays at a time."""
+        """Use a process, and a twin for second plays; only one plays at a time."""
         seat, twin = WorldProcess(2 * number + 1), WorldProcess(2 * number + 2)
         try:
             for place, seed in seeds:
                 account = await seat.play(seed)
                 if place % self.plan.twin_every == 0:
                     again = await twin.play(seed)
-                    # Other code may have another history; the summary speaks of it.
+                    # Other code may give another history; the summary reports that.
                     if again.program == account.program or not again.program:
                         account.twin_digest = again.digest
                     else:
@@ -172,12 +171,11 @@ class Runner:
             await twin.end()
 
     def take(self, account: Account) -> None:
-        """Tell of it when all before it have been told of."""
+        """Report an account after all accounts before it."""
         self.waiting[account.seed] = account
         while self.dealt and self.dealt[0] in self.waiting:
             self.tell(self.waiting.pop(self.dealt.popleft()))
 
 
 def run(plan: WorldSelection, tell: Tell) -> None:
-    """Play all worlds of this plan."""
     asyncio.run(Runner(plan, tell).run())

@@ -1,7 +1,8 @@
 """One simulated world from its seed to its verdict: `play(seed)`.
 
-Four workers, a producer or two, the real client, worker, maintenance and SQLite store.
-First everything is drawn: knobs, jobs, faults. Then it is played, healed, and judged.
+It has four workers, one or two producers, and the real client, worker, maintenance and
+SQLite store. First everything is drawn: knobs, jobs, faults. Then it is played, healed,
+and judged.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ LOOK_SECONDS = 2.0
 HEALED_SECONDS_MAX = 4 * 3600.0
 PAGE = 200
 FOREVER_SECONDS = 1e8
-FAR_SECONDS = 0.03  # a trip to a store that is far away: more is claimed ahead
-CALM_SHARE = 0.1  # of the worlds: nothing goes wrong there, and nothing runs twice
+FAR_SECONDS = 0.03  # trip to a distant store: workers claim more ahead
+CALM_SHARE = 0.1  # of the worlds: no faults, and no job runs twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,15 @@ class Knobs:
     lease_seconds: float
     concurrency: int
     prefetch: int
-    old_workers: int  # with code that lacks a task
-    keep_seconds: float  # done jobs
+    old_workers: int  # workers with code that lacks a task
+    keep_seconds: float  # for done jobs
     is_calm: bool
     trip_seconds: float = TRIP_SECONDS  # one way to the store
-    heartbeats: int = 6  # in the time of a lease
+    heartbeats: int = 6  # per lease
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Between two renewals."""
+        """Between two renewals of a lease."""
         return self.lease_seconds / self.heartbeats
 
     @property
@@ -80,7 +81,6 @@ class Knobs:
 
 
 def draw_knobs(chance: Random) -> Knobs:
-    """Of one world."""
     return Knobs(
         seconds=chance.uniform(120, 300),
         jobs=chance.randint(60, 160),
@@ -98,7 +98,7 @@ def draw_knobs(chance: Random) -> Knobs:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a world."""
+    """The result of a world."""
 
     seed: int
     knobs: Knobs
@@ -107,19 +107,19 @@ class Played:
     ledger: Ledger
     records: list[StoredJob]
     violations: list[Violation]
-    exercised: set[str]  # invariants that this world put to the test
+    exercised: set[str]  # invariants that this world exercised
     seconds: float  # simulated
     steps: int
     digest: str
 
     @property
     def attempts(self) -> int:
-        """How often a job was begun."""
+        """How often a job was started."""
         return sum(self.ledger.starts.values())
 
     @property
     def faults_by_kind(self) -> Counter[str]:
-        """What was done to it; that a process ended itself is what came of that."""
+        """Faults carried out; a process that ended itself is a consequence."""
         kinds = (one.kind for one in self.ledger.disturbances)
         return Counter(kind for kind in kinds if not kind.startswith("exit "))
 
@@ -131,7 +131,7 @@ def play(
     wishes: Sequence[Wish] | None = None,
     knobs: Mapping[str, Any] | None = None,
 ) -> Played:
-    """The world of this seed, with its own faults, jobs and knobs or with these."""
+    """Play the world of this seed; the arguments replace what the seed would draw."""
     world = World(seed)
     try:
         return Scenario(world, faults, wishes, knobs or {}).play()
@@ -194,7 +194,7 @@ class Scenario:
         )
 
     def draw_faults(self, began: float) -> list[Fault]:
-        """All that goes wrong, in order."""
+        """All faults, in order of time."""
         chance, knobs = self.world.chance, self.knobs
         who = began, knobs.seconds, self.workers, self.producers, knobs.fault_every
         drawn = nemesis.draw(chance("faults"), *who)
@@ -229,7 +229,7 @@ class Scenario:
         )
 
     async def direct(self) -> list[StoredJob]:
-        """The director's own coroutine: nobody disturbs it."""
+        """The director's own coroutine: no fault disturbs it."""
         await self.store.open()
         for name in (*self.workers, *self.producers):
             self.start(name)
@@ -243,7 +243,7 @@ class Scenario:
         return await self.everything()
 
     async def until_over(self) -> None:
-        """Old code is replaced; then every job must come to its end by itself."""
+        """Replace old code; then every job must become final by itself."""
         for name in self.workers:
             self.terminate(name)
         clock, ends = self.world.director.clock, self.world.seconds + HEALED_SECONDS_MAX
@@ -255,7 +255,7 @@ class Scenario:
                 return
 
     async def unfinished(self) -> int:
-        """Jobs that are not final."""
+        """How many jobs are not final."""
         counted = await count_jobs(self.store, NAME)
         dead = 5
         return sum(
@@ -266,7 +266,7 @@ class Scenario:
         )
 
     async def everything(self) -> list[StoredJob]:
-        """Every job that the store knows."""
+        """Every job in the store."""
         records: list[StoredJob] = []
         cursor: str | None = None
         while True:
@@ -279,7 +279,6 @@ class Scenario:
     # --- processes
 
     def app_of(self, node: Node) -> App:
-        """An App as this process has it."""
         troubles = self.troubles[node.name], self.troubles[ALL_NODES]
         link_type: Any = SimulatedLink  # its methods of the port are added at run time
         link = link_type(
@@ -290,32 +289,32 @@ class Scenario:
         return app
 
     def pause_queue(self, *, is_paused: bool) -> None:
-        """By hand, at the store."""
+        """As an operator would, directly at the store."""
         lane, change = f"{NAME}:default", QueueChange(paused=is_paused)
         at_once(self.store.change_queue(lane, change, by="somebody"))
         self.ledger.note(ALL_NODES, "queue", lane=lane, is_paused=is_paused)
 
     def start(self, name: str) -> None:
-        """A new process, unless one lives."""
+        """Start a new process, unless one of this name lives."""
         node = self.world.nodes.get(name)
         if node is None or node.is_dead:
             self.ledger.note(name, "process")
             self.world.start(name, self.produce if name in self.left else self.work)
 
     def deploy(self, name: str, *, is_old: bool) -> None:
-        """The next process of this name has this code."""
+        """The next process of this name runs this code."""
         (self.is_old.add if is_old else self.is_old.discard)(name)
 
     async def work(self, node: Node) -> None:
-        """A worker process, from its start to its end; what ends it, ends only it."""
+        """Run a worker process to its end; an error ends only this process."""
         try:
             await self.work_in(node, self.app_of(node))
-        except DurioError as error:  # the store was away at the start: exit 3
+        except DurioError as error:  # the store was unavailable at the start: exit 3
             self.ledger.note(node.name, "exit", error=error.code)
             self.ends(node, 3)
 
     async def work_in(self, node: Node, app: App) -> None:
-        """The same, without a net."""
+        """The same, without handling of errors."""
         is_modern = node.name not in self.is_old
         tasks_of(app, node, self.ledger, self.ends, is_modern=is_modern)
         worker, machine = await worker_on(
@@ -333,27 +332,27 @@ class Scenario:
         self.ends(node, 0)
 
     def ends(self, node: Node, code: int) -> None:
-        """A process has ended by itself; another takes its place."""
+        """A process has ended by itself: start another in its place."""
         if code:
             self.ledger.disturb(f"exit {code}", node.name, 0.0)
         self.world.kill(node)
         self.world.director.main.call_later(1.0, self.start, node.name)
 
     def terminate(self, name: str) -> bool:
-        """SIGTERM; False: it met nobody."""
+        """Send SIGTERM; False if there is no process to get it."""
         node = self.world.nodes[name]
         if node.is_dead or name not in self.living:
             return False
         worker, machine = self.living[name]
         if worker.clock is not node.clock:
-            return False  # it has not come so far yet
+            return False  # the new process has no worker yet
         self.ledger.note(name, "sigterm")
         machine.stopped.append(("SIGTERM", self.world.seconds))
         node.main.call_soon(worker.stop)
         return True
 
     async def produce(self, node: Node) -> None:
-        """A process that asks for jobs: those that nobody of its name has asked for."""
+        """Enqueue the jobs of this name that no earlier process has enqueued."""
         app, left = self.app_of(node), self.left[node.name]
         tasks = tasks_of(app, node, self.ledger, self.ends, is_modern=True)
         producer = Producer(app, node, self.ledger, tasks)

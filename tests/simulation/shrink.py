@@ -1,8 +1,8 @@
-"""Makes a failing world small: fewer faults, fewer jobs, the same promise broken.
+"""Makes a failing world small: fewer faults and jobs, and the same broken invariant.
 
-What is taken away are recorded decisions, not random numbers: the small world is kept as a
-file with all its knobs, jobs and faults, so that it can be played when worlds are drawn
-otherwise one day.
+It removes recorded decisions, not random numbers. The small world is kept as a file with
+all its knobs, jobs and faults, so that it can still be played when the code that draws
+worlds has changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,19 +24,18 @@ FOLDER = Path(__file__).parent / "regress"
 
 
 class Kept(msgspec.Struct, kw_only=True):
-    """A world that once broke a promise, small enough to understand."""
+    """A world that once broke an invariant, small enough to understand."""
 
     seed: int
     invariant: str
     showed: list[str]  # what was broken, in words
-    commit: str  # at which it was seen
-    why: str = ""  # it broke, in a sentence
+    commit: str  # where it was seen
+    why: str = ""  # the cause, in one sentence
     knobs: dict[str, Any]
     faults: list[Fault]
     wishes: list[Wish]
 
     def play(self) -> Account:
-        """Again, as it was kept."""
         return examine(
             self.seed, faults=self.faults, wishes=self.wishes, knobs=self.knobs
         )
@@ -47,11 +46,10 @@ class Kept(msgspec.Struct, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Of its file, without the suffix."""
         return f"seed_{self.seed}_{self.invariant}.json"
 
     def write(self, folder: Path) -> Path:
-        """Keep it for ever."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.name
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
@@ -59,12 +57,11 @@ class Kept(msgspec.Struct, kw_only=True):
 
 
 def read(path: Path) -> Kept:
-    """One that was kept."""
     return msgspec.json.decode(path.read_bytes(), type=Kept)
 
 
 def drawn(seed: int, invariant: str, commit: str) -> Kept:
-    """The whole world of a seed, as it is before anything is taken away."""
+    """The whole world of a seed, before anything is removed."""
     scenario = Scenario(World(seed), None, None, {})
     return Kept(
         seed=seed,
@@ -79,7 +76,7 @@ def drawn(seed: int, invariant: str, commit: str) -> Kept:
 
 @final
 class Shrinker:
-    """Takes away what a failure does not need, as long as there is time."""
+    """Removes what a failure does not need, while there is time."""
 
     def __init__(
         self,
@@ -94,7 +91,7 @@ class Shrinker:
         self.plays = 0
 
     def run(self) -> Kept | None:
-        """Faults first: they are what a reader must understand; None if it holds."""
+        """Remove faults first: a reader must understand those. None if it holds."""
         if not self.fails(self.kept.faults, self.kept.wishes):
             return None
         self.shorten()
@@ -107,7 +104,7 @@ class Shrinker:
         return self.kept
 
     def shorten(self) -> None:
-        """Drop what comes after the failure: up to it nothing changes by that."""
+        """Drop what comes after the failure: it cannot change what is before."""
         faults, wishes = self.kept.faults, self.kept.wishes
         times = sorted({one.at for one in [*faults, *wishes]})
         low, high = 0, len(times) - 1
@@ -127,11 +124,11 @@ class Shrinker:
         return self.fails(list(faults), self.kept.wishes)
 
     def fails_with_wishes(self, wishes: Sequence[Wish]) -> bool:
-        """Whether these jobs are enough; a world wants one at least."""
+        """Whether these jobs are enough; a world needs at least one."""
         return bool(wishes) and self.fails(self.kept.faults, list(wishes))
 
     def fails(self, faults: list[Fault], wishes: list[Wish]) -> bool:
-        """Whether the same promise is broken; then this world is the one to go on with."""
+        """Whether the same invariant breaks; if so, continue with this world."""
         self.plays += 1
         account = examine(
             self.kept.seed, faults=faults, wishes=wishes, knobs=self.kept.knobs

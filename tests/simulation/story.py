@@ -1,4 +1,4 @@
-"""What happened to a job, told so that a person can follow it.
+"""The history of a job, printed for people.
 
 Times are seconds since the world began. A line with a `!` is a fault.
 """
@@ -12,12 +12,12 @@ from tests.simulation.ledger import ALL_NODES, LedgerLine, number_in
 from tests.simulation.scenario import Played
 
 LINES_MAX = 60
-# What processes do beside their jobs.
+# Lines about processes, not about a job.
 OF_PROCESSES = {"fault", "exit", "registered", "left"}
 
 
 def describe(played: Played, violation: Violation) -> str:
-    """The last events behind a broken promise."""
+    """The last events before a broken invariant."""
     entries = list(concerning(played, violation.n))
     left_out = len(entries) - LINES_MAX
     lines = [f"story of {violation}"]
@@ -30,7 +30,7 @@ def describe(played: Played, violation: Violation) -> str:
 
 
 def is_known(played: Played, n: int | None) -> bool:
-    """Whether such a job was asked for; None is all of them."""
+    """Whether a job with this number was asked for; None stands for all jobs."""
     return n is None or any(wish.n == n for wish in played.wishes)
 
 
@@ -43,7 +43,7 @@ def timeline(played: Played, n: int | None = None) -> Iterator[str]:
 
 
 def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
-    """Lines about a job, and about what befell the processes that had it."""
+    """Lines about a job, and about the processes that held it."""
     if n is None:
         yield from played.ledger.entries
         return
@@ -60,7 +60,6 @@ def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
 
 
 def line(entry: LedgerLine) -> str:
-    """One event."""
     at = entry.at - STARTED_SECONDS
     mark = "!" if entry.what == "fault" else " "
     node = "everybody" if entry.node == ALL_NODES else entry.node
@@ -72,7 +71,7 @@ def line(entry: LedgerLine) -> str:
 
 
 def headline(played: Played, n: int | None) -> Iterator[str]:
-    """What was asked for."""
+    """The jobs that were asked for."""
     for wish in played.wishes:
         if wish.n == n:
             at = wish.at - STARTED_SECONDS
@@ -82,7 +81,7 @@ def headline(played: Played, n: int | None) -> Iterator[str]:
 
 
 def ending(played: Played, n: int | None) -> Iterator[str]:
-    """What the store says at the end."""
+    """The final state in the store."""
     if n is None:
         return
     records = [one for one in played.records if number_in(one.payload) == n]

@@ -1,4 +1,4 @@
-"""What many worlds came to: figures, a verdict per invariant, and the failing seeds."""
+"""The result of many worlds: figures, a verdict per invariant, the failing seeds."""
 
 import inspect
 import os
@@ -26,7 +26,7 @@ TOTALS = "jobs", "attempts", "reruns"
 
 @cache
 def invariants() -> dict[str, str]:
-    """Every invariant that is judged; its meaning is the name of its first check."""
+    """Every invariant that is checked; its meaning is the name of its first check."""
     named: dict[str, str] = {}
     for check in (*checks.CHECKS, *liveness_checks.CHECKS, *control_checks.CHECKS):
         meaning = check.__name__.replace("_", " ")
@@ -37,7 +37,7 @@ def invariants() -> dict[str, str]:
 
 
 class Summary:
-    """Adds worlds up."""
+    """Adds up worlds."""
 
     def __init__(self) -> None:
         self.worlds = 0
@@ -51,15 +51,14 @@ class Summary:
         self.wall_seconds = self.cpu_seconds = 0.0
         self.twins = 0
         self.different: list[int] = []
-        self.late: list[int] = []  # over in time only at the second try
+        self.late: list[int] = []  # they ended in time only at the second try
         self.is_cut_short = False
-        self.planned: int | None = None  # worlds; a time box plans no number
+        self.planned: int | None = None  # number of worlds; None for a time box
         self.failing: list[Account] = []
         self.programs: set[str] = set()
-        self.shown: dict[int, set[str]] = {}  # what each world put to the test
+        self.shown: dict[int, set[str]] = {}  # invariants that each world exercised
 
     def add(self, account: Account) -> None:
-        """One more world."""
         self.worlds += 1
         self.seeds = [self.seeds[0] if self.seeds else account.seed, account.seed]
         for name in TOTALS:
@@ -85,30 +84,29 @@ class Summary:
             self.failing.append(account)
 
     def pick(self, number: int) -> list[int]:
-        """So many seeds that together put most to the test: a good fixed set."""
+        """A good fixed set: this many seeds that together exercise most invariants."""
         left, seen, picked = dict(self.shown), set[str](), list[int]()
         while left and len(picked) < number:
             best = max(left, key=lambda seed: (len(left[seed] - seen), -seed))
             if not left[best] - seen:
-                seen = set[str]()  # everything once: now everything twice
+                seen = set[str]()  # all are exercised once: start again
             seen |= left.pop(best)
             picked.append(best)
         return sorted(picked)
 
     def verdicts(self) -> dict[str, str]:
-        """Of every invariant; what no world put to the test has not held."""
+        """Of every invariant; one that no world exercised has not held."""
         names = [*invariants(), *sorted(self.broken.keys() - invariants().keys())]
         return {name: self.verdict_on(name) for name in names}
 
     def verdict_on(self, invariant: str) -> str:
-        """Of one invariant."""
         if self.broken[invariant]:
             return BROKEN
         return HELD if self.exercised[invariant] else UNKNOWN
 
     @property
     def verdict(self) -> str:
-        """Of the run: worlds in which nothing ran or nothing went wrong show nothing."""
+        """Of the run: worlds without jobs or without faults show nothing."""
         if self.failing:
             return BROKEN
         is_tried = self.totals["attempts"] and self.faults.total()
@@ -116,11 +114,11 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """0 held, 1 broken, 2 nothing was put to the test."""
+        """0 held, 1 broken, 2 nothing was exercised."""
         return EXIT_OF[self.verdict]
 
     def as_json(self, real_seconds: float) -> dict[str, Any]:
-        """Everything, with the whole account of each failing world."""
+        """The whole report, with the full account of each failing world."""
         return {
             "verdict": self.verdict,
             "cut_short": self.is_cut_short,
@@ -164,7 +162,6 @@ class Summary:
         }
 
     def lines(self, real_seconds: float) -> Iterator[str]:
-        """For people."""
         told = self.as_json(real_seconds)
         seeds = "none" if not self.seeds else "{} to {}".format(*self.seeds)
         faults = ", ".join(f"{n} {kind}" for kind, n in self.faults.most_common())
@@ -204,7 +201,6 @@ class Summary:
         yield f"verdict         {self.verdict}{short if self.is_cut_short else ''}"
 
     def invariant_lines(self) -> Iterator[str]:
-        """One per invariant."""
         for name, verdict in self.verdicts().items():
             meaning = invariants().get(name, "")
             tried = f"in {self.exercised[name]:,} worlds"
@@ -214,7 +210,7 @@ class Summary:
             yield f"  {name:<8}{meaning:<38} {verdict:<14}{where}".rstrip()
 
     def named_failing(self) -> str:
-        """The first of them, with what they broke."""
+        """The first failing seeds, with the invariants that they broke."""
         named = [
             f"{account.seed} ({', '.join(account.broken) or 'two histories'})"
             for account in self.failing[:NAMED_MAX]
@@ -224,7 +220,7 @@ class Summary:
 
 
 def failure(account: Account, here: str, path: Path | None = None) -> str:
-    """All that is needed to look into a failing seed, or world that was kept."""
+    """All that a reader needs to examine a failing seed, or a world from a file."""
     world = f"SEED={account.seed}"
     if path is not None:
         world = f'SIM_ARGS="--world {os.path.relpath(path)}"'

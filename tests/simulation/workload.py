@@ -1,8 +1,8 @@
 """The jobs of a simulated world: what they do, and how each must end.
 
 All jobs are drawn before the world begins, so that the same seed asks for the same work
-whatever goes wrong meanwhile. Every task has a parameter `n`: the number by which the
-ledger knows the job.
+whatever fails meanwhile. Every task has a parameter `n`: the number that identifies the
+job in the ledger.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from tests.simulation.world import Node
 
 QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
 HARD_SECONDS = 20.0
-SOFT_SECONDS = 3.0  # of the endless ones
+SOFT_SECONDS = 3.0  # of an "endless" job
 TIGHT_MAX = 3
 BURST_SHARE = 0.5
-CROWDS, CROWD = 2, 8  # how often, and how many, at once for the bounded queue
-IGNORES_LIMIT_SHARE = 0.5  # of those that are warned
-TIGHT_SHARE = 0.2  # of the jobs of the bounded queue: those that fail once, and so on
-LONG_SHARE = 0.6  # of those that are cancelled
+CROWDS, CROWD = 2, 8  # how often, and how many jobs at once, for the bounded queue
+IGNORES_LIMIT_SHARE = 0.5  # of the tasks that get a soft limit
+TIGHT_SHARE = 0.2  # of the bounded queue's jobs, for each special kind
+LONG_SHARE = 0.6  # of the jobs that are cancelled
 LONG_SECONDS_MIN, LONG_SECONDS_MAX = 9.0, 16.0
 SEGFAULT = -11
 
-# Where they differ from `work(n, seconds)`.
+# Options that differ from those of `work(n, seconds)`.
 TASK_OF = {
     "flaky": "flaky",
     "hopeless": "flaky",
@@ -62,7 +62,7 @@ Die = Callable[[Node, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One job that somebody will ask for."""
+    """One job that a producer will ask for."""
 
     n: int
     at: float
@@ -76,7 +76,7 @@ class Wish:
     ends: frozenset[str] = field(default=frozenset({"done"}))
 
 
-# Kind, weight. What a kind means is in `tasks_of`.
+# Kind: weight. `tasks_of` says what a kind does.
 KINDS = {
     "plain": 40,
     "flaky": 12,
@@ -94,7 +94,7 @@ KINDS = {
     "modern": 4,
 }
 
-# Jobs that are disasters themselves.
+# Jobs that cause faults themselves.
 DISTURBING = {"poison", "blocking"}
 
 ENDS = {
@@ -109,10 +109,10 @@ ENDS = {
 def draw(
     chance: Random, began: float, seconds: float, jobs: int, *, is_calm: bool
 ) -> list[Wish]:
-    """All jobs of a world, in the order in which they are asked for."""
+    """All jobs of a world, in the order of their enqueues."""
     times = sorted(began + chance.random() * seconds for _ in range(jobs))
     for place in range(1, jobs):
-        if chance.random() < BURST_SHARE:  # jobs like to come together
+        if chance.random() < BURST_SHARE:  # jobs often arrive in bursts
             times[place] = times[place - 1]
     kinds = {k: w for k, w in KINDS.items() if not (is_calm and k in DISTURBING)}
     wishes = [wish(chance, n, at, kinds) for n, at in enumerate(times)]
@@ -125,7 +125,6 @@ def draw(
 
 
 def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
-    """One of them."""
     kind = chance.choices(list(kinds), list(kinds.values()))[0]
     if kind == "tight":
         return tight(chance, n, at)
@@ -142,7 +141,7 @@ def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
         options["key"] = f"key-{chance.randint(0, 3)}"
     elif kind == "cancelled":
         options["cancel_seconds"] = chance.expovariate(1 / 4)
-        if chance.random() < LONG_SHARE:  # it must hear of it while it runs
+        if chance.random() < LONG_SHARE:  # it must be cancelled while it runs
             options["seconds"] = chance.uniform(LONG_SECONDS_MIN, LONG_SECONDS_MAX)
     elif kind == "blocking":
         options["seconds"] = chance.uniform(0.5, HARD_SECONDS * 0.8)
@@ -152,7 +151,7 @@ def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
 
 
 def tight(chance: Random, n: int, at: float) -> Wish:
-    """One for the bounded queue: plain, or it comes back, leaves early, shares a key."""
+    """For the bounded queue: plain, failing once, cancelled, or with a shared key."""
     seconds, way = chance.uniform(0.5, 12.0), chance.random()
     if way < TIGHT_SHARE:
         return Wish(n, at, "tight", seconds, count=1)
@@ -166,7 +165,7 @@ def tight(chance: Random, n: int, at: float) -> Wish:
 
 
 class Acts:
-    """What the tasks do, in one process; each tells the ledger."""
+    """What the tasks do, in one process; each writes to the ledger."""
 
     def __init__(self, node: Node, ledger: Ledger, die: Die) -> None:
         self.node = node
@@ -174,24 +173,22 @@ class Acts:
         self.die = die
 
     def note(self, what: str, n: int, **fields: Any) -> None:
-        """One line about this job."""
         self.ledger.note(self.node.name, what, n, **fields)
 
     def on_dead(self, event: HookEvent) -> None:
-        """A hook: this job is dead."""
+        """The hook that runs when a job is dead."""
         n = self.ledger.number_of.get(UUID(event.job_id).bytes)
         if n is not None:
             self.note("told", n)
 
     async def work(self, n: int, seconds: float) -> int:
-        """The plain case."""
         self.note("start", n, attempt=Context.current().attempt)
         await self.node.clock.sleep(seconds)
         self.note("effect", n)
         return n
 
     async def flaky(self, n: int, seconds: float, count: int) -> int:
-        """Fail so many times first."""
+        """Fail `count` times, then succeed."""
         attempt = Context.current().attempt
         self.note("start", n, attempt=attempt)
         await self.node.clock.sleep(seconds)
@@ -201,12 +198,12 @@ class Acts:
         return n
 
     async def permanent(self, n: int) -> None:
-        """Give up at once."""
+        """Fail with no retry."""
         self.note("start", n)
         raise Permanent("never again")
 
     async def snoozing(self, n: int, count: int) -> int:
-        """Put it off a few times."""
+        """Snooze `count` times, then succeed."""
         self.note("start", n)
         if self.ledger.starts[n] <= count:
             seconds = 2.0 * self.ledger.starts[n]
@@ -216,7 +213,6 @@ class Acts:
         return n
 
     async def telling(self, n: int, seconds: float, count: int) -> int:
-        """Report progress."""
         self.note("start", n)
         for step in range(count):
             await Context.current().progress(step, count)
@@ -225,7 +221,7 @@ class Acts:
         return n
 
     async def endless(self, n: int) -> None:
-        """Run into the time limits, and sometimes ignore the first."""
+        """Run into the time limits, and sometimes ignore the soft one."""
         self.note("start", n)
         while True:
             try:
@@ -237,7 +233,7 @@ class Acts:
                 raise
 
     async def blocking(self, n: int, seconds: float) -> int:
-        """Block the event loop, within the hard limit."""
+        """Block the event loop, for less than the hard limit."""
         self.note("start", n)
         self.ledger.disturb("blocking job", self.node.name, seconds)
         await self.node.block(seconds)
@@ -245,7 +241,6 @@ class Acts:
         return n
 
     async def poison(self, n: int) -> None:
-        """Kill the process."""
         self.note("start", n)
         self.ledger.disturb("poison", self.node.name, 0.0)
         self.die(self.node, SEGFAULT)
@@ -255,7 +250,7 @@ class Acts:
 def tasks_of(
     app: App, node: Node, ledger: Ledger, die: Die, *, is_modern: bool
 ) -> dict[str, Task[..., Any]]:
-    """Declare the tasks as this process's code has them; old code lacks one."""
+    """Declare the tasks of this process's code; old code lacks one."""
     acts = Acts(node, ledger, die)
     app.hooks.dead(acts.on_dead)
     app.queue("tight", maxsize=TIGHT_MAX, full_wait=3)
@@ -278,7 +273,7 @@ def tasks_of(
 
 
 class Producer:
-    """A process that asks for jobs, as a web server would."""
+    """A process that enqueues jobs, as a web server would."""
 
     def __init__(
         self, app: App, node: Node, ledger: Ledger, tasks: dict[str, Task[..., Any]]
@@ -289,7 +284,7 @@ class Producer:
         self.tasks = tasks
 
     async def ask(self, wish: Wish) -> None:
-        """Enqueue it, whatever comes of that; perhaps cancel it later."""
+        """Enqueue it and note the result or the error; perhaps cancel it later."""
         note, name = self.ledger.note, self.node.name
         note(name, "enq.invoke", wish.n, kind=wish.kind, key=wish.key)
         try:

@@ -1,22 +1,23 @@
 """A world in one thread: simulated processes, virtual time, and a seed that decides.
 
 Each simulated process (`Node`) has two event loops, like a real worker: `main`, and
-`aside` for what must go on while `main` is blocked. All loops share one virtual clock and
-are driven here, one callback at a time. The seed chooses *between* loops; within one, order
-is first in, first out, as asyncio promises. When nobody can run, time jumps to the next
-timer; when there is none either, that is an error: a simulated deadlock, with every stack.
+`side_loop` for what must go on while `main` is blocked. All loops share one virtual
+clock and are driven here, one callback at a time. The seed chooses *between* loops;
+within one loop, order is first in, first out, as asyncio guarantees. When no loop can
+run, time jumps to the next timer. When there is no timer either, that is an error: a
+simulated deadlock, with every stack.
 
-What can be done to a process is what an operating system does:
+A process can suffer what an operating system can do to it:
 
     node = world.start("worker-1", main)   # a new process runs `await main(node)`
     world.kill(node)                        # nothing of it runs again, not even `finally`
-    world.pause(node); world.resume(node)   # SIGSTOP, SIGCONT: a zombie for as long
+    world.pause(node); world.resume(node)   # SIGSTOP, SIGCONT: a zombie meanwhile
     await node.block(2.0)                   # a call that blocks its main loop
     node.skew_seconds = -300                # its wall clock is wrong
 
 A killed coroutine must not be collected while the world runs: CPython would throw
 GeneratorExit into it, and the `finally` blocks of a dead process would run after all. So
-the dead are kept, and the collector rests, until `close`.
+dead nodes are kept, and garbage collection is off, until `close`.
 """
 
 import asyncio
@@ -36,13 +37,13 @@ from durio.testing.clock import EPOCH, STARTED_SECONDS, Stuck, report_task, wake
 
 T = TypeVar("T")
 
-MAIN_NODE = "world"  # the process of whoever drives: it is never disturbed
-PRUNE_MIN = 256  # tasks, before those that ended are looked for
+MAIN_NODE = "world"  # the process of the director: no fault disturbs it
+PRUNE_MIN = 256  # number of tasks before finished ones are dropped
 
 
 @final
 class NodeLoop(asyncio.BaseEventLoop):
-    """One thread of a simulated process: a loop without a selector, driven by the world."""
+    """One thread of a simulated process: a loop that the world drives."""
 
     def __init__(self, world: "World", node: "Node", name: str) -> None:
         self.world = world
@@ -51,19 +52,18 @@ class NodeLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.ready: deque[asyncio.Handle] = deque()
         self.is_blocked = False
-        self.made: list[asyncio.Task[Any]] = []  # strong: a loop holds tasks weakly
+        self.made: list[asyncio.Task[Any]] = []  # strong: asyncio holds tasks weakly
         self.made_max = PRUNE_MIN
 
-    # --- what asyncio asks of a loop
+    # --- the interface that asyncio needs
 
     def time(self) -> float:
-        """Virtual seconds, the same for everybody."""
+        """Virtual seconds, the same for all loops."""
         return self.world.seconds
 
     def call_soon(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """To the end of this loop's line."""
         handle = asyncio.Handle(callback, args, self, context)
         self.ready.append(handle)
         return handle
@@ -77,7 +77,6 @@ class NodeLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """At a moment of virtual time."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self.world.add_timer(self, timer)
         return timer
@@ -89,7 +88,6 @@ class NodeLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """After so many virtual seconds."""
         when = self.world.seconds + delay
         return self.call_at(when, callback, *args, context=context)
 
@@ -100,7 +98,7 @@ class NodeLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> "asyncio.Task[T]":
-        """A task that stays in memory until it has ended, or the world has."""
+        """Create a task that stays in memory until it or the world has ended."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         if len(self.made) >= self.made_max:
             self.made = [
@@ -111,30 +109,29 @@ class NodeLoop(asyncio.BaseEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Nothing may go wrong unnoticed."""
+        """Record every error."""
         if not self.world.is_closed:
             self.world.errors.append((self.node.name, context))
 
     def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's own
-        """Never: asyncio's own looks would take steps here."""
+        """Always off: asyncio's debug checks would add steps."""
         del enabled
         self._debug = False
 
     def is_running(self) -> bool:
-        """As long as its process lives."""
+        """True while its process lives."""
         return not self.node.is_dead
 
     def is_closed(self) -> bool:
-        """There is nothing to close."""
         return False
 
     def _check_closed(self) -> None:  # pyright: ignore[reportUnusedFunction]
-        """Never."""
+        """A loop of the world is never closed."""
 
     def _timer_handle_cancelled(  # pyright: ignore[reportUnusedFunction]
         self, handle: asyncio.TimerHandle
     ) -> None:
-        """It is dropped when its time comes."""
+        """A cancelled timer is dropped when its time comes."""
 
     def __del__(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """There is nothing to close."""
@@ -143,11 +140,9 @@ class NodeLoop(asyncio.BaseEventLoop):
 
     @property
     def can_run(self) -> bool:
-        """Whether its next callback may run now."""
         return bool(self.ready) and not self.is_blocked and not self.node.is_paused
 
     def step(self) -> None:
-        """Run one callback."""
         handle = self.ready.popleft()
         if not handle.cancelled():
             events._set_running_loop(self)
@@ -161,10 +156,10 @@ class Node:
     def __init__(self, world: "World", name: str, boot: int) -> None:
         self.world = world
         self.name = name
-        self.boot = boot  # how many processes of this name there were before
+        self.boot = boot  # how many processes of this name came before
         self.is_dead = False
         self.is_paused = False
-        self.skew_seconds = 0.0  # of its wall clock
+        self.skew_seconds = 0.0  # error of its wall clock
         self.chance = world.chance(f"{name}/{boot}")
         self.clock = NodeClock(self)
         self.main = NodeLoop(world, self, "main")
@@ -172,14 +167,13 @@ class Node:
 
     @property
     def loops(self) -> tuple[NodeLoop, NodeLoop]:
-        """Its threads."""
         return self.main, self.side_loop
 
     async def block(self, seconds: float) -> None:
         """Block the loop that awaits this, as a call like time.sleep does.
 
-        While it lasts the task that awaits it is the current task of its loop, so that
-        whoever looks from beside finds the guilty one.
+        Meanwhile the task that awaits it stays the current task of its loop, so that a
+        watchdog on the other loop finds the task that blocks.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if not isinstance(loop, NodeLoop) or task is None:
@@ -193,7 +187,7 @@ class Node:
             if not self.is_dead:
                 tasks._leave_task(loop, task)
                 loop.is_blocked = False
-                # Before everything else that became due meanwhile.
+                # Run before everything else that became due meanwhile.
                 wake(over)
                 loop.ready.rotate(1)
 
@@ -218,11 +212,10 @@ class NodeClock:
         return self.node.world.seconds
 
     def boot_id(self) -> str:
-        """There is one machine, and it never reboots."""
+        """Constant: there is one machine, and it never reboots."""
         return "simulated-boot"
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for so long."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(max(seconds, 0.0), wake, woken)
@@ -232,7 +225,7 @@ class NodeClock:
             timer.cancel()
 
     def random(self) -> float:
-        """An even share from 0 to below 1, for jitter."""
+        """Uniform, from 0 to below 1, for jitter."""
         return self.node.chance.random()
 
     def new_id(self) -> bytes:
@@ -248,7 +241,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.seconds = STARTED_SECONDS
-        self.step_seconds = 0.0  # by which somebody has set the wall clock
+        self.step_seconds = 0.0  # by which a fault has set the wall clock
         self.steps = 0
         self.errors: list[tuple[str, dict[str, Any]]] = []
         self.is_closed = False
@@ -262,11 +255,11 @@ class World:
         self.director = self._new_node(MAIN_NODE)
 
     def chance(self, name: str) -> random.Random:
-        """Random numbers of their own: what one draws changes nothing for another."""
+        """An independent random source: one source's draws do not change another's."""
         return random.Random(f"{self.seed}:{name}")
 
     def wall(self) -> float:
-        """The true wall clock; processes may have a wrong one."""
+        """The true wall clock; that of a process may be wrong."""
         return EPOCH - STARTED_SECONDS + self.seconds + self.step_seconds
 
     # --- processes
@@ -274,9 +267,9 @@ class World:
     def start(
         self, name: str, main: Callable[[Node], Coroutine[Any, Any, None]]
     ) -> Node:
-        """A new process of this name, in place of one that is dead."""
+        """Start a new process of this name, in place of a dead one."""
         node = self._new_node(name)
-        # A context of its own: a process inherits nothing from whoever started it.
+        # A new context: a process inherits nothing from the code that starts it.
         node.main.create_task(main(node), name=name, context=Context())
         return node
 
@@ -288,7 +281,7 @@ class World:
         return node
 
     def kill(self, node: Node) -> None:
-        """Like SIGKILL: not one more line of it runs."""
+        """Like SIGKILL: no further line of it runs."""
         if node.is_dead:
             return
         node.is_dead = True
@@ -306,13 +299,13 @@ class World:
     # --- running
 
     def add_timer(self, loop: NodeLoop, timer: asyncio.TimerHandle) -> None:
-        """A callback for later; equal times run in the order of their making."""
+        """Add a timer; timers of equal time run in the order of their creation."""
         self._timer_count += 1
         entry = (timer.when(), self._timer_count, loop, timer)
         heapq.heappush(self._timers, entry)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run the director's coroutine to its end; everything else stands still then."""
+        """Run the director's coroutine to its end; then the world stands still."""
         gc.disable()
         before = events._get_running_loop()
         try:
@@ -325,7 +318,7 @@ class World:
             gc.enable()
 
     def _turn(self) -> None:
-        # As `can_run`, written out: it is asked some million times in a world.
+        # `can_run` written inline: it runs some million times per world.
         can_run = [
             loop
             for loop in self._loops
@@ -336,15 +329,15 @@ class World:
         can_run[place].step()
 
     def _jump(self) -> NodeLoop:
-        """Everybody is idle: on to the next timer of a process that lives."""
+        """All loops are idle: advance to the next timer of a living process."""
         while self._timers:
             when, _, loop, timer = heapq.heappop(self._timers)
             if loop.node.is_dead:
-                loop.ready.append(timer)  # kept, and never run
+                loop.ready.append(timer)  # kept in memory, and never run
             elif not timer.cancelled():
                 self.seconds = max(self.seconds, when)
                 loop.ready.append(timer)
-                # A loop that is paused or blocked finds it when it goes on.
+                # A paused or blocked loop finds it when it goes on.
                 if loop.can_run:
                     return loop
         raise Stuck(
@@ -362,7 +355,7 @@ class World:
         return "\n".join(told) or "there are no tasks"
 
     def unretrieved_errors(self) -> list[tuple[str, dict[str, Any]]]:
-        """Tasks that died and nobody noticed, as in `errors`."""
+        """Tasks that ended in an exception that no code retrieved, as in `errors`."""
         return [
             (loop.node.name, told)
             for loop in self._every_loop()
@@ -374,7 +367,7 @@ class World:
         return [*self._loops, *dead]
 
     def close(self) -> None:
-        """Let the dead be collected, unheard."""
+        """Let dead nodes be collected; their errors are ignored."""
         self.is_closed = True
         hook, sys.unraisablehook = sys.unraisablehook, _ignore
         before = events._get_running_loop()
@@ -382,7 +375,7 @@ class World:
             for loop in self._every_loop():
                 events._set_running_loop(loop)
                 for task in asyncio.all_tasks(loop):
-                    # Its `finally` may do what it likes now: nobody counts any more.
+                    # Its `finally` may run now: nothing is recorded any more.
                     with suppress(BaseException):
                         task.get_coro().close()
                 loop.made.clear()
@@ -397,22 +390,22 @@ class World:
 
 
 def _ignore(_unraisable: object) -> None:
-    """The dead may complain."""
+    """Errors of dead coroutines are expected."""
 
 
 def is_unretrieved(task: "asyncio.Task[Any]") -> bool:
-    """Whether a task died of an exception, and nobody has asked for it yet."""
+    """Whether a task ended in an exception that no code has retrieved yet."""
     return bool(task.done() and getattr(task, "_log_traceback", False))
 
 
 def unretrieved_in(
     made: Iterable["asyncio.Task[Any]"], ready: Iterable[asyncio.Handle]
 ) -> list[dict[str, Any]]:
-    """Such tasks of one loop, as an exception handler is told of them."""
+    """Such tasks of one loop, as contexts for an exception handler."""
     dead = [task for task in made if is_unretrieved(task)]
     if not dead:
         return []
-    # Whoever waits for one hears of it in the next step, if he lives so long.
+    # A task that waits for one gets the exception in its next step.
     told = {id(one) for handle in ready for one in getattr(handle, "_args", ()) or ()}
     return [
         {

@@ -1,4 +1,4 @@
-"""A process that plays worlds for a runner: a seed per line in, an account per line out."""
+"""Plays worlds for a runner: one seed per line in, one account per line out."""
 
 import hashlib
 import sys
@@ -10,7 +10,7 @@ from tests.simulation.account import examine
 
 
 def main() -> None:
-    """Until there are no more seeds."""
+    """Play worlds until the input ends."""
     program = fingerprint()
     for asked in sys.stdin.buffer:
         account = examine(int(asked))
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def fingerprint() -> str:
-    """Of the code as this process has loaded it."""
+    """Hash of paths and modification times of the code that this process runs."""
     whole = hashlib.sha256()
     for folder in ("src/durio", "tests/simulation", "tests/faults"):
         for path in sorted((ROOT / folder).rglob("*")):
