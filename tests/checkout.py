@@ -1,4 +1,4 @@
-"""This checkout: where it lies, and of which commit it is."""
+"""This checkout: its root folder and its commit."""
 
 import os
 import subprocess  # noqa: TID251 - git is a process
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def commit() -> str:
-    """Twelve digits, and `-dirty` where files have changed since."""
+    """Twelve digits, and `-dirty` if files have changed since."""
     asked = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
     answer = subprocess.run(
         asked,

@@ -1,7 +1,7 @@
-"""What the long commands of the tests share: how they are stopped, what they are told.
+"""Shared by the long commands of the tests: how they stop, and their arguments.
 
-A verdict has the exit codes 0, 1 and 2. Nothing that befalls the command itself may look
-like a verdict: not a Ctrl-C, not a reader that has gone, not a full disk.
+A verdict has the exit codes 0, 1 and 2. A failure of the command itself must not look
+like a verdict: neither Ctrl-C, nor a closed pipe, nor a full disk.
 """
 
 import errno
@@ -14,17 +14,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-STOPPED = 130  # as a shell says after Ctrl-C
+STOPPED = 130  # as a shell reports it after Ctrl-C
 NOT_WRITTEN = 74  # as in sysexits.h
 NO_ROOM = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
 @contextmanager
 def careful() -> Generator[None]:
-    """Let Ctrl-C and SIGTERM stop what is inside, once, and end it without a traceback."""
+    """Let Ctrl-C and SIGTERM stop the block, once, and end it without a traceback."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     for each, handler in before.items():
-        if handler is not signal.SIG_IGN:  # whoever started us has a reason
+        if handler is not signal.SIG_IGN:  # the parent process ignores it on purpose
             signal.signal(each, stop)
     try:
         yield
@@ -44,7 +44,7 @@ def careful() -> Generator[None]:
 
 
 def stop(_number: int, _frame: FrameType | None) -> None:
-    """The first one stops; a second would only leave processes and folders behind."""
+    """The first signal stops; a second would only leave processes and folders behind."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def stop(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def undisturbed() -> Generator[None]:
-    """Whoever stops the command now waits until what is inside is whole."""
+    """Delay Ctrl-C and SIGTERM until the block is complete."""
     both = {signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
     try:
@@ -62,7 +62,7 @@ def undisturbed() -> Generator[None]:
 
 
 def end_children() -> None:
-    """Those that were being started when the command was stopped: nobody knows them."""
+    """End children that were starting when the command stopped: no object knows them."""
     path = Path(f"/proc/self/task/{os.getpid()}/children")
     for pid in path.read_text().split() if path.exists() else ():
         with suppress(ProcessLookupError, ChildProcessError):
@@ -71,23 +71,23 @@ def end_children() -> None:
 
 
 def drop_output() -> None:
-    """Python flushes standard output at exit: it must not fail a second time there."""
+    """Python flushes standard output at exit: it must not fail there again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def positive(text: str) -> float:
-    """A number of seconds or minutes, or so many a second."""
+    """A number of seconds or minutes, or a rate per second."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):  # this refuses nan as well
+    if not 0 < value < float("inf"):  # nan is refused as well
         raise ArgumentTypeError(f"{text} is not a number above 0")
     return value
 
 
 def writable(text: str) -> Path:
-    """A file for the figures, looked at before hours of work and not after."""
+    """A file for the figures, checked before hours of work and not after."""
     path = Path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{text} is a folder")
@@ -99,7 +99,7 @@ def writable(text: str) -> Path:
 
 
 def writable_folder(text: str) -> Path:
-    """A folder for a report; it is made where only the last part is missing."""
+    """A folder for a report; it is made if only the last part is missing."""
     path = Path(text)
     if path.is_dir():
         writable(str(path / "report"))

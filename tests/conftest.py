@@ -1,10 +1,10 @@
-"""What every test may ask for, and an honest account of what could not be run.
+"""What every test may ask for, and a list of what could not be run.
 
-`require(condition, what)`: a tool or a server that the suite can bring along itself. It
-is skipped on a developer's machine and fails where DURIO_REQUIRE_ALL=1 says that all of
-it must be there. `require.kernel(condition, what)`: a feature of the kernel, which no
-suite can install. The test is not run, and the summary names it: never passed, never
-silent.
+`require(condition, what)` asks for a tool or a server that the suite can bring along.
+The test is skipped on a developer's machine, and fails where DURIO_REQUIRE_ALL=1 says
+that all must be there. `require.kernel(condition, what)` asks for a feature of the kernel,
+which no suite can install. Then the test is skipped, and the summary names it: it never
+counts as passed.
 """
 
 import os
@@ -30,12 +30,12 @@ settings.load_profile("durio")
 REQUIRE_ALL = os.environ.get("DURIO_REQUIRE_ALL") == "1"
 KERNEL = "not run, the kernel lacks: "
 ABSENT = "skipped, not installed: "
-SAID = "said"  # of a test that passed: a line for the end, from whichever process it ran in
+SAID = "said"  # of a test that passed: a line for the end of the run, from any process
 
 
 @dataclass(frozen=True)
 class Require:
-    """Asks for what a test cannot do without."""
+    """Asks for what a test needs."""
 
     all: bool = REQUIRE_ALL
 
@@ -48,7 +48,7 @@ class Require:
         pytest.skip(f"{ABSENT}{what}")
 
     def kernel(self, condition: object, what: str) -> None:
-        """Go on if the kernel has it; else the test is not run, and listed."""
+        """Go on if the kernel has it; else skip the test and list it."""
         if not condition:
             pytest.skip(f"{KERNEL}{what}")
 
@@ -60,7 +60,7 @@ def require() -> Require:
 
 @pytest.fixture(scope="module")
 def postgres(require: Require) -> "Iterator[PostgresServer]":
-    """A server for the tests of one file, with our schema; no power cut is their business."""
+    """A server for the tests of one file, with our schema; it is not crash-safe."""
     from durio.stores.postgres import schema_status  # noqa: PLC0415
     from tests.servers.postgres import NEWEST, PostgresServer, programs  # noqa: PLC0415
 
@@ -72,7 +72,7 @@ def postgres(require: Require) -> "Iterator[PostgresServer]":
 
 @pytest.fixture
 def grounds(postgres: "PostgresServer") -> "ScratchSchema":
-    """Our schema there, and nothing in it."""
+    """Our schema on that server, empty."""
     from tests.conformance.postgres import ScratchSchema  # noqa: PLC0415
 
     grounds = ScratchSchema(postgres.url())
@@ -81,7 +81,7 @@ def grounds(postgres: "PostgresServer") -> "ScratchSchema":
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List by name what was not run, and why; and say what some tests have seen."""
+    """List by name what was not run, and why; print the lines that some tests left."""
     for report in terminalreporter.stats.get("passed", []):
         for name, text in report.user_properties:
             if name == SAID and report.when == "call":

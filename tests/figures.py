@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass
 class JobTotals:
-    """What became of everything that was asked for; each judge says what counts as ok."""
+    """The fate of everything that was asked for; each judge says what counts as ok."""
 
     attempted: int = 0
     acknowledged: int = 0
@@ -18,7 +18,7 @@ class JobTotals:
 
 
 def percentile(values: Sequence[float], part: float) -> float | None:
-    """The value that this part of all values does not exceed; None: there is none."""
+    """The value that this part (0 to 1) of all values does not exceed; None if empty."""
     ordered = sorted(values)
     if not ordered:
         return None

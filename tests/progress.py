@@ -1,4 +1,4 @@
-"""How far a long run is: a bar on a terminal, a line now and then elsewhere."""
+"""How far a long run is: a bar on a terminal, a line now and then in a log."""
 
 import sys
 from typing import Self
@@ -6,11 +6,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-LINES = 10  # of a run, where nobody watches a bar
+LINES = 10  # per run, in a log
 
 
 class Bar:
-    """For a person who watches."""
+    """For a terminal."""
 
     def __init__(self, whole: float) -> None:
         self.progress = Progress(
@@ -30,11 +30,10 @@ class Bar:
         self.progress.stop()
 
     def show(self, done: float, note: str) -> None:
-        """Draw it."""
         self.progress.update(self.task, completed=done, description=note)
 
     def say(self, text: str) -> None:
-        """Above the bar."""
+        """Print above the bar."""
         self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -52,17 +51,16 @@ class Lines:
         pass
 
     def show(self, done: float, note: str) -> None:
-        """A line for every tenth of the whole."""
+        """Print a line for every tenth of the whole."""
         part = int(LINES * done / self.whole)
         if part > self.shown:
             self.shown = part
             self.say(f"{100 * done / self.whole:3.0f} %  {note}")
 
     def say(self, text: str) -> None:
-        """A line."""
         print(text, file=sys.stderr, flush=True)
 
 
 def meter(whole: float) -> Bar | Lines:
-    """As standard error is."""
+    """A bar if standard error is a terminal, else lines."""
     return Bar(whole) if sys.stderr.isatty() else Lines(whole)

@@ -1,14 +1,14 @@
-"""A store that fails on demand, round a real one.
+"""A store that fails on demand and wraps a real one.
 
     faulty = FaultyStore(store, clock)
     faulty.fail("enqueue", times=2)            # not executed, and the caller knows
     faulty.lose_reply("exchange")              # executed, and the caller does not know
     faulty.slow("renew", seconds=3)            # executed three seconds late
     faulty.sometimes("*", fail=0.01, lose_reply=0.01)
-    faulty.cut()                               # the store is away, until faulty.heal()
+    faulty.cut()                               # unavailable until faulty.heal()
     assert faulty.times("exchange") == 4
 
-A fault replaces nothing: what is executed is executed by the real store.
+A fault replaces no result: the real store executes every call that is executed.
 """
 
 from collections import Counter, deque
@@ -25,9 +25,9 @@ from durio.testing.clock import VirtualClock
 
 RECORDED_MAX = 10_000
 ALWAYS = 1_000_000_000  # times
-# Faults for every method ("*") leave these alone: without them there is no test.
+# Faults for every method ("*") do not apply to these: without them there is no test.
 EXEMPT_METHODS = {"open", "close"}
-# Its answer comes when somebody rings or the time is over: it must let time pass.
+# It returns at a wakeup or at its timeout: time must go on meanwhile.
 WAITING_METHODS = {"wait"}
 
 
@@ -41,14 +41,14 @@ class ScriptedFault(NamedTuple):
 
 @dataclass(slots=True)
 class RecordedCall:
-    """One call as it was made, and what became of it."""
+    """One call as it was made, and its result."""
 
     method: str
     nth: int  # of this method, from 1
     args: tuple[Any, ...]
     options: dict[str, Any]
-    answer: Any = None  # the real store's: also when the caller did not hear it
-    error: BaseException | None = None  # what the caller heard instead
+    answer: Any = None  # the real store's: also when the caller did not get it
+    error: BaseException | None = None  # what the caller got instead
 
 
 class FaultRule:
@@ -78,7 +78,7 @@ METHODS = [name for name in dir(Store) if not name.startswith("_")]
 
 
 class FaultScript:
-    """Which call goes wrong, and how: the part of a FaultyStore that tests speak to."""
+    """Which call fails, and how: the part of a FaultyStore that tests use."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -102,13 +102,13 @@ class FaultScript:
         self.rule(method, times, lambda name, _: ScriptedFault(after=reply_lost(name)))
 
     def slow(self, method: str, *, seconds: float, times: int = ALWAYS) -> None:
-        """Execute the next calls so much later."""
+        """Execute the next calls this much later."""
         self.rule(method, times, lambda _name, _nth: ScriptedFault(seconds=seconds))
 
     def on(
         self, method: str, decide: Callable[[str, int], ScriptedFault | None]
     ) -> None:
-        """Let a function decide: called with the method and how often it was called."""
+        """Let a function decide: it gets the method and its call number, from 1."""
         self.rule(method, ALWAYS, decide)
 
     def sometimes(
@@ -120,7 +120,7 @@ class FaultScript:
         slow: float = 0.0,
         seconds: float = 1.0,
     ) -> None:
-        """Roll the clock's dice for every call: shares from 0 to 1 of each fault."""
+        """Fail random calls, by the clock's random numbers; shares are from 0 to 1."""
 
         def decide(name: str, _nth: int) -> ScriptedFault | None:
             share = self.clock.random()
@@ -135,11 +135,11 @@ class FaultScript:
         self.rule(method, ALWAYS, decide)
 
     def cut(self) -> None:
-        """The store is away: nothing is executed any more."""
+        """Make the store unavailable: nothing is executed."""
         self.is_cut = True
 
     def heal(self) -> None:
-        """The store is back, and everything scripted is forgotten."""
+        """Make the store available, and remove all scripted faults."""
         self.is_cut = False
         self.rules.clear()
 
@@ -150,7 +150,7 @@ class FaultScript:
     def record(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> RecordedCall:
-        """Count and keep a call, in the order in which calls are made."""
+        """Count and keep a call, in call order."""
         self.counter[method] += 1
         call = RecordedCall(method, self.counter[method], args, options)
         self.calls.append(call)
@@ -159,7 +159,7 @@ class FaultScript:
     def rule(
         self, method: str, times: int, make: Callable[[str, int], ScriptedFault | None]
     ) -> None:
-        """Add one more; those added first are asked first."""
+        """Add a rule; rules apply in the order in which they were added."""
         if method not in {"*", *METHODS}:
             raise UsageError(
                 f"a store has no method {method!r}", cure=f"It has {METHODS}."
@@ -167,7 +167,7 @@ class FaultScript:
         self.rules.append(FaultRule(method, times, make))
 
     def fault_for(self, method: str, nth: int) -> ScriptedFault:
-        """What goes wrong with this call."""
+        """The combined fault of all rules for this call."""
         if self.is_cut and method not in EXEMPT_METHODS:
             return ScriptedFault(before=not_executed(method))
         fault = ScriptedFault()
@@ -183,10 +183,10 @@ class FaultScript:
 
 
 class FaultyStore(FaultScript, Store):
-    """A store with every method of the real one, and whatever its script adds.
+    """A store with every method of the real one, plus the faults of its script.
 
-    Under a VirtualClock time stands still while the real store works, because that may
-    happen in a real thread; `hold=False` for a store that sleeps by the same clock.
+    Under a VirtualClock time stands still while the real store works, because it may
+    work in a real thread. Use `hold=False` for a store that sleeps by the same clock.
     """
 
     def __init__(self, store: Store, clock: Clock, *, hold: bool = True) -> None:
@@ -197,7 +197,7 @@ class FaultyStore(FaultScript, Store):
     async def forward(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """Answer one call, and note what its caller hears."""
+        """Execute one call, and record what its caller gets."""
         call = self.record(method, args, options)
         try:
             await self.execute(call)
@@ -207,7 +207,7 @@ class FaultyStore(FaultScript, Store):
         return call.answer
 
     async def execute(self, call: RecordedCall) -> None:
-        """Put a call through its fault and the real store."""
+        """Apply the fault of a call, and call the real store."""
         fault = self.fault_for(call.method, call.nth)
         if fault.seconds:
             await self.clock.sleep(fault.seconds)
@@ -221,17 +221,16 @@ class FaultyStore(FaultScript, Store):
     def forward_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """The same for a method that does not block: nothing goes wrong with it."""
+        """The same for a method that does not block: no faults apply to it."""
         call = self.record(method, args, options)
         call.answer = self.call_store(call)
         return call.answer
 
     def call_store(self, call: RecordedCall) -> Any:
-        """Ask the real store."""
         return getattr(self.store, call.method)(*call.args, **call.options)
 
     def time_held(self, method: str) -> AbstractContextManager[None]:
-        """Hold virtual time, where there is any, while the real store works."""
+        """Hold a virtual clock while the real store works; ignore other clocks."""
         if (
             self.hold
             and method not in WAITING_METHODS
@@ -244,9 +243,9 @@ class FaultyStore(FaultScript, Store):
 def add_store_methods(
     kind: type[Any], call: Callable[..., Any], call_nowait: Callable[..., Any]
 ) -> None:
-    """Give a class every method of the port that it does not have itself.
+    """Give a class every method of the port that it does not define itself.
 
-    Made, not written: a method that the port gains can fail from that day on.
+    The methods are generated: a method that the port gains can fail from then on.
     """
     for name in METHODS:
         if name not in kind.__dict__:
@@ -257,7 +256,7 @@ def add_store_methods(
 
 
 def forwarding_method(method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """One such method; it answers with a coroutine where `ask` does."""
+    """One such method; it returns a coroutine where `call` does."""
 
     def asked(self: Any, *args: Any, **options: Any) -> Any:
         return call(self, method, args, options)
@@ -269,12 +268,10 @@ add_store_methods(FaultyStore, FaultyStore.forward, FaultyStore.forward_nowait)
 
 
 def not_executed(method: str) -> StoreUnavailable:
-    """Nothing was done, and the caller knows it."""
     return StoreUnavailable(f"scripted fault: {method} was not executed", unknown=False)
 
 
 def reply_lost(method: str) -> StoreUnavailable:
-    """Everything was done, and the caller does not know it."""
     return StoreUnavailable(
         f"scripted fault: the reply of {method} is lost", unknown=True
     )

@@ -15,7 +15,7 @@ from tests.faults.faulty_store import (
 
 
 class Notebook:
-    """Not a store: it answers anything with what it was asked, and remembers."""
+    """Not a store: it answers each call with its arguments, and remembers it."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -160,7 +160,7 @@ def test_calls_are_recorded():
         answer = ((10,), {"dead_count": 3})
         assert first == RecordedCall("prune", 1, (10,), {"dead_count": 3}, answer)
         assert isinstance(second.error, StoreUnavailable)
-        assert second.answer is not None  # what the caller did not hear
+        assert second.answer is not None  # what the caller did not get
 
     run(main)
 

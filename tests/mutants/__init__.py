@@ -1,1 +1,1 @@
-"""Planted bugs of the engine, each of which the simulator or the suite must catch."""
+"""Planted bugs of the engine: the simulator or the suite must catch each one."""

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: plant every bug in turn and see each one caught."""
+"""`python -m tests.mutants`: plant each bug in turn and check that it is caught."""
 
 import argparse
 import sys
@@ -78,7 +78,7 @@ def known(name: str) -> str:
 
 
 def try_all(names: list[str], verdicts: list[Verdict], *, with_story: bool) -> None:
-    """One trial after the other, each with a line."""
+    """One trial after another, with a line of output for each."""
     with meter(len(names)) as shown:
         for done, name in enumerate(names):
             shown.show(done, name)
@@ -98,7 +98,7 @@ def write(path: Path, verdicts: list[Verdict], *, is_cut_short: bool) -> None:
 
 
 def summary(verdicts: list[Verdict]) -> int:
-    """Killed out of planted, and the survivors by name."""
+    """Print killed out of planted, and the survivors by name; return the exit code."""
     survivors = [v.name for v in verdicts if not v.killed]
     seconds = sum(v.seconds for v in verdicts)
     print(

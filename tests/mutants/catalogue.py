@@ -9,7 +9,7 @@ MUTANTS: dict[str, Mutant] = {
     for mutant in chapter.PLANTED
 }
 
-# Nothing is wrong with this one: whoever "catches" it would catch anything.
+# The control: it plants no bug. A check that "catches" it would catch anything.
 CONTROL = Mutant(
     "nothing",
     "Nothing is wrong.",
@@ -19,5 +19,4 @@ CONTROL = Mutant(
 
 
 def find(name: str) -> Mutant:
-    """The mutant of that name, or the control."""
     return CONTROL if name == CONTROL.name else MUTANTS[name]

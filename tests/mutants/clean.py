@@ -1,7 +1,7 @@
-"""One world, and what the engine without any bug shows in it.
+"""One world, and what the engine without a planted bug shows in it.
 
-`python -m tests.mutants.clean SEED SEEDS` prints the invariants that are broken there. A
-violation that the clean engine has too is a find, not a mutant that was caught.
+`python -m tests.mutants.clean SEED SEEDS` prints the invariants that break there. A
+violation that also occurs without the bug is a real finding, not a caught mutant.
 """
 
 import logging
@@ -19,7 +19,7 @@ from tests.simulation.scenario import Played, play
 
 
 def played(seed: int, seeds: Seeds) -> Played:
-    """The world of this seed as this killer wants it."""
+    """The world of this seed, with the knobs and faults of `seeds`."""
     faults = None
     if seeds.faults is not None:
         faults = [
@@ -30,7 +30,7 @@ def played(seed: int, seeds: Seeds) -> Played:
 
 
 def clean_invariants(seed: int, seeds: Seeds) -> set[str]:
-    """The invariants that are broken in this world anyway; from a process of its own."""
+    """The invariants that break in this world without the bug; from a new process."""
     told = msgspec.json.encode(seeds).decode()
     ended = subprocess.run(
         [sys.executable, "-m", "tests.mutants.clean", str(seed), told],

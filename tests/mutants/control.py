@@ -1,4 +1,4 @@
-"""Bugs of those who do not hear what they are told, or do not answer, or do not wait."""
+"""Bugs of clients and workers that ignore a message, do not answer or do not wait."""
 
 from tests.mutants.planting import Mutant, Patch, Seeds
 
@@ -7,17 +7,17 @@ CALLS = "client/calls.py"
 WORKER = "worker/worker.py"
 LEASE_EVENTS = "worker/lease_events.py"
 
-# What is lost meets what is late: a job ends while somebody asks who has it.
+# Lost calls and late calls together: a job ends while its worker resyncs its claims.
 LOST_AND_LATE = tuple(
     (5.0 + 30 * turn, "bad_line", f"worker-{n}", 25.0, 0.5)
     for turn in range(4)
     for n in range(4)
 )
-# Nothing but stops, one worker after the other.
+# Only stops, one worker after another.
 STOPS = tuple(
     (10.0 + 8 * n, "terminate", f"worker-{n % 4}", 0.0, 0.5) for n in range(12)
 )
-# Nothing but pauses of a queue, a store that is far away, and more jobs than slots.
+# Only pauses of a queue, with a distant store and more jobs than slots.
 PAUSES = tuple((10.0 + 6 * n, "queue_paused", "*", 4.0, 0.5) for n in range(30))
 AHEAD = {
     "seconds": 120.0,

@@ -6,7 +6,7 @@ FINISH = "stores/sqlite/sql/finish.sql"
 FENCE = "where id = :id and claim_no = :claim_no and worker = :worker and state = 3"
 # A statement must use all of its parameters.
 NO_FENCE = "where id = :id and :claim_no and :worker and state = 3"
-# Every few seconds a worker stands still for longer than its lease, and goes on.
+# Every few seconds a worker pauses for longer than its lease, and goes on.
 ZOMBIES = tuple(
     (10.0 + 9 * n, "pause", f"worker-{n % 4}", 20.0, 0.5) for n in range(30)
 )

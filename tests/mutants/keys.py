@@ -1,4 +1,4 @@
-"""Bugs about enqueues: keys, repeats, and whose answer is whose."""
+"""Bugs about enqueues: keys, repeats, and answers that go to the wrong caller."""
 
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
@@ -6,7 +6,7 @@ ENQUEUE = "stores/sqlite/enqueue.py"
 ASK = "client/reliable_write.py"
 CALLS = "client/calls.py"
 WAITING = "client/waiting_list.py"
-# One call of a producer in four is not answered, or never arrives.
+# About one call in four of a producer has no answer, or never arrives.
 REPLIES_GET_LOST = ((5.0, "flaky", "producer-0", 300.0, 0.9),)
 # Open transactions hold keys that the producers need: at first for moments, then longer
 # than a call may wait.
@@ -59,7 +59,7 @@ PLANTED = (
                 "free_key_at_end(tx, outcome.id, state, key, mode, gone=gone)",
                 "free_key_at_end(tx, outcome.id, state, None if outcome.kind == OutcomeKind.LOST else key, mode, gone=gone)",
             ),
-            # Alone that is harmless: a holder that is over does not hold. Here the row does.
+            # That alone is harmless: a finished holder does not hold. Here it does.
             Patch(
                 "stores/sqlite/keys.py",
                 "state=None if code is None else STATE_BY_CODE[code],",

@@ -1,19 +1,19 @@
-"""Bugs about leases: who may hold a job, for how long, and who takes it away."""
+"""Bugs about leases: which worker may hold a job, for how long, and who rescues it."""
 
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
 UPKEEP = "stores/sqlite/upkeep.py"
 HEARTBEAT = "worker/heartbeat.py"
 RENEW = "await self._store.renew(me, self._lease_seconds, vitals)"
-# Somebody sets the common wall clock: five minutes fast, four minutes slow, by turns.
+# The common wall clock is set: five minutes fast and four minutes slow, by turns.
 CLOCK_IS_SET = tuple(
     (30.0 * n, "clock_step", "*", 0.0, n % 2 or 0.1) for n in range(1, 9)
 )
-# The clocks of all workers are four minutes slow, one after the other.
+# The clocks of all workers become four minutes slow, one after another.
 CLOCKS_ARE_WRONG = tuple(
     (20.0 * n, "skew", f"worker-{n % 4}", 0.0, 0.1) for n in range(1, 5)
 )
-# Nobody can write for longer than a lease, and then everybody can.
+# No worker can write for longer than a lease; then all can.
 DISK_IS_FULL = tuple((40.0 * n, "store_full", "*", 12.0, 0.5) for n in range(1, 6))
 
 PLANTED = (

@@ -1,10 +1,9 @@
-"""A planted bug: a few words of the engine's text exchanged for others, in a copy of it.
+"""A planted bug: a few words of the engine's source replaced, in a copy of it.
 
-The engine has no switch for any of this. A copy of the package is made in a folder of its
-own, its text is changed there, and a process of its own runs on that copy: what is
-installed or released never knows. A patch whose words are not there, or are there twice,
-is an error: a mutant that silently changes nothing would be "not caught" for ever, or,
-worse, leave its place in the list to nobody.
+The engine has no switch for any of this. The package is copied to a temporary folder,
+its text is changed there, and a separate process runs on that copy: the installed
+package does not change. A patch whose words are missing, or occur twice, is an error: a
+mutant that silently changes nothing would look like one that is never caught.
 """
 
 import shutil
@@ -21,19 +20,19 @@ SOURCE = ROOT / "src" / "durio"
 
 
 class PatchDoesNotFit(Exception):
-    """The words that a patch wants to exchange are not there, or not once."""
+    """The words that a patch replaces are missing, or occur more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Words of one file of the engine, and the words in their place."""
+    """Words of one file of the engine, and their replacement."""
 
     file: str  # under src/durio
     old: str
     new: str
 
     def applied(self, source: Path = SOURCE) -> str:
-        """The text of the file as the mutant has it."""
+        """The text of the file with the bug."""
         path = source / self.file
         if not path.is_file():
             raise PatchDoesNotFit(f"{self.file} does not exist any more")
@@ -51,11 +50,11 @@ class Seeds:
 
     worlds: int = 80
     knobs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    # Instead of those that the seed draws: (second, kind, node, how long, how bad).
+    # These replace the faults that the seed draws: (second, kind, node, seconds, size).
     faults: tuple[tuple[float, str, str, float, float], ...] | None = None
 
     def name(self, seed: int) -> str:
-        """Which world it was; `--story` shows what happened in it."""
+        """Identifies the world; `--story` shows what happened in it."""
         known = [f"{name}={value}" for name, value in self.knobs.items()]
         known += sorted({f"only {kind}" for _, kind, *_ in self.faults or ()})
         return f"seed {seed} ({', '.join(known)})" if known else f"seed {seed}"
@@ -63,7 +62,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Promises of the conformance suite whose names begin so, on SQLite."""
+    """Promises of the conformance suite whose names start like this, on SQLite."""
 
     begins: str
     subject: str = "memory"
@@ -74,7 +73,7 @@ Killer = Seeds | Promises
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One bug, what is wrong with it, and who must notice."""
+    """One bug, its description, and the checks that must catch it."""
 
     name: str
     wrong: str
@@ -84,10 +83,10 @@ class Mutant:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Path]:
-    """A folder with the engine as this mutant has it: the first on a process's path."""
+    """A folder with the changed engine: the first entry of a process's path."""
     with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
         copy = Path(folder) / "durio"
-        # With its compiled files: only what is changed has to be compiled anew.
+        # Compiled files are copied too: only the changed ones are compiled again.
         shutil.copytree(SOURCE, copy)
         for patch in mutant.patches:
             text = patch.applied(copy)

@@ -1,8 +1,9 @@
-"""In the mutant's own process: let its killers try, one after another.
+"""Runs in the mutant's own process: tries the checks that must catch it, in order.
 
-`python -m tests.mutants.strike NAME FOLDER` prints one JSON object at the end: who caught
-it and how, or nobody. Only a broken promise counts. A mutant that cannot even be loaded,
-or whose statements SQLite refuses, is a mistake of ours, and ends this process instead.
+`python -m tests.mutants.strike NAME FOLDER` prints one JSON object at the end: which
+check caught it and how, or none. Only a broken promise counts. A mutant that cannot be
+loaded, or whose statements SQLite refuses, is a mistake in the mutant: then this process
+fails.
 """
 
 import logging
@@ -23,11 +24,11 @@ HEALED_SECONDS = 900.0
 
 
 class Caught(msgspec.Struct):
-    """Who caught it, and what was seen."""
+    """Which check caught it, and what was seen."""
 
     by: str
     how: str
-    story: str = ""  # what happened before, as long as a person can read
+    story: str = ""  # the events before, short enough for a person to read
 
 
 def try_seeds(seeds: Seeds) -> Caught | None:
@@ -35,8 +36,8 @@ def try_seeds(seeds: Seeds) -> Caught | None:
     from tests.simulation import scenario  # noqa: PLC0415
     from tests.simulation.story import describe  # noqa: PLC0415
 
-    # Long enough for every promise about time; a world that never comes to its end is
-    # caught then, and need not be played for hours.
+    # Long enough for every promise about time. A world that never ends is caught then,
+    # and is not played for hours.
     scenario.HEALED_SECONDS_MAX = min(scenario.HEALED_SECONDS_MAX, HEALED_SECONDS)
     for seed in range(1, seeds.worlds + 1):
         name = seeds.name(seed)
@@ -78,7 +79,7 @@ def try_promises(promises: Promises) -> Caught | None:
 
 
 def seen_at(error: BaseException) -> str:
-    """The line of the story that found it out."""
+    """The line of the promise's code that failed."""
     lines = [
         f"{frame.name}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -94,7 +95,7 @@ def strike(killer: Killer) -> Caught | None:
 
 
 def main(name: str, folder: str) -> None:
-    """The first killer that succeeds has it."""
+    """Stop at the first check that catches it."""
     if not Path(durio.__file__).is_relative_to(folder):
         raise RuntimeError(f"this process runs {durio.__file__}, not the mutant")
     logging.disable(logging.CRITICAL)

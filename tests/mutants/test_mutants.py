@@ -1,6 +1,6 @@
-"""A sample of the mutants is caught; every one of them can still be planted.
+"""A sample of the mutants is caught, and each mutant can still be planted.
 
-All of them: `make mutants`.
+`make mutants` runs all of them.
 """
 
 import ast
@@ -18,7 +18,7 @@ from tests.mutants.catalogue import CONTROL, MUTANTS
 from tests.mutants.planting import SOURCE, Mutant, Patch, PatchDoesNotFit
 from tests.mutants.trial import Verdict, trial
 
-# Quick ones, of several kinds: some by a seed, some by a promise of the suite.
+# Quick ones of several kinds: some caught by a seed, some by a promise of the suite.
 SAMPLE = (
     "retry_counts_twice",
     "one_retry_too_many",
@@ -40,7 +40,7 @@ def test_it_is_caught(name: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_an_engine_without_a_bug_is_not_caught() -> None:
-    """Else the trials would show nothing."""
+    """Otherwise the trials would prove nothing."""
     verdict = trial(CONTROL)
     assert not verdict.killed, verdict
 
@@ -52,7 +52,7 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_it_can_be_planted(name: str) -> None:
-    """Its words are in today's text, once, and Python still understands the rest."""
+    """Its words occur once in the current source, and the result still compiles."""
     mutant = MUTANTS[name]
     assert mutant.patches
     assert mutant.killers
@@ -68,7 +68,7 @@ def test_it_can_be_planted(name: str) -> None:
     [
         ("worker/gone.py", "x"),
         ("worker/claim.py", "words that nobody ever wrote there"),
-        ("worker/claim.py", "self._resync"),  # in many places
+        ("worker/claim.py", "self._resync"),  # it occurs more than once
     ],
 )
 def test_a_patch_without_its_place_is_an_error(file: str, old: str) -> None:
@@ -77,7 +77,7 @@ def test_a_patch_without_its_place_is_an_error(file: str, old: str) -> None:
 
 
 def test_the_engine_knows_no_mutant() -> None:
-    """Nothing of this can be reached from what is installed: not by name, not at all."""
+    """The installed package contains no mutant and no reference to one."""
     files = [path for path in SOURCE.rglob("*") if path.suffix in (".py", ".sql")]
     assert len(files) > 200
     for path in files:
@@ -136,7 +136,7 @@ def test_examples_name_mutants_that_exist(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_reader_that_has_gone_is_no_verdict() -> None:
-    """Nor a traceback: `--list | head -1`."""
+    """`--list | head -1` gives no traceback either."""
     ours, theirs = os.pipe()
     os.close(ours)
     ended = subprocess.run(

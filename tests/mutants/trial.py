@@ -1,4 +1,4 @@
-"""One mutant's trial, from the parent's side: plant, run, wait no longer than its budget."""
+"""The trial of one mutant, in the parent process: plant, run, stop after its budget."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ BUDGET_SECONDS = 600.0
 
 
 class Verdict(msgspec.Struct):
-    """What came of a trial."""
+    """The result of a trial."""
 
     name: str
     killed: bool
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct):
 
 
 def trial(mutant: Mutant) -> Verdict:
-    """Let its killers try, in a process of its own."""
+    """Run the checks of a mutant in a separate process."""
     began = time.monotonic()
     with planted(mutant) as folder:
         path = os.pathsep.join((str(folder), str(ROOT)))

@@ -2,14 +2,14 @@
 
 from tests.mutants.planting import Mutant, Patch, Promises, Seeds
 
-# Rings get lost most of the time, and nothing else goes wrong.
+# Wakeups get lost most of the time; nothing else fails.
 NO_WAKEUPS = tuple(
     (float(at), "store_deaf", "*", 50.0, 0.5) for at in range(10, 300, 60)
 )
 
 
 def ordered(by: str) -> tuple[Patch, ...]:
-    """Wherever ready jobs are looked for, they come in this order instead."""
+    """Every query for ready jobs uses this order instead."""
     looked = "where name = :lane and paused)\n{}"
     claimed = "select seq from job where state = 2 and queue = :lane {}"
     usual = "order by rank, seq limit"

@@ -1,13 +1,13 @@
-"""Bugs of a worker's own hands: replies, outcomes, limits, neighbours, hooks."""
+"""Bugs inside a worker: replies, outcomes, limits, other jobs of its process, hooks."""
 
 from tests.mutants.planting import Mutant, Patch, Seeds
 
 CLAIM = "worker/claim.py"
 SLOTS = "worker/slots.py"
 KEEP = "            self._outcomes.keep()\n            self._resync = True\n        if not self._f"
-# For a minute one call in four is not answered, or never arrives; then all is well.
+# For a minute one call in four has no answer, or never arrives; then all is well.
 REPLIES_GET_LOST = tuple((5.0, "flaky", f"worker-{n}", 60.0, 0.9) for n in range(4))
-# A loop is blocked, and does not hear that it shall stop.
+# The loop is blocked and does not react to a stop.
 STOPPED_WHILE_BLOCKED = tuple(
     (20.0 * n + (kind == "terminate"), kind, f"worker-{n % 4}", 13.0, 0.5)
     for n in range(1, 12)

@@ -1,1 +1,1 @@
-"""Real servers for the tests: started on free ports, in folders of their own, ended by pid."""
+"""Real servers for the tests: on free ports, in their own folders, ended by pid."""

@@ -1,4 +1,4 @@
-"""A real PgBouncer before a server of the tests, from Debian."""
+"""A real PgBouncer in front of a test server, from Debian."""
 
 import shutil
 import signal
@@ -15,14 +15,14 @@ from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 
 def program() -> str | None:
-    """Where it is; None: not installed."""
+    """The path of the program; None: not installed."""
     return shutil.which(
         "pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
     )
 
 
 class PgBouncer:
-    """A pooler with a folder, a port and a log of its own."""
+    """A pooler with its own folder, port and log."""
 
     def __init__(
         self, server: PostgresServer, *, mode: str = "transaction", **more: str
@@ -61,7 +61,7 @@ class PgBouncer:
         self.destroy()
 
     def start(self) -> None:
-        """Start, and wait until it takes calls."""
+        """Start, and wait until it accepts connections."""
         found = program()
         assert found is not None, "pgbouncer is not installed"
         self.write("users.txt", f'"{OWNER}" "{PASSWORD}"\n')
@@ -74,33 +74,32 @@ class PgBouncer:
         process.until(self.is_ready, self._process, self.log)
 
     def write(self, name: str, text: str) -> Path:
-        """A file of its own."""
+        """Write a configuration file to its folder."""
         path = self.folder / name
         path.write_text(text)
         process.give(path)
         return path
 
     def is_ready(self) -> bool:
-        """Whether it takes calls."""
+        """Whether it accepts connections."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
 
     def stop(self) -> None:
-        """At once."""
         running, self._process = self._process, None
         if running is not None:
             process.end(running, signal.SIGTERM, self.log)
 
     def destroy(self) -> None:
-        """The end, and nothing is left."""
+        """Stop it and delete its folder."""
         running, self._process = self._process, None
         if running is not None:
             process.kill(running)
         process.remove(self.folder)
 
     def url(self, database: str = "postgres", **options: str) -> str:
-        """By password, over TCP."""
+        """With a password, over TCP."""
         query = f"?{urlencode(options)}" if options else ""
         who = f"{OWNER}:{quote(PASSWORD, safe='')}"
         return f"postgresql://{who}@127.0.0.1:{self.port}/{database}{query}"

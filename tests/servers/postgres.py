@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own for the tests: 18 from a wheel, 15 from Debian.
+"""A PostgreSQL server for the tests: 18 from a wheel, 15 from Debian.
 
 with PostgresServer() as server:
     server.url("postgres")
@@ -29,7 +29,7 @@ SETTINGS = {
     "deadlock_timeout": "200ms",
     "log_lock_waits": "on",
 }
-# What is lost with the machine was not worth waiting for: for tests of other things.
+# Not crash-safe, but fast: for tests that need no durability.
 HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -45,7 +45,7 @@ def programs(version: int = NEWEST) -> Path | None:
 
 
 class PostgresServer:
-    """One server with a folder, a port and a log of its own."""
+    """One server with its own folder, port and log."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class PostgresServer:
         self.destroy()
 
     def create(self) -> None:
-        """An empty cluster: trusted on its socket, by password elsewhere."""
+        """Make an empty cluster: trust on its socket, passwords elsewhere."""
         secret = self.folder / "password"
         secret.write_text(PASSWORD)
         process.give(secret)
@@ -97,7 +97,7 @@ class PostgresServer:
         )
 
     def start(self) -> None:
-        """Start, and wait until it takes calls."""
+        """Start, and wait until it accepts connections."""
         assert self._process is None
         command = [str(self.programs / "postgres"), "-D", str(self.data)]
         command += ["-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder)]
@@ -107,20 +107,20 @@ class PostgresServer:
         process.until(self.is_ready, self._process, self.log)
 
     def is_ready(self) -> bool:
-        """Whether the server says so in its file."""
+        """Whether postmaster.pid says that the server is ready."""
         with suppress(OSError, IndexError):
             lines = (self.data / "postmaster.pid").read_text().splitlines()
             return lines[0] == str(self.pid) and lines[READY_LINE].strip() == "ready"
         return False
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT ends at once, SIGTERM when the last client has gone, SIGQUIT roughly."""
+        """SIGINT: end now; SIGTERM: after the last client; SIGQUIT: uncleanly."""
         running, self._process = self._process, None
         if running is not None:
             process.end(running, how, self.log)
 
     def restart(self) -> None:
-        """End every connection and come back."""
+        """End every connection and start again."""
         self.stop()
         self.start()
 
@@ -131,7 +131,7 @@ class PostgresServer:
             process.kill(running)
 
     def destroy(self) -> None:
-        """The end, and nothing is left."""
+        """Stop it and delete its folder."""
         self.kill()
         process.remove(self.folder)
 
@@ -139,7 +139,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the server itself."""
+        """Of the postmaster."""
         assert self._process is not None
         return self._process.pid
 

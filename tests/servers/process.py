@@ -1,4 +1,4 @@
-"""A server's process: never as root, in a folder it owns, ended by its pid."""
+"""A server's process: never as root, in its own folder, ended by its pid."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.01
-# Servers refuse to run as root: whoever is root becomes the first of these that exists.
+# Servers refuse to run as root: root switches to the first of these users that exists.
 USERS = ("postgres", "nobody")
 
 
@@ -28,7 +28,7 @@ class ServerFailed(AssertionError):
 
 
 def account() -> pwd.struct_passwd | None:
-    """Whom to become; None: we are nobody special, and stay who we are."""
+    """The user to switch to; None: we are not root, and keep our user."""
     if os.getuid() != 0:
         return None
     for name in USERS:
@@ -45,26 +45,24 @@ def own_folder(name: str) -> Path:
 
 
 def give(path: Path) -> None:
-    """To the servers' user."""
+    """Change the owner to the servers' user."""
     user = account()
     if user is not None:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def remove(folder: Path) -> None:
-    """With all that is in it."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:
-    """One that nobody has at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def start(command: Sequence[str], log: Path, folder: Path) -> "subprocess.Popen[bytes]":
-    """Start it as the servers' user; what it says goes to its log."""
+    """Start it as the servers' user; its output goes to its log."""
     user = account()
     with log.open("ab") as said:
         return subprocess.Popen(
@@ -77,13 +75,13 @@ def start(command: Sequence[str], log: Path, folder: Path) -> "subprocess.Popen[
             user=None if user is None else user.pw_uid,
             group=None if user is None else user.pw_gid,
             extra_groups=None if user is None else [],
-            start_new_session=True,  # a Ctrl-C is for the tests
+            start_new_session=True,  # Ctrl-C must reach only the tests
             preexec_fn=end_with_parent,  # noqa: PLW1509 - it calls the kernel, no more
         )
 
 
 def end_with_parent() -> None:
-    """Tests that are killed leave no server behind, where the kernel can see to it."""
+    """Make the kernel end the server if the tests are killed (Linux)."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
 
@@ -96,7 +94,7 @@ def run(command: Sequence[str], log: Path, folder: Path) -> None:
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """No variable of ours may steer a server."""
+    """The environment of a server: none of our variables."""
     kept = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
     return {**kept, "HOME": str(folder)}
 
@@ -104,7 +102,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 def until(
     is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path
 ) -> None:
-    """Wait until it is, as long as the process lives."""
+    """Wait until it is ready; fail if the process ends first."""
     end = time.monotonic() + START_SECONDS
     while not is_ready():
         if process.poll() is not None:
@@ -140,7 +138,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that this one has started, at the moment."""
+    """The processes that this one has started and that still run."""
     found: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
@@ -151,7 +149,7 @@ def children(parent: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs: a dead one that nobody has waited for does not."""
+    """Whether it runs; a zombie does not."""
     with suppress(OSError):
         return (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -160,7 +158,7 @@ def is_alive(pid: int) -> bool:
 
 
 def tail(log: Path) -> str:
-    """The end of what it said."""
+    """The end of its log."""
     with suppress(OSError):
         return log.read_text(errors="replace")[-4000:]
     return ""

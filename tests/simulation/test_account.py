@@ -1,4 +1,4 @@
-"""The figures of a world, read from ledgers that are small enough to check by hand."""
+"""The figures of a world, computed from ledgers small enough to check by hand."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_recovery_counts_from_the_end_of_the_worker():
         ("kill", "w1", 0.0, 6.0),
         ("exit -11", "w1", 0.0, 6.0),
         ("massacre", ALL_NODES, 0.0, 6.0),
-        ("terminate_kill", "w1", 2.0, 4.0),  # it is killed when its time is over
+        ("terminate_kill", "w1", 2.0, 4.0),  # the kill comes after these seconds
     ):
         assert recoveries(ledger_of(*runs, fault(3, kind, node, seconds))) == [took]
 
@@ -50,6 +50,6 @@ def test_only_what_a_dead_worker_ran_has_to_recover():
 
 
 def test_the_first_fault_ended_it():
-    """What hits its successor of the same name is none of its jobs' business."""
+    """A later fault on its successor of the same name does not count."""
     lines = start(1, "w1", 7), fault(3, "kill", "w1"), fault(5, "kill", "w1")
     assert recoveries(ledger_of(*lines, start(9, "w2", 7))) == [6.0]

@@ -1,4 +1,4 @@
-"""Connections that break under calls: late first tries are met, and would be found out."""
+"""Connections that break under calls: late first tries occur and do no harm."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ KNOBS = {
 
 
 def broken_world(seed: int = 1) -> Played:
-    """All producers on connections that break, and a restart now and then."""
+    """All producers' connections break, and the server restarts now and then."""
     began = STARTED_SECONDS
     faults = [Fault(began, "broken", f"producer-{k}", 50.0, 1.0) for k in range(2)]
     faults += [Fault(began + 5 * n, "store_reset", "*", 0.0, 0.5) for n in range(1, 9)]
@@ -33,7 +33,7 @@ def broken_world(seed: int = 1) -> Played:
 
 
 def stored_after_their_end(played: Played) -> int:
-    """Tries of an enqueue that came when its job was done already."""
+    """How many tries of an enqueue arrived after their job was done."""
     ends = {e.n: e.at for e in played.ledger.of("end") if e.fields["kind"] == "done"}
     tries = played.ledger.of("stored")
     return sum(e.n in ends and ends[e.n] < e.at for e in tries)
@@ -49,7 +49,7 @@ def test_a_first_try_that_comes_after_the_end_is_known_again() -> None:
 def test_a_store_that_would_not_know_it_again_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As where a finished job leaves no trace that an enqueue would look at."""
+    """As in a store where a finished job leaves no trace that an enqueue looks up."""
     do_late = SimulatedLink._do_late
 
     def forgetful(

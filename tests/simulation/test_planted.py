@@ -1,7 +1,7 @@
-"""A planted bug is found, told the same way again, and shrunk to what it needs.
+"""A planted bug is found, replayed with the same result, and shrunk to what it needs.
 
-The bug: a finish without its fence. The world: workers that stop for two leases while
-they hold jobs, go on as if nothing had been, and report what is no longer theirs.
+The bug is a finish without its fence. In the world, workers pause for two leases while
+they hold jobs, go on, and report outcomes of jobs that they have lost.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ PLAYS_MAX = 14
 
 
 def zombies() -> Kept:
-    """Three workers stop again and again; the clock of the fourth is wrong for nothing."""
+    """Three workers pause repeatedly; the wrong clock of the fourth is not needed."""
     began = STARTED_SECONDS
     pauses = [
         Fault(began + 4 + 14 * turn + 2 * k, "pause", f"worker-{k}", 12.0, 0.5)

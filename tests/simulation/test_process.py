@@ -1,4 +1,4 @@
-"""A simulated process is the same everywhere: only the scenario sets it up."""
+"""A simulated process is the same on every machine: only the scenario configures it."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.simulation.world import World
 
 
 class SilentObserver:
-    """A store that is never asked."""
+    """A store that is never called."""
 
     def __init__(self) -> None:
         self.store: Any = None

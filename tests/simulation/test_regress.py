@@ -1,4 +1,4 @@
-"""Worlds that once broke a promise are played for ever."""
+"""Worlds that once broke an invariant are replayed in every run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The runner and its report: order, processes that die, honest verdicts, the command."""
+"""The runner and its report: order, processes that die, true verdicts, the command."""
 
 import asyncio
 import json
@@ -96,7 +96,7 @@ def test_failure_says_all_that_is_needed():
 
 
 class Pretender:
-    """Starts another program in place of a seat's."""
+    """Starts another program in place of a world process."""
 
     def __init__(self, program: str) -> None:
         self.program = program
@@ -134,7 +134,7 @@ def test_world_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
 def test_world_that_is_late_is_played_once_more(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """Whoever stops the machine, or the runner, breaks no promise by that."""
+    """A stopped machine or runner breaks no invariant."""
     mark = tmp_path / "tried"
     program = Pretender(
         "import json, pathlib, signal, sys\n"
@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ran = CliRunner().invoke(main, args)
     assert ran.exit_code == 130, ran.output
     assert "broken so far: cut short, worlds played: 1 of 50" in ran.output
-    assert "is not broken any more" not in ran.output  # nothing was played again
+    assert "is not broken any more" not in ran.output  # no world was played again
     told = json.loads(report.read_bytes())
     assert (told["cut_short"], told["worlds"], told["verdict"]) == (True, 1, "broken")
 

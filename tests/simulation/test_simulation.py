@@ -1,7 +1,7 @@
-"""The engine survives its disasters: fixed seeds, fresh seeds, and the same history twice.
+"""The engine survives faults: fixed seeds, fresh seeds, and the same history twice.
 
-DURIO_SIM_SECONDS is the box for fresh seeds. Their range is printed and comes from the
-commit, so that whatever fails here can be replayed anywhere: `make sim SEED=n`.
+DURIO_SIM_SECONDS is the time box for fresh seeds. Their range is printed and derived
+from the commit, so that a failing seed can be replayed anywhere: `make sim SEED=n`.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from tests.simulation.account import Account
 from tests.simulation.runner import WorldProcess, WorldSelection, run
 from tests.simulation.summary import HELD, UNKNOWN, Summary, failure
 
-# Together they put every promise to the test: `make sim SEEDS=100 SIM_ARGS="--pick 12"`
-# names such a set when worlds have come to be drawn otherwise.
+# Together they exercise every invariant. When the way in which worlds are drawn has
+# changed, `make sim SEEDS=100 SIM_ARGS="--pick 12"` names a new set.
 FIXED = 1, 2, 4, 14, 16, 21, 25, 38, 39, 58, 65, 88
 BOX_SECONDS = float(os.environ.get("DURIO_SIM_SECONDS", "120"))
 FRESH_FROM, FRESH_RANGE = 1_000_000, 1_000_000_000
@@ -25,7 +25,7 @@ HASH_SEEDS = 11, 12
 
 
 def fresh_seed() -> int:
-    """Another one for every commit; the same on every machine."""
+    """Differs between commits; the same on every machine."""
     here = commit().removesuffix("-dirty")
     try:
         return FRESH_FROM + int(here, 16) % FRESH_RANGE
@@ -52,7 +52,7 @@ Show = Callable[[str], None]
 
 @pytest.fixture
 def show(request: pytest.FixtureRequest) -> Show:
-    """A line that is seen also when the test passes, at the end of all."""
+    """Prints a line at the end of the run, also when the test passes."""
 
     def say(text: str) -> None:
         request.node.user_properties.append((SAID, text))
@@ -68,7 +68,7 @@ def test_fixed_seeds_hold():
     assert told == list(FIXED), "told in the order of the seeds"
     assert summary.verdict == HELD, summary.named_failing()
     assert summary.twins == 2
-    # A check that has nothing to look at in all of these worlds is no check.
+    # A check that finds nothing to check in all of these worlds is useless.
     idle = {name for name, one in summary.verdicts().items() if one == UNKNOWN}
     assert not idle, f"nothing puts these to the test: {sorted(idle)}"
     assert summary.totals["reruns"], "nobody lost a job: the faults do not bite"
@@ -93,7 +93,7 @@ def test_same_seed_same_history_in_processes_with_other_hash_seeds():
     async def play_in(hash_seed: int) -> list[str]:
         seat = WorldProcess(hash_seed)
         try:
-            # The second world of a process must not feel the first.
+            # The first world of a process must not affect the second.
             return [(await seat.play(seed)).digest for seed in (3, 4, 3)]
         finally:
             await seat.end()

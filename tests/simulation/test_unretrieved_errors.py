@@ -1,4 +1,4 @@
-"""A task that dies of an exception is noticed in a simulated world, though nothing is collected."""
+"""A task that ends in an exception is noticed, although a world collects no garbage."""
 
 import asyncio
 from collections.abc import Iterator

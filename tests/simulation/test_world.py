@@ -1,4 +1,4 @@
-"""The simulated world itself: processes that die, stop, block and disagree about time."""
+"""The simulated world itself: processes that die, pause, block and disagree on time."""
 
 import asyncio
 import gc
@@ -26,7 +26,6 @@ def after(world: World, seconds: float, act: Callable[[], object]) -> None:
 
 
 def pass_time(world: World, seconds: float) -> None:
-    """Let everybody run for so long."""
     world.run(world.director.clock.sleep(seconds))
 
 
@@ -68,7 +67,7 @@ def test_dead_stay_in_memory_while_the_world_runs(world: World):
     async def main(node: Node) -> None:
         async def lonely() -> None:
             try:
-                await asyncio.get_running_loop().create_future()  # nobody holds it
+                await asyncio.get_running_loop().create_future()  # nothing refers to it
             finally:
                 seen.append("finally")
 
@@ -182,7 +181,7 @@ def test_paused_process_can_be_killed(world: World):
 
 
 def test_timer_that_comes_due_while_paused_waits(world: World):
-    """A zombie: its time limit of two seconds strikes when it goes on, not before."""
+    """A zombie: its time limit of two seconds fires when it resumes, not before."""
     seen: list[tuple[str, float]] = []
 
     async def main(node: Node) -> None:
@@ -203,7 +202,7 @@ def test_timer_that_comes_due_while_paused_waits(world: World):
 
 
 def test_blocked_loop_is_seen_from_beside(world: World):
-    """As the watchdog does: the main loop is late, and its current task is the guilty one."""
+    """As by the watchdog: the main loop is late, and its current task is the cause."""
     seen: list[tuple[float, str | None]] = []
     ticks: list[float] = []
 
@@ -409,7 +408,7 @@ def test_closing_is_silent_and_final():
             await asyncio.get_running_loop().create_future()
         finally:
             seen.append("finally")
-            raise ZeroDivisionError  # nobody hears it
+            raise ZeroDivisionError  # no code retrieves it
 
     world = World(1)
     world.kill(world.start("dead", main))

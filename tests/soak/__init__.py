@@ -1,1 +1,1 @@
-"""Sustained load on real workers while things go wrong, measured and judged."""
+"""Sustained load on real workers under faults, measured and judged."""

@@ -1,4 +1,4 @@
-"""python -m tests.soak --minutes 30: sustained load with faults, judged and plotted."""
+"""`python -m tests.soak --minutes 30`: sustained load with faults, judged and plotted."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ from tests.soak.record import Record
 from tests.soak.report import write_report
 from tests.soak.run import Soak
 
-MINUTES_MIN = 0.2  # a base, a fault and a healing need their time
+MINUTES_MIN = 0.2  # enough for a base, a fault and a recovery
 DESCRIPTION = """\
 Two workers and two producers as real processes on one SQLite file. A calm base phase, then
 faults (kill -9, SIGSTOP, SIGTERM, a killed producer) and healing by turns. Memory,

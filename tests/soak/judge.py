@@ -1,7 +1,7 @@
 """Judges the record of a soak: what held, what broke, what the run was too short to show.
 
-Pure: a record in, findings out. Memory is compared within one process, and between
-processes of the same age: a young one against an old one would show nothing.
+It is pure: a record in, findings out. Memory is compared within one process, and
+between processes of the same age: a young and an old one cannot be compared.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ MEGABYTE = 1 << 20
 
 THROUGHPUT_SHARE = 0.9  # of the base, after healing
 RECOVERY_SECONDS_MAX = 30.0
-WINDOW_SECONDS = 4.0  # over which a throughput counts
+WINDOW_SECONDS = 4.0  # the span over which a throughput counts
 WARM_UP_SECONDS = 3.0  # of the load, not part of the base
 
-LIFE_SECONDS_MIN = 120.0  # of a process whose memory can be judged
+LIFE_SECONDS_MIN = 120.0  # least age of a process whose memory is judged
 WARM_UP_SHARE, WARM_UP_SECONDS_MAX = 0.25, 120.0  # of a life: caches fill
-GROWTH_SHARE_MAX, GROWTH_BYTES_MAX = 0.06, 4 * MEGABYTE  # over a life; the larger
+GROWTH_SHARE_MAX, GROWTH_BYTES_MAX = 0.06, 4 * MEGABYTE  # per life; the larger
 FDS_MORE_MAX = 4
-YOUNG_SECONDS = (10.0, 20.0)  # the age at which lives are compared
+YOUNG_SECONDS = (10.0, 20.0)  # the age at which processes are compared
 YOUNG_LIVES_MIN = 6
 
 FILE_SECONDS_MIN = 120.0
 FILE_SHARE_MAX, FILE_BYTES_MAX = 1.25, 4 * MEGABYTE  # last third over the second
 
 ENDS_MIN, FAULTS_MIN = 200, 2  # fewer prove nothing
-POINTS_MAX = 400  # of a slope: more are thinned out
+POINTS_MAX = 400  # for a slope: more are thinned out
 
 
 class Judgement(StrEnum):
@@ -48,11 +48,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Recovery:
-    """After one healing; None: it did not come back in time to be seen."""
+    """After one phase of faults; None: the base did not come back in time."""
 
     healed_at: float
     seconds: float | None
-    share: float  # of the base, from then to the end of the phase; no peak counts more
+    share: float  # of the base, until the phase ends; a sample counts at most 1
 
 
 def judge(record: Record) -> list[Finding]:
@@ -83,7 +83,7 @@ def finding(what: str, text: str, *, holds: bool) -> Finding:
 
 
 def judge_length(record: Record) -> Finding:
-    """Only of a run that somebody stopped."""
+    """Broken only in a run that was stopped early."""
     text = (
         f"cut short after {record.seconds:.0f} s; {record.totals.unfinished} jobs were "
         "not finished then, and are safe in the store"
@@ -106,7 +106,7 @@ def judge_ledger(record: Record) -> Finding:
 
 
 def judge_run(record: Record) -> Finding:
-    """Whether so much happened that the other findings mean something."""
+    """Whether enough happened for the other findings to mean something."""
     enough = record.totals.ok >= ENDS_MIN and len(record.faults) >= FAULTS_MIN
     others = fmean([sample.other_cores for sample in record.samples] or [0.0])
     text = (
@@ -158,12 +158,12 @@ def recovery(record: Record, phase: Phase, base: float) -> Recovery:
 
 
 def taking_part(window: Sequence[Sample]) -> set[str]:
-    """Who has ended jobs: a worker that is missing here is down, or deaf."""
+    """Workers that have ended jobs: a missing one is down, or claims nothing."""
     return {v.slot for sample in window for v in sample.workers if v.ends}
 
 
 def capped_share(samples: Sequence[Sample], base: float) -> float:
-    """Of the base; what was made up for in one sample hides no gap in another."""
+    """Share of the base; a surplus in one sample hides no gap in another."""
     seconds = sum(sample.seconds for sample in samples)
     ends = sum(min(s.jobs_per_second, base) * s.seconds for s in samples)
     return ends / seconds / base if seconds and base else 0.0
@@ -209,14 +209,14 @@ def long_lives(record: Record) -> list[list[tuple[float, Vitals]]]:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median of all slopes between two points: single peaks do not bend it."""
+    """The median of all slopes between two points: single peaks do not change it."""
     thin = points[:: -(-len(points) // POINTS_MAX)]
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(thin, 2)]
     return median(slopes) if slopes else 0.0
 
 
 def memory_slopes(record: Record) -> list[tuple[float, float, float]]:
-    """Of each long life: its median memory, bytes a second, and seconds judged."""
+    """For each long life: median memory in bytes, bytes per second, seconds judged."""
     return [
         (
             median(vitals.rss_bytes for _, vitals in life),
@@ -247,7 +247,7 @@ def growth_max(rss: float) -> float:
 
 
 def young_memory(record: Record) -> list[float]:
-    """What each process weighed at one and the same age, in the order of births."""
+    """The memory of each process at the same age, in order of their starts."""
     low, high = YOUNG_SECONDS
     found: list[float] = []
     for life in record.lives().values():
@@ -258,7 +258,7 @@ def young_memory(record: Record) -> list[float]:
 
 
 def judge_young(record: Record) -> Finding:
-    """A worker that starts late must not be heavier than one that started early."""
+    """A worker that starts late must not use more memory than one that started early."""
     what, young = "memory of the young is the same", young_memory(record)
     if len(young) < YOUNG_LIVES_MIN:
         text = f"{len(young)} lives of {YOUNG_SECONDS[0]:g} s; {YOUNG_LIVES_MIN} needed"
@@ -313,7 +313,7 @@ def judge_file(record: Record) -> Finding:
 
 
 def latency(record: Record, name: PhaseName) -> tuple[float, float]:
-    """The mean of the samples' p50 and of their p99 in such phases, in ms."""
+    """The means of the samples' p50 and p99 in such phases, in ms."""
     seen = [
         (s.p50_ms, s.p99_ms)
         for phase in record.named(name)

@@ -1,7 +1,7 @@
 """What goes wrong, and when: phases, and seeded faults on real processes.
 
-Worker 1 is only ever stopped, so that one process lives as long as the run and shows what
-a long life does to it. Worker 2 is also killed and told to stop, and replaced at once.
+Worker 1 is only ever paused, so that one process lives as long as the run and shows the
+effects of a long life. Worker 2 is also killed and stopped, and replaced immediately.
 """
 
 import random
@@ -12,15 +12,15 @@ from tests.e2e.workers import Process
 from tests.soak.record import Fault, Phase, PhaseName
 
 BASE_SHARE, BASE_SECONDS_MAX = 0.25, 60.0
-CYCLE_SECONDS = 90.0  # faults, then healed
+CYCLE_SECONDS = 90.0  # faults, then recovery
 FAULTS_SHARE = 0.5  # of a cycle
 GAP_SECONDS = (2.0, 5.0)  # between two faults
-STOP_SECONDS = (1.0, 9.0)  # shorter and longer than a lease
+STOP_SECONDS = (1.0, 9.0)  # pauses, shorter and longer than a lease
 KINDS = {"stop": 3, "kill": 3, "term": 2, "kill producer": 1}
 
 
 def phases_of(seconds: float) -> list[Phase]:
-    """A calm base, then faults and healing by turns, all cycles of one length."""
+    """A calm base, then faults and recovery by turns, all cycles of one length."""
     base = min(BASE_SHARE * seconds, BASE_SECONDS_MAX)
     cycles = max(1, round((seconds - base) / CYCLE_SECONDS))
     cycle = (seconds - base) / cycles
@@ -35,19 +35,19 @@ def phases_of(seconds: float) -> list[Phase]:
 
 @dataclass
 class Slot:
-    """A place in the crew, and the process that has it now."""
+    """A worker or producer by name, and the process that runs as it now."""
 
     name: str
     process: Process
-    began: float  # of this process
+    began: float  # start of this process
     ready_text: str  # in its log, once it is ready
-    expected: frozenset[int] = frozenset()  # exit codes that a fault accounts for
+    expected: frozenset[int] = frozenset()  # exit codes that a fault explains
     stopped_until: float | None = None
 
     @property
     def is_ready(self) -> bool:
         if self.ready_text and self.ready_text in self.process.log:
-            self.ready_text = ""  # it stays so: the log is not read again
+            self.ready_text = ""  # it stays ready: the log is not read again
         return not self.ready_text
 
     @property
@@ -61,7 +61,7 @@ class Slot:
 
 
 class Nemesis:
-    """Strikes in the phases of faults; the same seed draws the same faults."""
+    """Carries out faults in the phases for them; the same seed draws the same faults."""
 
     def __init__(self, seed: int, phases: list[Phase]) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - no secret
@@ -70,7 +70,7 @@ class Nemesis:
         self.faults: list[Fault] = []
 
     def tick(self, now: float, workers: list[Slot], producers: list[Slot]) -> None:
-        """Strike if it is time; let go on who has stood still long enough."""
+        """Carry out a fault if it is time; resume processes whose pause is over."""
         in_faults = any(phase.begin <= now < phase.end for phase in self._phases)
         for slot in workers:
             if slot.stopped_until is not None and (
@@ -80,7 +80,7 @@ class Nemesis:
         while in_faults and now >= self._strike_at:
             self._strike(now, workers, producers)
             self._strike_at += self._chance.uniform(*GAP_SECONDS)
-        if not in_faults:  # the next phase begins with a strike of its own
+        if not in_faults:  # the next phase of faults begins with one
             later = [phase.begin for phase in self._phases if phase.begin > now]
             if later and self._strike_at < later[0]:
                 self._strike_at = later[0] + self._chance.uniform(0.2, 1.0)

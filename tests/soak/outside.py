@@ -1,4 +1,4 @@
-"""The store seen from outside, by the bare driver: where jobs stand, and whether it is whole."""
+"""Reads the store from outside, by the bare driver: states of jobs, and integrity."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class Outside:
         self._path = path
 
     def states(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Where these jobs stand; those that are gone are not named."""
+        """States of these jobs; deleted ones are missing."""
         if not jobs:
             return {}
         marks = ",".join("?" * len(jobs))

@@ -1,4 +1,4 @@
-"""A record of a soak in which all is well, and the ways to plant something in it."""
+"""A record of a healthy soak, and functions that plant a problem in it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def sample(record: Record, at: float) -> Sample:
         0.0,
         *(f.begin for f in record.faults if f.kind == "kill" and f.begin < at),
     ]
-    rss = 40 * MEGABYTE + int(at * 7919) % (MEGABYTE // 2)  # it is never quite still
+    rss = 40 * MEGABYTE + int(at * 7919) % (MEGABYTE // 2)  # it is never constant
     ends = int(RATE)
     return Sample(
         at=at,
@@ -56,7 +56,7 @@ def sample(record: Record, at: float) -> Sample:
 
 
 def changed(record: Record, change: Change, begin: float = 0.0) -> Record:
-    """The same, with every sample from there on changed."""
+    """The same record, with every sample from `begin` on changed."""
     record.samples = [change(s) if s.at > begin else s for s in record.samples]
     return record
 

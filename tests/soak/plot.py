@@ -1,7 +1,7 @@
-"""Draws a soak: small multiples over one time axis, the phases of faults as bands.
+"""Draws a soak: small charts over one time axis, with the phases of faults as bands.
 
-Plain SVG. Colours stand in the elements for a light page; a style sheet inside gives the
-same classes other colours on a dark one, so that the picture is legible on both.
+The output is plain SVG. Elements carry the colours for a light page. A style sheet
+inside gives the same classes other colours on a dark page, so that both are legible.
 """
 
 import math
@@ -16,8 +16,8 @@ MEGABYTE = 1 << 20
 WIDTH, LEFT, RIGHT, TOP = 960, 72, 24, 64
 LANE, PANEL, GAP, FOOT = 20, 104, 44, 44
 PLOT = WIDTH - LEFT - RIGHT
-LETTER = 7.3  # the width of a letter of a legend, about
-TICKS = 4  # about so many on a value axis
+LETTER = 7.3  # approximate width of a letter in a legend
+TICKS = 4  # about this many on a value axis
 TIME_TICKS = 10
 DECADES_MIN = 2  # of a logarithmic axis
 
@@ -37,7 +37,7 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Line:
-    """A series; it has gaps where one process ends and another begins."""
+    """A series; it has gaps where one process ends and another starts."""
 
     name: str
     colour: str
@@ -54,7 +54,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to heights; the ticks that stand beside them."""
+    """Maps values to heights, with the ticks beside them."""
 
     low: float
     high: float
@@ -69,7 +69,6 @@ class Scale:
 
 
 def svg(record: Record) -> str:
-    """The whole picture."""
     lanes = ["worker 1", "worker 2", "producers"]
     panels = panels_of(record)
     top = TOP + LANE * len(lanes) + GAP
@@ -168,7 +167,7 @@ def whole(
 
 
 def by_worker(record: Record, value: Callable[[Vitals], float]) -> list[Line]:
-    """A line for each slot, a piece of it for each process."""
+    """One line per slot, with one piece per process."""
     pieces: dict[str, list[Points]] = {}
     for life in record.lives().values():
         points = [(at, value(vitals)) for at, vitals in life]
@@ -214,7 +213,7 @@ def draw_panel(record: Record, panel: Panel, top: float) -> list[str]:
 
 
 def fault_lanes(record: Record, lanes: Sequence[str]) -> list[str]:
-    """Who was struck when: a bar while it stood still, a cross or a triangle else."""
+    """Faults by slot: a bar for a pause, a cross or a triangle for other faults."""
     out: list[str] = []
     for place, lane in enumerate(lanes):
         y = TOP + LANE * (place + 0.5)
@@ -265,7 +264,7 @@ def time_axis(record: Record, bottom: float) -> list[str]:
 
 
 def legend(lines: Sequence[Line], y: float) -> list[str]:
-    """The names of a panel's lines, at its upper right; one line needs none."""
+    """The names of a panel's lines, at its upper right; a single line needs none."""
     if len(lines) < 2:
         return []
     out: list[str] = []

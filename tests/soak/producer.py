@@ -10,7 +10,7 @@ import time
 
 from tests.soak.work import app, note, work
 
-AT_ONCE = 50  # enqueues that are under way; more are not begun
+AT_ONCE = 50  # enqueues in flight; more are not started
 
 
 async def main(number: int, rate: float) -> None:
@@ -23,7 +23,7 @@ async def main(number: int, rate: float) -> None:
             await room.acquire()
             number += 1
             group.create_task(ask(number, room))
-            # A pace that was missed is not made up for: the load is never above its rate.
+            # A missed pace is not made up for: the load never exceeds its rate.
             due = max(due + 1 / rate, time.monotonic() - 1 / rate)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 

@@ -1,4 +1,4 @@
-"""What a soak leaves behind: plain values, written as JSON, read by judge and plot.
+"""The result of a soak: plain values, written as JSON, read by judge and plot.
 
 Times are seconds since the load began.
 """
@@ -26,10 +26,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Fault:
-    """On record before it begins; its end is when its victim can work again."""
+    """Recorded before it begins; it ends when its victim can work again."""
 
     kind: str  # kill, stop, term, kill producer
-    slot: str  # whose place the victim had: worker 1, producer 2
+    slot: str  # the victim's slot: worker 1, producer 2
     pid: int
     begin: float
     end: float
@@ -50,7 +50,7 @@ class Vitals:
 @dataclass(frozen=True)
 class Sample:
     at: float
-    seconds: float  # since the last one
+    seconds: float  # since the last sample
     jobs_per_second: float  # accepted ends
     backlog: int  # acknowledged and not ended
     p50_ms: float | None  # from the enqueue to the first start; None: nothing started
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass
 class Totals(JobTotals):
-    """The seven words, and the re-runs."""
+    """The totals of all reports, and the reruns."""
 
     reruns: int = 0
     unexplained: int = 0
@@ -79,16 +79,16 @@ class Record:
     commit: str
     machine: str
     seed: int
-    rate: float  # jobs a second, asked for
+    rate: float  # jobs per second, requested
     retention_seconds: float
     phases: list[Phase] = field(default_factory=list[Phase])
     faults: list[Fault] = field(default_factory=list[Fault])
     samples: list[Sample] = field(default_factory=list[Sample])
     totals: Totals = field(default_factory=Totals)
-    cut_short: bool = False  # stopped by somebody; the last phase is not whole then
+    cut_short: bool = False  # stopped early; then the last phase is incomplete
 
     def cut(self, now: float) -> None:
-        """What was planned for later was never played."""
+        """Remove what was planned for later."""
         self.cut_short = True
         self.phases = [
             replace(phase, end=min(phase.end, now))

@@ -1,4 +1,4 @@
-"""Writes a soak down for readers: a page with its figures, and the plot beside it."""
+"""Writes the report of a soak: a page with its figures, and the plot."""
 
 from collections import Counter
 from collections.abc import Sequence

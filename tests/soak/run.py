@@ -1,4 +1,4 @@
-"""One soak: workers and producers as real processes, struck, watched, and counted out."""
+"""One soak: workers and producers as real processes, disturbed, measured and counted."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ WORKERS, PRODUCERS = 2, 2
 TICK_SECONDS = 0.05
 START_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
-NUMBERS_EACH = 10**9  # of one producer process
+NUMBERS_EACH = 10**9  # for one producer process
 SETTINGS = {
     "DURIO_WORKER__LEASE_SECONDS": "5",
     "DURIO_WORKER__HEARTBEAT_SECONDS": "1",
@@ -39,8 +39,6 @@ Progress = Callable[[float, str], None]  # seconds so far, and what is going on
 
 @dataclass
 class Soak:
-    """Everything that one run needs; `play` plays it."""
-
     folder: Path
     record: Record
     seconds: float
@@ -110,7 +108,7 @@ class Soak:
     # --- the run
 
     def play(self) -> Record:
-        """Load, faults, healing, settling; the record has all of it, or all so far."""
+        """Load, faults, recovery, settling; the record has all of it, or all so far."""
         tally: Tally | None = None
         try:
             self.began = time.monotonic()
@@ -136,7 +134,7 @@ class Soak:
         return self.record
 
     def count(self, tally: Tally) -> None:
-        """The totals; nobody runs any more."""
+        """Compute the totals, after all processes have ended."""
         tally.look()
         if self.record.cut_short:
             tally.leave_waiting(self.outside.states)
@@ -170,10 +168,10 @@ class Soak:
             phase = next(p for p in reversed(record.phases) if p.begin <= self.now)
             self.progress(self.now, phase.name)
             time.sleep(TICK_SECONDS)
-        nemesis.tick(self.seconds, self.workers, self.producers)  # nobody stands still
+        nemesis.tick(self.seconds, self.workers, self.producers)  # resumes paused ones
 
     def settle(self, tally: Tally) -> None:
-        """No more load; every job must end, then every process."""
+        """Stop the load; every job must end, then every process."""
         self.replace_the_dead()
         for slot in self.producers:
             slot.process.send(signal.SIGTERM)

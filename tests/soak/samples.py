@@ -1,4 +1,4 @@
-"""One look at everything: the workers' memory and descriptors, the file, the pace."""
+"""One sample: the workers' memory and descriptors, the file, the throughput."""
 
 import os
 from collections.abc import Sequence
@@ -52,14 +52,14 @@ class Sampler:
 
 
 class Cpu:
-    """Who keeps the cores busy: a dip may be the doing of somebody else."""
+    """CPU use of the soak and of other programs: a dip may be caused by those."""
 
     def __init__(self) -> None:
         self._busy = busy_seconds()
         self._by_pid: dict[int, float] = {0: own_cpu_seconds()}
 
     def take(self, pids: Sequence[int]) -> tuple[float, float]:
-        """Seconds of ours and of all others, since the last look."""
+        """CPU seconds of the soak and of all other processes, since the last sample."""
         now = {0: own_cpu_seconds()}  # 0: this process
         now |= {pid: cpu_seconds_of(pid) or 0.0 for pid in pids}
         own = sum(now[pid] - self._by_pid.get(pid, 0.0) for pid in now)
@@ -70,7 +70,7 @@ class Cpu:
 
 
 def busy_seconds() -> float:
-    """Of all cores together, since the machine began; 0 where nobody can tell."""
+    """Of all cores together, since the machine started; 0 if the system does not say."""
     with suppress(OSError):
         fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
         user, nice, system, _idle, _wait, irq, soft, stolen = map(int, fields[:8])
@@ -80,7 +80,7 @@ def busy_seconds() -> float:
 
 
 def descriptors_of(pid: int) -> int | None:
-    """How many descriptors a process has open; None: it is gone."""
+    """How many descriptors a process has open; None: it has ended."""
     with suppress(OSError):
         return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     return None

@@ -1,8 +1,8 @@
-"""Reads the ledger as it grows, and knows at any time what became of every job.
+"""Reads the ledger as it grows, and tracks the state of every job.
 
-A worker that is killed between the store's answer and its own line leaves a job whose end
-nobody saw. Such a job is looked up in the store while its row still lies there: only a row
-that says done counts as an end.
+A worker that is killed between the store's answer and its own line leaves a job without
+a recorded end. Such a job is looked up in the store while its row exists: only a row in
+state done counts as an end.
 """
 
 from collections import Counter, defaultdict
@@ -15,8 +15,8 @@ from tests.command import undisturbed
 from tests.soak.outside import FINAL
 from tests.soak.record import Fault, Totals
 
-UNSEEN_SECONDS = 1.0  # after its effect an end is due; then the store is asked
-# A writer that stands still in a transaction holds up the leases of all others.
+UNSEEN_SECONDS = 1.0  # from effect to end; then the store is asked
+# A writer that is paused in a transaction delays the renewals of all others.
 AFTERMATH_SECONDS = 15.0
 
 UNFINISHED = {state.value for state in STATE_BY_CODE} - FINAL
@@ -33,7 +33,7 @@ class Start:
 
 @dataclass
 class Story:
-    """One job: what was promised, begun and accepted."""
+    """One job: what was promised, started and accepted."""
 
     asked: float | None = None
     job: str = ""
@@ -42,7 +42,7 @@ class Story:
     effect: float | None = None
     accepted: int = 0
     dead: bool = False
-    was_done: bool = False  # seen so in the store
+    was_done: bool = False  # seen in the store
     is_waiting: bool = False  # seen unfinished in the store, when the run was cut short
 
     @property
@@ -52,9 +52,9 @@ class Story:
 
 @dataclass
 class Fresh:
-    """What has happened since the last look."""
+    """What has happened since the last call of `look`."""
 
-    ends: Counter[int] = field(default_factory=Counter[int])  # by process
+    ends: Counter[int] = field(default_factory=Counter[int])  # by process id
     waits: list[float] = field(
         default_factory=list[float]
     )  # seconds to the first start
@@ -65,15 +65,17 @@ class Tally:
         self._folder, self._began_ns = folder, began_ns
         self._read: dict[Path, int] = defaultdict(int)
         self._numbers: dict[str, int] = {}  # by job id
-        self._early: dict[str, list[tuple[str, int]]] = {}  # ends without a start yet
+        self._early: dict[
+            str, list[tuple[str, int]]
+        ] = {}  # ends before their start is read
         self.stories: dict[int, Story] = defaultdict(Story)
-        self.open: set[int] = set()  # acknowledged or begun, and not ended
+        self.open: set[int] = set()  # acknowledged or started, and not ended
 
     # --- reading
 
     @undisturbed()
     def look(self) -> Fresh:
-        """Read what is new, in the order of time."""
+        """Read new lines, in the order of time."""
         lines: list[tuple[int, int, str, int, str]] = []
         for path in self._folder.iterdir():
             for letter, number, job, _, ns in self._new_lines(path):
@@ -136,7 +138,7 @@ class Tally:
 
     @undisturbed()
     def ask_store(self, now: float, look: Look) -> None:
-        """See the ends that nobody could write down."""
+        """Find the ends that no process could record."""
         unseen = [
             number
             for number in self.open
@@ -151,7 +153,7 @@ class Tally:
                 self.open.discard(number)
 
     def leave_waiting(self, look: Look) -> None:
-        """The run was cut short: what is safe in the store is not lost."""
+        """The run was cut short: jobs that are safe in the store are not lost."""
         unseen = list(self.open)
         states = look([self.stories[number].job for number in unseen])
         for number in unseen:
@@ -189,7 +191,7 @@ class Tally:
 
 
 def unexplained_starts(story: Story, faults: Sequence[Fault]) -> int:
-    """Starts after the first that no failure and no fault accounts for."""
+    """Starts after the first that no failure and no fault explains."""
     count = 0
     for before, start in zip(story.starts, story.starts[1:], strict=False):
         explained = before.failed or any(

@@ -1,4 +1,4 @@
-"""The judge of the soak sees what is planted, and nothing where nothing is."""
+"""The judge of the soak finds what is planted, and nothing in a healthy record."""
 
 from dataclasses import replace
 
@@ -16,11 +16,11 @@ from tests.soak.planted import (
 )
 from tests.soak.record import PhaseName, Record, Sample, Totals
 
-HEALED = healthy().named(PhaseName.HEALED)[1]  # the second of them
+HEALED = healthy().named(PhaseName.HEALED)[1]  # the second recovery
 
 
 def broken(record: Record) -> list[str]:
-    """What the judge finds broken; its exit code says the same."""
+    """What the judge finds broken; its exit code must agree."""
     found = judge(record)
     names = [each.what for each in found if each.judgement is Judgement.BROKEN]
     assert exit_code(found) == (1 if names else 0), found
@@ -128,14 +128,14 @@ def test_no_recovery_is_broken() -> None:
 
 
 def test_a_dip_after_the_recovery_is_broken() -> None:
-    """Also when what was missed is made up for later."""
+    """Also when the missed jobs are made up for later."""
     record = changed(healthy(), slow(0.0, HEALED.begin + 20, HEALED.begin + 28))
     changed(record, slow(2.0, HEALED.begin + 28, HEALED.begin + 36))
     assert broken(record) == ["90 % of the throughput back within 30 s"]
 
 
 def test_a_deaf_worker_is_broken() -> None:
-    """Its neighbour does all the work: the throughput alone shows nothing."""
+    """The other worker does all the work: the throughput alone shows nothing."""
     record = changed(
         healthy(),
         with_workers(lambda v: replace(v, ends=0) if v.slot == "worker 2" else v),

@@ -79,7 +79,7 @@ def test_axes_say_their_units() -> None:
 
 
 def test_a_line_goes_where_its_figures_are() -> None:
-    """Throughput: two thirds of the way through it falls to nothing, at the axis."""
+    """Throughput falls to zero, at the axis, two thirds of the way through."""
     record = healthy()
     changed(record, lambda s: replace(s, jobs_per_second=0.0), 400.0)
     longest = max(
@@ -93,12 +93,12 @@ def test_a_line_goes_where_its_figures_are() -> None:
 
 
 def test_a_process_is_a_piece_of_a_line() -> None:
-    """A new process begins a new line: memory is not drawn across its birth."""
+    """A new process starts a new line: memory is not drawn across its start."""
     record = healthy()
     second = [life for life in record.lives().values() if life[0][1].slot[-1] == "2"]
     lines = with_class(drawn(record), "polyline", "s-second")
     swatches = 5  # p99, twice worker 2, other programs, WAL
-    whole = 3  # the first, the fourth and the last of them
+    whole = 3  # the first, the fourth and the last panel
     assert len(lines) == 2 * len(second) + swatches + whole
 
 
@@ -114,7 +114,7 @@ def test_a_gap_in_the_latency_is_a_gap() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """The ratio of luminances that readers are known to need."""
+    """The luminance ratio of WCAG, which says what readers need."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 

@@ -1,4 +1,4 @@
-"""A very short soak with real processes: it runs, strikes, heals, and nothing is lost."""
+"""A very short soak with real processes: faults, recovery, and no job is lost."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_usage_errors_are_told(
 def test_figures_of_a_run_that_was_cut_short_are_written(
     seconds: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the base, in a healing, under faults, and just healed: never a verdict."""
+    """In the base, in a recovery, under faults, and just recovered: never a verdict."""
     record = healthy()
     record.samples = [each for each in record.samples if each.at <= seconds]
     record.faults = [each for each in record.faults if each.begin <= seconds]

@@ -1,4 +1,4 @@
-"""The soak's ledger, counted: each way to lose, double or repeat a job is seen."""
+"""The counts of the soak's ledger: each way to lose, double or repeat a job is seen."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_job_that_went_well(book: Book) -> None:
     assert (totals.attempted, totals.acknowledged, totals.ok) == (1, 1, 1)
     assert not totals.problems
     assert not book.tally.open
-    assert not book.tally.look().ends  # only what is new
+    assert not book.tally.look().ends  # only new lines count
 
 
 def test_half_a_line_waits_for_its_other_half(book: Book, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_half_a_line_waits_for_its_other_half(book: Book, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("letters", ["", "s", "se", "sed", "sa"])
 def test_a_lost_job(book: Book, letters: str) -> None:
-    """Never begun, never ended, dead, or done without its effect."""
+    """Never started, never ended, dead, or done without its effect."""
     book.enqueued()
     book.ran(WORKER, letters, 1.0)
     book.tally.look()
@@ -106,7 +106,7 @@ def test_an_enqueue_whose_caller_was_killed(book: Book) -> None:
 def test_every_second_start_needs_a_reason(
     book: Book, faults: list[Fault], unexplained: int
 ) -> None:
-    """Its own process was killed; or one stood still, which may hold up all others."""
+    """Its own process was killed; or one was paused, which may delay all others."""
     book.enqueued()
     book.ran(WORKER, "s", 1.0)
     book.ran(OTHER, "sea", 3.0)

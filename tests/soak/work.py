@@ -35,7 +35,7 @@ def note(letter: str, number: int, job: str, attempt: int = 0) -> None:
 
 
 class FailsOnPurpose(Exception):
-    """Every so often, once."""
+    """Raised by the first attempt of every 50th job."""
 
 
 app = App(name="soak")

@@ -1,1 +1,1 @@
-"""The rules of the house: they serve the reader of the code, and each failure says how."""
+"""Rules that keep the code readable; each failure says what to do."""

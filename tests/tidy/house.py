@@ -1,4 +1,4 @@
-"""What the tidy tests know about the house: its files, their trees, its settings."""
+"""What the tidy tests know about the repository: files, syntax trees, settings."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ every_program = pytest.mark.parametrize("module", [*MODULES, *TEST_MODULES])
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# Only for a checkout without git: everything here is made, not written.
+# Only for a checkout without git: generated files.
 MADE = {".git", ".venv", "__pycache__", "build", "dist", "htmlcov", ".hypothesis"}
 MADE |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 
@@ -54,7 +54,7 @@ def functions(module: str) -> Iterator[Function]:
 
 
 def room_of(module: str) -> str:
-    """`worker/claim.py` -> `worker`; files beside the rooms are their own room."""
+    """`worker/claim.py` -> `worker`; a file beside the folders is its own room."""
     return module.partition("/")[0].removesuffix(".py")
 
 
@@ -82,7 +82,7 @@ def tracked_files() -> tuple[Path, ...]:
 
 
 def text_or_none(path: Path) -> str | None:
-    """The text of a file, or None for pictures and the like."""
+    """The text of a file, or None for images and other binary files."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

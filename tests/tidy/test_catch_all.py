@@ -1,7 +1,7 @@
-"""`except Exception` is legal only where foreign code or many callers meet.
+"""`except Exception` is allowed only where foreign code or many callers meet.
 
 The list is in pyproject.toml: the files for which ruff's BLE001 is off, each with its
-reason on the same line. A handler that raises again is no catch-all.
+reason on the same line. A handler that raises again does not count.
 """
 
 import ast
@@ -27,7 +27,7 @@ def entries() -> dict[str, str]:
 
 
 def catch_alls(module: str) -> Iterator[int]:
-    """The lines that swallow whatever comes."""
+    """Line numbers of handlers that swallow every exception."""
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ExceptHandler):
             swallows = is_broad(node.type) and not raises_again(node)
@@ -50,7 +50,7 @@ def is_suppress(called: ast.expr) -> bool:
 
 
 def raises_again(handler: ast.ExceptHandler) -> bool:
-    """Clean up and pass on: the last statement raises."""
+    """Whether the last statement of the handler raises."""
     return isinstance(handler.body[-1], ast.Raise)
 
 

@@ -1,4 +1,4 @@
-"""Each import contract fails when it is broken on purpose, and forgets no room."""
+"""Each import contract fails when it is broken on purpose, and no room is left out."""
 
 import os
 import shutil
@@ -20,13 +20,13 @@ CONTRACTS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Crime:
-    """A planted import, and the contract that must notice it."""
+    """A planted import, and the contract that must find it."""
 
     contract: str
     planted: dict[str, str] = field(default_factory=dict)
 
 
-# path -> what is added at its end (a new file is made).
+# path -> the line that is added at its end (a missing file is created).
 CRIMES = {
     "a floor looks up": Crime("floors", {"model/job.py": "import durio.app"}),
     "a door between two rooms": Crime(
@@ -56,7 +56,7 @@ CRIMES = {
     ),
 }
 
-# Rooms that a list of source modules leaves out, each for the reason in pyproject.toml.
+# Rooms that a list of source modules omits; pyproject.toml has the reasons.
 LEFT_OUT = {
     "drivers": {"bench", "__main__", "stores", "brokers", "web", "integrations"},
     "terminal": {"cli", "__main__"},
@@ -68,7 +68,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
     """Run import-linter on a copy: PYTHONPATH puts it before the installed package."""
     program = "from importlinter.cli import lint_imports_command as main; main()"
     config = str(ROOT / "pyproject.toml")
-    wide = {"NO_COLOR": "1", "COLUMNS": "200"}  # names must not be broken into lines
+    wide = {"NO_COLOR": "1", "COLUMNS": "200"}  # names must not be wrapped
     return subprocess.run(
         [sys.executable, "-c", program, "--no-cache", "--config", config],
         cwd=source,
@@ -81,7 +81,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
 
 
 def broken(output: str) -> set[str]:
-    """The ids of the contracts that import-linter calls broken."""
+    """The ids of the contracts that import-linter reports as broken."""
     return {
         identity
         for identity, contract in CONTRACTS.items()
@@ -98,7 +98,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_untouched_house_keeps_every_contract(copy: Path) -> None:
-    """Else a crime below would be found for the wrong reason."""
+    """Otherwise a planted import would be found for the wrong reason."""
     found = lint(copy)
     assert found.returncode == 0, found.stdout + found.stderr
 
@@ -139,7 +139,7 @@ def test_no_room_is_forgotten(identity: str) -> None:
 
 
 def test_optional_rooms_are_really_absent() -> None:
-    """A layer in parentheses may be missing: once it is built, it may not any more."""
+    """A layer in parentheses may be missing. Once it is built, it may not."""
     layers = " ".join(CONTRACTS["floors"]["layers"])
     built = [room for room in sorted(rooms()) if f"({room})" in layers]
     assert not built, f"take the parentheses off {built} in pyproject.toml"

@@ -1,7 +1,7 @@
-"""The project speaks of itself alone: no other machine, no builder's folder.
+"""Tracked files name no registry and no developer's folder.
 
-A name of a registry in a tracked file ties every build to that registry; a mirror, a
-cache or an offline machine then fails for no reason of ours.
+The name of a registry in a tracked file ties every build to that registry: a build with
+a mirror, a cache or no network would then fail.
 """
 
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from tests.tidy.house import ROOT, pyproject, text_or_none, tracked_files
 
-# Written in two halves, so that this file does not find itself.
+# Written in two halves, so that this file does not match.
 REGISTRIES = [
     f"{name}.{domain}"
     for name, domain in (
@@ -31,7 +31,7 @@ LOCK_FILES = {"uv.lock", "poetry.lock", "Pipfile.lock", "pdm.lock", "pylock.toml
 LOCK_FILES |= {"package-lock.json", "yarn.lock", "pnpm-lock.yaml"}
 LOCK_FILES |= {"npm-shrinkwrap.json", "bun.lock", "bun.lockb"}
 
-# More than one folder deep, else a path such as /app would meet innocent text.
+# More than one folder deep: a path such as /app would match unrelated text.
 CHECKOUT = [f"{ROOT}/"] if len(ROOT.parts) > 2 else []
 
 
@@ -74,6 +74,6 @@ def lines_of(name: str) -> list[str]:
 
 
 def normal(requirement: str) -> str:
-    """`pyright[nodejs]>=1` and `Py_Right` -> the name by which indexes know it."""
+    """`Py_Right[nodejs]>=1` -> `py-right`: the normalised name, as in indexes."""
     name = re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,11 +1,11 @@
-"""What users may lean on: names and signatures of `durio` and its open modules.
+"""The public API: names and signatures of `durio` and its public modules.
 
 The snapshot is read from the source, so it shows annotations as they are written and is
-the same on every version of Python. After a change that is meant:
+the same on every version of Python. After an intended change:
 
     UPDATE_SNAPSHOT=1 .venv/bin/python -m pytest tests/tidy/test_public_api.py
 
-and read the difference as a user would: adding is fine, changing or removing a name
+and read the difference as a user would: adding is fine; changing or removing a name
 needs a dated deprecation and a line in the changelog.
 """
 
@@ -30,7 +30,7 @@ PUBLIC = {
 }
 PUBLIC_NAMES_MAX = 30
 
-# Dunder methods that users call through syntax; the others are our own business.
+# Dunder methods that users call through syntax; the others are internal.
 SPOKEN = {"__init__", "__call__", "__await__", "__or__", "__iter__", "__getitem__"}
 SPOKEN |= {"__enter__", "__exit__", "__aenter__", "__aexit__"}
 
@@ -57,7 +57,7 @@ def defined(node: ast.stmt) -> list[str]:
 
 
 def find(module: str, name: str) -> tuple[str, list[ast.stmt]]:
-    """Where a name is really defined, followed through every re-export."""
+    """Where a name is defined, followed through every re-export."""
     here = [node for node in tree_of(module).body if name in defined(node)]
     if here:
         return module, here
@@ -70,7 +70,7 @@ def find(module: str, name: str) -> tuple[str, list[ast.stmt]]:
 
 
 def file_of(dotted_name: str) -> str:
-    """`durio.model.job` -> `model/job.py`; empty for what is not ours."""
+    """`durio.model.job` -> `model/job.py`; empty for modules of other packages."""
     top, _, rest = dotted_name.partition(".")
     if top != "durio":
         return ""
@@ -98,7 +98,7 @@ def described(module: str, public: str, name: str) -> Iterator[str]:
 
 
 def spoken(nodes: list[ast.stmt]) -> list[ast.stmt]:
-    """With overloads, the overloads alone: callers never see the body below them."""
+    """The overloads, if there are any: callers never see the body below them."""
     loads = [n for n in nodes if isinstance(n, Function) and is_overload(n)]
     return loads or nodes
 
@@ -108,7 +108,7 @@ def is_overload(function: Function) -> bool:
 
 
 def members(module: str, owner: ast.ClassDef, seen: set[str]) -> Iterator[str]:
-    """Public members, then those of our own base classes that it inherits."""
+    """Public members, then the inherited ones of our own base classes."""
     own: dict[str, list[ast.stmt]] = {}
     for node in owner.body:
         for name in defined(node):
@@ -193,7 +193,7 @@ def test_names_and_signatures_are_the_agreed_ones() -> None:
 
 @pytest.mark.parametrize("public", PUBLIC)
 def test_nothing_else_can_be_seen(public: str) -> None:
-    """What the source lists is what an importer finds: no helper leaks out."""
+    """What the source lists is what an importer finds: no helper is exposed."""
     seen = {
         name
         for name, value in vars(importlib.import_module(public)).items()
@@ -204,7 +204,7 @@ def test_nothing_else_can_be_seen(public: str) -> None:
 
 @pytest.mark.parametrize("public", PUBLIC)
 def test_public_classes_show_their_public_path(public: str) -> None:
-    """A traceback says `durio.errors.JobNotFound`, not where we keep it."""
+    """A traceback says `durio.errors.JobNotFound`, not the defining module."""
     module = importlib.import_module(public)
     inner = {
         f"{value.__module__}.{name}"

@@ -1,4 +1,4 @@
-"""A test that says which requirement it proves names one that exists."""
+"""A test that names the requirement it proves names one that exists."""
 
 import ast
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ def proofs(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Call) and dotted(node.func).endswith("mark.proves"):
             assert node.args, f"{path}:{node.lineno}: proves what?"
             for argument in node.args:
-                if not isinstance(argument, ast.Starred):  # from a table of its own
+                if not isinstance(argument, ast.Starred):  # from a table
                     yield node.lineno, ast.literal_eval(argument)
 
 

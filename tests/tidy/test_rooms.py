@@ -1,4 +1,4 @@
-"""The shape of the house: what each room holds, what the front door loads, the way through."""
+"""The structure of the package: contents of each room, cost of imports, reading path."""
 
 import ast
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.tidy.house import MODULES, ROOT, SRC, imported_names, tree_of
 
 # What `import durio` must not load: drivers, web frameworks, the terminal, a worker's
-# machine, and what is slow to load in the standard library.
+# machine, and slow modules of the standard library.
 HEAVY = {"apsw", "sqlite3", "asyncpg", "psycopg", "redis", "sqlalchemy", "pydantic"}
 HEAVY |= {"aio_pika", "confluent_kafka", "nats"}
 HEAVY |= {"django", "fastapi", "flask", "starlette", "uvicorn", "click", "rich"}
@@ -24,11 +24,11 @@ NOT_A_CAPABILITY |= {"move", "store"}
 # Files of cli/ that every command shares.
 NOT_A_COMMAND = {"__init__", "main", "output"}
 
-# The head of a statement in a store's SQL; a part has another head and no name of its own.
+# The head of a statement in a store's SQL; a part has another head and no name.
 NAME_LINE = re.compile(r"^-- name: (\w+).*$", re.MULTILINE)
 ONLY_HERE = re.compile(r"^-- only here: \w", re.MULTILINE)
 
-# One job's whole way must stay readable in an hour.
+# The whole path of one job must be readable in an hour.
 PATH_FILES_MAX = 25
 
 
@@ -58,7 +58,7 @@ def test_the_package_does_not_import_its_tests() -> None:
 
 
 def test_import_is_light() -> None:
-    """`import durio` loads no driver, no web framework, no terminal library, no worker."""
+    """`import durio` loads no driver, web framework, terminal library or worker."""
     before = modules_after("asyncio, msgspec")
     for module in ("durio", "durio.errors", "durio.keys", "durio.queues"):
         after = modules_after(module) - before
@@ -68,7 +68,7 @@ def test_import_is_light() -> None:
 
 
 def test_help_loads_no_command() -> None:
-    """`durio --help` reads a table: the command modules it names stay unloaded."""
+    """`durio --help` reads a table: the command modules that it names stay unloaded."""
     commands = {f"durio.cli.{p.stem}" for p in (SRC / "cli").glob("*.py")}
     commands -= {f"durio.cli.{name}" for name in NOT_A_COMMAND}
     loaded = commands & modules_after("durio.cli.main")
@@ -76,7 +76,7 @@ def test_help_loads_no_command() -> None:
 
 
 def modules_after(module: str) -> set[str]:
-    """Every module that a fresh interpreter has loaded after importing this one."""
+    """Every module that a new interpreter has loaded after importing this one."""
     asked = f"import sys, {module}; print(*sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", asked],
@@ -114,7 +114,7 @@ def test_every_statement_has_a_user() -> None:
 
 
 def test_a_statement_is_in_every_store_or_says_why_not() -> None:
-    """`-- only here: why` marks a statement that no other store has, and no other one."""
+    """`-- only here: why` marks a statement that no other store has."""
     stores = {
         str(folder.relative_to(SRC)): statement_comments(folder)
         for folder in (SRC / "stores").glob("*/sql")
@@ -160,7 +160,7 @@ def test_reading_path_is_true() -> None:
 
 
 def test_every_path_named_on_the_page_exists() -> None:
-    """The side doors named beside the list are real too."""
+    """The files named beside the list exist too."""
     page = (ROOT / "docs/explanation/follow-a-job.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", page))
     gone = sorted(named - set(MODULES))

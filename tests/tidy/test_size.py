@@ -1,8 +1,8 @@
-"""Files to hold in the head, functions that fit on a screen.
+"""Files short enough to remember, functions that fit on a screen.
 
-The two caps are alarms, not goals: a file or a function that is honestly better long
-goes on the list below with its reason, and the list is checked too, so that it never
-outlives its need.
+The two caps are alarms, not goals: a file or a function that is really better long goes
+on the list below with its reason. The list is checked too: an entry that is not needed
+must go.
 """
 
 from tests.tidy.house import (

@@ -1,4 +1,4 @@
-"""Tests that were not run are named, and count as failures where all are required."""
+"""Tests that were not run are named, and fail where all are required."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
-"""Time, chance, threads, processes and signals come from the host alone.
+"""Time, randomness, threads, processes and signals come from the host alone.
 
-Whatever reads a clock or rolls a die by itself cannot run in a simulated world, and a bug
-it has there can never be replayed. Rooms ask `ports.clock` and `ports.executor` instead;
-only host/ (the real machine) and cli/ (a real program) are free.
+Code that reads a clock or draws a random number by itself cannot run in a simulated
+world, and its bugs cannot be replayed. Rooms ask `ports.clock` and `ports.executor`
+instead; only host/ (the real machine) and cli/ (a real program) are free.
 """
 
 import ast
@@ -48,7 +48,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
 
 
 def machine_uses(module: str) -> set[str]:
-    """What a file takes from the machine: `{"threading", "datetime.datetime.now"}`."""
+    """What a file uses of the machine: `{"threading", "datetime.datetime.now"}`."""
     tree = tree_of(module)
     names = imported_names(tree)
     used = set(names.values())
@@ -63,7 +63,7 @@ def machine_uses(module: str) -> set[str]:
 
 
 def is_turn(node: ast.AST) -> TypeGuard[ast.Call]:
-    """`asyncio.sleep(0)` lets others have a turn: no time passes, in no world."""
+    """`asyncio.sleep(0)` lets other tasks run: no time passes, not even virtual time."""
     return isinstance(node, ast.Call) and ast.unparse(node) == "asyncio.sleep(0)"
 
 

@@ -87,18 +87,18 @@ METAPHORS = {
     "voice": "publisher",
     "whoever": "caller",
 }
-# No metaphor here: the shop of the demo sends parcels.
+# Literal uses: the shop of the demo sends parcels.
 MEANT_LITERALLY = {("demo/run.py", "send_parcels"), ("demo/shop.py", "pack_parcel")}
 
-# Words of the glossary that name one concept. A class or a module of this very name is
-# the concept itself, and stands where the concept is at home.
+# Words of the glossary that name one concept. A class or a module of exactly this name
+# is the concept itself, and belongs in the files where the concept is defined.
 HOMES: dict[str, tuple[str, ...]] = {
     "entry": ("model/log.py", "ports/logs.py"),
     "gate": ("model/gate.py", "ports/gates.py"),
     "history": ("model/history.py", "workflow/"),
     "outbox": ("client/outbox.py", "events/"),
     "plan": ("model/plan.py",),
-    "record": ("ports/records.py", "demo/record.py"),  # the demo's: what it notes
+    "record": ("ports/records.py", "demo/record.py"),  # the demo's: its ledger
     "run": ("workflow/", "demo/run.py"),  # the demo's: a verb
     "signature": ("model/plan.py",),
     "step": ("workflow/",),
@@ -108,7 +108,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "topic": ("model/event.py", "events/"),
 }
 
-# Adapters speak the language of the system they adapt.
+# Adapters use the words of the system that they adapt.
 SPEAK_ANOTHER_LANGUAGE = ("brokers/", "integrations/", "temporal/")
 
 
@@ -144,7 +144,7 @@ def test_one_word_per_concept(module: str) -> None:
 
 
 def stored_attributes(tree: ast.AST) -> set[str]:
-    """Attributes we name ourselves; those we only read may be another's words."""
+    """Attributes that we name ourselves; others may be named by a library."""
     return {
         node.attr
         for node in ast.walk(tree)
@@ -203,7 +203,7 @@ def is_promise(function: Function) -> bool:
 
 
 def homeless_concepts(trees: Trees) -> list[str]:
-    """Classes and modules with a name that belongs to a concept elsewhere."""
+    """Classes and modules whose name belongs to a concept of another file."""
     return [
         f"{module}: {name!r} means something else: see the glossary"
         for module, tree in trees.items()
@@ -232,7 +232,7 @@ def documentable(
 ) -> Iterator[tuple[str, list[ast.stmt]]]:
     """A public name with its definitions, then its public methods, also inherited."""
     if not isinstance(nodes[0], Function | ast.ClassDef):
-        return  # a value: what it is an instance of has the docstring
+        return  # a value: its class has the docstring
     yield name, nodes
     for node in nodes:
         if not isinstance(node, ast.ClassDef):
@@ -298,7 +298,7 @@ def test_what_is_meant_literally_is_still_there() -> None:
     assert not gone, "take it off the list"
 
 
-# --- the checks find what they are for
+# --- the checks find what is planted
 
 
 def check_documented(trees: Trees) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every test here runs on a file and on the oldest and newest server."""
+"""Every test here runs on a file, and on the oldest and newest server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

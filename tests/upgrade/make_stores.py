@@ -232,7 +232,7 @@ def check(url: str, named: Named) -> None:
         want = "scheduled" if name == "key_debounce" else want
         state = states.get(job_id)
         if name == "parked" and state == "ready":
-            continue  # its time has come again
+            continue  # it is due again
         assert state == want, f"{name} is {state}"
 
 
