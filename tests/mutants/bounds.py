@@ -7,7 +7,7 @@ BOUNDS = "stores/sqlite/bounds.py"
 PLANTED = (
     Mutant(
         "bound_off_by_one",
-        "A queue for five takes six.",
+        "A queue bounded to five jobs accepts six.",
         (
             Patch(
                 BOUNDS,
@@ -19,7 +19,7 @@ PLANTED = (
     ),
     Mutant(
         "counter_leaks_by_one",
-        "Each turn of claims is counted as one job fewer than it took.",
+        "Each batch of claims is counted as one job fewer than it took.",
         (
             Patch(
                 "stores/sqlite/exchange.py",
@@ -31,7 +31,7 @@ PLANTED = (
     ),
     Mutant(
         "bound_ignored_for_a_batch",
-        "A call of many jobs enters where there is room for one.",
+        "A batch is accepted where there is room for one job.",
         (
             Patch(
                 BOUNDS,

@@ -34,7 +34,7 @@ CALM = {"is_calm": True}
 PLANTED = (
     Mutant(
         "client_dies_after_repeat",
-        "An enqueue that had to be repeated ends in an error that nobody expects.",
+        "An enqueue that had to be repeated ends in an unexpected error.",
         (
             Patch(
                 ASK,
@@ -48,7 +48,7 @@ PLANTED = (
     ),
     Mutant(
         "client_hangs_on_error",
-        "Whoever enqueues while the store is away never hears of it.",
+        "An enqueue while the store is unavailable never returns.",
         (
             Patch(
                 CALLS,
@@ -60,7 +60,7 @@ PLANTED = (
     ),
     Mutant(
         "cancel_ignored",
-        "A worker never hears that a job of its was cancelled.",
+        "A worker ignores the cancel of a job that it runs.",
         (
             Patch(
                 LEASE_EVENTS,
@@ -73,7 +73,7 @@ PLANTED = (
     ),
     Mutant(
         "cancel_forgotten_at_a_retry",
-        "A job that fails after its cancel was asked for is begun again.",
+        "A job that fails after its cancel was requested starts again.",
         (
             Patch(
                 "stores/sqlite/sql/finish.sql",
@@ -85,7 +85,7 @@ PLANTED = (
     ),
     Mutant(
         "pause_unheard",
-        "What a worker holds ahead begins though its queue is paused.",
+        "A worker starts prefetched jobs although their queue is paused.",
         (
             Patch(
                 LEASE_EVENTS,
@@ -97,7 +97,7 @@ PLANTED = (
     ),
     Mutant(
         "no_grace",
-        "A worker that is told to stop gives back at once what runs.",
+        "A worker that gets a stop releases its running jobs immediately.",
         (
             Patch(
                 WORKER,
@@ -109,7 +109,7 @@ PLANTED = (
     ),
     Mutant(
         "drain_claims_on",
-        "A worker that is told to stop takes more jobs as long as one runs.",
+        "A worker that gets a stop claims more jobs while one runs.",
         (
             Patch(
                 WORKER,
@@ -138,7 +138,7 @@ PLANTED = (
     ),
     Mutant(
         "snooze_and_retry_at_once",
-        "Who shall wait for seconds waits for milliseconds.",
+        "A delay of seconds lasts milliseconds.",
         (
             Patch(
                 "worker/attempt.py",
@@ -150,7 +150,7 @@ PLANTED = (
     ),
     Mutant(
         "resync_restarts_ended",
-        "A job that ended while its worker asked what it has is begun again.",
+        "A job that ended while its worker resynced its claims starts again.",
         (
             Patch(
                 "worker/claim.py",
@@ -162,7 +162,7 @@ PLANTED = (
     ),
     Mutant(
         "progress_never_told",
-        "What a task says of its progress stays in its worker.",
+        "The progress that a task reports stays in its worker.",
         (
             Patch(
                 "worker/claim.py",
@@ -177,7 +177,7 @@ PLANTED = (
     ),
     Mutant(
         "never_pruned",
-        "What retention should take stays for ever.",
+        "Jobs past their retention stay for ever.",
         (
             Patch(
                 "maintenance/pruner.py",
@@ -190,7 +190,7 @@ PLANTED = (
     ),
     Mutant(
         "fence_ends_worker",
-        "A worker that lost its lease ends in place of starting anew.",
+        "A worker that lost its lease ends instead of registering again.",
         (
             Patch(
                 LEASE_EVENTS,
@@ -203,7 +203,7 @@ PLANTED = (
     ),
     Mutant(
         "worker_goes_home",
-        "A worker stops by itself, in order, after a while.",
+        "A worker stops cleanly by itself after a while.",
         (
             Patch(
                 WORKER,

@@ -14,7 +14,7 @@ ZOMBIES = tuple(
 PLANTED = (
     Mutant(
         "no_fence_at_done",
-        "A done is accepted from whoever says it while the job runs anywhere.",
+        "A done is accepted from any claim while the job runs anywhere.",
         (
             Patch(FINISH, f"{FENCE} and ukey is null", f"{NO_FENCE} and ukey is null"),
             Patch(
@@ -27,7 +27,7 @@ PLANTED = (
     ),
     Mutant(
         "no_fence_at_the_gate",
-        "A retry, a release or a death is accepted whichever claim it is about.",
+        "A retry, a release or a death is accepted for any claim.",
         (
             Patch(
                 FINISH,
@@ -39,7 +39,7 @@ PLANTED = (
     ),
     Mutant(
         "finish_before_run",
-        "A job is told done as soon as it starts, like a message acknowledged early.",
+        "A job is reported done as soon as it starts, like an early acknowledgement.",
         (
             Patch(
                 "worker/slots.py",
@@ -67,7 +67,7 @@ PLANTED = (
     ),
     Mutant(
         "release_charges",
-        "A job that is given back unrun pays with an attempt.",
+        "A job that is released without a run is charged an attempt.",
         (
             Patch(
                 FINISH,
@@ -79,7 +79,7 @@ PLANTED = (
     ),
     Mutant(
         "snooze_keeps_lost",
-        "A snooze does not end a row of losses, so that it convicts a job which ran well.",
+        "A snooze does not end a row of losses: a job that ran well can die of them.",
         (
             Patch(
                 FINISH,
@@ -91,7 +91,7 @@ PLANTED = (
     ),
     Mutant(
         "third_loss_without_alone",
-        "The third loss in a row kills a job that only happened to be there.",
+        "The third loss in a row kills a job that did not run alone.",
         (
             Patch(
                 FINISH,
@@ -103,13 +103,13 @@ PLANTED = (
     ),
     Mutant(
         "gate_forgets_an_asked_cancel",
-        "A cancel that was asked while the job ran is forgotten when it begins anew.",
+        "A cancel requested while the job ran is forgotten when it starts again.",
         (Patch(FINISH, "when cancel or :kind = 5 then 6", "when :kind = 5 then 6"),),
         (Promises("control.asked_cancel_survives"),),
     ),
     Mutant(
         "prune_takes_live_jobs",
-        "Old jobs that still wait go with the old jobs that are over.",
+        "Old jobs that still wait are pruned with the old finished jobs.",
         (
             Patch(
                 "stores/sqlite/sql/prune.sql",
@@ -122,7 +122,7 @@ PLANTED = (
     ),
     Mutant(
         "prune_before_its_time",
-        "A job that is over goes with the next prune, whatever its retention.",
+        "A finished job goes with the next prune, whatever its retention.",
         (
             Patch(
                 "stores/sqlite/sql/prune.sql",
@@ -134,7 +134,7 @@ PLANTED = (
     ),
     Mutant(
         "one_retry_too_many",
-        "A job of three retries gets four.",
+        "A job with three retries gets four.",
         (
             Patch(
                 "model/retry.py",
@@ -146,7 +146,7 @@ PLANTED = (
     ),
     Mutant(
         "no_jitter",
-        "Jobs that fail together come back together.",
+        "Jobs that fail together are retried at the same moment.",
         (
             Patch(
                 "model/retry.py",

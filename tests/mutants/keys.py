@@ -19,7 +19,7 @@ KEYS_ARE_LOCKED = tuple(
 PLANTED = (
     Mutant(
         "key_check_outside_the_transaction",
-        "Who holds a key is looked up first, and the job is written in another turn.",
+        "The holder of a key is looked up first; another transaction writes the job.",
         (
             Patch(
                 ENQUEUE,
@@ -70,7 +70,7 @@ PLANTED = (
     ),
     Mutant(
         "key_freed_by_a_predecessor",
-        "A job that ends lets a key go which its successor owns by now.",
+        "A job that ends frees a key that its successor already owns.",
         (
             Patch(
                 "stores/sqlite/sql/keys.sql",
@@ -95,7 +95,7 @@ PLANTED = (
     ),
     Mutant(
         "repeat_with_a_new_id",
-        "An enqueue whose reply was lost is asked again under another id.",
+        "An enqueue whose reply was lost is repeated with another id.",
         (
             Patch(
                 ASK,
@@ -110,7 +110,7 @@ PLANTED = (
     ),
     Mutant(
         "combiner_gives_the_first_answer_to_all",
-        "Enqueues that go to the store together get the answer of the first of them.",
+        "All enqueues of one batch get the answer of the first.",
         (
             Patch(
                 CALLS,

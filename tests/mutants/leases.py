@@ -19,7 +19,7 @@ DISK_IS_FULL = tuple((40.0 * n, "store_full", "*", 12.0, 0.5) for n in range(1, 
 PLANTED = (
     Mutant(
         "lease_by_the_wall_clock",
-        "The store counts leases on a clock that people and time servers set.",
+        "The store measures leases with a clock that people and time servers set.",
         (
             Patch(
                 "stores/sqlite/write_session.py",
@@ -36,7 +36,7 @@ PLANTED = (
     ),
     Mutant(
         "lease_by_the_workers_clock",
-        "How long a lease lasts is told by the worker's own wall clock.",
+        "The worker's own wall clock decides how long a lease lasts.",
         (
             Patch(
                 HEARTBEAT,
@@ -58,7 +58,7 @@ PLANTED = (
     ),
     Mutant(
         "stale_judge",
-        "Who could not renew itself takes others that could not for dead.",
+        "A worker that could not renew treats others that could not as dead.",
         (
             Patch(
                 "worker/worker_config.py",
@@ -70,7 +70,7 @@ PLANTED = (
     ),
     Mutant(
         "lease_not_renewed",
-        "The heartbeat beats, and renews nothing.",
+        "The heartbeat runs, and renews nothing.",
         (
             Patch(
                 HEARTBEAT,
@@ -82,7 +82,7 @@ PLANTED = (
     ),
     Mutant(
         "renewal_brings_back_the_dead",
-        "A worker that was rescued is there again as soon as it renews.",
+        "A worker that was rescued is alive again as soon as it renews.",
         (
             Patch(
                 "stores/sqlite/lease.py",
@@ -113,7 +113,7 @@ PLANTED = (
     ),
     Mutant(
         "rescue_by_age",
-        "Whoever holds a job for more than eight seconds is taken for dead.",
+        "A worker that holds a job for more than eight seconds is treated as dead.",
         (
             Patch(
                 UPKEEP,
@@ -140,7 +140,7 @@ PLANTED = (
     ),
     Mutant(
         "claim_without_a_lease",
-        "A worker whose lease is over is given jobs.",
+        "A worker whose lease is over gets jobs.",
         (
             Patch(
                 "stores/sqlite/exchange.py",
@@ -165,13 +165,13 @@ PLANTED = (
     ),
     Mutant(
         "fenced_worker_runs_on",
-        "A worker that has lost its lease takes a new name and lets its old jobs go on.",
+        "A worker that lost its lease registers again and lets its old jobs run.",
         (Patch("worker/lease_events.py", "        self._slots.drop_all()\n", ""),),
         (Seeds(),),
     ),
     Mutant(
         "heartbeat_on_the_workers_loop",
-        "The lease is renewed by the loop that a job may block.",
+        "The loop that a job may block renews the lease.",
         (
             Patch(
                 "worker/worker.py",

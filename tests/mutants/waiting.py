@@ -48,8 +48,7 @@ PLANTED = (
     ),
     Mutant(
         "doorbell_trusted_as_truth",
-        "A worker looks for jobs only when it was rung for: a ring that is lost is a job "
-        "that waits.",
+        "A worker looks for jobs only after a wakeup: a lost wakeup leaves a job waiting.",
         (
             Patch(
                 "worker/wakeup.py",

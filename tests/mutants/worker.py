@@ -17,7 +17,7 @@ STOPPED_WHILE_BLOCKED = tuple(
 PLANTED = (
     Mutant(
         "lost_reply_not_resynced",
-        "Claims in a reply that got lost are never asked for again.",
+        "Claims in a lost reply are never asked for again.",
         (
             Patch(
                 CLAIM, KEEP, "            self._outcomes.keep()\n        if not self._f"
@@ -27,13 +27,13 @@ PLANTED = (
     ),
     Mutant(
         "outbox_dropped_on_a_failed_exchange",
-        "Outcomes of an exchange that failed are forgotten.",
+        "Outcomes of a failed exchange are forgotten.",
         (Patch(CLAIM, KEEP, KEEP.replace("keep()", "drop()")),),
         (Seeds(),),
     ),
     Mutant(
         "cancelled_error_swallowed",
-        "A job that is interrupted counts as done.",
+        "An interrupted job counts as done.",
         (
             Patch(
                 "worker/attempt.py",
@@ -64,7 +64,7 @@ PLANTED = (
     ),
     Mutant(
         "hard_limit_ignored",
-        "A job that ignores its soft limit runs on past the hard one.",
+        "A job that ignores its soft limit runs past the hard limit.",
         (
             Patch(
                 "worker/deadline.py",
@@ -76,7 +76,7 @@ PLANTED = (
     ),
     Mutant(
         "watchdog_charges_neighbours",
-        "When a worker ends over a blocked loop, its other jobs are charged too.",
+        "When a blocked loop ends a worker, its other jobs are charged too.",
         (
             Patch(
                 "worker/watchdog.py",
@@ -90,7 +90,7 @@ PLANTED = (
     ),
     Mutant(
         "last_chance_in_company",
-        "A job that lost two workers runs beside others, with its mark or without.",
+        "A job that lost two workers runs beside others, marked or not.",
         (
             Patch(
                 SLOTS,
@@ -103,7 +103,7 @@ PLANTED = (
     ),
     Mutant(
         "slot_not_freed_on_cancel",
-        "A job that was cancelled keeps its place among those that run.",
+        "A cancelled job keeps its slot.",
         (
             Patch(
                 SLOTS,
@@ -116,7 +116,7 @@ PLANTED = (
     ),
     Mutant(
         "dead_hook_told_twice",
-        "Whoever listens for deaths hears of each one twice.",
+        "The hook for dead jobs runs twice per death.",
         (
             Patch(
                 "worker/outcome_buffer.py",
@@ -129,7 +129,7 @@ PLANTED = (
     ),
     Mutant(
         "dead_hook_never_told",
-        "Nobody hears of a job that died with its worker.",
+        "The hook for dead jobs does not run for a job that died with its worker.",
         (
             Patch(
                 "app/worker_builder.py",
