@@ -22,14 +22,13 @@ from durio.host.processes import Subprocess, Subprocesses, durio_command
 GAIN_SHARE_MIN = 0.85
 WAIT_SECONDS = 300.0
 LOOK_SECONDS = 0.01
-WATCH_SECONDS = 0.25  # whoever looks takes time from two busy cores
+WATCH_SECONDS = 0.25  # polling takes time from two busy cores
 
 app = App(name="children", settings={"worker": {"children": 2}})
 
 
 @app.task(process=True)
 def compute(turns: int) -> int:
-    """Pure Python, nothing else."""
     total = 0
     for number in range(turns):
         total = (total * 31 + number) % 1_000_003
@@ -37,7 +36,7 @@ def compute(turns: int) -> int:
 
 
 def bare(processes: int, count: int, turns: int) -> float:
-    """Seconds for so many calls in so many processes that are up already."""
+    """Seconds for `count` calls in processes that have started already."""
     shares = [count // processes] * processes
     started = [
         subprocess.Popen(  # noqa: S603 - this very file
@@ -61,7 +60,7 @@ def bare(processes: int, count: int, turns: int) -> float:
 
 
 def _say(process: "subprocess.Popen[bytes]", word: bytes | None) -> None:
-    """Wait until it is up (None), or let it go."""
+    """Wait until it is ready (None), or send it a line."""
     if process.stdin is None or process.stdout is None:
         raise SystemExit("BROKEN: no pipe")
     if word is None:
@@ -72,7 +71,7 @@ def _say(process: "subprocess.Popen[bytes]", word: bytes | None) -> None:
 
 
 def be_bare(count: int, turns: int) -> None:
-    """One bare process."""
+    """The program of one bare process."""
     print("up", flush=True)
     sys.stdin.readline()
     for _ in range(count):
@@ -81,7 +80,7 @@ def be_bare(count: int, turns: int) -> None:
 
 
 async def as_jobs(count: int, turns: int) -> float:
-    """Seconds from the first claim to the last finish of so many jobs."""
+    """Seconds from the first claim to the last finish."""
     before = {record.id for record in await records()}
     await compute.enqueue_many([(turns,)] * count)
     store = await app.store()
@@ -93,7 +92,6 @@ async def as_jobs(count: int, turns: int) -> float:
 
 
 async def records() -> list[jobs.StoredJob]:
-    """Every job of this store."""
     jobs.app = app
     return await jobs.records()
 
@@ -110,7 +108,6 @@ def start_worker(children: Subprocesses, folder: Path) -> Subprocess:
 
 
 async def main(count: int, turns: int, rounds: int, *, is_json: bool) -> None:
-    """Measure, tell."""
     best = {"one": float("inf"), "two": float("inf"), "children": float("inf")}
     with jobs.place() as folder, Subprocesses() as children:
         app.url = jobs.url_in(folder)
@@ -126,7 +123,7 @@ async def main(count: int, turns: int, rounds: int, *, is_json: bool) -> None:
 
 
 def tell(best: dict[str, float], count: int, *, is_json: bool) -> None:
-    """The figures, and whether they are good enough."""
+    """Print the figures, and check that they are good enough."""
     gain_two, gain_children = best["one"] / best["two"], best["one"] / best["children"]
     told: dict[str, Any] = {
         "jobs": count,

@@ -1,7 +1,7 @@
-"""`durio worker --processes N`: memory of N processes, and how soon a killed one's jobs run.
+"""`durio worker --processes N`: memory of N processes, and recovery after a kill.
 
-RSS counts pages that processes share once in each of them, PSS shares them out: the sum
-of PSS is what N processes really take.
+RSS counts shared pages in full for each process; PSS divides them between processes. So
+the sum of PSS is what N processes really use.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from durio.host.processes import Subprocess, Subprocesses
 
 WAIT_SECONDS = 120.0
 WARM_JOBS = 2_000
-HELD = 20  # jobs in the hands of the workers when one is killed
+HELD = 20  # jobs held by the workers when one is killed
 HELD_SECONDS = 60.0
 AIM_SECONDS = 2.0
 MIB = 2**20
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """Look again and again until it holds."""
+    """Poll until it holds."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         jobs.check(time.monotonic() < deadline, what)
@@ -34,7 +34,6 @@ async def until(condition: Callable[[], object], what: str) -> None:
 
 
 def worker_pids(supervisor: Subprocess) -> list[int]:
-    """The processes that it has started."""
     path = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
     return [int(pid) for pid in path.read_text().split()]
 
@@ -47,7 +46,7 @@ def memory(pid: int) -> tuple[float, float]:
 
 
 async def ready(supervisor: Subprocess, processes: int) -> None:
-    """Until so many workers are registered."""
+    """Wait until this many workers are registered."""
     store = await jobs.app.store()
     deadline = time.monotonic() + WAIT_SECONDS
     while len(await store.workers(jobs.app.name)) < processes:
@@ -57,7 +56,7 @@ async def ready(supervisor: Subprocess, processes: int) -> None:
 
 
 async def measure_memory(processes: int) -> None:
-    """Start so many, let each do some work, and weigh them."""
+    """Start this many, let each do some work, and measure them."""
     with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
         flags = () if processes == 0 else ("--processes", str(processes))
@@ -79,7 +78,7 @@ async def measure_memory(processes: int) -> None:
 
 
 async def measure_restart(processes: int, rounds: int) -> None:
-    """Kill one worker in the middle of its jobs; when does each of them start again?"""
+    """Kill one worker while it runs jobs, and measure when each job starts again."""
     seen = sorted([await seconds_to_restart(processes) for _ in range(rounds)])
     told = ", ".join(f"{seconds:.2f}" for seconds in seen)
     print(f"{processes} processes, one killed: its jobs start again after {told} s")
@@ -87,7 +86,7 @@ async def measure_restart(processes: int, rounds: int) -> None:
 
 
 async def seconds_to_restart(processes: int) -> float:
-    """From the kill to the last new start of what the killed one held."""
+    """From the kill to the last restart of a job that the killed worker held."""
     with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
         async with jobs.app:
@@ -114,13 +113,12 @@ def starts(folder: Path) -> list[LedgerLine]:
 
 
 def again(folder: Path, victim: int) -> dict[str, int]:
-    """When jobs have started elsewhere than in the killed worker."""
+    """When jobs of the killed worker started in another process."""
     found = starts(folder)
     return {entry.job: entry.mono_ns for entry in found if entry.pid != victim}
 
 
 async def main(rounds: int) -> None:
-    """Both."""
     for processes in (0, 1, 2, 4):
         await measure_memory(processes)
     for processes in (1, 2, 4):

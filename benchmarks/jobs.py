@@ -26,7 +26,7 @@ ledger = Ledger(Path(os.environ.get(LEDGER_VARIABLE, ".")))
 
 @app.task
 async def sleep(number: int, seconds: float) -> int:
-    """Sleep, and give back what came."""
+    """Sleep, and return `number`."""
     ledger.write(LedgerLineKind.STARTED, job=str(number))
     await asyncio.sleep(seconds)
     return number
@@ -34,14 +34,14 @@ async def sleep(number: int, seconds: float) -> int:
 
 @app.task
 async def note(number: int) -> int:
-    """Leave a line in the ledger."""
+    """Write a line to the ledger."""
     ledger.write(LedgerLineKind.EFFECT, job=str(number))
     return number
 
 
 @app.task
 async def nothing(number: int) -> int:
-    """Give back what came."""
+    """Return `number`."""
     return number
 
 
@@ -55,12 +55,11 @@ def place() -> Generator[Path]:
 
 
 def url_in(folder: Path, options: str = "") -> str:
-    """The store of a benchmark."""
     return f"sqlite:///{folder / 'jobs.db'}{options}"
 
 
 def start(children: Subprocesses, folder: Path, url: str, *command: str) -> Subprocess:
-    """A program with this App at hand."""
+    """Start a program that can import this App."""
     environ = {
         "DURIO_URL": url,
         LEDGER_VARIABLE: str(folder / "ledger"),
@@ -75,20 +74,19 @@ def start(children: Subprocesses, folder: Path, url: str, *command: str) -> Subp
 def start_worker(
     children: Subprocesses, folder: Path, url: str, *flags: str
 ) -> Subprocess:
-    """A real worker process."""
     command = (*durio_command(), "worker", TARGET, *flags)
     return start(children, folder, url, *command)
 
 
 def wait(child: Subprocess, seconds: float) -> None:
-    """Until it has ended well."""
+    """Wait for its end; fail if its exit code is not 0."""
     code = child.wait(seconds)
     if code != 0:
         raise SystemExit(f"process {child.pid} ended with {code}:\n{child.tail()}")
 
 
 async def drained(seconds: float) -> None:
-    """Until nothing waits or runs; for at most so long."""
+    """Wait until no job waits or runs."""
     store, clock = await app.store(), app.clock
     deadline = clock.monotonic() + seconds
     while any(row.counts for row in await store.queues(app.name, counts=True)):
@@ -97,7 +95,6 @@ async def drained(seconds: float) -> None:
 
 
 async def records() -> list[StoredJob]:
-    """Every job of the store."""
     store = await app.store()
     found: list[StoredJob] = []
     cursor: str | None = None
@@ -110,7 +107,7 @@ async def records() -> list[StoredJob]:
 
 
 def states(found: list[StoredJob]) -> dict[str, int]:
-    """How many jobs are where."""
+    """Number of jobs by state."""
     return dict(Counter(STATE_BY_CODE[record.state].value for record in found))
 
 
@@ -121,6 +118,6 @@ def span_seconds(found: list[StoredJob]) -> float:
 
 
 def check(holds: object, claim: str) -> None:
-    """Stop with exit code 1 when it does not hold."""
+    """Exit with code 1 if it does not hold."""
     if not holds:
         raise SystemExit(f"BROKEN: {claim}")

@@ -1,4 +1,4 @@
-"""Producers and workers, each a process of its own, on one file: none lost, none doubled."""
+"""Producers and workers in separate processes on one file: no job is lost or doubled."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ WAIT_SECONDS = 1800.0
 
 
 async def produce(first: int, count: int) -> None:
-    """A producer: numbers from `first` on, some at a time, each answer noted."""
+    """A producer: enqueue numbers from `first` on in batches, and note each answer."""
     async with jobs.app:
         for start in range(first, first + count, CHUNK):
             rows = [(n,) for n in range(start, min(start + CHUNK, first + count))]
@@ -27,7 +27,7 @@ async def produce(first: int, count: int) -> None:
 
 
 async def main(count: int, producers: int, workers: int) -> None:
-    """Start everybody, wait until all numbers are through, judge."""
+    """Start all processes, wait until all numbers are done, judge."""
     share = count // producers
     count = share * producers
     with jobs.place() as folder, Subprocesses() as children:
@@ -52,7 +52,7 @@ async def main(count: int, producers: int, workers: int) -> None:
 
 
 def judge(found: list[jobs.StoredJob], folder: Path, count: int) -> None:
-    """The ledger against the store."""
+    """Compare the ledger with the store."""
     entries = read_ledger(folder / "ledger")
     ran = Counter(entry.job for entry in entries if entry.ev == LedgerLineKind.EFFECT)
     acknowledged = {

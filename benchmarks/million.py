@@ -1,11 +1,11 @@
-"""A million jobs through one worker: its memory is flat, the file is bounded by retention.
+"""A million jobs through one worker: its memory is flat, retention bounds the file.
 
-Done jobs are kept for a few seconds only, and never more than some thousand wait, so the
-file soon holds as much as it ever will. The first tenth of the run is the warm-up.
+Done jobs are kept for a few seconds only, and at most some thousand jobs wait, so the file
+soon has its final size. The first tenth of the run is the warm-up.
 
-While others write, SQLite throws its page cache away at each of their commits; a worker
-that is alone with its file fills it, up to 8 MB. So like is compared with like: busy
-samples with the first busy one, and the rest after the last job with the rest that ends
+While other processes write, SQLite drops its page cache at each of their commits; a worker
+that is alone with its file fills the cache, up to 8 MB. So only like samples are compared:
+busy ones with the first busy one, and the rest after the last job with the rest that ends
 the warm-up.
 """
 
@@ -21,34 +21,34 @@ import jobs
 from durio.host.processes import Subprocess, Subprocesses, rss_bytes_of
 from durio.model.job import DEAD, STATE_BY_CODE
 
-ROWS = 1_000  # one transaction
+ROWS = 1_000  # per transaction
 WAITING_MAX = 20_000
 RETENTION_SECONDS = 5
 SAMPLES = 40
 WARM_UP_SHARE = 0.1
 GROWTH_MAX = 1.10
-JUDGED_MIN = 500_000  # below, the file is still filling
+JUDGED_MIN = 500_000  # with fewer jobs the file still grows
 REST_SECONDS = 3 * RETENTION_SECONDS  # alone with the file: all is pruned by then
 WAIT_SECONDS = 600.0
-REPORT_SECONDS = 60.0  # for the worker's last heartbeat
+REPORT_SECONDS = 60.0  # to wait for the worker's last heartbeat
 MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Sample:
-    """How it stood at one moment."""
+    """The state at one moment."""
 
     seconds: float
     done: int
     waiting: int
     rss_mb: float
     file_mb: float
-    wal_mb: float  # the log beside it: bounded by its checkpoints
-    at_rest: bool  # nobody else has written for a while
+    wal_mb: float  # the WAL: checkpoints bound it
+    at_rest: bool  # no other process has written for a while
 
 
 class Run:
-    """One run: enqueue ahead of the worker, look from time to time."""
+    """One run: enqueue ahead of the worker, and take samples."""
 
     def __init__(self, count: int, folder: Path, worker: Subprocess) -> None:
         self.count = count
@@ -59,14 +59,14 @@ class Run:
         self.began = jobs.app.clock.monotonic()
 
     async def feed(self) -> None:
-        """All jobs, never many at once."""
+        """Enqueue all jobs, with a bounded number waiting."""
         await self.feed_until(int(self.count * WARM_UP_SHARE))
         await self.rest()
         await self.feed_until(self.count)
         await self.rest()
 
     async def feed_until(self, count: int) -> None:
-        """As many jobs in all, never many at once."""
+        """Enqueue until `count` jobs in all, with a bounded number waiting."""
         while self.enqueued < count:
             if await self.waiting() < WAITING_MAX:
                 rows = min(ROWS, count - self.enqueued)
@@ -78,7 +78,7 @@ class Run:
             await self.look()
 
     async def rest(self) -> None:
-        """Let the worker end everything, and leave it alone for a while."""
+        """Let the worker finish all jobs, and leave it idle for a while."""
         deadline = jobs.app.clock.monotonic() + WAIT_SECONDS
         while await self.waiting():
             jobs.check(jobs.app.clock.monotonic() < deadline, "the worker goes on")
@@ -87,7 +87,7 @@ class Run:
         await self.look(at_rest=True)
 
     async def waiting(self) -> int:
-        """Jobs that are neither done nor dead."""
+        """Number of jobs that are neither done nor dead."""
         store = await jobs.app.store()
         return sum(
             number
@@ -97,7 +97,7 @@ class Run:
         )
 
     async def look(self, *, at_rest: bool = False) -> None:
-        """One more sample, when the next share of the jobs is through."""
+        """Take a sample when the next share of the jobs is done."""
         waiting = await self.waiting()
         done = self.enqueued - waiting
         if not at_rest and done < len(self.samples) * self.count / SAMPLES:
@@ -120,7 +120,7 @@ class Run:
         )
 
     async def report_when_ended(self) -> int:
-        """Attempts, as the worker says with its heartbeat."""
+        """Number of attempts, from the worker's heartbeat."""
         store, clock = await jobs.app.store(), jobs.app.clock
         deadline = clock.monotonic() + REPORT_SECONDS
         told = 0
@@ -132,12 +132,12 @@ class Run:
 
 
 def megabytes(path: Path) -> float:
-    """Its size on the disk; a file that is not there has none."""
+    """Size on disk; 0 if the file does not exist."""
     return round(path.stat().st_size / MEGABYTE, 1) if path.exists() else 0.0
 
 
 async def main(count: int, json_path: Path | None) -> None:
-    """Run, then judge memory and file against the end of the warm-up."""
+    """Run, then compare memory and file with the end of the warm-up."""
     os.environ["DURIO_RETENTION__DONE_SECONDS"] = str(RETENTION_SECONDS)
     with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder)
@@ -165,7 +165,7 @@ def judge(
     left: list[str],
     json_path: Path | None,
 ) -> None:
-    """Print what was seen, and stop with 1 when it is not flat."""
+    """Print the samples, and exit with code 1 if they are not flat."""
     rests = [s for s in samples if s.at_rest]
     warm = [s for s in samples if s.seconds > rests[0].seconds and not s.at_rest]
     first, last = warm[0], samples[-1]

@@ -1,12 +1,12 @@
-"""What a job costs the server as history grows, and while a snapshot is kept open.
+"""What a job costs the server as history grows, and while a snapshot stays open.
 
 .venv/bin/python -m benchmarks.postgres_history --rows 10000000 --pin-seconds 300
 
-Jobs are enqueued and then drained by a bare loop of exchanges, as a worker makes them; the
-time is the server's own, as pg_stat_statements counts it (without it: the time of the
-calls). History is filled between the measurements, over the days that retention keeps. The
-last part holds a snapshot open and goes on at full load. Exit code 1: a job was lost, or a
-cost is not flat within --flat.
+Jobs are enqueued and then drained by a bare loop of exchanges, as a worker makes them. The
+time is that of the server, from pg_stat_statements (without it: the time of the calls).
+History is filled between the measurements, over the days that retention keeps. The last
+part holds a snapshot open under full load. Exit code 1: a job was lost, or a cost is not
+flat within --flat.
 """
 
 import argparse
@@ -45,7 +45,7 @@ READ_METER = """
 select coalesce(sum(total_exec_time), 0)::float8 from pg_stat_statements
 where query like '%for update skip locked%' and query like '%span.end_rank%'
 """
-# Ids as we make them: milliseconds since the epoch, then chance.
+# Ids in our format: milliseconds since the epoch, then random bits.
 FILL = """
 insert into {schema}.hist (
   id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
@@ -63,7 +63,7 @@ from (
 ) as r
 """
 COUNT = "select count(*) from {schema}.hist"
-# Our own connections may not be idle in a transaction for so long: this one has to.
+# Our own connections have a limit for idle transactions; this one must exceed it.
 PIN = (
     "set idle_in_transaction_session_timeout = 0; "
     "begin isolation level repeatable read; select count(*) from pg_class"
@@ -72,7 +72,7 @@ PIN = (
 
 @dataclass
 class Bench:
-    """One store, one worker, and the server's own account of its time."""
+    """One store, one worker, and the server's statistics of its time."""
 
     store: PostgresStore
     ask: Ask
@@ -92,7 +92,6 @@ class Bench:
         return took / jobs * 1e6
 
     async def enqueue(self, jobs: int) -> None:
-        """As a producer does."""
         for start in range(0, jobs, ENQUEUED):
             count = min(ENQUEUED, jobs - start)
             ids = [self.clock.new_id() for _ in range(count)]
@@ -100,7 +99,7 @@ class Bench:
             await self.store.enqueue(news)
 
     async def drain(self) -> float:
-        """As a worker does; how long the calls took."""
+        """Drain as a worker does; return the seconds that the calls took."""
         outcomes: list[Outcome] = []
         took = 0.0
         while True:
@@ -121,7 +120,6 @@ class Bench:
 
 
 async def main(options: argparse.Namespace) -> dict[str, Any]:
-    """Empty, growing, pinned."""
     async with postgres_target.target(options.store) as ground:
         url = await ground.new_store()
         store = PostgresStore(location_from_url(url), HostClock())
@@ -142,7 +140,7 @@ async def everything(
     info = WorkerInfo("history", "bench/1", "bench", 1, None, 10, "0")
     bench.worker = await bench.store.register(info, LEASE_SECONDS)
     await make_days(bench.store)
-    await bench.measured(options.jobs)  # plans, caches, first pages
+    await bench.measured(options.jobs)  # warm-up: plans, caches, first pages
     by_rows: dict[int, float] = {}
     filled = 0
     for step in range(options.steps + 1):
@@ -172,7 +170,7 @@ async def everything(
 
 
 async def has_meter(ask: Ask) -> bool:
-    """Whether the server counts its time by statement."""
+    """Whether the server has pg_stat_statements."""
     try:
         await ask(MAKE_METER)
         await ask(RESET_METER)
@@ -183,7 +181,7 @@ async def has_meter(ask: Ask) -> bool:
 
 
 async def make_days(store: PostgresStore) -> None:
-    """The days that a store of this age would have; the leader makes those ahead."""
+    """Make the partitions that a store of this age has; the leader makes those ahead."""
     today = int(time.time() // DAY)
     for day in range(today - DAYS - 1, today):
         await store.context.connections.write(
@@ -193,7 +191,7 @@ async def make_days(store: PostgresStore) -> None:
 
 
 async def fill(ask: Ask, rows: int) -> None:
-    """Jobs that are over, on the days before today and on today."""
+    """Insert finished jobs, on the days before today and on today."""
     while rows > 0:
         await ask(FILL, min(rows, CHUNK), DAYS * DAY, LANE, PAYLOAD)
         rows -= CHUNK
@@ -202,7 +200,7 @@ async def fill(ask: Ask, rows: int) -> None:
 async def while_pinned(
     bench: Bench, url: str, options: argparse.Namespace
 ) -> list[float]:
-    """Full load under an old snapshot: the cost in each window, the first without one."""
+    """Cost per window under full load and an old snapshot; the first has no snapshot."""
     costs = [await window(bench, options.jobs)]
     async with postgres_target.connected(url) as pin:
         await pinned(pin)
@@ -215,13 +213,13 @@ async def while_pinned(
 
 
 async def pinned(pin: Ask) -> None:
-    """Begin, and look at something: from here on nothing can be cleaned up."""
+    """Begin and read: from here on no vacuum can remove row versions."""
     for sql in PIN.split("; "):
         await pin(sql)
 
 
 async def window(bench: Bench, jobs: int) -> float:
-    """Some seconds of full load; upkeep comes by as a leader's would."""
+    """Some seconds of full load, with the maintenance of a leader."""
     began = time.monotonic()
     costs: list[float] = []
     while not costs or time.monotonic() - began < WINDOW_SECONDS:

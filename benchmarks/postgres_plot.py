@@ -1,4 +1,4 @@
-"""Draws what postgres_scaling.py has measured: two small panels, legible on any page."""
+"""Draws the figures of postgres_scaling.py: two panels, for light and dark pages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def svg(figures: Mapping[str, Any]) -> str:
 
 
 def durability(settings: Mapping[str, str]) -> str:
-    """What the figures are worth."""
+    """The server's durability settings, in words."""
     off = [name for name, value in settings.items() if value == "off"]
     return f"{', '.join(off)} off" if off else "every commit on disk"
 
@@ -42,7 +42,7 @@ def durability(settings: Mapping[str, str]) -> str:
 def panel(
     left: float, title: str, values: Mapping[Any, float], scale: Scale
 ) -> list[str]:
-    """One series over a few places that are as far apart as they are many."""
+    """One series over evenly spaced points."""
 
     def y(value: float) -> float:
         return TOP + PANEL * (1 - scale.share(value))

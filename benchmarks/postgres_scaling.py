@@ -1,9 +1,9 @@
-"""Jobs per second against worker processes, and against how far a worker claims ahead.
+"""Jobs per second against worker processes, and against prefetch.
 
 .venv/bin/python -m benchmarks.postgres_scaling --jobs 200000 --svg docs/reports/postgres.svg
 
-The queue is paused while it is filled and while the workers start; the time goes from the
-first claim to the last finish, by the server's clock. Every job must be done, once.
+The queue is paused while it is filled and while the workers start. The time goes from the
+first claim to the last finish, by the server's clock. Every job must be done once.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.25
 
 
 async def main(options: argparse.Namespace) -> dict[str, Any]:
-    """Every point, best of some passes."""
+    """Every point, the best of some passes."""
     async with postgres_target.target(options.store) as ground:
         by_processes = {
             count: await best(ground, options, processes=count, prefetch=256)
@@ -78,7 +78,7 @@ async def best(
 async def drained(
     target: PostgresBenchTarget, jobs: int, processes: int, prefetch: int
 ) -> float:
-    """One pass: fill, start, let go, wait."""
+    """One pass: fill, start workers, resume the queue, wait."""
     await workload.app.close()
     workload.app.url = url = await target.new_store()
     await postgres_target.fill(jobs)
@@ -101,7 +101,7 @@ async def drained(
 
 
 async def empty(url: str, children: Subprocesses) -> None:
-    """Until no job waits or runs."""
+    """Wait until no job waits or runs."""
     async with postgres_target.connected(url) as ask:
         while (await ask(IS_LEFT))[0][0]:
             for child in children.started:

@@ -1,8 +1,8 @@
-"""Where the PostgreSQL benchmarks run: a server that was named, or one of their own.
+"""The server of the PostgreSQL benchmarks: one from `--store`, or a temporary one.
 
 Run them from a checkout as modules, `.venv/bin/python -m benchmarks.postgres_scaling`. The
-server of their own is durable (fsync and synchronous_commit on), from the wheel that the
-tests use, and gone afterwards; on a named one they use a schema of their own.
+temporary server is durable (fsync and synchronous_commit on), comes from the wheel that
+the tests use, and is removed at the end. On a given server they use their own schema.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 @asynccontextmanager
 async def target(url: str | None) -> AsyncGenerator[PostgresBenchTarget, None]:
-    """Schemas on the named server, or on one that lives as long as this block."""
+    """Schemas on the given server, or on one that lives as long as this block."""
     if url is not None:
         async with schemas_at(url) as found:
             yield found
@@ -45,7 +45,7 @@ async def target(url: str | None) -> AsyncGenerator[PostgresBenchTarget, None]:
 
 @asynccontextmanager
 async def schemas_at(url: str) -> AsyncGenerator[PostgresBenchTarget, None]:
-    """Schemas there, dropped at the end."""
+    """Make schemas there, and drop them at the end."""
     found = PostgresBenchTarget(url)
     try:
         yield found
@@ -56,7 +56,7 @@ async def schemas_at(url: str) -> AsyncGenerator[PostgresBenchTarget, None]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncGenerator[Ask, None]:
-    """Statements on a connection of its own."""
+    """Run statements on a new connection."""
     place = location_from_url(url)
     connection = await Connector(place, lambda _text: None).connect()
     filled = SchemaStatements(place.schema)
@@ -71,26 +71,25 @@ async def connected(url: str) -> AsyncGenerator[Ask, None]:
 
 
 async def rows(url: str, sql: str, *args: object) -> list[tuple[Any, ...]]:
-    """One statement, and goodbye."""
+    """Run one statement on a new connection."""
     async with connected(url) as ask:
         return await ask(sql, *args)
 
 
 async def fill(jobs: int) -> None:
-    """So many jobs into a queue that gives none yet."""
+    """Enqueue this many jobs into a paused queue."""
     store = await workload.app.store()
     await store.change_queue(LANE, QueueChange(paused=True), by="benchmark")
     await workload.nothing.enqueue_many([(n,) for n in range(jobs)])
 
 
 async def resume() -> None:
-    """Now they may be claimed."""
     store = await workload.app.store()
     await store.change_queue(LANE, QueueChange(paused=False), by="benchmark")
 
 
 async def workers_ready(count: int, seconds: float) -> None:
-    """Until so many workers have their lease."""
+    """Wait until this many workers have a lease."""
     store = await workload.app.store()
     async with asyncio.timeout(seconds):
         found = await store.workers(workload.NAMESPACE)

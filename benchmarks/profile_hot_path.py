@@ -1,8 +1,8 @@
 """Where a worker spends its time: a drain in this process under cProfile, per job.
 
 Three passes over the same number of jobs: one without a profiler, for the true cost; one
-with the event loop's thread profiled; one with the writer's thread profiled. A profiler
-makes Python functions look dearer than they are: read the order, not the figures.
+that profiles the event loop's thread; one that profiles the writer's thread. A profiler
+makes Python functions look more expensive than they are: read the order, not the figures.
 """
 
 import argparse
@@ -27,15 +27,13 @@ TOP = 25
 
 
 class Cost:
-    """What a drain took."""
-
     def __init__(self, wall: float, cpu: float, loop_cpu: float) -> None:
         self.wall = wall
         self.cpu = cpu
         self.loop_cpu = loop_cpu
 
     def tell(self, count: int) -> None:
-        """Per job."""
+        """Print microseconds per job."""
         print(
             f"{count / self.wall:,.0f} jobs/s: {self.wall / count * 1e6:.1f} us per job; "
             f"CPU {self.cpu / count * 1e6:.1f} us, of which the event loop's thread "
@@ -44,7 +42,7 @@ class Cost:
 
 
 async def drain(count: int, folder: Path, *, profile: cProfile.Profile | None) -> Cost:
-    """Fill a fresh file, then drain it in this process."""
+    """Fill a new file, then drain it in this process."""
     jobs.app.url = f"sqlite:///{folder / f'{time.monotonic_ns()}.db'}"
     async with jobs.app:
         await jobs.nothing.enqueue_many([(n,) for n in range(count)])
@@ -64,7 +62,7 @@ async def drain(count: int, folder: Path, *, profile: cProfile.Profile | None) -
 
 
 def run(main: Callable[[], Any]) -> Any:
-    """On the loop that `durio worker` would use."""
+    """Run on the loop that `durio worker` would use."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main())
 
@@ -85,18 +83,17 @@ def show(profile: cProfile.Profile, count: int, what: str) -> None:
 
 
 def short(file: str) -> str:
-    """A path from the package on."""
+    """A path relative to the package."""
     return file.rpartition(f"durio{os.sep}")[2] if "durio" in file else Path(file).name
 
 
 def main(count: int) -> None:
-    """Three passes."""
     with (
         Path(os.devnull).open("w", encoding="utf-8") as nowhere,
         jobs.place() as folder,
     ):
         configure(LogSettings(), nowhere)
-        run(lambda: drain(count, folder, profile=None))  # warm
+        run(lambda: drain(count, folder, profile=None))  # warm-up
         run(lambda: drain(count, folder, profile=None)).tell(count)
         loop = cProfile.Profile()
         run(lambda: drain(count, folder, profile=loop))
@@ -108,7 +105,7 @@ def main(count: int) -> None:
 
 
 def profiled_writer(work: Callable[[], Any]) -> cProfile.Profile:
-    """Profile the writer's thread, which is started meanwhile."""
+    """Profile the writer's thread, which `work` starts."""
     profiles: list[cProfile.Profile] = []
     plain = threading.Thread.run
 

@@ -1,7 +1,7 @@
 """200 one-second jobs in 50 slots, `kill -9` after 1.5 s, a new worker, default settings.
 
-Once as it is on one host, where the others see a death at once, and once as if the dead
-worker had run on another host, where only its lease tells.
+It runs once as on one host, where other workers see a death immediately, and once as if
+the dead worker had run on another host, where only its lease shows the death.
 """
 
 import argparse
@@ -19,7 +19,7 @@ WAIT_SECONDS = 300.0
 
 
 async def main(count: int, options: str, within_seconds: float) -> None:
-    """Kill, start another, see how soon the killed worker's jobs start again."""
+    """Kill, start another worker, measure how soon the jobs start again."""
     with jobs.place() as folder, Subprocesses() as children:
         url = jobs.app.url = jobs.url_in(folder, options)
         async with jobs.app:

@@ -11,7 +11,6 @@ WAIT_SECONDS = 300.0
 
 
 async def main(count: int, slots: int, seconds: float) -> None:
-    """Fill, drain, tell."""
     with jobs.place() as folder, Subprocesses() as children:
         jobs.app.url = jobs.url_in(folder)
         async with jobs.app:

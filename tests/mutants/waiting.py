@@ -48,7 +48,7 @@ PLANTED = (
     ),
     Mutant(
         "doorbell_trusted_as_truth",
-        "A worker looks for jobs only after a wakeup: a lost wakeup leaves a job waiting.",
+        "A worker looks for jobs only after a wakeup, and a wakeup may be lost.",
         (
             Patch(
                 "worker/wakeup.py",
