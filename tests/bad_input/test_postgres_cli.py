@@ -199,14 +199,14 @@ def test_a_schema_of_older_code(
 ) -> None:
     url = postgres.url(schema="older")
     schema_status.migrate(url)
-    later = Migration(2, "0002_more", "x", "alter table {schema}.doc add more text")
+    later = Migration(9002, "9002_more", "x", "alter table {schema}.doc add more text")
     known = (*schema.migrations(), later)
     monkeypatch.setattr(schema, "migrations", lambda: known)
     refused(url, SchemaMismatch)
-    every_command(capsys, url, SCHEMA, "older than this code", "0002_more")
+    every_command(capsys, url, SCHEMA, "older than this code", "9002_more")
     code, told = command(capsys, "migrate", "--store", url)
     assert code == 0
-    assert "applied 0002_more" in told
+    assert "applied 9002_more" in told
     enqueued(url)
     monkeypatch.undo()  # and the code before does not touch what it does not know
     refused(url, SchemaMismatch)

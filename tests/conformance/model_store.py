@@ -21,6 +21,7 @@ from durio.model.job import (
 from durio.model.keys import WAITING, WINDOW, KeyAnswer, KeyHolder, key_answer
 from durio.model.outcome import OutcomeKind
 from durio.model.transitions import way_out
+from durio.ports.records import Put
 
 DAY = 86400.0
 DONE_SECONDS = 7 * DAY
@@ -68,6 +69,15 @@ class HeldKey:
 
 
 @dataclass
+class ModelRecord:
+    """A record; the store gives the version."""
+
+    version: int
+    body: bytes
+    expires_at: float | None
+
+
+@dataclass
 class ModelStore:
     """Jobs, keys and workers; `now` is set from outside."""
 
@@ -75,6 +85,7 @@ class ModelStore:
     rows: dict[bytes, Row] = field(default_factory=dict)
     keys: dict[bytes, HeldKey] = field(default_factory=dict)
     places: int = 0
+    records: dict[str, ModelRecord] = field(default_factory=dict)
     bound: int | None = None
 
     # --- enqueue
@@ -131,6 +142,33 @@ class ModelStore:
         if key is not None:
             until = self.now + key.ttl_seconds if key.mode == WINDOW else None
             self.keys[key.key] = HeldKey(row.id, key.mode, key.digest, until)
+
+    # --- records
+
+    def record(self, name: str) -> ModelRecord | None:
+        """A record that has not expired."""
+        found = self.records.get(name)
+        if found is None or (found.expires_at or self.now + 1) <= self.now:
+            return None
+        return found
+
+    def commit(self, job: NewJob | None, put: Put) -> str | None:
+        """What the conflict is about; None: the job is stored and the record may be."""
+        standing = self.record(put.name)
+        version = 0 if standing is None else standing.version
+        if put.if_version not in {None, version}:
+            return "record"
+        if job is None:
+            return None
+        _, word, _ = self.enqueue(job)
+        return "key" if word == "conflict" else word if word == "full" else None
+
+    def put(self, put: Put, version: int) -> None:
+        self.records.pop(put.name, None)
+        if put.body is not None:
+            ttl = put.ttl_seconds
+            until = None if ttl is None else self.now + ttl
+            self.records[put.name] = ModelRecord(version, put.body, until)
 
     # --- claim and end
 

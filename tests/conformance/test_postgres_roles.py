@@ -19,6 +19,7 @@ from tests.servers.postgres import PostgresServer
 PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 OWNER, WORKER = ("jobs_owner", "owner-secret"), ("jobs", "secret")
 CHAPTERS = frozenset({"enqueue", "exchange", "outcomes", "lease", "upkeep", "control"})
+CHAPTERS |= {"records", "commit"}
 
 
 class Granted(ScratchSchema):

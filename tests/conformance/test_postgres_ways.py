@@ -20,9 +20,11 @@ from tests.servers.postgres import NEWEST, OLDEST, PostgresServer, programs
 
 EVERY = os.environ.get("DURIO_EVERY_WAY") == "1"
 WAYS: dict[str, frozenset[str]] = {
-    "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store"}),
-    "psycopg": frozenset({"enqueue", "exchange", "browse", "live", "store"}),
-    "pgbouncer": frozenset({"enqueue", "exchange", "lease", "live", "store"}),
+    "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store", "commit"}),
+    "psycopg": frozenset(
+        {"enqueue", "exchange", "browse", "live", "store", "records", "commit"}
+    ),
+    "pgbouncer": frozenset({"enqueue", "exchange", "lease", "live", "store", "commit"}),
     "split": frozenset({"exchange", "outcomes", "guilt", "bounds"}),
 }
 OPTIONS: dict[str, dict[str, str]] = {

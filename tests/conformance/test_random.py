@@ -12,8 +12,10 @@ from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
+from durio.ports.commit import Effects
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
+from durio.ports.records import Put
 from durio.ports.upkeep import OneWorker
 from durio.stores.sqlite.store import SqliteStore
 from tests.conformance import ManualClock
@@ -31,6 +33,7 @@ POLICIES = [
 ]
 KINDS = [kind for kind in OutcomeKind if kind is not OutcomeKind.PROGRESS]
 LONG = 10.0**9
+RECORDS = "test:shop"
 DEPTHS = f"select depth from queue where name = '{LANE}'"  # noqa: S608 - a constant
 
 any_one = st.integers(0, 10**6)
@@ -134,6 +137,45 @@ class Twins(RuleBasedStateMachine):
         self.sent.append(job)
         (answer,) = self.ask(self.store.enqueue([job], again=again))
         assert answer_summary(answer) == self.model.enqueue(job)
+        self.agree()
+
+    @rule(
+        put=st.builds(
+            Put,
+            st.just(RECORDS),
+            st.sampled_from("xy"),
+            st.sampled_from([b"1", b"2", None]),
+            st.sampled_from([None, 0, -1]),  # -1: the version as it stands
+            ttl_seconds=st.sampled_from([None, 2.0, 9.0]),
+        ),
+        policy=st.sampled_from([None, while_active, window(3600.0)]),
+        payload=st.sampled_from([b"1", b"2"]),
+        has_job=st.booleans(),
+    )
+    def commit(self, put: Put, policy: Any, payload: bytes, *, has_job: bool) -> None:
+        standing = self.model.records.get(put.name)
+        if put.if_version == -1:
+            put = put._replace(
+                if_version=9**9 if standing is None else standing.version
+            )
+        claim = None if policy is None else key(policy, payload, "a")
+        job = NewJob(self.clock.new_id(), LANE, 4, TASK, payload, key=claim)
+        self.sent += [job] if has_job else []
+        effects = Effects([job] if has_job else [], [put])
+        told = self.ask(self.store.commit(effects))
+        what = None if told.conflict is None else told.conflict.what
+        assert what == self.model.commit(job if has_job else None, put)
+        if told.conflict is None:
+            (version,) = told.versions
+            newest = max((r.version for r in self.model.records.values()), default=0)
+            assert version > newest or (put.body is None and version == 0)
+            self.model.put(put, version)
+        found = self.ask(self.store.list_records(RECORDS))
+        assert {record.name: (record.version, record.body) for record in found} == {
+            name: (record.version, record.body)
+            for name in self.model.records
+            if (record := self.model.record(name)) is not None
+        }
         self.agree()
 
     @rule(n=any_one, want=st.integers(1, 4))
