@@ -21,10 +21,12 @@ OTHER_LANE = "shop:other"
 WAKE_SECONDS = 20.0
 
 
-async def conflict(scene: Scene, effects: Effects, **options: bool) -> Conflict:
+async def conflict(
+    scene: Scene, effects: Effects, *, all_new: bool = False, enters: bool = False
+) -> Conflict:
     """The answer to a commit that changes nothing."""
     before = await scene.everything()
-    answer = await scene.store.commit(effects, **options)
+    answer = await scene.store.commit(effects, all_new=all_new, enters=enters)
     assert answer.conflict is not None
     assert answer[:2] == ([], [])
     assert await scene.everything() == before
