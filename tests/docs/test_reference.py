@@ -23,6 +23,7 @@ import durio.errors
 from durio.cli.main import COMMANDS, commands, exit_code_of
 from durio.model import errors, settings
 from durio.model.job import State
+from durio.model.options import OPTIONS
 from durio.model.transitions import LEGAL
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.driver import Connector
@@ -107,6 +108,19 @@ def test_no_meaning_is_said_twice() -> None:
         for field in getattr(settings.Settings(), group).__struct_fields__
     }
     assert set(SAID_HERE) <= known, "a setting that is gone"
+
+
+# --- options
+
+
+def made_options() -> Iterator[str]:
+    given_at = {"app": "`App`", "task": "`@app.task`", "call": "`.options`"}
+    yield "| option | given to | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, option in OPTIONS.items():
+        places = ", ".join(given_at[place] for place in option.places)
+        flag = f"; `durio enqueue --{name.replace('_', '-')}`" if option.flag else ""
+        yield f"| `{name}` | {places} | {option.default} | {option.meaning}{flag} |"
 
 
 # --- errors
@@ -301,6 +315,7 @@ def help_of(called: str, command: click.Command) -> Iterator[str]:
 
 MAKE: dict[str, Callable[[], Iterator[str]]] = {
     "settings": made_settings,
+    "options": made_options,
     "errors": made_errors,
     "telemetry": made_telemetry,
     "job_fields": made_job_fields,

@@ -16,7 +16,7 @@ from durio.app.connect import connect, is_in_memory, masked
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
-from durio.app.registry import Registry, TaskOptions
+from durio.app.registry import Registry
 from durio.app.spawn import Spawner
 from durio.app.tasks import (
     D,
@@ -146,7 +146,7 @@ class App:
     ) -> TaskDecorator: ...
     def task(self, fn: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
         """Turn a function into a task, with defaults for its jobs."""
-        chosen = TaskOptions.of(options)
+        chosen = CallOptions.of_task(options)
 
         def decorate(function: Callable[..., Any]) -> Any:
             handler = self.registry.add(function, chosen)

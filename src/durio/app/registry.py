@@ -1,20 +1,17 @@
 """The tasks of an App by name: handlers for its workers, defaults for its producers."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Self
-
-import msgspec
+from collections.abc import Callable
+from typing import Any
 
 from durio.app.tasks import function_location, function_name, takes_context
 from durio.model.argument_codec import ArgumentCodec
 from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
-from durio.model.job import PRIORITY_DEFAULT
-from durio.model.names import check_name, did_you_mean, lane
-from durio.model.options import UNSET, check_priority, keep_of
+from durio.model.names import check_name, lane
+from durio.model.option_values import keep_of
+from durio.model.options import UNSET, CallOptions
 from durio.model.outcome import Keep
-from durio.model.quantities import seconds
-from durio.model.queues import DEFAULT_QUEUE, Queue
+from durio.model.queues import Queue
 from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
@@ -22,54 +19,23 @@ from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit
 
 
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `@app.task(...)`."""
-
-    name: str = UNSET
-    queue: str = DEFAULT_QUEUE
-    priority: int = PRIORITY_DEFAULT
-    retry: Retry | int = UNSET
-    timeout: Any = UNSET
-    retention: Any = UNSET
-    result_ttl: Any = UNSET
-    process: bool = False
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Check the options at declaration; a misspelt one gets a suggestion."""
-        known = list(cls.__struct_fields__)
-        for name in given:
-            if name not in known:
-                raise InvalidOption(
-                    f"a task has no option {name!r}",
-                    cure=f"Options: {', '.join(known)}.{did_you_mean(name, known)}",
-                )
-        chosen = cls(**given)
-        check_name("queue", chosen.queue)
-        check_priority(chosen.priority)
-        if not isinstance(chosen.process, bool):
-            raise InvalidOption(
-                f"process cannot be {chosen.process!r}",
-                cure="Give True to run the task in a child process, or leave it out.",
-                option="process",
-                value=chosen.process,
-            )
-        return chosen
-
-
 class Registry:
     def __init__(
         self, namespace: str, settings: Settings, emit: Emit, retry: Any, timeout: Any
     ) -> None:
         self.namespace = namespace
-        self._settings = settings
         self._emit = emit
         self.retry = Retry(5) if retry is UNSET else as_retry(retry)
-        self._limits = DEFAULT_LIMITS if timeout is UNSET else time_limits(timeout)
+        # Fields of Handler that a task's options may replace.
+        self._defaults: dict[str, Any] = {
+            "retry": self.retry,
+            "limits": DEFAULT_LIMITS if timeout is UNSET else time_limits(timeout),
+            "result_seconds": settings.retention.result_seconds,
+        }
         self.handlers: dict[str, Handler] = {}
         self.queues: dict[str, Queue] = {}  # as declared, in that order
 
-    def add(self, function: Callable[..., Any], options: TaskOptions) -> Handler:
+    def add(self, function: Callable[..., Any], options: CallOptions) -> Handler:
         """Register a function as the handler of its task name."""
         if not callable(function):
             raise UsageError(
@@ -85,27 +51,16 @@ class Registry:
         task = self._name(function, options)
         self._refuse_duplicate(task, function)
         context = takes_context(function)
-        policy = self.retry if options.retry is UNSET else as_retry(options.retry)
-        if policy.has_no_backoff:
+        policies = {**self._defaults, **options.policies(task)}
+        if policies["retry"].has_no_backoff:
             self._emit("retry.unpaused", task=task, place=function_location(function))
-        result_seconds = self._settings.retention.result_seconds
-        if options.result_ttl is not UNSET:
-            result_seconds = seconds(options.result_ttl, "result_ttl")
         handler = Handler(
             task=task,
             function=function,
             codec=ArgumentCodec(function, task, skip_first=context),
             takes_context=context,
             is_async=inspect.iscoroutinefunction(function),
-            is_process=options.process,
-            queue=options.queue,
-            priority=options.priority,
-            retry=policy,
-            limits=self._limits
-            if options.timeout is UNSET
-            else time_limits(options.timeout),
-            keep=self._keep(task, options),
-            result_seconds=result_seconds,
+            **policies,
         )
         self.handlers[task] = handler
         return handler
@@ -144,7 +99,7 @@ class Registry:
             for task, handler in self.handlers.items()
         }
 
-    def _name(self, function: Callable[..., Any], options: TaskOptions) -> str:
+    def _name(self, function: Callable[..., Any], options: CallOptions) -> str:
         if options.name is UNSET:
             return f"{self.namespace}.{function_name(function)}"
         name = check_name("task", options.name)
@@ -165,8 +120,3 @@ class Registry:
                 cure="Rename one, or give it name='...'.",
                 task=task,
             )
-
-    def _keep(self, task: str, options: TaskOptions) -> Keep | None:
-        if options.retention is UNSET:
-            return None
-        return keep_of(options.retention, task)

@@ -26,13 +26,7 @@ from durio.model.errors import InvalidArguments, UsageError, invariant
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
-from durio.model.options import (
-    NO_OPTIONS,
-    UNSET,
-    CallOptions,
-    Retention,
-    check_option,
-)
+from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.settings import Settings
@@ -153,16 +147,18 @@ def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
     )
 
 
-def refuse_unknown_options(method: Callable[Q, T]) -> Callable[Q, T]:
-    """Give a misspelt option our error with a suggestion, not Python's TypeError."""
+def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:
+    """Replace the body of `options`, which is there for its typed signature.
 
-    @wraps(method)
-    def checked(*args: Q.args, **kwargs: Q.kwargs) -> T:
-        for name in kwargs:
-            check_option(name)
-        return method(*args, **kwargs)
+    The keywords go to `CallOptions.with_changes` as they are. So a misspelt one gets our
+    error with a suggestion, not Python's TypeError.
+    """
 
-    return checked
+    @wraps(signature)
+    def options(self: Any, **given: Any) -> Any:
+        return self._with_changes(given)
+
+    return cast("Callable[Q, T]", options)
 
 
 class TaskWithOptions(TaskCalls[P, R]):
@@ -170,7 +166,7 @@ class TaskWithOptions(TaskCalls[P, R]):
 
     __module__ = "durio"
 
-    @refuse_unknown_options
+    @takes_options
     def options(  # noqa: PLR0913 - the options of a call, all keywords
         self,
         *,
@@ -188,20 +184,9 @@ class TaskWithOptions(TaskCalls[P, R]):
         tx: Joinable | None = UNSET,
     ) -> "TaskWithOptions[P, R]":
         """The same task with these options for its calls; the original is unchanged."""
-        given = {
-            "queue": queue,
-            "delay": delay,
-            "at": at,
-            "key": key,
-            "unique": unique,
-            "priority": priority,
-            "retry": retry,
-            "timeout": timeout,
-            "meta": meta,
-            "retention": retention,
-            "result_ttl": result_ttl,
-            "tx": tx,
-        }
+        raise NotImplementedError
+
+    def _with_changes(self, given: Mapping[str, Any]) -> "TaskWithOptions[P, R]":
         changes = {name: value for name, value in given.items() if value is not UNSET}
         changed = self._options.with_changes(changes)
         return TaskWithOptions(self._client, self._handler, changed)

@@ -22,12 +22,23 @@ from durio.model.errors import (
     UsageError,
 )
 from durio.model.job import JobStatus
-from durio.model.options import NO_OPTIONS, CallOptions
+from durio.model.options import FLAGS, NO_OPTIONS, CallOptions
 from durio.model.quantities import format_duration, seconds
 
 WAIT_SECONDS_MAX = 86400.0
 EXAMPLE = """durio enqueue resize '{"path": "cat.png"}'"""
-OPTIONS = ("queue", "priority", "delay", "at", "key", "meta")
+
+
+def option_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """A flag for each option of the call that has one."""
+    for name, flag in reversed(FLAGS.items()):
+        function = click.option(
+            f"--{name.replace('_', '-')}",
+            type=int if flag.kind == "number" else str,
+            metavar=flag.metavar,
+            help=flag.help,
+        )(function)
+    return function
 
 
 @click.command("enqueue", short_help="Ask for a job by name; wait for its result.")
@@ -37,20 +48,7 @@ OPTIONS = ("queue", "priority", "delay", "at", "key", "meta")
 @click.option(
     "--timeout", metavar="DURATION", help="With --wait: how long, such as 30s (24h)."
 )
-@click.option(
-    "--delay", metavar="DURATION", help="Not before so long: 90s, 5m, 2h, 3d."
-)
-@click.option(
-    "--at", metavar="TIME", help="Not before: 2030-01-31T09:00:00Z, with zone."
-)
-@click.option(
-    "--key", metavar="KEY", help="Idempotency key: same key, same job, for 24h."
-)
-@click.option(
-    "--priority", type=int, metavar="N", help="0 to 9; 9 is most urgent, 5 the default."
-)
-@click.option("--queue", metavar="QUEUE", help="Another queue than the task's own.")
-@click.option("--meta", metavar="JSON", help="An object that travels with the job.")
+@option_flags
 @selection_options
 @keep_lines
 def command(
@@ -138,27 +136,33 @@ def parse_json(text: str, what: str, cure: str) -> Any:
 
 def parse_options(given: dict[str, Any]) -> CallOptions:
     """The options of the call, checked as `.options()` checks them."""
-    parsers: dict[str, Callable[[str], Any]] = {"at": parse_moment, "meta": parse_meta}
     changes = {
-        name: parsers[name](given[name]) if name in parsers else given[name]
-        for name in OPTIONS
+        name: parse_flag(name, flag.kind, given[name])
+        for name, flag in FLAGS.items()
         if given[name] is not None
     }
     return NO_OPTIONS.with_changes(changes)
 
 
-def parse_moment(text: str) -> datetime:
+def parse_flag(name: str, kind: str, value: Any) -> Any:
+    """The value of an option; its check comes later."""
+    if kind == "time":
+        return parse_moment(name, value)
+    if kind == "json":
+        cure = """Write '{"tenant": 7}'."""
+        return parse_json(value, f"--{name}: its contents", cure)
+    return value
+
+
+def parse_moment(name: str, text: str) -> datetime:
     """An ISO time; the check of the option refuses one without a zone."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"--at cannot be {text!r}", cure="Write 2030-01-31T09:00:00Z, with a zone."
+            f"--{name} cannot be {text!r}",
+            cure="Write 2030-01-31T09:00:00Z, with a zone.",
         ) from None
-
-
-def parse_meta(text: str) -> Any:
-    return parse_json(text, "--meta: its contents", """Write '{"tenant": 7}'.""")
 
 
 def parse_timeout(text: str | None, *, wait: bool) -> float | None:

@@ -1,17 +1,33 @@
-"""Options of a task and of one call; later ones win: app, task, each `.options()`."""
+"""Options of a task and of one call; later ones win: app, task, each `.options()`.
+
+`CallOptions` is the table of all options. The annotation of each field says what the value
+means, how it is checked and stored, and where it may be given. The checks, the stored form,
+the flags of `durio enqueue` and the reference page come from it. The typed signatures of
+`App.task` and `Task.options` are written by hand; tests/unit/app/test_options.py compares
+them with the table.
+"""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 import msgspec
 
-from durio.model.codec import encode, encoder
+from durio.model.codec import encoder
 from durio.model.errors import InvalidOption
-from durio.model.job import PRIORITY_MAX
 from durio.model.keys import KeyPolicy
 from durio.model.names import check_key, check_name, did_you_mean
-from durio.model.outcome import Keep
+from durio.model.option_values import (
+    Retention,
+    check_at,
+    check_meta,
+    check_meta_size,
+    check_priority,
+    check_process,
+    check_unique,
+    keep_of,
+    retry_fields,
+)
 from durio.model.quantities import Duration, seconds
 from durio.model.retry import Retry, as_retry
 from durio.model.timeout import TimeLimits, Timeout, time_limits
@@ -26,28 +42,249 @@ class Unset:
 
 
 UNSET: Final[Any] = Unset()
-YEAR_MAX = 9000  # a stored time beyond it may not fit a datetime
-Retention = int | str | timedelta
+
+
+# --- the table
+
+Place = Literal["app", "task", "call"]
+APP_TASK_CALL: tuple[Place, ...] = ("app", "task", "call")
+TASK_CALL: tuple[Place, ...] = ("task", "call")
+TASK: tuple[Place, ...] = ("task",)
+CALL: tuple[Place, ...] = ("call",)
+
+
+class Flag(NamedTuple):
+    """The flag of `durio enqueue` that gives an option."""
+
+    metavar: str
+    help: str
+    kind: Literal["text", "number", "time", "json"] = "text"
+
+
+class Option(NamedTuple):
+    """What the table says about an option, beside its name and type."""
+
+    meaning: str
+    places: tuple[Place, ...]  # where it may be given
+    parse: Callable[[Any, str], Any]  # value and task -> what a worker uses; or refuses
+    default: str = ""  # what holds where it is not given, for the reference page
+    handler: str = ""  # its field of Handler
+    stored: str = ""  # its field of RowOptions
+    store: Callable[[Any], Any] | None = None  # what a worker uses -> plain data
+    flag: Flag | None = None
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that a call cannot have."""
+        parsed = self.parse(value, "")
+        if self.store is not None:
+            self.store(parsed)
+
+
+def _by(parse: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
+    return lambda value, _task: parse(value)
+
+
+def _named(kind: str) -> Callable[[Any, str], str]:
+    return lambda value, _task: check_name(kind, value)
+
+
+def _seconds(option: str) -> Callable[[Any, str], float]:
+    return lambda value, _task: seconds(value, option)
+
+
+def _key(key: Any) -> str | None:
+    return None if key is None else check_key(key)
+
+
+def _stored_limits(limits: TimeLimits) -> tuple[float | None, ...] | None:
+    return None if limits.hard_seconds is None else tuple(limits)
+
+
+def _stored_meta(meta: Mapping[str, object] | None) -> dict[str, object] | None:
+    return dict(meta) if meta else None
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of one enqueue. Immutable and reusable."""
+    """The options of a task or of one enqueue. Immutable and reusable."""
 
-    queue: str = UNSET
-    priority: int = UNSET
-    retry: Retry | int = UNSET
-    timeout: Timeout = UNSET
-    delay: Duration = UNSET
-    at: datetime = UNSET
-    key: str | None = UNSET
-    unique: KeyPolicy = UNSET
-    meta: Mapping[str, Any] | None = UNSET
-    retention: Retention = UNSET
-    result_ttl: Duration = UNSET
-    tx: Joinable | None = UNSET
+    name: Annotated[
+        str,
+        Option(
+            "the task's name; what stands before a dot is the App's name",
+            TASK,
+            _named("task"),
+            default="the function's name",
+        ),
+    ] = UNSET
+    queue: Annotated[
+        str,
+        Option(
+            "the queue in which the job waits",
+            TASK_CALL,
+            _named("queue"),
+            default="`default`",
+            handler="queue",
+            flag=Flag("QUEUE", "Another queue than the task's own."),
+        ),
+    ] = UNSET
+    priority: Annotated[
+        int,
+        Option(
+            "0 to 9; 9 is most urgent",
+            TASK_CALL,
+            _by(check_priority),
+            default="5",
+            handler="priority",
+            flag=Flag("N", "0 to 9; 9 is most urgent, 5 the default.", "number"),
+        ),
+    ] = UNSET
+    retry: Annotated[
+        Retry | int,
+        Option(
+            "a policy, or a number of retries; `Retry(5)` waits up to 60, 120, 240, 480 "
+            "and 960 s, with jitter",
+            APP_TASK_CALL,
+            _by(as_retry),
+            default="`Retry(5)`",
+            handler="retry",
+            stored="retry",
+            store=retry_fields,
+        ),
+    ] = UNSET
+    timeout: Annotated[
+        Timeout,
+        Option(
+            "soft and hard limit of an attempt; `None` is no limit",
+            APP_TASK_CALL,
+            _by(time_limits),
+            default="(270, 300)",
+            handler="limits",
+            stored="timeout",
+            store=_stored_limits,
+        ),
+    ] = UNSET
+    delay: Annotated[
+        Duration,
+        Option(
+            "how long the job waits before it may run; not with `at`",
+            CALL,
+            _seconds("delay"),
+            default="0",
+            flag=Flag("DURATION", "Not before so long: 90s, 5m, 2h, 3d."),
+        ),
+    ] = UNSET
+    at: Annotated[
+        datetime,
+        Option(
+            "when the job may run, an aware datetime; not with `delay`",
+            CALL,
+            _by(check_at),
+            default="now",
+            flag=Flag("TIME", "Not before: 2030-01-31T09:00:00Z, with zone.", "time"),
+        ),
+    ] = UNSET
+    key: Annotated[
+        str | None,
+        Option(
+            "idempotency key: the same key is the same job",
+            CALL,
+            _by(_key),
+            default="no key",
+            stored="key",
+            flag=Flag("KEY", "Idempotency key: same key, same job, for 24h."),
+        ),
+    ] = UNSET
+    unique: Annotated[
+        KeyPolicy,
+        Option(
+            "how long the key holds, and what a second enqueue does: see `durio.keys`",
+            CALL,
+            _by(check_unique),
+            default='`window("24h")`',
+        ),
+    ] = UNSET
+    meta: Annotated[
+        Mapping[str, object] | None,
+        Option(
+            "data that travels with the job; later options merge by key",
+            CALL,
+            _by(check_meta),
+            default="none",
+            stored="meta",
+            store=_stored_meta,
+            flag=Flag("JSON", "An object that travels with the job.", "json"),
+        ),
+    ] = UNSET
+    retention: Annotated[
+        Retention,
+        Option(
+            'how long the job stays after its end: an age such as `"48h"`, or a count '
+            "such as `100`",
+            TASK_CALL,
+            keep_of,
+            default="`retention.done_seconds`",
+            handler="keep",
+            stored="keep",
+            store=tuple,
+        ),
+    ] = UNSET
+    result_ttl: Annotated[
+        Duration,
+        Option(
+            "how long the result can be read",
+            TASK_CALL,
+            _seconds("result_ttl"),
+            default="`retention.result_seconds`",
+            handler="result_seconds",
+            stored="result_seconds",
+        ),
+    ] = UNSET
+    tx: Annotated[
+        Joinable | None,
+        Option(
+            "the caller's connection, in whose transaction the job is stored",
+            CALL,
+            _by(check_tx),
+            default="a transaction of its own",
+        ),
+    ] = UNSET
+    process: Annotated[
+        bool,
+        Option(
+            "run the task in a child process that can be killed",
+            TASK,
+            _by(check_process),
+            default="`False`",
+            handler="is_process",
+        ),
+    ] = UNSET
+
+    @classmethod
+    def of_task(cls, given: Mapping[str, Any]) -> Self:
+        """The options of `@app.task(...)`; refuses unknown names and bad values."""
+        for name in given:
+            if name not in TASK_OPTIONS:
+                raise InvalidOption(
+                    f"a task has no option {name!r}",
+                    cure=f"Options: {', '.join(TASK_OPTIONS)}."
+                    f"{did_you_mean(name, TASK_OPTIONS)}",
+                )
+        for name, value in given.items():
+            OPTIONS[name].parse(value, "")
+        return cls(**given)
+
+    def policies(self, task: str) -> dict[str, Any]:
+        """What these options of a task give as fields of its Handler."""
+        return {
+            option.handler: option.parse(value, task)
+            for name, option in OPTIONS.items()
+            if option.handler and (value := getattr(self, name)) is not UNSET
+        }
 
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
         """A copy with these changes; refuses unknown names and bad values."""
+        if not changes:
+            return self
         for name, value in changes.items():
             check_option(name)(value)
         if self.meta is not UNSET and changes.get("meta"):
@@ -57,14 +294,43 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidOption(
                 "delay and at are both given", cure="Give one: after, or when."
             )
-        if changed.unique is not UNSET and not _is_set(changed.key):
+        if changed.unique is not UNSET and changed.key in (UNSET, None):
             raise InvalidOption(
                 f"unique={changed.unique.name} needs a key", cure="Add key=..."
             )
         return changed
 
 
+OPTIONS: dict[str, Option] = {
+    name: annotation.__metadata__[0]
+    for name, annotation in CallOptions.__annotations__.items()
+}
+TASK_OPTIONS = [name for name, option in OPTIONS.items() if "task" in option.places]
+CHECKS: dict[str, Callable[[Any], None]] = {
+    name: option.check for name, option in OPTIONS.items() if "call" in option.places
+}
+# Options that only a call has are stored as given: `with_changes` has checked them.
+STORED = [
+    (name, option.stored, option.parse if option.handler else None, option.store)
+    for name, option in OPTIONS.items()
+    if option.stored
+]
+FLAGS = {name: option.flag for name, option in OPTIONS.items() if option.flag}
 NO_OPTIONS = CallOptions()
+
+
+def check_option(name: str) -> Callable[[Any], None]:
+    """The check of this option of a call; refuses an unknown name."""
+    check = CHECKS.get(name)
+    if check is None:
+        raise InvalidOption(
+            f"there is no option {name!r}",
+            cure=f"Options: {', '.join(CHECKS)}.{did_you_mean(name, CHECKS)}",
+        )
+    return check
+
+
+# --- the stored form
 
 
 class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -110,164 +376,20 @@ def row_options(stored: bytes | None) -> RowOptions:
 
 
 def stored_options(
-    options: CallOptions, bucket: str, meta_bytes_max: int
+    options: CallOptions, task: str, meta_bytes_max: int
 ) -> bytes | None:
-    """The options that are stored with the job; None if it has none."""
+    """The options that are stored with a job of this task; None if it has none."""
+    if options is NO_OPTIONS:
+        return None
     values: dict[str, Any] = {}
-    if _is_set(options.retry):
-        values["retry"] = retry_fields(as_retry(options.retry))
-    if options.timeout is not UNSET:
-        limits = time_limits(options.timeout)
-        values["timeout"] = None if limits.hard_seconds is None else tuple(limits)
-    if _is_set(options.meta) and options.meta:
-        _bounded_meta(options.meta, meta_bytes_max)
-        values["meta"] = dict(options.meta)
-    if _is_set(options.retention):
-        values["keep"] = tuple(keep_of(options.retention, bucket))
-    if _is_set(options.result_ttl):
-        values["result_seconds"] = seconds(options.result_ttl, "result_ttl")
-    if _is_set(options.key):
-        values["key"] = options.key
-    return encoder.encode(RowOptions(**values)) if values else None
-
-
-def retry_fields(policy: Retry) -> dict[str, Any]:
-    """A policy as plain data; exception classes cannot be stored."""
-    if policy.on or policy.never:
-        raise InvalidOption(
-            "retry: `on` and `never` cannot be given at call time",
-            cure="Put them on @app.task(retry=...): rows keep numbers, not classes.",
-        )
-    delays = policy.delays
-    return {
-        "retries": policy.retries,
-        "base": seconds(policy.base),
-        "factor": policy.factor,
-        "max_delay": seconds(policy.max_delay),
-        "jitter": policy.jitter,
-        "delays": None if delays is None else tuple(seconds(d) for d in delays),
-    }
-
-
-def keep_of(retention: Retention, bucket: str, longest: float = 365 * 86400.0) -> Keep:
-    """An int keeps the newest jobs of `bucket`, that many; anything else is an age."""
-    check_retention(retention)
-    if isinstance(retention, int):
-        return Keep(0.0) if retention == 0 else Keep(longest, retention, bucket)
-    return Keep(seconds(retention, "retention"))
-
-
-def _bounded_meta(meta: Mapping[str, Any], bytes_max: int) -> None:
-    size = len(encode(meta, "meta"))
-    if size > bytes_max:
-        raise InvalidOption(
-            f"meta is {size} bytes, over the bound of {bytes_max}",
-            cure="Keep ids in meta and the data elsewhere.",
-        )
-
-
-# --- checks of each option
-
-
-def _is_set(value: Any) -> bool:
-    return value is not UNSET and value is not None
-
-
-def check_priority(priority: Any) -> None:
-    """0 to 9; 9 is most urgent."""
-    if (
-        not isinstance(priority, int)
-        or isinstance(priority, bool)
-        or not 0 <= priority <= PRIORITY_MAX
-    ):
-        raise InvalidOption(
-            f"priority cannot be {priority!r}",
-            cure="Give 0 to 9; 9 is most urgent, 5 the default.",
-        )
-
-
-def check_at(at: Any) -> None:
-    """An aware datetime."""
-    if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
-        raise InvalidOption(
-            f"at cannot be {at!r}",
-            cure="Give an aware datetime such as datetime.now(UTC) + timedelta(hours=1).",
-        )
-
-
-def check_retention(retention: Any) -> None:
-    """A count (int) or an age."""
-    if isinstance(retention, bool) or not isinstance(retention, int | str | timedelta):
-        raise InvalidOption(
-            f"retention cannot be {retention!r}",
-            cure="Give a count such as 100, or an age such as '48h'.",
-        )
-    if isinstance(retention, int) and retention < 0:
-        raise InvalidOption(
-            f"retention cannot be {retention}", cure="Give 0 or more, or an age."
-        )
-    if not isinstance(retention, int):
-        seconds(retention, "retention")
-
-
-def check_meta(meta: Any) -> None:
-    """A mapping with text keys."""
-    if meta is None:
-        return
-    keys = list(cast("Mapping[Any, Any]", meta)) if isinstance(meta, Mapping) else [0]
-    if not all(isinstance(key, str) for key in keys):
-        raise InvalidOption("meta must be a dict", cure="Give a dict with str keys.")
-
-
-def check_unique(policy: Any) -> None:
-    """One of the policies of durio.keys."""
-    if not isinstance(policy, KeyPolicy):
-        raise InvalidOption(
-            f"unique cannot be {policy!r}",
-            cure="Use while_waiting, while_active, window(), replace or debounce() "
-            "from durio.keys.",
-        )
-
-
-def _checker(check: Callable[..., object], *more: Any) -> Callable[[Any], object]:
-    return lambda value: check(value, *more)
-
-
-def _check_queue(name: Any) -> None:
-    check_name("queue", name)
-
-
-def _check_key(key: Any) -> None:
-    if key is not None:
-        check_key(key)
-
-
-def _check_retry(retry: Any) -> None:
-    retry_fields(as_retry(retry))
-
-
-def check_option(name: str) -> Callable[[Any], object]:
-    """The check of this option; refuses an unknown name."""
-    check = CHECKS.get(name)
-    if check is None:
-        raise InvalidOption(
-            f"there is no option {name!r}",
-            cure=f"Options: {', '.join(CHECKS)}.{did_you_mean(name, CHECKS)}",
-        )
-    return check
-
-
-CHECKS: dict[str, Callable[[Any], object]] = {
-    "queue": _check_queue,
-    "priority": check_priority,
-    "retry": _check_retry,
-    "timeout": time_limits,
-    "delay": _checker(seconds, "delay"),
-    "at": check_at,
-    "key": _check_key,
-    "unique": check_unique,
-    "meta": check_meta,
-    "retention": check_retention,
-    "result_ttl": _checker(seconds, "result_ttl"),
-    "tx": check_tx,
-}
+    for name, field, parse, store in STORED:
+        value = getattr(options, name)
+        if value is not UNSET:
+            parsed = parse(value, task) if parse else value
+            values[field] = store(parsed) if store else parsed
+    if not values:
+        return None
+    row = RowOptions(**values)
+    if row.meta is not None:
+        check_meta_size(row.meta, meta_bytes_max)
+    return None if row == NO_ROW_OPTIONS else encoder.encode(row)

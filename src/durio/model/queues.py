@@ -13,7 +13,8 @@ import msgspec
 
 from durio.model.errors import InvalidName, InvalidOption
 from durio.model.names import check_name, did_you_mean
-from durio.model.options import UNSET, Retention, check_retention
+from durio.model.option_values import Retention, check_retention
+from durio.model.options import UNSET
 from durio.model.quantities import Duration, seconds
 from durio.model.settings import JOBS_MAX
 

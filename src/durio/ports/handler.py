@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import msgspec
 
 from durio.model.argument_codec import ArgumentCodec
+from durio.model.job import PRIORITY_DEFAULT
 from durio.model.outcome import Keep
+from durio.model.queues import DEFAULT_QUEUE
 from durio.model.retry import Retry
 from durio.model.timeout import TimeLimits
 
@@ -29,9 +31,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     takes_context: bool
     is_async: bool
     is_process: bool = False  # runs in a child process that can be killed
-    queue: str
-    priority: int
+    queue: str = DEFAULT_QUEUE
+    priority: int = PRIORITY_DEFAULT
     retry: Retry
     limits: TimeLimits
-    keep: Keep | None  # of done and cancelled jobs; None: the store's default
+    keep: Keep | None = None  # of done and cancelled jobs; None: the store's default
     result_seconds: float

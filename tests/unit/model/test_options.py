@@ -5,16 +5,20 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from durio.model.codec import encoder
 from durio.model.errors import InvalidName, InvalidOption
 from durio.model.job import Priority
 from durio.model.keys import debounce, window
+from durio.model.option_values import keep_of
 from durio.model.options import (
     CHECKS,
     NO_OPTIONS,
     NO_ROW_OPTIONS,
+    OPTIONS,
+    TASK_OPTIONS,
     UNSET,
     CallOptions,
-    keep_of,
+    RowOptions,
     row_options,
     stored_options,
 )
@@ -31,8 +35,63 @@ def stored(**changes: object) -> bytes | None:
     return stored_options(options(**changes), "shop.pay", 1000)
 
 
-def test_every_option_has_a_check() -> None:
-    assert tuple(CHECKS) == CallOptions.__struct_fields__
+def test_every_field_is_in_the_table() -> None:
+    assert tuple(OPTIONS) == CallOptions.__struct_fields__
+    assert all(option.places and option.default for option in OPTIONS.values())
+    assert {*CHECKS, *TASK_OPTIONS} == {*OPTIONS}
+    assert "name" not in CHECKS
+    assert "delay" not in TASK_OPTIONS
+
+
+def test_every_stored_option_has_its_field() -> None:
+    stored_fields = [option.stored for option in OPTIONS.values() if option.stored]
+    assert sorted(stored_fields) == sorted(RowOptions.__struct_fields__)
+
+
+# What release 0.1 stored. Rows outlive releases: these bytes must not change.
+RETRY_ONCE = (
+    b'"retry":{"retries":1,"base":60.0,"factor":2,"max_delay":3600.0,"jitter":true,'
+    b'"delays":null}'
+)
+RETRY_TWICE = (
+    b'"retry":{"retries":2,"base":1.0,"factor":2,"max_delay":3600.0,"jitter":true,'
+    b'"delays":[1.0,2.0]}'
+)
+STORED_BYTES: list[tuple[dict[str, object], bytes]] = [
+    ({"retry": Retry(2, base="1s", delays=(1, "2s"))}, b"{" + RETRY_TWICE + b"}"),
+    ({"timeout": 10}, b'{"timeout":[9.0,10.0]}'),
+    ({"timeout": None}, b'{"timeout":null}'),
+    ({"timeout": (1, 2)}, b'{"timeout":[1.0,2.0]}'),
+    ({"meta": {"a": 1}}, b'{"meta":{"a":1}}'),
+    ({"retention": 100}, b'{"keep":[31536000.0,100,"shop.pay"]}'),
+    ({"retention": 0}, b'{"keep":[0.0,null,null]}'),
+    ({"retention": "48h"}, b'{"keep":[172800.0,null,null]}'),
+    ({"result_ttl": "1m"}, b'{"result_seconds":60.0}'),
+    ({"key": "k", "meta": None}, b'{"key":"k"}'),
+    (
+        {
+            "key": "k",
+            "result_ttl": 60,
+            "retention": 5,
+            "meta": {"b": [1]},
+            "timeout": 20,
+            "retry": 1,
+            "queue": "x",
+            "delay": 1,
+            "priority": 9,
+        },
+        b"{" + RETRY_ONCE + b',"timeout":[18.0,20.0],"meta":{"b":[1]},'
+        b'"keep":[31536000.0,5,"shop.pay"],"result_seconds":60.0,"key":"k"}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), STORED_BYTES, ids=str)
+def test_stored_bytes_are_those_of_earlier_releases(
+    given: dict[str, object], expected: bytes
+) -> None:
+    assert stored(**given) == expected
+    assert encoder.encode(row_options(expected)) == expected
 
 
 @pytest.mark.proves("M32", "M48", "M52")
@@ -51,6 +110,7 @@ def test_good_ones_are_taken_and_later_ones_win() -> None:
     second = first.with_changes({"queue": "low", "key": "l"})
     assert (second.queue, second.priority, second.key) == ("low", 7, "l")
     assert first.queue == "high"
+    assert first.with_changes({}) is first
     assert options(at=datetime(2026, 1, 1, tzinfo=UTC)).delay is UNSET
     assert repr(UNSET) == "..."
 

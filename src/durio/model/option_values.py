@@ -1,0 +1,120 @@
+"""Values of options: their checks, and the plain data that is stored."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from durio.model.codec import encode
+from durio.model.errors import InvalidOption
+from durio.model.job import PRIORITY_MAX
+from durio.model.keys import KeyPolicy
+from durio.model.outcome import Keep
+from durio.model.quantities import seconds
+from durio.model.retry import Retry
+
+YEAR_MAX = 9000  # a stored time beyond it may not fit a datetime
+Retention = int | str | timedelta
+
+
+def check_priority(priority: Any) -> int:
+    """0 to 9; 9 is most urgent."""
+    if (
+        not isinstance(priority, int)
+        or isinstance(priority, bool)
+        or not 0 <= priority <= PRIORITY_MAX
+    ):
+        raise InvalidOption(
+            f"priority cannot be {priority!r}",
+            cure="Give 0 to 9; 9 is most urgent, 5 the default.",
+        )
+    return priority
+
+
+def check_at(at: Any) -> None:
+    """An aware datetime."""
+    if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
+        raise InvalidOption(
+            f"at cannot be {at!r}",
+            cure="Give an aware datetime such as datetime.now(UTC) + timedelta(hours=1).",
+        )
+
+
+def check_retention(retention: Any) -> None:
+    """A count (int) or an age."""
+    if isinstance(retention, bool) or not isinstance(retention, int | str | timedelta):
+        raise InvalidOption(
+            f"retention cannot be {retention!r}",
+            cure="Give a count such as 100, or an age such as '48h'.",
+        )
+    if isinstance(retention, int) and retention < 0:
+        raise InvalidOption(
+            f"retention cannot be {retention}", cure="Give 0 or more, or an age."
+        )
+    if not isinstance(retention, int):
+        seconds(retention, "retention")
+
+
+def check_meta(meta: Any) -> None:
+    """A mapping with text keys."""
+    if meta is None:
+        return
+    keys = list(cast("Mapping[Any, Any]", meta)) if isinstance(meta, Mapping) else [0]
+    if not all(isinstance(key, str) for key in keys):
+        raise InvalidOption("meta must be a dict", cure="Give a dict with str keys.")
+
+
+def check_meta_size(meta: Mapping[str, Any], bytes_max: int) -> None:
+    size = len(encode(meta, "meta"))
+    if size > bytes_max:
+        raise InvalidOption(
+            f"meta is {size} bytes, over the bound of {bytes_max}",
+            cure="Keep ids in meta and the data elsewhere.",
+        )
+
+
+def check_unique(policy: Any) -> None:
+    """One of the policies of durio.keys."""
+    if not isinstance(policy, KeyPolicy):
+        raise InvalidOption(
+            f"unique cannot be {policy!r}",
+            cure="Use while_waiting, while_active, window(), replace or debounce() "
+            "from durio.keys.",
+        )
+
+
+def check_process(process: Any) -> bool:
+    """True or False."""
+    if not isinstance(process, bool):
+        raise InvalidOption(
+            f"process cannot be {process!r}",
+            cure="Give True to run the task in a child process, or leave it out.",
+            option="process",
+            value=process,
+        )
+    return process
+
+
+def retry_fields(policy: Retry) -> dict[str, Any]:
+    """A policy as plain data; exception classes cannot be stored."""
+    if policy.on or policy.never:
+        raise InvalidOption(
+            "retry: `on` and `never` cannot be given at call time",
+            cure="Put them on @app.task(retry=...): rows keep numbers, not classes.",
+        )
+    delays = policy.delays
+    return {
+        "retries": policy.retries,
+        "base": seconds(policy.base),
+        "factor": policy.factor,
+        "max_delay": seconds(policy.max_delay),
+        "jitter": policy.jitter,
+        "delays": None if delays is None else tuple(seconds(d) for d in delays),
+    }
+
+
+def keep_of(retention: Retention, bucket: str, longest: float = 365 * 86400.0) -> Keep:
+    """An int keeps the newest jobs of `bucket`, that many; anything else is an age."""
+    check_retention(retention)
+    if isinstance(retention, int):
+        return Keep(0.0) if retention == 0 else Keep(longest, retention, bucket)
+    return Keep(seconds(retention, "retention"))
