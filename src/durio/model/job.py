@@ -49,6 +49,22 @@ class Priority(IntEnum):
     CRITICAL = 9
 
 
+# The columns of a job that is not running; a store writes its lists of columns from them.
+# NewJob, Claim, StoredJob and JobRow are views of a job: tests/unit/stores/test_columns.py
+# compares them, and the tables of both stores, with this list.
+COMMON_COLUMNS = (  # in every table that holds whole jobs
+    *("id", "lane", "rank", "state", "task", "payload"),
+    *("retried", "losses", "lost", "snoozed", "claim_no"),
+)
+JOB_COLUMNS = (
+    *COMMON_COLUMNS,
+    *("run_at", "parked_at", "started_at", "ukey", "umode", "opts", "errors"),
+    *("progress", "created_at", "finished_at", "gone_at", "result", "result_until"),
+    *("reason", "bucket", "keep_count", "died_no"),
+)
+RUNNING_COLUMNS = ("worker", "cancel", "alone")
+
+
 class KeyClaim(NamedTuple):
     """A job's claim on an idempotency key, as stores see it (see model/keys.py)."""
 

@@ -7,12 +7,13 @@ A statement begins with its name and the order of its parameters, and uses them 
 
 At load, `:key` becomes the driver's placeholder for the first parameter (`?1` or `$1`).
 Text that several statements must share to the letter is a part: `-- part: done` gives it a
-name, `{done}` inserts it, and its parameters are those of the statement. Lines that hold
-nothing but a comment are not sent to the database.
+name, `{done}` inserts it, and its parameters are those of the statement. A store may add
+parts of its own, such as the columns of a class. Lines that hold nothing but a comment are
+not sent to the database.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 
 HEAD = re.compile(
@@ -20,14 +21,24 @@ HEAD = re.compile(
 )
 # Not `::type`, and not a slice or a word that goes on.
 PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+# Fields of a job whose column has another name.
+COLUMN_NAMES = {"key": "ukey", "cancel_asked": "cancel"}
 
 
-def read_statements(package: str, placeholder: str) -> dict[str, str]:
+def column_list(fields: Iterable[str], names: Mapping[str, str] = COLUMN_NAMES) -> str:
+    """The columns that hold these fields of a job, in their order."""
+    return ", ".join(names.get(field, field) for field in fields)
+
+
+def read_statements(
+    package: str, placeholder: str, given: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Every statement below `sql/` of this package, by name, ready for the driver.
 
-    `placeholder` is the sign before a parameter's number: "?" or "$".
+    `placeholder` is the sign before a parameter's number: "?" or "$". `given` are parts
+    by name.
     """
-    parts: dict[str, str] = {}
+    parts: dict[str, str] = dict(given or {})
     found: dict[str, tuple[list[str], str]] = {}
     for text in _texts(package):
         for head, body in _blocks(text):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from durio.stores.statement_files import read_statements
+from durio.stores.statement_files import column_list, read_statements
 
 
 @pytest.fixture
@@ -42,6 +42,14 @@ select count(*) from uniq
 def test_a_part_has_the_parameters_of_its_statement(package: Path) -> None:
     text = "-- part: due\nrun_at <= :now\n-- name: look(now)\nselect 1 where {due}\n"
     assert read(package, text) == {"look": "select 1 where run_at <= $1"}
+
+
+def test_a_store_may_give_parts(package: Path) -> None:
+    parts = {"claim": column_list(["id", "key", "rank"])}
+    text = "-- name: look\nselect {claim} from job\n"
+    (package / "keys.sql").write_text(text, encoding="utf-8")
+    found = read_statements("some_store", "$", parts)
+    assert found == {"look": "select id, ukey, rank from job"}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ a connection (connections.py), once per text: several stores of a process may us
 schemas.
 """
 
-from durio.stores.statement_files import read_statements
+from durio.model.job import COMMON_COLUMNS, JOB_COLUMNS
+from durio.stores.statement_files import column_list, read_statements
 
 SCHEMA = "{schema}"
-STATEMENTS = read_statements("durio.stores.postgres", "$")
+PARTS = {"common": column_list(COMMON_COLUMNS), "job": column_list(JOB_COLUMNS)}
+STATEMENTS = read_statements("durio.stores.postgres", "$", PARTS)
 
 
 def statement(name: str) -> str:

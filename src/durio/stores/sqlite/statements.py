@@ -1,8 +1,15 @@
 """The store's SQL, read once at import from `sql/`: one file per capability."""
 
-from durio.stores.statement_files import read_statements
+from durio.model.job import JOB_COLUMNS, Claim, StoredJob
+from durio.stores.statement_files import COLUMN_NAMES, column_list, read_statements
 
-STATEMENTS = read_statements("durio.stores.sqlite", "?")
+NAMES = {**COLUMN_NAMES, "lane": "queue", "errors": "cast(errors as blob)"}
+PARTS = {
+    "claim": column_list(Claim._fields[2:], NAMES),  # after id and claim_no
+    "stored": column_list(StoredJob._fields, NAMES),
+    "job": column_list(JOB_COLUMNS, NAMES),
+}
+STATEMENTS = read_statements("durio.stores.sqlite", "?", PARTS)
 
 
 def statement(name: str) -> str:

@@ -25,18 +25,15 @@ kept as materialized (
     select id from unnest(:ids::uuid[]) as u (id) where id not in (select id from live)
   ))
 )
-select id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
-  worker, opts, errors, progress, cancel, created_at, run_at, started_at,
+select {common}, worker, opts, errors, progress, cancel, created_at, run_at, started_at,
   null::float8, null::bytea, null::float8, null::text, ukey
 from live
 union all
-select id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
-  null::int4, opts, errors, progress, false, created_at, run_at, started_at,
+select {common}, null::int4, opts, errors, progress, false, created_at, run_at, started_at,
   finished_at, result, result_until, reason, ukey
 from kept
 union all
-select id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
-  null::int4, opts, errors, progress, false, created_at, run_at, started_at,
+select {common}, null::int4, opts, errors, progress, false, created_at, run_at, started_at,
   finished_at, result, result_until, null::text, ukey
 from {schema}.hist
 where id = any(array(

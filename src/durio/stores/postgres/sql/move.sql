@@ -53,11 +53,7 @@ with imported as materialized (
     :created_ats::float8[], :finished_ats::float8[], :gone_ats::float8[], :results::bytea[],
     :result_untils::float8[], :reasons::text[], :buckets::text[], :keep_counts::int4[],
     :death_numbers::int8[]
-  ) as u (
-    id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, run_at,
-    parked_at, started_at, ukey, umode, opts, errors, progress, created_at, finished_at,
-    gone_at, result, result_until, reason, bucket, keep_count, died_no
-  )
+  ) as u ({job})
 ),
 new_jobs as (
   insert into {schema}.job (
@@ -77,13 +73,11 @@ new_scheduled as (
   select lane, run_at, id, claim_no from imported where state = 0
 )
 insert into {schema}.kept (
-  id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-  errors, progress, created_at, run_at, started_at, finished_at, result, result_until, ukey,
-  umode, reason, died_no, gone_at, bucket, keep_count
-)
-select id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-  errors::bytea[], progress, created_at, run_at, started_at, finished_at, result,
+  {common}, opts, errors, progress, created_at, run_at, started_at, finished_at, result,
   result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count
+)
+select {common}, opts, errors::bytea[], progress, created_at, run_at, started_at, finished_at,
+  result, result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count
 from imported where state >= 4
 
 -- name: import_keys(keys, ids, modes, digests, untils)

@@ -27,8 +27,7 @@ returning 1
 -- The next jobs of a lane, as claims. `claim_ready` then takes these same jobs: no other
 -- connection can write between the two. Two plain statements are faster than one with
 -- RETURNING.
-select id, claim_no + 1, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
-  parked_at, ukey, umode
+select id, claim_no + 1, {claim}, ukey, umode
 from job
 where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)
@@ -47,8 +46,7 @@ where seq in (
 -- only here: PostgreSQL reads and claims in one statement.
 -- `look_ready` for a worker that has met a task it does not know. `tasks` is a JSON list of
 -- the tasks it knows.
-select id, claim_no + 1, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
-  parked_at, ukey, umode
+select id, claim_no + 1, {claim}, ukey, umode
 from job
 where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)
@@ -68,8 +66,7 @@ where seq in (
 -- name: read_held_claims(worker)
 -- Every job that runs under this worker. A worker asks for them (`resync`) when the reply to
 -- an exchange was lost.
-select id, claim_no, queue, rank, task, payload, retried, losses, lost, snoozed, opts,
-  parked_at
+select id, claim_no, {claim}
 from job
 where state = 3 and worker = :worker
 order by rank, seq

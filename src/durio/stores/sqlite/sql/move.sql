@@ -52,10 +52,7 @@ from job where seq > :after order by seq limit :limit
 
 -- name: export_jobs(after, last)
 -- only here: jobs are exported from the store that is left.
-select seq, id, queue, rank, state, task, payload, retried, losses, lost, snoozed, claim_no,
-  run_at, parked_at, started_at, ukey, umode, opts, cast(errors as blob), progress,
-  created_at, finished_at, gone_at, result, result_until, reason, bucket, keep_count, died_no
-from job where seq > :after and seq <= :last order by seq
+select seq, {job} from job where seq > :after and seq <= :last order by seq
 
 -- name: export_keys(after, limit)
 -- only here: keys are exported from the store that is left.

@@ -1,0 +1,58 @@
+"""The classes that show a job, and the tables that hold it, have the columns of one list."""
+
+from durio.model.job import (
+    COMMON_COLUMNS,
+    JOB_COLUMNS,
+    RUNNING_COLUMNS,
+    Claim,
+    NewJob,
+    StoredJob,
+)
+from durio.ports.move import JobRow
+from durio.stores.sqlite.schema import connect_writer, migrate
+from durio.stores.statement_files import COLUMN_NAMES
+from tests.tidy.house import ROOT
+
+EVERY_COLUMN = {*JOB_COLUMNS, *RUNNING_COLUMNS}
+
+
+def columns(kind: type[NewJob | Claim | StoredJob | JobRow]) -> tuple[str, ...]:
+    return tuple(COLUMN_NAMES.get(field, field) for field in kind._fields)
+
+
+def test_every_field_is_a_column() -> None:
+    new = {*columns(NewJob)} - {"delay_seconds"}  # added to the store's clock: `run_at`
+    assert new <= EVERY_COLUMN
+    assert {*columns(Claim)} <= EVERY_COLUMN
+    assert {*columns(StoredJob)} <= EVERY_COLUMN
+
+
+def test_a_moved_job_has_all_its_columns() -> None:
+    assert columns(JobRow) == ("seq", *JOB_COLUMNS)
+
+
+def test_lists_are_rendered_in_the_order_of_their_classes() -> None:
+    assert Claim._fields[:2] == ("id", "claim_no")
+    assert StoredJob._fields[: len(COMMON_COLUMNS)] == COMMON_COLUMNS
+    assert JOB_COLUMNS[: len(COMMON_COLUMNS)] == COMMON_COLUMNS
+
+
+def test_the_table_of_sqlite() -> None:
+    db = connect_writer(None, "full")
+    migrate(db, None, 0.0)
+    found = {name for (name,) in db.rows("select name from pragma_table_info('job')")}
+    db.close()
+    own = {"seq", "queue", "died_at"}  # the arrival, the lane, an index of dead jobs
+    assert found - own == EVERY_COLUMN - {"lane"}
+
+
+def test_the_tables_of_postgresql() -> None:
+    # tests/docs/test_reference.py makes this page from a server.
+    page = ROOT / "docs/reference/postgresql-store.md"
+    tables: dict[str, set[str]] = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            table, *found = line.replace("`", "").replace("|", ",").split(",")[1:-1]
+            tables[table.strip()] = {name.strip() for name in found}
+    assert tables["job"] | tables["run"] | tables["kept"] == EVERY_COLUMN
+    assert {*COMMON_COLUMNS} <= tables["hist"] <= tables["kept"]
