@@ -12,7 +12,7 @@ from typing import Any
 
 from durio.bench import workload
 from durio.bench.targets import PostgresBenchTarget
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.stores.postgres.driver import Connector
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import SchemaStatements
@@ -79,13 +79,13 @@ async def rows(url: str, sql: str, *args: object) -> list[tuple[Any, ...]]:
 async def fill(jobs: int) -> None:
     """Enqueue this many jobs into a paused queue."""
     store = await workload.app.store()
-    await store.change_queue(LANE, QueueChange(paused=True), by="benchmark")
+    await store.set_queue(LANE, QueueChange(paused=True), AuditNote(who="benchmark"))
     await workload.nothing.enqueue_many([(n,) for n in range(jobs)])
 
 
 async def resume() -> None:
     store = await workload.app.store()
-    await store.change_queue(LANE, QueueChange(paused=False), by="benchmark")
+    await store.set_queue(LANE, QueueChange(paused=False), AuditNote(who="benchmark"))
 
 
 async def workers_ready(count: int, seconds: float) -> None:

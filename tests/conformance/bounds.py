@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from durio.model.job import READY, SCHEDULED
 from durio.model.keys import replace, while_active, window
 from durio.model.outcome import OutcomeKind
+from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.enqueue import Enqueued, Full
 from durio.ports.upkeep import Orphans
+from tests.bulk_actions import move_waiting
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
     LANE,
@@ -247,7 +249,7 @@ async def retry_action(scene: Scene) -> None:
     (claim,) = await scene.claim(worker)
     await scene.finish(worker, claim, kind=OutcomeKind.DEAD, reason="permanent")
     await scene.add()
-    await scene.store.act([claim.id], "retry")
+    await scene.store.act([claim.id], RetryJobs())
 
 
 BACK: dict[str, Act] = {
@@ -303,12 +305,12 @@ async def claim_known(scene: Scene) -> None:
 async def cancel(scene: Scene) -> None:
     """An operator cancels one that waits."""
     newest = (await scene.records())[0]
-    await scene.store.act([newest.id], "cancel")
+    await scene.store.act([newest.id], CancelJobs())
 
 
 async def move_away(scene: Scene) -> None:
     """An operator moves one to another queue."""
-    await scene.store.move(LANE, MAIL, 1, by="ann")
+    await move_waiting(scene.store, LANE, MAIL, 1)
 
 
 LEAVING: dict[str, Act] = {
@@ -355,6 +357,6 @@ async def promoting_and_moving_in_keep_the_count(scene: Scene) -> None:
     await scene.store.promote(MANY)
     assert await check_depth(scene) == 2
     await scene.add_many(4, lane=MAIL)
-    await scene.store.move(MAIL, LANE, MANY, by="ann")
+    await move_waiting(scene.store, MAIL, LANE)
     assert await check_depth(scene) == 6
     assert (await scene.send()).full == Full(LANE, 6, BOUND)

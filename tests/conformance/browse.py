@@ -9,6 +9,7 @@ from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import LaneRow, Query
+from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.store import Store
 from durio.worker.unrunnable import published_digests
 from tests.conformance.promises import Chapter
@@ -78,7 +79,7 @@ async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
         if cursor is None:
             break
         await scene.add_many(3)
-        await scene.store.act([ids[0]], "cancel")
+        await scene.store.act([ids[0]], CancelJobs())
     assert seen == ids[::-1]
 
 
@@ -127,7 +128,7 @@ async def counts_are_of_what_is_not_over_and_of_the_dead(scene: Scene) -> None:
     await scene.add_many(3)
     await scene.add_many(2, delay=5.0)
     (cancelled,) = await scene.add_many(1)
-    await scene.store.act([cancelled], "cancel")
+    await scene.store.act([cancelled], CancelJobs())
     await scene.add(lane="shop:mail")
     counts = await count_jobs(scene.store, "shop")
     told = {
@@ -187,7 +188,7 @@ async def a_letter_sent_back_waits_since_then(scene: Scene) -> None:
     """However old it is: nobody is alarmed by a letter of last week."""
     dead = await scene.dead()
     scene.clock.advance(500.0)
-    await scene.store.act([dead], "retry")
+    await scene.store.act([dead], RetryJobs())
     assert await oldest(scene.store) == {LANE: scene.clock.now()}
 
 

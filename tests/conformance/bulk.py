@@ -5,7 +5,15 @@ from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.keys import while_active
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import Verb
+from durio.ports.control import (
+    Action,
+    AuditNote,
+    CancelJobs,
+    DiscardJobs,
+    MoveJobs,
+    RetryJobs,
+)
+from tests.bulk_actions import bulk_steps, run_bulk
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, MANY, TASK, Scene, key
 
@@ -31,17 +39,12 @@ async def die_again(scene: Scene) -> bytes:
 
 
 async def act_on_all(
-    scene: Scene, query: Query, verb: Verb, mark: str, limit: int = 2
+    scene: Scene, query: Query, action: Action, mark: str, step_jobs: int = 2
 ) -> int:
     """Step by step, until there are no more."""
-    jobs = 0
-    for _ in range(MANY):
-        step = await scene.store.act_on(query, verb, mark, limit, by="ann")
-        assert step.jobs <= limit
-        jobs += step.jobs
-        if not step.more:
-            return jobs
-    raise AssertionError("a bulk act never ended")
+    done = await run_bulk(scene.store, query, action, mark, step_jobs)
+    assert done.held == 0
+    return done.jobs
 
 
 async def states_of(scene: Scene, ids: list[bytes]) -> list[int | None]:
@@ -65,7 +68,7 @@ async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
     worker, claim = await scene.running()
     await scene.add_many(3)
     await scene.add_many(2, delay=9.0, lane="shop:mail")
-    await scene.store.act([await scene.add()], "cancel")
+    await scene.store.act([await scene.add()], CancelJobs())
     queries = {
         Query(): 11,
         Query(states=()): 0,
@@ -131,13 +134,11 @@ async def a_bulk_retry_sends_back_what_was_counted(scene: Scene) -> None:
     assert counted.jobs == 5
     scene.clock.step(-3600.0)
     late = await die(scene)
-    first = await scene.store.act_on(ALL_DEAD, "retry", counted.mark, 2, by="ann")
-    assert (first.jobs, first.more) == (2, True)
+    first = bulk_steps(scene.store, ALL_DEAD, RetryJobs(), counted.mark, 2)
+    assert await anext(first) == (2, 0)
     other = await scene.other()
-    for _ in range(MANY):
-        step = await other.act_on(ALL_DEAD, "retry", counted.mark, 2, by="ann")
-        if not step.more:
-            break
+    assert await run_bulk(other, ALL_DEAD, RetryJobs(), counted.mark, 2) == (3, 0)
+    assert [step async for step in first] == []
     assert await states_of(scene, ids) == [READY] * 5
     assert await scene.state(late) == DEAD
     worker = await scene.worker()
@@ -149,13 +150,13 @@ async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
     """One that is sent back and dies again has died after the count."""
     first, second, third = [await die(scene) for _ in range(3)]
     counted = await scene.store.count(ALL_DEAD)
-    step = await scene.store.act_on(ALL_DEAD, "retry", counted.mark, 1, by="ann")
-    assert (step.jobs, step.more) == (1, True)
+    steps = bulk_steps(scene.store, ALL_DEAD, RetryJobs(), counted.mark, 1)
+    assert await anext(steps) == (1, 0)
     assert await die_again(scene) == first
-    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 2
+    assert [step.jobs async for step in steps] == [1, 1]
     ids = [first, second, third]
     assert await states_of(scene, ids) == [DEAD, READY, READY]
-    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 0
+    assert await act_on_all(scene, ALL_DEAD, RetryJobs(), counted.mark) == 0
     assert (await scene.record(first)).claim_no == 2
 
 
@@ -166,7 +167,7 @@ async def a_bulk_retry_rings_the_queues(scene: Scene) -> None:
     counted = await scene.store.count(ALL_DEAD)
     worker = await scene.worker()
     other = await scene.other()
-    await other.act_on(ALL_DEAD, "retry", counted.mark, 9, by="ann")
+    await run_bulk(other, ALL_DEAD, RetryJobs(), counted.mark)
     assert (await scene.store.wait(worker, 50.0)).woken
 
 
@@ -179,7 +180,7 @@ async def a_bulk_discard_deletes_what_was_counted(scene: Scene) -> None:
     counted = await scene.store.count(query)
     late = await die(scene, b'{"type":"Bad","message":""}')
     assert counted.jobs == 4
-    assert await act_on_all(scene, query, "discard", counted.mark, 3) == 4
+    assert await act_on_all(scene, query, DiscardJobs(), counted.mark, 3) == 4
     assert await scene.store.get(bad) == []
     assert await states_of(scene, [good, late]) == [DEAD, DEAD]
 
@@ -195,14 +196,14 @@ async def a_purge_cancels_what_waited(scene: Scene) -> None:
     counted = await scene.store.count(query)
     late = await scene.add()
     assert counted.jobs == 7
-    assert await act_on_all(scene, query, "cancel", counted.mark, 3) == 7
+    assert await act_on_all(scene, query, CancelJobs(), counted.mark, 3) == 7
     assert await states_of(scene, ids) == [CANCELLED] * 7
     assert await states_of(scene, [late, beside]) == [READY, READY]
     assert await scene.state(claim.id) == RUNNING
     running = Query(lane=LANE, states=(RUNNING,))
     counted = await scene.store.count(running)
-    assert await act_on_all(scene, running, "cancel", counted.mark) == 1
-    assert await act_on_all(scene, running, "cancel", counted.mark) == 0
+    assert await act_on_all(scene, running, CancelJobs(), counted.mark) == 1
+    assert await act_on_all(scene, running, CancelJobs(), counted.mark) == 0
     renewed = await scene.store.renew(worker, 30.0)
     assert renewed.cancels == [(claim.id, 1)]
 
@@ -213,11 +214,11 @@ async def no_job_slips_through_a_purge(scene: Scene) -> None:
     ids = [await scene.add(delay=5.0, priority=9) for _ in range(3)]
     ids += await scene.add_many(3)
     counted = await scene.store.count(WAITING)
-    step = await scene.store.act_on(WAITING, "cancel", counted.mark, 2, by="ann")
-    assert (step.jobs, step.more) == (2, True)
+    steps = bulk_steps(scene.store, WAITING, CancelJobs(), counted.mark, 2)
+    assert await anext(steps) == (2, 0)
     scene.clock.advance(5.0)
     await scene.store.promote(9)
-    assert await act_on_all(scene, WAITING, "cancel", counted.mark) == 4
+    assert sum([step.jobs async for step in steps]) == 4
     assert await states_of(scene, ids) == [CANCELLED] * 6
 
 
@@ -231,10 +232,10 @@ async def a_bulk_act_changes_only_what_the_verb_can_change(scene: Scene) -> None
     everything = Query(namespace="shop")
     counted = await scene.store.count(everything)
     assert counted.jobs == 3
-    assert await act_on_all(scene, everything, "cancel", counted.mark) == 1
+    assert await act_on_all(scene, everything, CancelJobs(), counted.mark) == 1
     assert await states_of(scene, [dead, ready, claim.id]) == [DEAD, CANCELLED, DONE]
-    assert await act_on_all(scene, everything, "discard", counted.mark) == 1
-    assert await act_on_all(scene, everything, "retry", counted.mark) == 1
+    assert await act_on_all(scene, everything, DiscardJobs(), counted.mark) == 1
+    assert await act_on_all(scene, everything, RetryJobs(), counted.mark) == 1
     assert await states_of(scene, [dead, ready, claim.id]) == [None, READY, DONE]
 
 
@@ -246,20 +247,22 @@ async def a_bulk_retry_passes_by_jobs_whose_key_is_taken(scene: Scene) -> None:
     third = await die(scene)
     counted = await scene.store.count(ALL_DEAD)
     assert counted.jobs == 3
-    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark, 1) == 2
+    assert await act_on_all(scene, ALL_DEAD, RetryJobs(), counted.mark, 1) == 2
     assert await states_of(scene, [first, second, third]) == [READY, DEAD, READY]
 
 
 @chapter.promise()
 async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
     """Not even that it was asked."""
-    await die(scene)
+    dead = await die(scene)
     counted = await scene.store.count(Query(states=(DEAD,), task="shop.none"))
     before = await scene.everything()
-    for verb in ("cancel", "retry", "discard"):
-        query = Query(states=(DEAD,), task="shop.none")
-        step = await scene.store.act_on(query, verb, counted.mark, 9, by="ann")
-        assert (step.jobs, step.more) == (0, False)
+    query = Query(states=(DEAD,), task="shop.none")
+    note = AuditNote("shop", "ann", target="dead letters")
+    for action in (CancelJobs(), RetryJobs(), DiscardJobs(), MoveJobs("shop:b")):
+        assert await run_bulk(scene.store, query, action, counted.mark) == (0, 0)
+        only = (query, counted.mark)
+        assert await scene.store.act([dead], action, only=only, note=note) == []
     assert await scene.everything() == before
 
 
@@ -277,20 +280,24 @@ async def a_clock_that_was_ahead_hides_no_job(scene: Scene) -> None:
     query = Query(lane=LANE, states=(READY,))
     counted = await scene.store.count(query)
     assert counted.jobs == 5
-    done = await scene.store.act_on(query, "cancel", counted.mark, MANY, by="kim")
+    done = await run_bulk(scene.store, query, CancelJobs(), counted.mark)
     assert done.jobs == 5
     assert await scene.store.states(ahead) == dict.fromkeys(ahead, CANCELLED)
 
 
 @chapter.table(MARKS)
 async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
-    """Nothing is guessed about what somebody meant."""
-    await scene.add()
+    """Nothing is guessed about what was meant."""
+    job_id = await scene.add()
     before = await scene.everything()
-    try:
-        await scene.store.act_on(WAITING, "cancel", mark, 9, by="ann")
-    except UsageError:
-        pass
-    else:
+    query, store = WAITING._replace(states=(READY,)), scene.store
+    for call in (
+        store.act([job_id], CancelJobs(), only=(query, mark)),
+        store.find(query, limit=9, cursor=None, mark=mark),
+    ):
+        try:
+            await call
+        except UsageError:
+            continue
         raise AssertionError("it was taken")
     assert await scene.everything() == before

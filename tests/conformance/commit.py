@@ -64,7 +64,7 @@ async def an_empty_commit_writes_nothing(scene: Scene) -> None:
 async def one_condition_that_fails_refuses_all(scene: Scene) -> None:
     """The first one is the answer, records before jobs."""
     await scene.store.commit(Effects(puts=[Put(KIND, "b", b"1"), Put(KIND, "c", b"1")]))
-    await scene.store.change_queue(LANE, QueueChange(closed=True), by="ann")
+    await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     puts = [Put(KIND, name, b"2", if_version=0) for name in "abc"]
     told = await conflict(scene, Effects([scene.job()], puts))
     assert told.record is not None
@@ -94,7 +94,7 @@ async def a_full_queue_refuses_a_commit(scene: Scene) -> None:
 @chapter.promise()
 async def a_closed_queue_refuses_in_any_case(scene: Scene) -> None:
     """What stands in another queue of the same commit is undone."""
-    await scene.store.change_queue(LANE, QueueChange(closed=True), by="ann")
+    await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     jobs = [scene.job(lane=OTHER_LANE), scene.job()]
     for enters in (False, True):
         for keyed in (jobs, [job._replace(key=key(while_active)) for job in jobs[1:]]):
@@ -329,7 +329,9 @@ async def a_conflict_leaves_a_transaction_open(scene: Scene) -> None:
     await scene.store.commit(
         Effects(puts=[Put(KIND, "a", b"1"), Put(KIND, "b", b"1", ttl_seconds=5.0)])
     )
-    await scene.store.change_queue(OTHER_LANE, QueueChange(closed=True), by="ann")
+    await scene.store.set_queue(
+        OTHER_LANE, QueueChange(closed=True), AuditNote(who="ann")
+    )
     scene.clock.advance(6.0)
     own = await scene.store.transaction(worker)
     puts = [Put(KIND, name, b"2", if_version=0) for name in "ba"]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
 from durio.model.outcome import OutcomeKind
-from durio.ports.control import Acted, QueueChange
+from durio.ports.control import Acted, AuditNote, CancelJobs, QueueChange, RetryJobs
 from durio.ports.exchange import Lane
 from durio.ports.upkeep import ExpiredLeases
 from tests.conformance.promises import Chapter
@@ -24,7 +24,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
     worker, claim = await scene.running()
     ids = await scene.add_many(2)
     beside = await scene.add(lane="shop:beside")
-    await (await scene.other()).change_queue(LANE, PAUSED, by="ann")
+    await (await scene.other()).set_queue(LANE, PAUSED, AuditNote(who="ann"))
     lanes = [Lane(LANE, 9), Lane("shop:beside", 9)]
     exchanged = await scene.store.exchange(worker, [outcome(claim)], lanes, 9)
     assert [c.id for c in exchanged.claims] == [beside]
@@ -34,7 +34,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
     assert await scene.claim(worker, MANY, known=["shop.pay"]) == []
     rows = {row.name: row.paused for row in await scene.store.queues("shop")}
     assert rows == {LANE: True, "shop:beside": False}
-    await scene.store.change_queue(LANE, RESUMED, by="ann")
+    await scene.store.set_queue(LANE, RESUMED, AuditNote(who="ann"))
     assert [c.id for c in await scene.claim(worker, MANY)] == ids
 
 
@@ -42,11 +42,11 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
 async def a_queue_may_be_paused_before_its_first_job(scene: Scene) -> None:
     """And pausing twice is pausing once."""
     for _ in range(2):
-        await scene.store.change_queue("shop:new", PAUSED, by="ann")
+        await scene.store.set_queue("shop:new", PAUSED, AuditNote(who="ann"))
     await scene.add(lane="shop:new")
     worker = await scene.worker()
     assert await scene.claim(worker, lane="shop:new") == []
-    await scene.store.change_queue("shop:new", RESUMED, by="ann")
+    await scene.store.set_queue("shop:new", RESUMED, AuditNote(who="ann"))
     assert len(await scene.claim(worker, lane="shop:new")) == 1
 
 
@@ -57,7 +57,7 @@ async def a_queue_may_be_paused_before_its_first_job(scene: Scene) -> None:
 async def a_waiting_job_is_cancelled_at_once(scene: Scene) -> None:
     """Ready or scheduled: final, and never claimed."""
     ready, scheduled = await scene.add(), await scene.add(delay=10.0)
-    acted = await (await scene.other()).act([ready, scheduled], "cancel")
+    acted = await (await scene.other()).act([ready, scheduled], CancelJobs())
     assert acted == [
         Acted(ready, READY, CANCELLED),
         Acted(scheduled, SCHEDULED, CANCELLED),
@@ -72,7 +72,7 @@ async def a_running_job_is_asked_to_stop(scene: Scene) -> None:
     """It stays running until its worker says how it ended."""
     worker, claim = await scene.running()
     for _ in range(2):
-        acted = await scene.store.act([claim.id], "cancel")
+        acted = await scene.store.act([claim.id], CancelJobs())
         assert acted == [Acted(claim.id, RUNNING, RUNNING)]
         assert (await scene.record(claim.id)).cancel_asked
     renewed = await scene.store.renew(worker, LEASE_SECONDS)
@@ -89,7 +89,7 @@ async def what_is_final_or_unknown_is_left_alone(scene: Scene) -> None:
     dead = await scene.dead()
     unknown = scene.clock.new_id()
     before = await scene.records()
-    acted = await scene.store.act([claim.id, unknown, dead], "cancel")
+    acted = await scene.store.act([claim.id, unknown, dead], CancelJobs())
     assert acted == [
         Acted(claim.id, DONE, DONE),
         Acted(unknown, None, None),
@@ -102,7 +102,7 @@ async def what_is_final_or_unknown_is_left_alone(scene: Scene) -> None:
 async def a_done_that_commits_first_wins(scene: Scene) -> None:
     """The work is finished: saying otherwise would be a lie."""
     worker, claim = await scene.running()
-    await scene.store.act([claim.id], "cancel")
+    await scene.store.act([claim.id], CancelJobs())
     exchanged = await scene.exchange(worker, [outcome(claim, result=b"1")])
     assert (exchanged.rejected, exchanged.cancelled) == ([], [])
     record = await scene.record(claim.id)
@@ -154,7 +154,7 @@ WAYS: dict[str, Way] = {
 async def asked_cancel_survives(scene: Scene, way: Way) -> None:
     """However the attempt ends: cancelled, uncharged, no further start."""
     worker, claim = await scene.running()
-    await scene.store.act([claim.id], "cancel")
+    await scene.store.act([claim.id], CancelJobs())
     await way(scene, worker, claim)
     record = await scene.record(claim.id)
     assert (record.state, record.worker) == (CANCELLED, None)
@@ -183,7 +183,7 @@ async def a_dead_letter_goes_there_and_back(scene: Scene) -> None:
         else:
             await scene.finish(worker, claim, kind=kind, reason="exhausted")
     assert (await scene.record(job_id)).reason == "exhausted"
-    acted = await scene.store.act([job_id], "retry")
+    acted = await scene.store.act([job_id], RetryJobs())
     assert acted == [Acted(job_id, DEAD, READY)]
     record = await scene.record(job_id)
     counters = (record.retried, record.losses, record.lost, record.snoozed)
@@ -199,9 +199,9 @@ async def a_dead_letter_goes_there_and_back(scene: Scene) -> None:
 async def a_cancelled_job_may_be_retried(scene: Scene) -> None:
     """Also one that was cancelled while running: the old wish is forgotten."""
     worker, claim = await scene.running()
-    await scene.store.act([claim.id], "cancel")
+    await scene.store.act([claim.id], CancelJobs())
     await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
-    assert await scene.store.act([claim.id], "retry") == [
+    assert await scene.store.act([claim.id], RetryJobs()) == [
         Acted(claim.id, CANCELLED, READY)
     ]
     (again,) = await scene.claim(worker)
@@ -221,7 +221,7 @@ async def only_dead_and_cancelled_jobs_are_retried(scene: Scene) -> None:
     unknown = scene.clock.new_id()
     ids = [done.id, running.id, ready, scheduled, unknown]
     before = await scene.everything()
-    acted = await scene.store.act(ids, "retry")
+    acted = await scene.store.act(ids, RetryJobs())
     states = [DONE, RUNNING, READY, SCHEDULED, None]
     assert acted == [Acted(i, s, s) for i, s in zip(ids, states, strict=True)]
     assert await scene.everything() == before

@@ -4,8 +4,9 @@ from durio.model.job import READY, NewJob
 from durio.model.keys import debounce
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, CancelJobs, QueueChange
 from durio.ports.enqueue import Full
+from tests.bulk_actions import move_waiting, run_bulk
 from tests.conformance.bounds import BOUND, MAIL, bounded, check_depth
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, SHOP, Scene, key
@@ -44,7 +45,9 @@ async def a_bound_by_hand_beats_the_code(scene: Scene) -> None:
     """Until it is taken back; no bound is a bound by hand too."""
     await bounded(scene, BOUND)
     for by_hand, limit in ((BOUND - 1, BOUND - 1), (-1, None), (-2, BOUND)):
-        await scene.store.change_queue(LANE, QueueChange(maxsize=by_hand), by="ann")
+        await scene.store.set_queue(
+            LANE, QueueChange(maxsize=by_hand), AuditNote(who="ann")
+        )
         await scene.store.declare({LANE: BOUND})
         waiting = (await count_jobs(scene.store, SHOP))[LANE][READY]
         full = (await scene.send()).full
@@ -73,7 +76,9 @@ async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
     (job_id,) = await bounded(scene, 1)
     await scene.add(lane=MAIL)
     for lane in (LANE, MAIL):
-        await scene.store.change_queue(lane, QueueChange(closed=True), by="ann")
+        await scene.store.set_queue(
+            lane, QueueChange(closed=True), AuditNote(who="ann")
+        )
         full = (await scene.send(lane=lane)).full
         assert full is not None
         assert (full.lane, full.is_closed) == (lane, True)
@@ -83,7 +88,7 @@ async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
     assert claimed.id == job_id
     await scene.finish(worker, claimed, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(job_id)
-    await scene.store.change_queue(LANE, QueueChange(closed=False), by="ann")
+    await scene.store.set_queue(LANE, QueueChange(closed=False), AuditNote(who="ann"))
     assert (await scene.send()).created
     assert await check_depth(scene) == 2
 
@@ -140,12 +145,11 @@ async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
 
     await fill()
     query = Query(lane=LANE, states=(READY,))
-    mark = (await store.count(query)).mark
-    await store.act_on(query, "cancel", mark, 10, by="kim")
+    await run_bulk(store, query, CancelJobs())
     await fill()
-    await store.move(LANE, "shop:other", 10, by="kim")
+    await move_waiting(store, LANE, "shop:other")
     await fill()
-    await store.change_queue(LANE, QueueChange(maxsize=-1), by="kim")
+    await store.set_queue(LANE, QueueChange(maxsize=-1), AuditNote(who="kim"))
     assert (await scene.send()).created
     await store.measure(2, namespace="shop")
     assert (await scene.send()).created, "no bound means none"

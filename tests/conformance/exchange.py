@@ -4,6 +4,7 @@ import asyncio
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
 from durio.model.outcome import Keep, Outcome, OutcomeKind
+from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -161,7 +162,7 @@ async def the_fence_only_grows(scene: Scene) -> None:
             await scene.lose(worker)
         else:
             await scene.finish(worker, claim, kind=kind, reason="permanent")
-        await scene.store.act([job_id], "retry")
+        await scene.store.act([job_id], RetryJobs())
         assert (await scene.record(job_id)).claim_no == number
 
 
@@ -347,7 +348,7 @@ async def a_full_table(scene: Scene) -> tuple[int, list[Outcome]]:
     worker = await scene.worker()
     await scene.add_many(8)
     claims = await scene.claim(worker, 8)
-    await scene.store.act([claims[6].id], "cancel")
+    await scene.store.act([claims[6].id], CancelJobs())
     kinds = (
         OutcomeKind.DONE,
         OutcomeKind.RETRY,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING
 from durio.model.keys import replace, while_active, while_waiting, window
 from durio.model.outcome import OutcomeKind
-from durio.ports.control import Acted
+from durio.ports.control import Acted, CancelJobs, RetryJobs
 from durio.ports.exchange import Lane
 from tests.conformance.keys import answer_kind
 from tests.conformance.promises import Chapter
@@ -29,7 +29,7 @@ def ended(kind: OutcomeKind) -> Way:
 
 async def cancelled_waiting(scene: Scene, job_id: bytes) -> None:
     """By an operator, before it ran."""
-    await scene.store.act([job_id], "cancel")
+    await scene.store.act([job_id], CancelJobs())
 
 
 def cancelled_running(*, rescued: bool) -> Way:
@@ -37,7 +37,7 @@ def cancelled_running(*, rescued: bool) -> Way:
 
     async def end(scene: Scene, job_id: bytes) -> None:
         worker, claim = await scene.claim_one()
-        await scene.store.act([job_id], "cancel")
+        await scene.store.act([job_id], CancelJobs())
         if rescued:
             await scene.lose(worker)
         else:
@@ -49,7 +49,7 @@ def cancelled_running(*, rescued: bool) -> Way:
 async def left(scene: Scene, job_id: bytes) -> None:
     """By a worker that leaves with a cancel asked."""
     worker, _ = await scene.claim_one()
-    await scene.store.act([job_id], "cancel")
+    await scene.store.act([job_id], CancelJobs())
     await scene.store.leave(worker)
 
 
@@ -94,7 +94,7 @@ async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
             return
         answer = await scene.send(key=key(policy))
         assert answer_kind(answer) == "new", policy.name
-        await scene.store.act([job_id, answer.id], "cancel")
+        await scene.store.act([job_id, answer.id], CancelJobs())
 
 
 @chapter.promise("M93")
@@ -102,7 +102,7 @@ async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
     """As if it had never ended: the same submission finds it."""
     for policy, found in ((while_active, "existing"), (replace, "rewrite")):
         job_id = await scene.dead(key=key(policy))
-        acted = await scene.store.act([job_id], "retry")
+        acted = await scene.store.act([job_id], RetryJobs())
         assert acted == [Acted(job_id, DEAD, READY)]
         answer = await scene.send(key=key(policy))
         assert (answer_kind(answer), answer.id) == (found, job_id), policy.name
@@ -119,11 +119,11 @@ async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None
         job_id = await scene.dead(key=key(policy))
         heir = await scene.add(key=key(policy))
         before = await scene.everything()
-        acted = await scene.store.act([job_id], "retry")
+        acted = await scene.store.act([job_id], RetryJobs())
         assert acted == [Acted(job_id, DEAD, DEAD)]
         assert await scene.everything() == before
-        await scene.store.act([heir], "cancel")
-        acted = await scene.store.act([job_id], "retry")
+        await scene.store.act([heir], CancelJobs())
+        acted = await scene.store.act([job_id], RetryJobs())
         assert acted == [Acted(job_id, DEAD, READY)]
         await scene.finish(*await scene.claim_one())
 
@@ -132,11 +132,11 @@ async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None
 async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
     """Within it a dead job still answers for its key, also when it is sent back."""
     job_id = await scene.dead(key=key(window(100.0)))
-    await scene.store.act([job_id], "retry")
+    await scene.store.act([job_id], RetryJobs())
     answer = await scene.send(key=key(window(100.0)))
     assert (answer_kind(answer), answer.id) == ("existing", job_id)
-    await scene.store.act([job_id], "cancel")
-    await scene.store.act([job_id], "retry")
+    await scene.store.act([job_id], CancelJobs())
+    await scene.store.act([job_id], RetryJobs())
     assert answer_kind(await scene.send(key=key(window(100.0)))) == "new"
 
 

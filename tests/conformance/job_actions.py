@@ -14,7 +14,16 @@ from durio.model.keys import while_active, window
 from durio.model.options import RowOptions
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import DeathCount, Query
-from durio.ports.control import Acted, BulkStep, Verb
+from durio.ports.control import (
+    Acted,
+    Action,
+    AuditNote,
+    CancelJobs,
+    DiscardJobs,
+    MoveJobs,
+    RetryJobs,
+)
+from tests.bulk_actions import move_waiting
 from tests.conformance.bulk import (
     ALL_DEAD,
     WAITING,
@@ -52,7 +61,7 @@ async def a_dead_letter_may_be_deleted(scene: Scene) -> None:
     await scene.finish(worker, claim)
     ready, unknown = await scene.add(), scene.clock.new_id()
     ids = [dead, claim.id, ready, unknown]
-    assert await scene.store.act(ids, "discard") == [
+    assert await scene.store.act(ids, DiscardJobs()) == [
         Acted(dead, DEAD, None),
         Acted(claim.id, DONE, DONE),
         Acted(ready, READY, READY),
@@ -68,12 +77,14 @@ async def a_dead_letter_is_retried_with_other_arguments(scene: Scene) -> None:
     dead, ready = await scene.dead(), await scene.add()
     unknown = scene.clock.new_id()
     store = scene.store
-    acted = await store.retry_edited(dead, OTHER_PAYLOAD, by="ann")
-    assert acted == Acted(dead, DEAD, READY)
+    acted = await store.act([dead], RetryJobs(OTHER_PAYLOAD), note=AuditNote(who="ann"))
+    assert acted == [Acted(dead, DEAD, READY)]
     record = await scene.record(dead)
     assert (record.payload, record.claim_no, record.retried) == (OTHER_PAYLOAD, 1, 0)
-    assert await store.retry_edited(ready, OTHER_PAYLOAD) == Acted(ready, READY, READY)
-    assert await store.retry_edited(unknown, b"[]") == Acted(unknown, None, None)
+    assert await store.act([ready, unknown], RetryJobs(OTHER_PAYLOAD)) == [
+        Acted(ready, READY, READY),
+        Acted(unknown, None, None),
+    ]
     assert (await scene.record(ready)).payload == PAYLOAD
 
 
@@ -83,7 +94,7 @@ async def an_edited_job_answers_for_its_key_with_the_new_arguments(
 ) -> None:
     """The same submission as the edited one is the same."""
     dead = await scene.dead(key=key(while_active))
-    await scene.store.retry_edited(dead, OTHER_PAYLOAD)
+    await scene.store.act([dead], RetryJobs(OTHER_PAYLOAD))
     answer = await scene.send(key=key(while_active, OTHER_PAYLOAD))
     assert (answer_kind(answer), answer.id, answer.same_args) == (
         "existing",
@@ -103,7 +114,7 @@ async def a_cancelled_job_stays_as_long_as_it_asked(scene: Scene) -> None:
         opts = None if keep is None else encode_options(keep)
         ids.append(await scene.add(opts=opts))
     ids.append(await scene.add(opts=b"damaged"))
-    acted = await scene.store.act(ids, "cancel")
+    acted = await scene.store.act(ids, CancelJobs())
     assert {one.after for one in acted} == {CANCELLED}
     assert await states_of(scene, ids) == [None, *[CANCELLED] * 5]
     await scene.store.prune(MANY, dead_count=0)
@@ -127,12 +138,12 @@ async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
     error = b'{"type":"E","message":"m"}'
     ids = [await die(scene, error, lane="shop:mail"), await die(scene, error)]
     exported = await scene.store.get(ids)
-    await scene.store.act(ids, "discard")
+    await scene.store.act(ids, DiscardJobs())
     scene.clock.advance(40 * DAY)
     kept = await scene.add()
     records = [*exported, exported[0]._replace(id=kept)]
-    assert await scene.store.restore(records, by="ann") == 2
-    assert await scene.store.restore(records, by="ann") == 0
+    assert await scene.store.restore(records, AuditNote(who="ann")) == 2
+    assert await scene.store.restore(records, AuditNote(who="ann")) == 0
     assert await scene.is_ready(kept)
     assert [shown(r) for r in await scene.store.get(ids)] == [
         shown(r) for r in exported
@@ -141,7 +152,7 @@ async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
     assert await states_of(scene, ids) == [DEAD, DEAD]
     counted = await scene.store.count(ALL_DEAD)
     assert counted.jobs == 2
-    assert await act_on_all(scene, ALL_DEAD, "retry", counted.mark) == 2
+    assert await act_on_all(scene, ALL_DEAD, RetryJobs(), counted.mark) == 2
     claims = await scene.claim(await scene.worker(), 1, lane="shop:mail")
     assert [(c.id, c.claim_no) for c in claims] == [(ids[0], 2)]
 
@@ -167,8 +178,7 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     later = await scene.add(delay=60.0, key=key(while_active))
     there = await scene.add(lane="shop:there")
     before = {r.id: r for r in await scene.records()}
-    steps = [await scene.store.move(LANE, "shop:there", 2, by="ann") for _ in range(2)]
-    assert [(step.jobs, step.more) for step in steps] == [(2, True), (1, False)]
+    assert await move_waiting(scene.store, LANE, "shop:there", step_jobs=2) == (3, 0)
     for job_id in (low, tried, later):
         moved = before[job_id]._replace(lane="shop:there")
         assert await scene.record(job_id) == moved
@@ -191,11 +201,11 @@ async def a_move_rings_the_other_queue(scene: Scene) -> None:
     await scene.add()
     worker = await scene.worker(queues=("new",))
     other = await scene.other()
-    assert await other.move(LANE, LANE, 9, by="ann") == BulkStep(0, more=False)
-    assert await other.move(LANE, "shop:new", 9, by="ann") == BulkStep(1, more=False)
+    assert await move_waiting(other, LANE, LANE) == (0, 0)
+    assert await move_waiting(other, LANE, "shop:new") == (1, 0)
     assert (await scene.store.wait(worker, 50.0)).woken
     assert len(await scene.claim(worker, lane="shop:new")) == 1
-    assert await other.move(LANE, "shop:new", 9, by="ann") == BulkStep(0, more=False)
+    assert await move_waiting(other, LANE, "shop:new") == (0, 0)
 
 
 # --- how many died
@@ -207,11 +217,11 @@ async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
     store = scene.store
     await die(scene, b'{"type":"ValueError"}')
     twice = await die(scene, b'{"type":"ValueError"}')
-    await store.act([twice], "retry")
+    await store.act([twice], RetryJobs())
     await die_again(scene)
     await die(scene, lane="shop:mail", task="shop.mail", reason="unknown_task")
     await lost_for_good(scene)
-    await scene.store.act([r.id for r in await scene.records(ALL_DEAD)], "discard")
+    await scene.store.act([r.id for r in await scene.records(ALL_DEAD)], DiscardJobs())
     wanted = [
         DeathCount(LANE, TASK, "ValueError", 3),
         DeathCount(LANE, TASK, "WorkerLost", 1),
@@ -238,39 +248,38 @@ async def lost_for_good(scene: Scene) -> None:
 Do = Callable[[Scene], Awaitable[object]]
 
 
-def in_bulk(query: Query, verb: Verb) -> Do:
+def in_bulk(query: Query, action: Action) -> Do:
     """Whatever fits, in one step."""
 
     async def do(scene: Scene) -> object:
-        counted = await scene.store.count(query)
-        return await scene.store.act_on(query, verb, counted.mark, 9, by="ann")
+        only = (query, (await scene.store.count(query)).mark)
+        ids = [record.id for record in await scene.records(query)]
+        note = AuditNote("shop", "ann", target=query.in_words())
+        return await scene.store.act(ids, action, only=only, note=note)
 
     return do
-
-
-async def all_moved(scene: Scene) -> object:
-    """To a queue with a bound."""
-    return await scene.store.move(LANE, "shop:there", 9, by="ann")
 
 
 async def one_more_restored(scene: Scene) -> object:
     """Under new ids."""
     records = await scene.records(ALL_DEAD)
     again = [r._replace(id=r.id[::-1]) for r in records]
-    return await scene.store.restore(again, by="ann")
+    return await scene.store.restore(again, AuditNote(who="ann"))
 
 
 async def edited(scene: Scene) -> object:
     """One dead letter with a key."""
     (record,) = [r for r in await scene.records(ALL_DEAD) if r.key is not None]
-    return await scene.store.retry_edited(record.id, OTHER_PAYLOAD, by="ann")
+    return await scene.store.act(
+        [record.id], RetryJobs(OTHER_PAYLOAD), note=AuditNote(who="ann")
+    )
 
 
 ACTS: dict[str, Do] = {
-    "bulk retry": in_bulk(ALL_DEAD, "retry"),
-    "bulk discard": in_bulk(ALL_DEAD, "discard"),
-    "purge": in_bulk(WAITING, "cancel"),
-    "move": all_moved,
+    "bulk retry": in_bulk(ALL_DEAD, RetryJobs()),
+    "bulk discard": in_bulk(ALL_DEAD, DiscardJobs()),
+    "purge": in_bulk(WAITING, CancelJobs()),
+    "move": in_bulk(WAITING._replace(lane=LANE), MoveJobs("shop:there")),
     "restore": one_more_restored,
     "edited retry": edited,
 }

@@ -13,6 +13,7 @@ from durio.model.keys import (
     window,
 )
 from durio.model.outcome import Keep, OutcomeKind
+from durio.ports.control import CancelJobs
 from durio.ports.enqueue import Enqueued
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import (
@@ -87,7 +88,7 @@ async def hold(scene: Scene, cell: Cell) -> bytes | None:
         scene.clock.advance(cell.policy.delay_seconds)
         await scene.store.promote(MANY)
     if where == "cancelled while it waited":
-        await scene.store.act([job_id], "cancel")
+        await scene.store.act([job_id], CancelJobs())
     elif where not in {"scheduled", "ready"}:
         await run(scene, where)
     if later:

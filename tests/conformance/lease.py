@@ -2,6 +2,7 @@
 
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import OutcomeKind
+from durio.ports.control import CancelJobs
 from durio.ports.exchange import Rejected
 from durio.ports.upkeep import ExpiredLeases, OneWorker
 from tests.conformance.promises import Chapter
@@ -92,7 +93,7 @@ async def leaving_gives_jobs_back_uncharged(scene: Scene) -> None:
     worker = await scene.worker()
     await scene.add_many(3)
     kept, *others = await scene.claim(worker, 3)
-    await scene.store.act([kept.id], "cancel")
+    await scene.store.act([kept.id], CancelJobs())
     await scene.store.leave(worker)
     assert await scene.state(kept.id) == CANCELLED
     for claim in others:
@@ -186,7 +187,7 @@ async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
     """Each time until the attempt ends, with the fence it is about."""
     worker, claim = await scene.running()
     (_, another) = await scene.running(lane="shop:other")
-    await scene.store.act([claim.id, another.id], "cancel")
+    await scene.store.act([claim.id, another.id], CancelJobs())
     for _ in range(2):
         renewed = await scene.store.renew(worker, LEASE_SECONDS)
         assert renewed.cancels == [(claim.id, claim.claim_no)]

@@ -17,6 +17,7 @@ from durio.model.job import (
 )
 from durio.model.outcome import OutcomeKind
 from durio.model.transitions import LOST_MAX, way_out
+from durio.ports.control import CancelJobs
 from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, PAYLOAD, Scene, outcome
@@ -335,7 +336,7 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
     worker, claims = await lose_all(scene, lost)
     pairs = list(zip(claims, BY_OUTCOME, strict=True))
     await scene.store.act(
-        [c.id for c, attempt in pairs if attempt.cancel_asked], "cancel"
+        [c.id for c, attempt in pairs if attempt.cancel_asked], CancelJobs()
     )
     words = [
         outcome(
@@ -365,11 +366,11 @@ async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None
         if attempt.alone:
             await scene.finish(single, mine, kind=OutcomeKind.ALONE)
         if attempt.cancel_asked:
-            await scene.store.act([mine.id], "cancel")
+            await scene.store.act([mine.id], CancelJobs())
         if attempt.killed_process:
             await scene.crash_child(single, mine)
         else:
             await scene.lose(single)
         await same_as_the_rule(scene, lost, mine, attempt)
         if await scene.is_ready(mine.id):
-            await scene.store.act([mine.id], "cancel")
+            await scene.store.act([mine.id], CancelJobs())

@@ -2,6 +2,7 @@
 
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import Keep, OutcomeKind
+from durio.ports.control import RetryJobs
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, Scene
 from tests.job_counts import count_jobs
@@ -116,7 +117,7 @@ async def pruning_never_touches_live_jobs(scene: Scene) -> None:
     """However old they are; nor a dead one that an operator has sent back."""
     retried = await ended(scene, None, OutcomeKind.DEAD)
     cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), OutcomeKind.CANCEL)
-    await scene.store.act([retried, cancelled], "retry")
+    await scene.store.act([retried, cancelled], RetryJobs())
     worker = await scene.worker(lease_seconds=1000 * DAY)
     (running, _) = await scene.claim(worker, 2)
     scheduled = await scene.add(delay=999 * DAY)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from durio.model.job import CANCELLED, DONE, READY
 from durio.ports.browse import Query
 from durio.ports.commit import Effects
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, CancelJobs, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake
 from durio.ports.upkeep import DeadOnThisHost, OneWorker, Orphans
@@ -58,7 +58,7 @@ async def a_cancel_wakes_the_owner(scene: Scene) -> None:
     worker, claim = await scene.running()
     other = await scene.other()
     for _ in range(5):
-        wake = await woken(scene, worker, by=other.act([claim.id], "cancel"))
+        wake = await woken(scene, worker, by=other.act([claim.id], CancelJobs()))
         assert wake.woken
         if wake.control:
             return
@@ -102,7 +102,7 @@ async def work(store: Store, worker: int) -> None:
     exchanged = await store.exchange(worker, [], [Lane(LANE, 2)], 2)
     first, second = exchanged.claims
     assert (await store.exchange(worker, [outcome(first)], (), 0)).rejected == []
-    await store.act([second.id], "cancel")
+    await store.act([second.id], CancelJobs())
     renewed = await store.renew(worker, LEASE_SECONDS)
     assert renewed.cancels == [(second.id, 1)]
     assert await store.lead("upkeep", worker, 10.0) is not None
@@ -119,7 +119,7 @@ async def look_after(store: Store) -> None:
     assert (await store.rescue(MANY, Orphans())).left == []
     assert await store.prune(MANY, dead_count=0) == 0
     await store.tidy()
-    await store.change_queue(LANE, QueueChange(paused=True), by="ann")
+    await store.set_queue(LANE, QueueChange(paused=True), AuditNote(who="ann"))
 
 
 async def ask(store: Store, ids: list[bytes]) -> None:

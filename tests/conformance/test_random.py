@@ -13,11 +13,13 @@ from durio.model.keys import debounce, replace, while_active, while_waiting, win
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.commit import Effects
+from durio.ports.control import ACTION_OF_VERB
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.ports.records import Put
 from durio.ports.upkeep import OneWorker
 from durio.stores.sqlite.store import SqliteStore
+from tests.bulk_actions import run_bulk
 from tests.conformance import ManualClock
 from tests.conformance.model_store import ModelStore
 from tests.conformance.scene import LANE, TASK, info, key
@@ -255,7 +257,7 @@ class Twins(RuleBasedStateMachine):
     def act(self, n: int, verb: Any) -> None:
         ids = list(self.model.rows)
         job_id = ids[n % len(ids)]
-        self.ask(self.store.act([job_id], verb))
+        self.ask(self.store.act([job_id], ACTION_OF_VERB[verb]))
         getattr(self.model, verb)(job_id)
         self.agree()
 
@@ -268,10 +270,8 @@ class Twins(RuleBasedStateMachine):
         query = Query(lane=LANE, states=states)
         counted = self.ask(self.store.count(query))
         assert counted.jobs == len(meant)
-        more = True
-        while more:
-            step = self.store.act_on(query, verb, counted.mark, limit, by="ann")
-            more = self.ask(step).more
+        action = ACTION_OF_VERB[verb]
+        self.ask(run_bulk(self.store, query, action, counted.mark, limit))
         for row in meant:
             getattr(self.model, verb)(row.id)
         self.agree()

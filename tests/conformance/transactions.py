@@ -6,7 +6,7 @@ from durio.model.errors import LeaseLost, WrongTransaction
 from durio.model.job import DONE, READY, RUNNING
 from durio.model.keys import while_active, window
 from durio.model.outcome import OutcomeKind
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key, outcome
 
@@ -132,7 +132,7 @@ async def a_full_queue_is_only_named(scene: Scene) -> None:
     assert (told.full.lane, told.full.limit) == (LANE, 1)
     await own.commit(outcome(claim))
     assert len(await scene.claim(worker, 10)) == 2
-    await scene.store.change_queue(LANE, QueueChange(closed=True), by="op")
+    await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="op"))
     own = await scene.store.transaction(worker)
     told = (await scene.store.enqueue([scene.job()], tx=own.connection))[0]
     assert not told.created

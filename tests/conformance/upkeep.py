@@ -4,6 +4,7 @@ import asyncio
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, Claim
 from durio.model.outcome import OutcomeKind, Reason
+from durio.ports.control import CancelJobs
 from durio.ports.exchange import Lane
 from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
 from tests.conformance.promises import Chapter
@@ -264,7 +265,7 @@ async def a_failed_rescue_changes_nothing(scene: Scene) -> None:
     ids = await scene.add_many(3)
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
-    await scene.store.act([ids[1]], "cancel")
+    await scene.store.act([ids[1]], CancelJobs())
     await scene.finish(worker, claims[0], kind=OutcomeKind.ALONE)
     rescued = await scene.after_every_fault(lambda: scene.lose(worker))
     assert [left.state for left in rescued.left] == [READY, CANCELLED, READY]
@@ -296,7 +297,7 @@ async def orphans_come_back_uncharged(scene: Scene) -> None:
 async def an_asked_cancel_survives_orphan_rescue(scene: Scene) -> None:
     """The same gate."""
     claim = await orphan(scene)
-    await scene.store.act([claim.id], "cancel")
+    await scene.store.act([claim.id], CancelJobs())
     await scene.store.rescue(MANY, Orphans())
     assert await scene.state(claim.id) == CANCELLED
 

@@ -4,11 +4,19 @@ from durio.app.worker_commands import read_answers, send_command
 from durio.model.job import CANCELLED, READY
 from durio.ports.browse import AuditLine, LaneRow, Query, WorkerRow
 from durio.ports.commit import Effects
-from durio.ports.control import QueueChange, Verb
+from durio.ports.control import (
+    ACTION_OF_VERB,
+    AuditNote,
+    CancelJobs,
+    QueueChange,
+    RetryJobs,
+    Verb,
+)
 from durio.ports.lease import Command, Vitals
 from durio.ports.store import Store
 from durio.ports.upkeep import ExpiredLeases
 from durio.worker.worker_commands import answer_puts
+from tests.bulk_actions import move_waiting, run_bulk
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, Scene, info
 from tests.job_counts import count_jobs
@@ -170,11 +178,13 @@ async def a_pause_reaches_every_worker_of_its_namespace(scene: Scene) -> None:
     workers = [await scene.worker(), await scene.worker(queues=("default",))]
     stranger = await scene.worker("shop2")
     other = await scene.other()
-    await other.change_queue("shop2:default", QueueChange(paused=True), by="ann")
+    await other.set_queue(
+        "shop2:default", QueueChange(paused=True), AuditNote(who="ann")
+    )
     await scene.store.wait(stranger, 50.0)
     for paused in (True, False):
         change = QueueChange(paused=paused)
-        await other.change_queue(LANE, change, by="ann")
+        await other.set_queue(LANE, change, AuditNote(who="ann"))
         for worker in workers:
             assert (await scene.store.wait(worker, 50.0)).control
             renewed = await scene.store.renew(worker, LEASE_SECONDS)
@@ -198,7 +208,7 @@ async def a_queue_is_changed_field_by_field(scene: Scene) -> None:
         (QueueChange(False, False, -2), LaneRow(LANE, False, maxsize=10)),
         (QueueChange(maxsize=0), LaneRow(LANE, False, False, 0, is_manual=True)),
     ):
-        await store.change_queue(LANE, change, by="ann")
+        await store.set_queue(LANE, change, AuditNote(who="ann"))
         assert await other.queues("shop") == [wanted], change
         assert await other.queues("shop", busy=True) == [wanted]
 
@@ -207,7 +217,7 @@ async def a_queue_is_changed_field_by_field(scene: Scene) -> None:
 async def a_queue_may_be_changed_before_its_first_job(scene: Scene) -> None:
     """It is known from then on."""
     change = QueueChange(closed=True, maxsize=3)
-    await scene.store.change_queue("shop:new", change, by="ann")
+    await scene.store.set_queue("shop:new", change, AuditNote(who="ann"))
     (row,) = await scene.store.queues("shop")
     assert row == LaneRow("shop:new", False, True, 3, is_manual=True)
 
@@ -220,13 +230,17 @@ async def what_people_do_is_written_down(scene: Scene) -> None:
     """Who, what, to what and to how many jobs, the newest first, by namespace."""
     worker, store = await scene.worker(), scene.store
     ids = await scene.add_many(7)
-    await store.act(ids[:1], "cancel", by="ann")
+    await store.act(ids[:1], CancelJobs(), note=AuditNote(who="ann"))
     scene.clock.advance(1.0)
-    await store.act([*ids[:1], ids[6]], "retry", by="bob")
-    await store.retry_edited(ids[1], b"[]", by="bob")
-    await store.change_queue(LANE, QueueChange(paused=True, maxsize=5), by="ann")
+    await store.act([*ids[:1], ids[6]], RetryJobs(), note=AuditNote(who="bob"))
+    await store.act([ids[1]], RetryJobs(b"[]"), note=AuditNote(who="bob"))
+    await store.set_queue(
+        LANE, QueueChange(paused=True, maxsize=5), AuditNote(who="ann")
+    )
     await command(scene, worker)
-    await store.act([await scene.add(lane="bank:x")], "cancel", by="eve")
+    await store.act(
+        [await scene.add(lane="bank:x")], CancelJobs(), note=AuditNote(who="eve")
+    )
     lines = await (await scene.other()).audit("shop", limit=MANY)
     assert [(line.who, line.verb, line.jobs) for line in lines] == [
         ("ann", "stack", 0),
@@ -249,9 +263,9 @@ async def what_people_do_is_written_down(scene: Scene) -> None:
 async def code_that_acts_on_its_own_jobs_is_not_written_down(scene: Scene) -> None:
     """Audits are of people."""
     job_id = await scene.add()
-    await scene.store.act([job_id], "cancel")
-    await scene.store.act([job_id], "retry")
-    await scene.store.retry_edited(job_id, b"[]")
+    await scene.store.act([job_id], CancelJobs())
+    await scene.store.act([job_id], RetryJobs())
+    await scene.store.act([job_id], RetryJobs(b"[]"))
     assert await scene.store.audit(None, limit=MANY) == []
 
 
@@ -263,13 +277,8 @@ async def a_bulk_act_is_one_line_with_its_query_in_words(scene: Scene) -> None:
     verbs: dict[Verb, int] = {"cancel": READY, "retry": CANCELLED}
     for verb, state in verbs.items():
         asked = query._replace(states=(state,))
-        counted = await scene.store.count(asked)
-        assert counted.jobs == 9
-        more = True
-        while more:
-            more = (
-                await scene.store.act_on(asked, verb, counted.mark, 2, by="ann")
-            ).more
+        done = await run_bulk(scene.store, asked, ACTION_OF_VERB[verb], step_jobs=2)
+        assert done.jobs == 9
         (line, *_) = await scene.store.audit("shop", limit=MANY)
         assert (line.who, line.verb, line.jobs) == ("ann", verb, 9)
         for word in (LANE, "shop.pay"):
@@ -283,8 +292,7 @@ async def a_move_is_one_line(scene: Scene) -> None:
     """Its steps are added up; the next move is another."""
     for _ in range(2):
         await scene.add_many(5)
-        while (await scene.store.move(LANE, "shop:b", 2, by="ann")).more:
-            pass
+        await move_waiting(scene.store, LANE, "shop:b", step_jobs=2)
     lines = await scene.store.audit("shop", limit=MANY)
     assert (
         lines
@@ -298,11 +306,15 @@ async def a_change_and_its_line_are_one(scene: Scene) -> None:
     worker = await scene.worker()
     await scene.add_many(2)
     store, change = scene.store, QueueChange(paused=True, closed=True, maxsize=7)
-    await scene.after_every_fault(lambda: store.change_queue(LANE, change, by="ann"))
+    await scene.after_every_fault(
+        lambda: store.set_queue(LANE, change, AuditNote(who="ann"))
+    )
     assert await scene.after_every_fault(lambda: command(scene, worker))
     await scene.after_every_fault(lambda: renewed_in_full(scene, worker))
     ids = [record.id for record in await scene.records()]
-    acted = await scene.after_every_fault(lambda: store.act(ids, "cancel", by="ann"))
+    acted = await scene.after_every_fault(
+        lambda: store.act(ids, CancelJobs(), note=AuditNote(who="ann"))
+    )
     assert {one.after for one in acted} == {CANCELLED}
     assert len(await store.audit(None, limit=MANY)) == 5
 

@@ -29,11 +29,12 @@ from durio.model.ids import id_bytes
 from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, StoredJob
 from durio.ports.browse import Query
 from durio.ports.commit import Effects
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, DiscardJobs, QueueChange, RetryJobs
 from durio.ports.move import ImportStage
 from durio.ports.records import Put
 from durio.stores.postgres import import_jobs
 from durio.stores.postgres.driver import DriverError
+from tests.bulk_actions import run_bulk
 from tests.conformance.postgres import ScratchSchema
 from tests.e2e.moving import Died, Steps, die_here, mover
 from tests.e2e.workers import Place, seeded, wait_until
@@ -120,9 +121,13 @@ async def fill(url: str) -> None:
             await (await fine.options(queue="stopped").enqueue(n)).cancel()
             await fine.options(queue="stopped").enqueue(n)
         store = await app.store()
-        await store.change_queue("shop:stopped", QueueChange(paused=True), by="me")
-        await store.change_queue("shop:mail", QueueChange(maxsize=6), by="me")
-        await store.act([(await some(store, DEAD))[0].id], "retry", by="me")
+        await store.set_queue(
+            "shop:stopped", QueueChange(paused=True), AuditNote(who="me")
+        )
+        await store.set_queue("shop:mail", QueueChange(maxsize=6), AuditNote(who="me"))
+        await store.act(
+            [(await some(store, DEAD))[0].id], RetryJobs(), note=AuditNote(who="me")
+        )
         await store.commit(Effects(puts=RECORDS))
     async with App(url, name="other") as app:
         await app.enqueue("other.unknown", 1)
@@ -222,8 +227,8 @@ async def check_life(target: str) -> None:
         await app.enqueue("bad", 100)
         async with app.worker(queues=["default", "mail"]) as worker:
             await worker.drained(30)
-        stepped = await store.act_on(dead, "discard", counted.mark, 99, by="me")
-        assert stepped.jobs == 6, "who died later is left alone"
+        done = await run_bulk(store, dead, DiscardJobs(), counted.mark)
+        assert done.jobs == 6, "who died later is left alone"
         counts = (await count_jobs(store, "shop"))["shop:default"]
         assert counts == {SCHEDULED: 12, DEAD: 2}
 
@@ -430,9 +435,11 @@ def test_a_moved_file_takes_nothing_and_says_where_to_go(
                 fine.enqueue(1),
                 replaced.enqueue(1),
                 fine.enqueue_many([(n,) for n in range(3)]),
-                store.act([dead.id], "retry", by="me"),
-                store.act([dead.id], "discard", by="me"),
-                store.change_queue("shop:mail", QueueChange(paused=True), by="me"),
+                store.act([dead.id], RetryJobs(), note=AuditNote(who="me")),
+                store.act([dead.id], DiscardJobs(), note=AuditNote(who="me")),
+                store.set_queue(
+                    "shop:mail", QueueChange(paused=True), AuditNote(who="me")
+                ),
                 enter(app.worker()),
                 in_own_transaction(app, source),
             ):

@@ -9,7 +9,7 @@ from durio import App, Context, Retry
 from durio.host.clock import HostClock
 from durio.model.errors import DurioError
 from durio.model.finding import Finding
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.ports.move import StoreMetadata
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.checks import checks
@@ -166,7 +166,9 @@ async def work_with(url: str) -> None:
         ]
         assert [await job.result(timeout=30) for job in jobs] == [2] * len(jobs)
         store = await app.store()
-        await store.change_queue("shop:small", QueueChange(paused=True), by="me")
+        await store.set_queue(
+            "shop:small", QueueChange(paused=True), AuditNote(who="me")
+        )
 
 
 def test_a_move_that_stands_half_way_is_told_of(server: PostgresServer) -> None:

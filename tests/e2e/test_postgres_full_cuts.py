@@ -9,7 +9,7 @@ import pytest
 from durio import App, Context
 from durio.errors import StoreUnavailable
 from durio.model.job import READY
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from tests.conformance.postgres import ScratchSchema
 from tests.e2e.proxy import FaultProxy
 from tests.e2e.proxy_link import Cut
@@ -118,7 +118,9 @@ def test_a_first_try_that_comes_late_runs_once(url: str, then: str) -> None:
             waits = asyncio.create_task(task.enqueue("late"))
             while store.times("enqueue") < 3:
                 await app.clock.sleep(0.01)
-            await real.change_queue("shop:small", QueueChange(maxsize=3), by="me")
+            await real.set_queue(
+                "shop:small", QueueChange(maxsize=3), AuditNote(who="me")
+            )
             # Its own statement, at last: the repeats go on, and one of them may be first.
             await real.enqueue(store.calls[-1].args[0])
             if then == "runs":

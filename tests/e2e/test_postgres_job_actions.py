@@ -12,9 +12,10 @@ from durio.model.job import CANCELLED, DEAD, READY, RUNNING, NewJob
 from durio.model.keys import key_claim, while_active
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import Verb
+from durio.ports.control import ACTION_OF_VERB, CancelJobs, RetryJobs, Verb
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
+from tests.bulk_actions import move_waiting, run_bulk
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, TASK, info
 from tests.job_counts import count_jobs
@@ -79,7 +80,7 @@ def test_a_job_is_claimed_or_cancelled_and_never_both(grounds: ScratchSchema) ->
                 first, second, acted = await asyncio.gather(
                     claim(one, workers[0], JOBS // 2),
                     claim(two, workers[1], JOBS // 2),
-                    hand.act(ids, "cancel"),
+                    hand.act(ids, CancelJobs()),
                 )
                 ended = {a.id for a in acted if a.after == CANCELLED}
                 asked = {a.id for a in acted if a.after == RUNNING}
@@ -89,7 +90,7 @@ def test_a_job_is_claimed_or_cancelled_and_never_both(grounds: ScratchSchema) ->
                 for store, worker in zip((one, two), workers, strict=True):
                     await store.leave(worker)  # what was asked to stop is cancelled
                 assert set((await one.states(ids)).values()) <= {CANCELLED, READY}
-                await hand.act(ids, "cancel")
+                await hand.act(ids, CancelJobs())
 
     asyncio.run(main())
 
@@ -104,7 +105,8 @@ def test_two_hands_do_each_thing_once(grounds: ScratchSchema, verb: Verb) -> Non
             ids = await dead(hands[0], new_jobs(JOBS))
             turns = [list(ids), ids[::-1], ids[::2], ids[1::2]]
             acts = [
-                hand.act(some, verb) for hand, some in zip(hands, turns, strict=True)
+                hand.act(some, ACTION_OF_VERB[verb])
+                for hand, some in zip(hands, turns, strict=True)
             ]
             done: Counter[bytes] = Counter()
             for acted in await asyncio.gather(*acts):
@@ -130,11 +132,7 @@ def test_two_bulk_acts_share_the_work(grounds: ScratchSchema) -> None:
             assert counted.jobs == JOBS
 
             async def all_of_it(hand: PostgresStore) -> int:
-                jobs, more = 0, True
-                while more:
-                    step = await hand.act_on(query, "retry", counted.mark, 7, by="kim")
-                    jobs, more = jobs + step.jobs, step.more
-                return jobs
+                return (await run_bulk(hand, query, RetryJobs(), counted.mark, 7)).jobs
 
             assert sum(await asyncio.gather(*map(all_of_it, hands))) == JOBS
             assert set((await hands[0].states(ids)).values()) == {READY}
@@ -151,14 +149,14 @@ def test_one_job_lives_for_a_key_whoever_is_quicker(grounds: ScratchSchema) -> N
                 key = key_claim(while_active, TASK, f"k{turn}", PAYLOAD)
                 (old,) = await dead(hand, new_jobs(1, key=key))
                 acted, answers = await asyncio.gather(
-                    hand.act([old], "retry"), producer.enqueue(new_jobs(1, key=key))
+                    hand.act([old], RetryJobs()), producer.enqueue(new_jobs(1, key=key))
                 )
                 is_back = acted[0].after == READY
                 assert is_back is not answers[0].created
                 assert answers[0].id == old or not is_back
                 live = await hand.count(Query(states=(READY,)))
                 assert live.jobs == 1
-                await hand.act([old, answers[0].id], "cancel")
+                await hand.act([old, answers[0].id], CancelJobs())
 
     asyncio.run(main())
 
@@ -176,13 +174,13 @@ def test_moving_there_and_back_loses_none(
 
             async def to_and_fro(store: PostgresStore, lane: str, to: str) -> None:
                 for _ in range(TURNS):
-                    await store.move(lane, to, 20, by="kim")
+                    await move_waiting(store, lane, to, 20)
 
             _, _, claimed, acted = await asyncio.gather(
                 to_and_fro(one, LANE, "shop:b"),
                 to_and_fro(two, "shop:b", LANE),
                 claim(worker, number, 20),
-                hand.act(ids[-20:], "cancel"),
+                hand.act(ids[-20:], CancelJobs()),
             )
             states = Counter((await hand.states(ids)).values())
             ended = sum(a.after == CANCELLED for a in acted)

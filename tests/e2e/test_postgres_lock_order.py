@@ -14,11 +14,18 @@ from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import key_claim, replace, while_active, while_waiting, window
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import QueueChange
+from durio.ports.control import (
+    AuditNote,
+    CancelJobs,
+    DiscardJobs,
+    QueueChange,
+    RetryJobs,
+)
 from durio.ports.exchange import Lane
 from durio.ports.upkeep import ExpiredLeases, Orphans
 from durio.stores.postgres.driver import LOCKED
 from durio.stores.postgres.store import PostgresStore
+from tests.bulk_actions import move_waiting, run_bulk
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import PAYLOAD, SHOP, TASK, info
 from tests.e2e.workers import seeded
@@ -162,23 +169,22 @@ async def meddle(crowd: Crowd, store: PostgresStore) -> None:
     chance = crowd.chance
     match chance.randrange(7):
         case 0 | 1:
-            await store.act(crowd.some(), "cancel", by="kim")
+            await store.act(crowd.some(), CancelJobs(), note=AuditNote(who="kim"))
         case 2:
-            await store.act(crowd.some(), "retry", by="kim")
+            await store.act(crowd.some(), RetryJobs(), note=AuditNote(who="kim"))
         case 3:
-            await store.act(crowd.some(), "discard", by="kim")
+            await store.act(crowd.some(), DiscardJobs(), note=AuditNote(who="kim"))
         case 4:
             states = chance.choice([(READY, SCHEDULED), (DEAD,)])
             query = Query(states=states, lane=chance.choice(LANES))
-            mark = (await store.count(query)).mark
-            verb = "retry" if states == (DEAD,) else "cancel"
-            await store.act_on(query, verb, mark, 10, by="kim")
+            action = RetryJobs() if states == (DEAD,) else CancelJobs()
+            await run_bulk(store, query, action, step_jobs=10)
         case 5:
             lane, to = chance.sample(LANES, 2)
-            await store.move(lane, to, 10, by="kim")
+            await move_waiting(store, lane, to, 10)
         case _:
             change = QueueChange(paused=chance.random() < 0.3)
-            await store.change_queue(chance.choice(LANES), change, by="kim")
+            await store.set_queue(chance.choice(LANES), change, AuditNote(who="kim"))
 
 
 async def tend(_: Crowd, store: PostgresStore) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from durio import App
+from durio.client.bulk import BulkStep
 from durio.errors import StoreUnavailable, WrongState
 from durio.model.job import (
     CANCELLED,
@@ -28,9 +29,17 @@ from durio.model.job import (
 from durio.model.keys import key_claim, while_active, while_waiting
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import BulkStep, Verb
+from durio.ports.control import (
+    ACTION_OF_VERB,
+    AuditNote,
+    CancelJobs,
+    DiscardJobs,
+    RetryJobs,
+    Verb,
+)
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
+from tests.bulk_actions import bulk_steps, run_bulk
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.e2e.open_transaction import clock, open_transaction, opened
@@ -93,12 +102,8 @@ class Scene:
 
     async def in_bulk(self, verb: Verb, query: Query = ALL_DEAD) -> BulkStep:
         """All its steps as one."""
-        mark = (await self.operator.count(query)).mark
-        jobs, held, more = 0, 0, True
-        while more:
-            step = await self.operator.act_on(query, verb, mark, 3, by="kim")
-            jobs, held, more = jobs + step.jobs, held + step.held, step.more
-        return BulkStep(jobs, more, held)
+        action = ACTION_OF_VERB[verb]
+        return await run_bulk(self.operator, query, action, step_jobs=3)
 
 
 @asynccontextmanager
@@ -139,7 +144,9 @@ def test_a_retry_by_id_does_the_others_first(
     async def story(scene: Scene) -> None:
         held, *others = ids = await scene.bury("held", None, *"abcdefgh")
         await scene.take_key("held")
-        call = asyncio.ensure_future(scene.operator.act(ids, "retry", by="kim"))
+        call = asyncio.ensure_future(
+            scene.operator.act(ids, RetryJobs(), note=AuditNote(who="kim"))
+        )
         await scene.until(others, READY)
         assert not call.done()
         assert await scene.states([held]) == [DEAD]
@@ -165,11 +172,11 @@ def test_a_bulk_retry_passes_over_what_is_held(
         assert heir.created
         for n in range(OTHERS):
             await scene.take_key(f"held{n}")
-        assert await scene.in_bulk("retry") == BulkStep(len(free), False, OTHERS)
+        assert await scene.in_bulk("retry") == BulkStep(len(free), OTHERS)
         assert await scene.states(free) == [READY] * len(free)
         assert await scene.states(taken) == [DEAD] * len(taken)
         await scene.caller.execute("rollback")
-        assert await scene.in_bulk("retry") == BulkStep(OTHERS, False, 0)
+        assert await scene.in_bulk("retry") == BulkStep(OTHERS, 0)
         assert await scene.states(taken) == [DEAD] + [READY] * OTHERS
 
     grounds.location = replace(grounds.location, driver=driver)
@@ -183,11 +190,10 @@ def test_a_bulk_retry_comes_back_to_what_was_held_for_a_moment(
         ids = await scene.bury("held", "free")
         await scene.take_key("held")
         mark = (await scene.operator.count(ALL_DEAD)).mark
-        first = await scene.operator.act_on(ALL_DEAD, "retry", mark, 9, by="kim")
-        assert first == BulkStep(1, more=True)
+        steps = bulk_steps(scene.operator, ALL_DEAD, RetryJobs(), mark)
+        assert await anext(steps) == BulkStep(1)
         await scene.caller.execute("rollback")
-        second = await scene.operator.act_on(ALL_DEAD, "retry", mark, 9, by="kim")
-        assert second == BulkStep(1, more=False)
+        assert [step async for step in steps] == [BulkStep(1)]
         assert await scene.states(ids) == [READY, READY]
 
     play(grounds, story)
@@ -197,10 +203,12 @@ def test_a_discard_waits_for_no_key(grounds: ScratchSchema) -> None:
     async def story(scene: Scene) -> None:
         first, second = await scene.bury("held", "other")
         await scene.take_key("held")
-        (acted,) = await scene.operator.act([first], "discard", by="kim")
+        (acted,) = await scene.operator.act(
+            [first], DiscardJobs(), note=AuditNote(who="kim")
+        )
         assert acted == (first, DEAD, None, False)
         await scene.take_key("other")
-        assert await scene.in_bulk("discard") == BulkStep(1, False, 0)
+        assert await scene.in_bulk("discard") == BulkStep(1, 0)
         assert await scene.states([first, second]) == [None, None]
 
     play(grounds, story)
@@ -216,12 +224,13 @@ def test_a_dead_letter_that_somebody_holds(
     async def story(scene: Scene) -> None:
         first, held, third = ids = await scene.bury(None, "k", None)
         await scene.hold(HOLD_KEPT, held)
-        acted = await scene.operator.act([held, first], verb, by="kim")
+        action, note = ACTION_OF_VERB[verb], AuditNote(who="kim")
+        acted = await scene.operator.act([held, first], action, note=note)
         assert acted == [(held, DEAD, DEAD, True), (first, DEAD, after, False)]
-        assert await scene.in_bulk(verb) == BulkStep(1, False, 1)
+        assert await scene.in_bulk(verb) == BulkStep(1, 1)
         assert await scene.states(ids) == [after, DEAD, after]
         await scene.caller.execute("rollback")
-        assert await scene.in_bulk(verb) == BulkStep(1, False, 0)
+        assert await scene.in_bulk(verb) == BulkStep(1, 0)
         assert await scene.states([third, held]) == [after, after]
 
     play(grounds, story, call_seconds=SHORT)
@@ -235,17 +244,19 @@ def test_a_cancel_asks_the_other_running_jobs_to_stop(grounds: ScratchSchema) ->
         claims = await scene.run([job(), job(), job()])
         first, held, third = (claim.id for claim in claims)
         await scene.hold(HOLD_RUN, held)
-        acted = await scene.operator.act([held, first], "cancel", by="kim")
+        acted = await scene.operator.act(
+            [held, first], CancelJobs(), note=AuditNote(who="kim")
+        )
         expected = [(held, RUNNING, RUNNING, True), (first, RUNNING, RUNNING, False)]
         assert acted == expected
         assert await asked_to_stop(scene) == {first}
         query = Query(namespace=SHOP, states=(SCHEDULED, READY, RUNNING))
-        assert await scene.in_bulk("cancel", query) == BulkStep(1, False, 1)
+        assert await scene.in_bulk("cancel", query) == BulkStep(1, 1)
         assert await asked_to_stop(scene) == {first, third}
         written = [line.jobs for line in await scene.other.audit(SHOP, limit=10)]
         assert sorted(written) == [0, 1, 1]
         await scene.caller.execute("rollback")
-        assert await scene.in_bulk("cancel", query) == BulkStep(1, False, 0)
+        assert await scene.in_bulk("cancel", query) == BulkStep(1, 0)
         assert await asked_to_stop(scene) == {first, held, third}
 
     async def asked_to_stop(scene: Scene) -> set[bytes]:

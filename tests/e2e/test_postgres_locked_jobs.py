@@ -18,9 +18,10 @@ from durio.model.job import CANCELLED, READY, RUNNING, SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, debounce, key_claim, while_waiting
 from durio.model.keys import replace as rewritten
 from durio.ports.browse import Query
-from durio.ports.control import Acted
+from durio.ports.control import Acted, AuditNote, CancelJobs
 from durio.ports.exchange import Lane
 from durio.stores.postgres.store import PostgresStore
+from tests.bulk_actions import bulk_steps, run_bulk
 from tests.conformance.postgres import ScratchSchema
 from tests.conformance.scene import LANE, PAYLOAD, SHOP, TASK, info
 from tests.e2e.open_transaction import clock, open_transaction, opened
@@ -56,12 +57,8 @@ class Scene:
             await clock.sleep(0.01)
 
     async def cancels(self, query: Query, mark: str) -> int:
-        """The steps of a bulk act that are left."""
-        jobs, more = 0, True
-        while more:
-            step = await self.operator.act_on(query, "cancel", mark, 10, by="kim")
-            jobs, more = jobs + step.jobs, step.more
-        return jobs
+        """A bulk action with all its steps."""
+        return (await run_bulk(self.operator, query, CancelJobs(), mark)).jobs
 
     async def written(self) -> list[int]:
         """How many jobs each line of the audit is about, the oldest first."""
@@ -102,7 +99,9 @@ def test_a_cancel_by_id_does_the_others_first(
     async def story(scene: Scene) -> None:
         first, held, third = ids = await scene.three(POLICIES[policy])
         (before,) = (await scene.other.states([held])).values()
-        call = asyncio.ensure_future(scene.operator.act(ids, "cancel", by="kim"))
+        call = asyncio.ensure_future(
+            scene.operator.act(ids, CancelJobs(), note=AuditNote(who="kim"))
+        )
         await scene.until([first, third], CANCELLED)
         assert await scene.other.states([held]) == {held: before}
         assert not call.done()
@@ -119,7 +118,7 @@ def test_one_that_is_never_free_is_left_as_it_is(grounds: ScratchSchema) -> None
     async def story(scene: Scene) -> None:
         first, held, third = ids = await scene.three()
         twice = [*ids, held]  # answered twice, and the call ends
-        acted = await scene.operator.act(twice, "cancel", by="kim")
+        acted = await scene.operator.act(twice, CancelJobs(), note=AuditNote(who="kim"))
         states = [CANCELLED, READY, CANCELLED, READY]
         assert [one.id for one in acted] == twice
         assert [(one.before, one.after) for one in acted] == [
@@ -176,13 +175,13 @@ def test_a_bulk_cancel_meets_again_what_was_held_for_a_moment(
         worker = await other.register(info(), 60.0)
         mark = (await hand.count(query)).mark
         await scene.caller.fetch(HOLD, UUID(bytes=held))
-        step = await hand.act_on(query, "cancel", mark, 10, by="kim")
-        assert (step.jobs, step.more) == (2, True)
+        steps = bulk_steps(hand, query, CancelJobs(), mark)
+        assert await anext(steps) == (2, 0)
         await scene.caller.execute("rollback")
         if then == RUNNING:
             told = await other.exchange(worker, [], [Lane(LANE, 9)], 9)
             assert [claim.id for claim in told.claims] == [held]
-        assert await scene.cancels(query, mark) == 1
+        assert [step async for step in steps] == [(1, 0)]
         assert await scene.cancels(query, mark) == 0
         after = CANCELLED if then == READY else RUNNING
         assert await other.states([held]) == {held: after}

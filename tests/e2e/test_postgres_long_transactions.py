@@ -17,6 +17,7 @@ from durio.model.keys import KeyPolicy, key_claim, while_active, while_waiting, 
 from durio.model.keys import replace as rewritten
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
+from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.stores.postgres import schema, schema_status
@@ -307,10 +308,10 @@ def test_a_cancelled_job_answers_for_nothing(grounds: ScratchSchema) -> None:
         await store.context.connections.write_one("delete from {schema}.uniq")
         await store.enqueue([late])
         await scene.caller.fetch("select 1 from durio.uniq for update")
-        (acted,) = await store.act([late.id], "cancel")
+        (acted,) = await store.act([late.id], CancelJobs())
         assert acted.after == CANCELLED
         await scene.caller.execute("commit")
-        (acted,) = await store.act([dead.id], "retry")
+        (acted,) = await store.act([dead.id], RetryJobs())
         assert (acted.before, acted.after) == (DEAD, READY)
 
     play(grounds, story)

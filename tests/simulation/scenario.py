@@ -16,7 +16,7 @@ from durio import App, DurioError
 from durio.model.job import StoredJob
 from durio.model.settings import RetentionSettings
 from durio.ports.browse import Query
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.stores.sqlite.store import SqliteStore
 from durio.worker.worker import Worker
 from tests.job_counts import count_jobs
@@ -291,7 +291,7 @@ class Scenario:
     def pause_queue(self, *, is_paused: bool) -> None:
         """As an operator would, directly at the store."""
         lane, change = f"{NAME}:default", QueueChange(paused=is_paused)
-        at_once(self.store.change_queue(lane, change, by="somebody"))
+        at_once(self.store.set_queue(lane, change, AuditNote(who="somebody")))
         self.ledger.note(ALL_NODES, "queue", lane=lane, is_paused=is_paused)
 
     def start(self, name: str) -> None:

@@ -33,17 +33,13 @@ ALLOWED: dict[str, tuple[int, str]] = {
     ),
     "stores/postgres/job_actions.py": (
         440,
-        "one state machine for cancel, retry and discard",
+        "one state machine for cancel, retry, discard and move",
     ),
     "stores/postgres/watermarks.py": (
         480,
         "watermarks and their rescans keep one invariant",
     ),
     "stores/sqlite/checks.py": (420, "a list of independent checks for the doctor"),
-    "stores/sqlite/job_actions.py": (
-        420,
-        "actions on one job and on many share their judgement",
-    ),
     "stores/sqlite/store_files.py": (
         420,
         "every file beside the database, and who may hold which lock",

@@ -27,9 +27,9 @@ from durio.cli.prompts import (
     BulkSummary,
     NotConfirmed,
     confirm,
-    in_batches,
     is_interactive,
     operator,
+    run_steps,
     show_summary,
 )
 from durio.cli.responses import (
@@ -39,11 +39,19 @@ from durio.cli.responses import (
     show_responses,
     wrong_app_errors,
 )
+from durio.client.bulk import CountedJobs, act_in_bulk
 from durio.model.errors import InvalidArguments, JobNotFound, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, StoredJob
 from durio.ports.browse import Query
-from durio.ports.control import Acted, Counted, Verb
+from durio.ports.control import (
+    ACTION_OF_VERB,
+    Acted,
+    AuditNote,
+    Counted,
+    RetryJobs,
+    Verb,
+)
 
 # Verb -> text before and after the action.
 VERB_TEXTS: dict[Verb, tuple[str, str]] = {
@@ -136,11 +144,9 @@ def act_on_dead_letters(
 
     async def do(app: App) -> BulkSummary:
         store = await app.store()
-        return await in_batches(
-            lambda limit: store.act_on(query, verb, counted.mark, limit, by=by),
-            jobs,
-            verb,
-        )
+        meant = CountedJobs(query, counted.mark, jobs)
+        steps = act_in_bulk(store, ACTION_OF_VERB[verb], meant, by=by)
+        return await run_steps(steps, jobs, verb)
 
     done = selection.run(do)
     words = f"{dead_letters_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
@@ -246,7 +252,9 @@ def retry_edited(
     by = operator(bulk.by)
 
     async def ask(app: App) -> Acted:
-        return await (await app.store()).retry_edited(record.id, payload, by=by)
+        store, note = await app.store(), AuditNote(who=by)
+        (acted,) = await store.act([record.id], RetryJobs(payload), note=note)
+        return acted
 
     acted = selection.run(ask)
     row = response_fields(id_text(record.id), acted, refusal(acted, "retry"))

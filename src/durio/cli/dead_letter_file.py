@@ -22,7 +22,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.cli.filters import PAGE_MAX
-from durio.cli.prompts import BATCH_JOBS
+from durio.client.bulk import STEP_JOBS
 from durio.model.codec import decode
 from durio.model.errors import DurioError, UsageError
 from durio.model.failure import Failure
@@ -31,6 +31,7 @@ from durio.model.job import DEAD, PRIORITY_MAX, StoredJob, utc_datetime
 from durio.model.names import check_app, check_name, lane, namespace_of, queue_of
 from durio.model.options import row_options
 from durio.ports.browse import Query
+from durio.ports.control import AuditNote
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 KEY_BYTES_MAX = 64
@@ -303,8 +304,8 @@ async def restore(app: App, read: Callable[[], Iterator[StoredJob]], by: str) ->
     """Write the records in batches; returns how many were new."""
     store = await app.store()
     records, written = read(), 0
-    while some := list(islice(records, BATCH_JOBS)):
-        written += await store.restore(some, by=by)
+    while some := list(islice(records, STEP_JOBS)):
+        written += await store.restore(some, AuditNote(who=by))
     return written
 
 

@@ -4,7 +4,7 @@ import asyncio
 import getpass
 import os
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,12 +12,11 @@ import click
 
 from durio.cli.apps import AppSelection
 from durio.cli.output import show_json, show_text
+from durio.client.bulk import STEP_JOBS, BulkStep
 from durio.host.signals import process_name
 from durio.model.errors import UsageError
 from durio.model.failure import storable
-from durio.ports.control import BulkStep
 
-BATCH_JOBS = 500
 OPERATOR_CHARS_MAX = 180  # the store keeps 200 characters; ` via cli` is appended
 
 YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
@@ -27,7 +26,6 @@ DRY_RUN_OPTION = click.option(
 BY_OPTION = click.option(
     "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
 )
-RunBatch = Callable[[int], Awaitable[BulkStep]]  # takes the maximum number of jobs
 
 
 class BulkSummary(NamedTuple):
@@ -108,15 +106,16 @@ def show_summary(
     return 0
 
 
-async def in_batches(run_batch: RunBatch, jobs: int, label: str) -> BulkSummary:
-    """Run batches until all counted jobs are done or no more are found."""
-    done, held, more = 0, 0, True
+async def run_steps(
+    steps: AsyncIterator[BulkStep], jobs: int, label: str
+) -> BulkSummary:
+    """All steps of a bulk action, with a progress bar; what became of the jobs."""
+    done = held = 0
     with progress_bar(jobs, label) as move_on:
         try:
-            while more and done < jobs:
-                changed, more, left = await run_batch(min(BATCH_JOBS, jobs - done))
-                done, held = done + changed, held + left
-                move_on(changed)
+            async for step in steps:
+                done, held = done + step.jobs, held + step.held
+                move_on(step.jobs)
         except asyncio.CancelledError:
             click.echo(f"\nstopped: {done} of {jobs} are done; run it again", err=True)
             raise
@@ -126,7 +125,7 @@ async def in_batches(run_batch: RunBatch, jobs: int, label: str) -> BulkSummary:
 @contextmanager
 def progress_bar(jobs: int, label: str) -> Generator[Callable[[int], object]]:
     """A progress bar on a terminal, when there is more than one batch."""
-    if jobs <= BATCH_JOBS or not sys.stderr.isatty():
+    if jobs <= STEP_JOBS or not sys.stderr.isatty():
         yield int
         return
     with click.progressbar(length=jobs, label=label, file=sys.stderr) as bar:

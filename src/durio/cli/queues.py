@@ -17,8 +17,8 @@ from durio.cli.prompts import (
     YES_OPTION,
     BulkSummary,
     confirm,
-    in_batches,
     operator,
+    run_steps,
     show_summary,
 )
 from durio.cli.queue_rows import (
@@ -29,13 +29,22 @@ from durio.cli.queue_rows import (
     load_queue_rows,
     waiting_jobs_text,
 )
+from durio.client.bulk import CountedJobs, act_in_bulk
 from durio.model.errors import UsageError
 from durio.model.job import utc_datetime
 from durio.model.names import check_name, lane
 from durio.model.quantities import format_duration, seconds
 from durio.model.queues import MAXSIZE_MAX
 from durio.ports.browse import Query
-from durio.ports.control import AS_IN_CODE, NO_BOUND, Counted, QueueChange
+from durio.ports.control import (
+    AS_IN_CODE,
+    NO_BOUND,
+    AuditNote,
+    CancelJobs,
+    Counted,
+    MoveJobs,
+    QueueChange,
+)
 
 POLL_SECONDS = 0.2
 
@@ -49,7 +58,8 @@ def close_and_wait(
         check_known([queue], await known_queues(app), app.name)
         refuse_paused(await find_queue_row(app, queue), queue)
         close = QueueChange(closed=True)
-        await (await app.store()).change_queue(lane(app.name, queue), close, by=by)
+        store, note = await app.store(), AuditNote(who=by)
+        await store.set_queue(lane(app.name, queue), close, note)
         return await wait_until_empty(app, queue, limit_seconds)
 
     try:
@@ -319,7 +329,8 @@ def change_queues(
         check_known(queues, await known_queues(app), app.name)
         store = await app.store()
         for queue in dict.fromkeys(queues):
-            await store.change_queue(lane(app.name, queue), wanted, by=name)
+            note = AuditNote(who=name)
+            await store.set_queue(lane(app.name, queue), wanted, note)
         return await read_rows(app, queues)
 
     lines, now = selection.run(ask)
@@ -413,11 +424,10 @@ def move_jobs(
     by = operator(given["by"])
 
     async def do(app: App) -> BulkSummary:
-        store = await app.store()
-        here, there = lane(app.name, source), lane(app.name, target)
-        return await in_batches(
-            lambda limit: store.move(here, there, limit, by=by), counted.jobs, "move"
-        )
+        to = MoveJobs(lane(app.name, target))
+        meant = CountedJobs(waiting_query(app, source), counted.mark, counted.jobs)
+        steps = act_in_bulk(await app.store(), to, meant, by=by)
+        return await run_steps(steps, counted.jobs, "move")
 
     done = selection.run(do)
     words = f"{waiting_jobs_text(done.jobs)} moved from {source} to {target}"
@@ -465,12 +475,9 @@ def purge_queue(
     by = operator(given["by"])
 
     async def do(app: App) -> BulkSummary:
-        store, query = await app.store(), waiting_query(app, queue)
-        return await in_batches(
-            lambda limit: store.act_on(query, "cancel", counted.mark, limit, by=by),
-            counted.jobs,
-            "purge",
-        )
+        meant = CountedJobs(waiting_query(app, queue), counted.mark, counted.jobs)
+        steps = act_in_bulk(await app.store(), CancelJobs(), meant, by=by)
+        return await run_steps(steps, counted.jobs, "purge")
 
     done = selection.run(do)
     words = f"{waiting_jobs_text(done.jobs)} cancelled{done.held_text('cancel')}"

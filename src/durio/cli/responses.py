@@ -13,7 +13,7 @@ from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE, State
 from durio.model.names import namespace_of
 from durio.model.transitions import check_retry
-from durio.ports.control import Acted, Verb
+from durio.ports.control import ACTION_OF_VERB, Acted, AuditNote, Verb
 
 DELETED_TEXT = "gone"
 
@@ -40,7 +40,8 @@ def act_on_jobs(
         store = await app.store()
         others = await wrong_app_errors(app, list(wanted), selection)
         ours = [job_id for job_id in wanted if job_id not in others]
-        return others, await store.act(ours, verb, by=by)
+        note = AuditNote(who=by)
+        return others, await store.act(ours, ACTION_OF_VERB[verb], note=note)
 
     others, done = selection.run(ask)
     for job_id, error in others.items():

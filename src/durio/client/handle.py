@@ -37,6 +37,7 @@ from durio.model.names import queue_of
 from durio.model.options import row_options
 from durio.model.quantities import Duration, seconds
 from durio.model.transitions import check_retry
+from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.store import Store
 from durio.telemetry.log import in_job
 
@@ -174,7 +175,7 @@ class Job(Generic[R_co]):
     async def cancel(self) -> State:
         """Cancel it; returns the state after that: `running` means it was asked to stop."""
         store = await self._client.store()
-        acted = (await store.act([self._raw_id], "cancel"))[0]
+        acted = (await store.act([self._raw_id], CancelJobs()))[0]
         if acted.after is None:
             raise not_found(acted.id)
         if acted.is_held:
@@ -184,7 +185,7 @@ class Job(Generic[R_co]):
     async def retry(self) -> None:
         """Run a dead or cancelled job again, with the same id and a full retry budget."""
         store = await self._client.store()
-        acted = (await store.act([self._raw_id], "retry"))[0]
+        acted = (await store.act([self._raw_id], RetryJobs()))[0]
         if acted.before is None:
             raise not_found(acted.id)
         check_retry(STATE_BY_CODE[acted.before], self.id)

@@ -44,6 +44,7 @@ class Page(NamedTuple):
 
     jobs: list[StoredJob]
     cursor: str | None
+    ids: Sequence[bytes] = ()  # instead of the records, for a query with a mark
 
 
 class WorkerRow(NamedTuple):
@@ -120,8 +121,15 @@ class Browse(Protocol):
         """
         ...
 
-    async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:
-        """Newest first, by keyset, at most 200 a page."""
+    async def find(
+        self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
+    ) -> Page:
+        """Newest first, by keyset, at most 200 a page.
+
+        `mark`: the answer of a count. The page has the ids of jobs of one state that are not
+        beyond it, at most 1,000, in the order of the state's index: waiting jobs by queue,
+        dead ones by the time of their death. A page may be empty and still have a cursor.
+        """
         ...
 
     async def queues(

@@ -1,16 +1,76 @@
-"""Operators' hands on jobs, queues and workers.
+"""What operators do to jobs, queues and workers.
 
-Everything that people do is written down in the same transaction: who, when, what, to how
-many jobs. `by` says who; code that acts on its own jobs leaves it out and is not audited.
+An action of a person is audited in its own transaction: who, when, what, how many jobs.
+Code that acts on its own jobs passes no note and is not audited.
 """
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from durio.model.job import StoredJob
+from durio.model.ids import format_ids
+from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED, StoredJob
+from durio.model.names import namespace_of
 from durio.ports.browse import Query
 
 Verb = Literal["cancel", "retry", "discard"]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJobs:
+    """Cancel jobs that have not ended.
+
+    A waiting job is cancelled and its key is freed. A running one is marked (`after` stays
+    running) and its worker is woken.
+    """
+
+    verb: ClassVar[str] = "cancel"
+    # The states that it changes, in the order in which jobs go from one to the next.
+    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryJobs:
+    """Dead and cancelled jobs become ready, with counters at zero and the same `claim_no`.
+
+    They also enter a full queue. Each takes the key again that it came with; a job whose key
+    belongs to another job now stays as it is.
+    """
+
+    payload: bytes | None = None  # other arguments; the caller has checked them
+    states: ClassVar[tuple[int, ...]] = (DEAD, CANCELLED)
+
+    @property
+    def verb(self) -> str:
+        return "retry" if self.payload is None else "retry_edited"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardJobs:
+    """Delete the records of dead jobs."""
+
+    verb: ClassVar[str] = "discard"
+    states: ClassVar[tuple[int, ...]] = (DEAD,)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveJobs:
+    """Waiting jobs go to another queue, with order, priority, due time and fence.
+
+    The bound of that queue is not checked: no job is lost.
+    """
+
+    lane: str
+    verb: ClassVar[str] = "move"
+    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY)
+
+
+Action = CancelJobs | RetryJobs | DiscardJobs | MoveJobs
+ACTION_OF_VERB: dict[Verb, Action] = {
+    "cancel": CancelJobs(),
+    "retry": RetryJobs(),
+    "discard": DiscardJobs(),
+}
 
 
 class Acted(NamedTuple):
@@ -19,7 +79,61 @@ class Acted(NamedTuple):
     id: bytes
     before: int | None  # None: there is no such job
     after: int | None  # None: it is gone
-    is_held: bool = False  # not done: a transaction that lasts has it, or its key
+    is_held: bool = False  # not done: another transaction has locked it, or its key
+
+    def is_changed_by(self, action: Action) -> bool:
+        """Whether the action did anything; a job that moves keeps its state."""
+        if self.is_held or self.before not in action.states:
+            return False
+        return not isinstance(action, RetryJobs) or self.before != self.after
+
+
+class AuditEntry(NamedTuple):
+    """A line of the audit, except for its time."""
+
+    namespace: str
+    who: str
+    verb: str
+    target: str
+    jobs: int
+
+
+@dataclass(slots=True)
+class AuditNote:
+    """A line of the audit, except for the time and the number of jobs.
+
+    The store fills in what is empty, from the action and its jobs. A note with a target is
+    one line for all calls that it is passed to.
+    """
+
+    namespace: str = ""
+    who: str = ""
+    verb: str = ""
+    target: str = ""
+    line: int | None = None  # set by the store: where the next call adds its jobs
+
+    def entries(
+        self, action: Action, acted: Sequence[Acted], lanes: Mapping[bytes, str]
+    ) -> list[AuditEntry]:
+        """What to write: for the target if any job changed, or one entry for each App."""
+        jobs_of: dict[str, list[Acted]] = {}
+        if self.target:
+            jobs_of[self.namespace] = [a for a in acted if a.is_changed_by(action)]
+        else:
+            for one in acted:
+                if one.id in lanes:
+                    jobs_of.setdefault(namespace_of(lanes[one.id]), []).append(one)
+        return [
+            AuditEntry(
+                namespace,
+                self.who,
+                self.verb or action.verb,
+                self.target or format_ids([one.id for one in some]),
+                sum(one.is_changed_by(action) for one in some),
+            )
+            for namespace, some in jobs_of.items()
+            if some
+        ]
 
 
 class Counted(NamedTuple):
@@ -29,26 +143,9 @@ class Counted(NamedTuple):
     mark: str  # jobs that come to fit the query later are beyond it
 
 
-class BulkStep(NamedTuple):
-    """One step of an act on many jobs."""
-
-    jobs: int  # changed by this step
-    more: bool
-    held: int = 0  # given up by it: transactions that last have them, or their keys
-
-
 NO_BOUND = -1  # a bound by hand: there is none, whatever the code says
 AS_IN_CODE = -2  # no bound by hand any more
 BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
-
-
-class AuditNote(NamedTuple):
-    """A line of the audit, written in the transaction of the action that it describes."""
-
-    namespace: str
-    who: str
-    verb: str
-    target: str
 
 
 class QueueChange(NamedTuple):
@@ -60,73 +157,59 @@ class QueueChange(NamedTuple):
 
     def in_words(self, lane: str) -> list[tuple[str, str]]:
         """Verb and target of each part of it, for the audit."""
-        told: list[tuple[str, str]] = []
+        parts: list[tuple[str, str]] = []
         if self.paused is not None:
-            told.append(("pause" if self.paused else "resume", lane))
+            parts.append(("pause" if self.paused else "resume", lane))
         if self.closed is not None:
-            told.append(("close" if self.closed else "open", lane))
+            parts.append(("close" if self.closed else "open", lane))
         if self.maxsize is not None:
             bound = BOUNDS_IN_WORDS.get(self.maxsize, str(self.maxsize))
-            told.append(("limit", f"{lane} maxsize {bound}"))
-        return told
+            parts.append(("limit", f"{lane} maxsize {bound}"))
+        return parts
 
 
 class OperatorControl(Protocol):
     """Acting on jobs, queues and workers."""
 
     async def act(
-        self, ids: Sequence[bytes], verb: Verb, *, by: str | None = None
+        self,
+        ids: Sequence[bytes],
+        action: Action,
+        *,
+        only: tuple[Query, str] | None = None,
+        note: AuditNote | None = None,
     ) -> list[Acted]:
-        """Do it, or leave a job as it is where its state does not allow it.
+        """Do it to each job whose state allows it; the others stay as they are.
 
-        cancel: a waiting job is cancelled and its key freed; a running one is marked
-        (`after` stays running) and its worker woken; a final one is left alone.
-        retry: dead and cancelled go back to ready with counters at zero and the same
-        `claim_no`; others are left alone. They enter a full queue too, and take the
-        key that they came with again: a job whose key another one has is left alone.
-        discard: the record of a dead job is deleted; others are left alone.
-        What somebody's transaction holds is done last; for as long as a call may last it is
-        tried again, then left alone and told (`is_held`).
+        Jobs that another transaction has locked are tried again for as long as a call may
+        last; then they stay as they are (`is_held`).
+
+        `only`: a query and the mark of its count. The store checks inside the transaction
+        that a job still fits the query and is not beyond the mark; the answer leaves out
+        those that do not. Locked jobs are not tried again. Without changed jobs nothing is
+        written.
         """
-        ...
-
-    async def retry_edited(
-        self, job_id: bytes, payload: bytes, *, by: str | None = None
-    ) -> Acted:
-        """`retry` of one job with other arguments, checked by the caller."""
         ...
 
     async def count(self, query: Query) -> Counted:
-        """Exactly how many jobs fit, and a mark for `act_on`."""
-        ...
+        """Exactly how many jobs fit, and a mark for `find` and `act`.
 
-    async def act_on(
-        self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
-    ) -> BulkStep:
-        """The verb for at most `limit` jobs that fit and are not beyond the mark.
-
-        Called until there are no more. A step that nothing is left for writes nothing.
-        Beyond the mark are jobs that arrived, or died, after the count: a dead letter
-        that is sent back and dies again meanwhile is not met twice. All steps together
-        are one line in the audit. Nobody waits for what somebody's transaction holds: it is
-        met a second time, then left alone and counted (`held`).
+        Beyond the mark are jobs that arrive, or die, after the count: a dead letter that is
+        retried and dies again is not met twice.
         """
         ...
 
-    async def restore(self, jobs: Sequence[StoredJob], *, by: str) -> int:
-        """Dead letters from elsewhere; ids that are stored stay as they are.
+    async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
+        """Insert dead letters from elsewhere; ids that are stored stay as they are.
 
-        Whatever state a record says, it is restored as dead, and without a key. How many.
+        Each is restored as dead, without a key, whatever state its record has. The number
+        of those that were inserted.
         """
         ...
 
-    async def change_queue(self, lane: str, change: QueueChange, *, by: str) -> None:
-        """Pause, resume, close, open or bound a queue; whoever serves it is told."""
-        ...
+    async def set_queue(self, lane: str, change: QueueChange, note: AuditNote) -> None:
+        """Pause, resume, close, open or bound a queue; the workers that serve it are woken.
 
-    async def move(self, lane: str, to: str, limit: int, *, by: str) -> BulkStep:
-        """Waiting jobs go to another queue with priority, due time and fence.
-
-        Order is kept. A bound of the other queue is not asked: nothing is lost.
+        Each part that was not so yet is a line of the audit.
         """
         ...

@@ -13,7 +13,7 @@ from durio.app.worker_builder import make_worker
 from durio.model.job import Claim
 from durio.model.names import lane
 from durio.model.settings import Settings
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.queues import TIERS, Queue
 from durio.worker.worker import Worker
 from tests.faults.faulty_store import FaultyStore
@@ -510,7 +510,9 @@ async def test_a_paused_queue_does_not_keep_a_burst_alive(
     told = StartRecorder(app)
     jobs = await told.enqueue({"high": 2, "low": 2})
     paused = QueueChange(paused=True)
-    await (await app.store()).change_queue(lane(app.name, "low"), paused, by="me")
+    await (await app.store()).set_queue(
+        lane(app.name, "low"), paused, AuditNote(who="me")
+    )
     await drained(app, queues=queues)
     states = [(await job.status()).state for job in jobs]
     assert states == [State.DONE] * 2 + [State.READY] * 2
@@ -531,7 +533,7 @@ async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
         told.gate.clear()
         await reached(jobs[0], lambda _: told.waiting()["low"])
         began = app.clock.monotonic()
-        await store.change_queue(low, QueueChange(paused=True), by="me")
+        await store.set_queue(low, QueueChange(paused=True), AuditNote(who="me"))
         await reached(jobs[0], lambda _: not told.waiting()["low"])
         assert app.clock.monotonic() - began < 1.0, "told, not given back for idleness"
         assert told.worker is not None
@@ -543,7 +545,7 @@ async def test_a_pause_gives_back_what_has_not_started(app: App) -> None:
         await app.clock.sleep(5.0)
         assert told.queues.count("low") <= started + 10, "what was on its way"
         assert told.queues.count("high") == 500
-        await store.change_queue(low, QueueChange(paused=False), by="me")
+        await store.set_queue(low, QueueChange(paused=False), AuditNote(who="me"))
         for job in jobs:
             status = await finished(job)
             assert (status.state, status.attempt) == (State.DONE, 1)

@@ -1,49 +1,31 @@
-"""Bulk acts in steps: how many at a time, when they end, what is told."""
+"""Bulk actions on the command line: what is shown while they run, and at their end."""
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 import pytest
 
-from durio.cli.prompts import BulkSummary, RunBatch, in_batches
-from durio.ports.control import BulkStep
+from durio.cli.prompts import BulkSummary, run_steps
+from durio.client.bulk import BulkStep
 
 
-def worker_off(jobs: int) -> tuple[RunBatch, list[int]]:
-    """A step over so many jobs, and the sizes it was asked for."""
-    asked: list[int] = []
-
-    async def step(limit: int) -> BulkStep:
-        done = min(limit, jobs - sum(asked))
-        asked.append(done)
-        return BulkStep(done, sum(asked) < jobs)
-
-    return step, asked
+async def steps_of(*sizes: int) -> AsyncGenerator[BulkStep]:
+    for size in sizes:
+        yield BulkStep(size)
 
 
-@pytest.mark.parametrize(
-    ("there", "counted", "sizes"),
-    [
-        (1201, 1201, [500, 500, 201]),
-        (700, 1201, [500, 200]),  # some are gone by now
-        (5000, 600, [500, 100]),  # others have come: they were not counted
-        (0, 600, [0]),
-    ],
-)
-def test_steps_end_with_what_was_counted(
-    there: int, counted: int, sizes: list[int]
-) -> None:
-    step, asked = worker_off(there)
-    assert asyncio.run(in_batches(step, counted, "retry")) == BulkSummary(sum(sizes))
-    assert asked == sizes
+def test_steps_are_added_up() -> None:
+    done = asyncio.run(run_steps(steps_of(500, 500, 201), 1201, "retry"))
+    assert done == BulkSummary(1201)
 
 
 def test_no_more_are_held_than_were_not_done() -> None:
-    async def step(_limit: int) -> BulkStep:
-        return BulkStep(2, more=False, held=8)
+    async def steps() -> AsyncGenerator[BulkStep]:
+        yield BulkStep(2, held=8)
 
-    assert asyncio.run(in_batches(step, 5, "retry")) == BulkSummary(2, held=3)
+    assert asyncio.run(run_steps(steps(), 5, "retry")) == BulkSummary(2, held=3)
 
 
 @pytest.mark.parametrize(("jobs", "is_drawn"), [(1201, True), (500, False)])
@@ -55,8 +37,7 @@ def test_bar_on_a_terminal(
     is_drawn: bool,
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    step, _ = worker_off(jobs)
-    asyncio.run(in_batches(step, jobs, "retry"))
+    asyncio.run(run_steps(steps_of(jobs), jobs, "retry"))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("retry" in captured.err and "100%" in captured.err) is is_drawn
@@ -66,14 +47,13 @@ def test_interrupt_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> N
     async def run() -> None:
         first = asyncio.Event()
 
-        async def step(limit: int) -> BulkStep:
-            if first.is_set():
-                await asyncio.Event().wait()
+        async def steps() -> AsyncGenerator[BulkStep]:
+            yield BulkStep(500)
             first.set()
-            return BulkStep(limit, more=True)
+            await asyncio.Event().wait()
 
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(in_batches(step, 1201, "retry"))
+            task = group.create_task(run_steps(steps(), 1201, "retry"))
             await first.wait()
             task.cancel()
 

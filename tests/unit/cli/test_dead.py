@@ -14,6 +14,7 @@ from durio.cli import dead_actions, prompts
 from durio.model.failure import Failure, encode_failure
 from durio.model.ids import id_text, uuid7
 from durio.model.job import DEAD, StoredJob
+from durio.ports.control import AuditNote
 from tests.unit.cli.terminal import Terminal
 
 PLACE = ("--app", "shop")
@@ -84,7 +85,10 @@ def bury(shop: Terminal) -> Bury:
 
         async def ask() -> None:
             async with App(f"sqlite:///{shop.folder}/jobs.db", name="shop") as app:
-                assert await (await app.store()).restore(records, by="test") == jobs
+                assert (
+                    await (await app.store()).restore(records, AuditNote(who="test"))
+                    == jobs
+                )
 
         asyncio.run(ask())
         return [id_text(record.id) for record in records]

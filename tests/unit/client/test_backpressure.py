@@ -10,7 +10,7 @@ from durio import App, Job, QueueFull, Retry
 from durio.client.backpressure import DrainRate
 from durio.errors import DurioError, InvalidOption, QueueClosed, StoreUnavailable
 from durio.keys import replace, while_active
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, CancelJobs, QueueChange
 from durio.ports.enqueue import Full
 from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import drained, finished, records, virtual, working
@@ -38,7 +38,7 @@ def faulty(app: App) -> FaultyStore:
 async def take(app: App, jobs: int) -> None:
     """Let so many of the queue's jobs go."""
     ids = [r.id for r in await records(app) if r.lane == LANE and r.state == 2]
-    await (await app.store()).act(ids[-jobs:], "cancel")  # the oldest first
+    await (await app.store()).act(ids[-jobs:], CancelJobs())  # the oldest first
 
 
 async def waiting(app: App) -> list[int]:
@@ -286,7 +286,9 @@ async def test_no_room_is_no_proof_that_the_try_before_was_not_stored(
     store = faulty(app)
     lose_first(store)
     if refusal is QueueClosed:
-        await (await app.store()).change_queue(LANE, QueueChange(closed=True), by="me")
+        await (await app.store()).set_queue(
+            LANE, QueueChange(closed=True), AuditNote(who="me")
+        )
     with pytest.raises(StoreUnavailable, match="may have stored it: queue") as caught:
         await task.enqueue(9)
     assert caught.value.unknown
@@ -398,7 +400,7 @@ async def test_a_closed_queue_refuses_at_once(app: App):
     task = mail(app)
     store = await app.store()
     await task.enqueue(1)
-    await store.change_queue(LANE, QueueChange(closed=True), by="ann")
+    await store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     start = app.clock.monotonic()
     with pytest.raises(QueueClosed) as caught:
         await task.enqueue(2)
@@ -414,7 +416,7 @@ async def test_callers_in_line_hear_of_a_closed_queue(app: App):
         (stuck,) = begin(group, refused(task.enqueue(9)))
         await app.clock.sleep(1.0)
         store = await app.store()
-        await store.change_queue(LANE, QueueChange(closed=True), by="ann")
+        await store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
         await app.clock.sleep(0.5)
         assert stuck.done()
     assert stuck.result() is QueueClosed

@@ -8,6 +8,7 @@ from durio import App
 from durio.client.waiting_list import TURN_SECONDS
 from durio.errors import StoreUnavailable
 from durio.model.keys import replace
+from durio.ports.control import CancelJobs
 from tests.faults.faulty_store import FaultyStore, RecordedCall
 from tests.unit.app.app_harness import records, virtual
 from tests.unit.client.locked_values import (
@@ -295,7 +296,7 @@ async def test_a_waiter_for_room_is_answered_locked_at_once(app: App):
     plain = start(small, 2)
     await app.clock.sleep(0.5)
     jobs = [record.id for record in await records(app)]
-    await (await app.store()).act(jobs, "cancel")
+    await (await app.store()).act(jobs, CancelJobs())
     assert (await plain).created
     with pytest.raises(StoreUnavailable, match="locked"):
         await waiter
@@ -319,5 +320,5 @@ async def test_a_waiter_for_room_with_a_locked_key_is_tried_apart(app: App):
     assert batches == [[1]]
     assert len(locks.apart) > 3
     locks.values.clear()
-    await (await app.store()).act([r.id for r in await records(app)], "cancel")
+    await (await app.store()).act([r.id for r in await records(app)], CancelJobs())
     assert (await waiter).created

@@ -23,7 +23,7 @@ from durio.model.finding import Finding, fine
 from durio.model.ids import uuid7
 from durio.model.options import NO_OPTIONS
 from durio.model.outcome import Outcome, OutcomeKind
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.ports.move import ExportStage, MoveMark
@@ -676,7 +676,9 @@ async def named(app: App, queue: str, **options: Any) -> None:
 def test_a_paused_queue_with_jobs(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "mail")
-        await store.change_queue("shop:mail", QueueChange(paused=True), by="me")
+        await store.set_queue(
+            "shop:mail", QueueChange(paused=True), AuditNote(who="me")
+        )
 
     clinic.with_store(plant)
     bad(clinic.one("queues.held_back"), "warning", "mail is paused", "1 jobs")
@@ -686,7 +688,9 @@ def test_a_paused_queue_with_jobs(clinic: DoctorHarness) -> None:
 def test_a_closed_queue(clinic: DoctorHarness) -> None:
     async def plant(app: App, store: Store) -> None:
         await named(app, "mail")
-        await store.change_queue("shop:mail", QueueChange(closed=True), by="me")
+        await store.set_queue(
+            "shop:mail", QueueChange(closed=True), AuditNote(who="me")
+        )
 
     clinic.with_store(plant)
     bad(clinic.one("queues.held_back"), "warning", "mail takes no new jobs")
@@ -700,7 +704,9 @@ def test_a_deep_queue_without_a_bound(
         for _ in range(4):
             await named(app, "mail")
             await named(app, "bound")
-        await store.change_queue("shop:bound", QueueChange(maxsize=10), by="me")
+        await store.set_queue(
+            "shop:bound", QueueChange(maxsize=10), AuditNote(who="me")
+        )
 
     clinic.with_store(plant)
     assert clinic.one("queues.unbounded").severity == "ok"

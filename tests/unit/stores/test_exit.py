@@ -7,6 +7,7 @@ import pytest
 from durio.model.job import CODE_BY_STATE, State
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.transitions import way_out
+from durio.ports.control import CancelJobs
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.store import SqliteStore
@@ -64,6 +65,6 @@ def test_every_cell_of_the_gate(kind: OutcomeKind) -> None:
             assert record.claim_no == 1, cell
             assert record.worker is None, cell
             if way.state is State.READY:
-                await store.act([job.id], "cancel")
+                await store.act([job.id], CancelJobs())
 
     run_on_store(None, story)

@@ -12,6 +12,7 @@ from durio.model.errors import OperatingError, StoreMoved
 from durio.model.job import CANCELLED, READY, NewJob
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.commit import Effects
+from durio.ports.control import AuditNote, CancelJobs
 from durio.ports.exchange import Lane
 from durio.ports.move import ActiveWorkers, MoveMark, RecordRow
 from durio.ports.records import Put
@@ -97,7 +98,7 @@ def test_a_frozen_file_answers_for_what_it_has(path: Path) -> None:
         with pytest.raises(StoreMoved):
             await store.enqueue([*jobs, *new_jobs(1)])
         with pytest.raises(StoreMoved):
-            await store.act([jobs[0].id], "cancel", by="me")
+            await store.act([jobs[0].id], CancelJobs(), note=AuditNote(who="me"))
         assert len(await store.get([job.id for job in jobs])) == 3
 
     run_story(path, story)
@@ -109,7 +110,7 @@ def test_nobody_waits_for_what_has_moved(path: Path) -> None:
     async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
         waits, ended = new_jobs(2)
         await store.enqueue([waits, ended])
-        await store.act([ended.id], "cancel", by="me")
+        await store.act([ended.id], CancelJobs(), note=AuditNote(who="me"))
         await leaving.drain(MARK, by="me")
         await leaving.freeze("m1")
         assert await store.states([waits.id], waiting=True) == {waits.id: READY}

@@ -8,17 +8,12 @@ from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.keys import key_claim, window
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
+from durio.ports.control import AuditNote, CancelJobs, DiscardJobs, RetryJobs
 from durio.ports.exchange import Lane
 from durio.stores.sqlite import audit, death_counts
-from durio.stores.sqlite.job_actions import (
-    REMEMBERED_MAX,
-    SqliteBulkActions,
-    SqliteBulkMark,
-    SqliteBulkPosition,
-    SqliteBulkProgress,
-    find_batch,
-)
+from durio.stores.sqlite.bulk import SqliteBulkMark, find_counted
 from durio.stores.sqlite.store import SqliteStore
+from tests.bulk_actions import run_bulk
 from tests.job_counts import count_jobs
 from tests.unit.stores.sqlite_harness import INFO, LANE, new_job, run_on_store
 
@@ -60,11 +55,10 @@ def test_a_bulk_act_goes_by_the_index_of_its_state(state: int, query: Query) -> 
     async def story(store: SqliteStore) -> None:
         def ask(tx: object) -> None:
             spy = Spy(tx.db)
-            verb = "retry" if state == DEAD else "cancel"
             asked = query._replace(states=(state,))
-            width = 2 if state == RUNNING else 3
-            for after in ((), (1,) * width):
-                find_batch(spy, asked, verb, MARK, SqliteBulkPosition(0, after), 10)
+            later = "[1,1]" if state == RUNNING else "[1,1,1]"
+            for cursor in (None, later):
+                find_counted(spy, asked, str(MARK), cursor, 10)
             assert len(spy.plans) == 2
             for plan in spy.plans:
                 assert f"INDEX {INDEXES[state]}" in plan
@@ -83,7 +77,7 @@ def test_old_lines_of_the_audit_are_pruned(monkeypatch: pytest.MonkeyPatch) -> N
         job = new_job()
         await store.enqueue([job])
         for n in range(9):
-            await store.act([job.id], "retry", by=f"ann{n}")
+            await store.act([job.id], RetryJobs(), note=AuditNote(who=f"ann{n}"))
         await store.prune(3, dead_count=0)
         assert len(await store.audit(None, limit=99)) == 6
         await store.prune(3, dead_count=0)
@@ -152,20 +146,10 @@ def test_a_discarded_job_leaves_no_key_behind() -> None:
         query = Query(states=(DEAD,))
         count_keys = "select count(*) from uniq"
         assert await store.context.reader.read(lambda db: db.value(count_keys)) == 1
-        counted = await store.count(query)
-        await store.act_on(query, "discard", counted.mark, 9, by="ann")
+        await run_bulk(store, query, DiscardJobs())
         assert await store.context.reader.read(lambda db: db.value(count_keys)) == 0
 
     run_on_store(None, story)
-
-
-def test_bulk_acts_in_progress_are_bounded() -> None:
-    bulks = SqliteBulkActions()
-    for n in range(3 * REMEMBERED_MAX):
-        bulks.put((n,), SqliteBulkProgress(SqliteBulkPosition(1), n))
-    assert bulks.get((0,)) == SqliteBulkProgress(SqliteBulkPosition(), None)
-    assert bulks.get((3 * REMEMBERED_MAX - 1,)).audit_line == 3 * REMEMBERED_MAX - 1
-    assert len(bulks._in_progress) == REMEMBERED_MAX
 
 
 def test_a_step_judges_again_what_it_found() -> None:
@@ -185,14 +169,14 @@ def test_a_step_judges_again_what_it_found() -> None:
                 found = await reader.read(ask)
                 worker = await store.register(INFO, 30)
                 await store.exchange(worker, [], [Lane(LANE, 1)], 1)
-                await store.act([jobs[1].id], "cancel")
+                await store.act([jobs[1].id], CancelJobs())
                 return found
 
         store.context.reader = Late()
-        step = await store.act_on(query, "cancel", counted.mark, 9, by="ann")
+        done = await run_bulk(store, query, CancelJobs(), counted.mark)
         store.context.reader = reader
         assert writer is store.context.writer
-        assert (step.jobs, step.more) == (1, False)
+        assert done == (1, 0)
         states = await store.states([job.id for job in jobs])
         assert [states[job.id] for job in jobs] == [RUNNING, CANCELLED, CANCELLED]
         (line,) = await store.audit("shop", limit=9)
@@ -213,11 +197,7 @@ def test_two_bulk_acts_at_once_send_each_job_back_once(tmp_path) -> None:
         counted = await store.count(query)
 
         async def bulk(mine: SqliteStore) -> int:
-            jobs, more = 0, True
-            while more:
-                step = await mine.act_on(query, "retry", counted.mark, 4, by="ann")
-                jobs, more = jobs + step.jobs, step.more
-            return jobs
+            return (await run_bulk(mine, query, RetryJobs(), counted.mark, 4)).jobs
 
         assert sum(await asyncio.gather(bulk(store), bulk(other))) == 30
         assert await count_jobs(store, "shop") == {LANE: {READY: 30}}

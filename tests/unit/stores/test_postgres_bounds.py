@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durio.model.job import NewJob
-from durio.ports.control import AS_IN_CODE, NO_BOUND, QueueChange
+from durio.ports.control import AS_IN_CODE, NO_BOUND, AuditNote, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.stores.postgres import bounds, control
@@ -74,7 +74,7 @@ async def bound_in_code(store: PostgresStore) -> None:
 
 
 async def bound_by_operator(store: PostgresStore) -> None:
-    await store.change_queue(LANE, QueueChange(maxsize=3), by="me")
+    await store.set_queue(LANE, QueueChange(maxsize=3), AuditNote(who="me"))
 
 
 async def left_full(
@@ -124,7 +124,7 @@ def test_a_bound_that_was_taken_away_leaves_no_mark(
         await left_full(store, other, dying, bound_by_operator)
         await store.register(INFO, 60.0)  # somebody who could obey one
         for size in (NO_BOUND, AS_IN_CODE):
-            await store.change_queue(LANE, QueueChange(maxsize=size), by="me")
+            await store.set_queue(LANE, QueueChange(maxsize=size), AuditNote(who="me"))
             assert (await store.enqueue(new_jobs(9)))[0].created
             (lane,) = await store.queues("shop")
             assert (lane.maxsize, lane.is_over) == (None, False)

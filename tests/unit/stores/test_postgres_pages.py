@@ -12,7 +12,7 @@ from durio.stores.postgres.browse import (
     stored_job_of,
 )
 from durio.stores.postgres.bulk import PostgresBulkMark, bulk_mark_from_text
-from durio.stores.postgres.job_actions import error_list
+from durio.stores.postgres.control import error_list
 
 
 def ids(*numbers: int) -> list[bytes]:

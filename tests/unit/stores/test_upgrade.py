@@ -8,11 +8,12 @@ import pytest
 from durio.model.errors import StoreError
 from durio.model.job import DEAD, DONE, READY
 from durio.ports.browse import LaneRow, Query
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange, RetryJobs
 from durio.ports.exchange import Lane
 from durio.ports.lease import Vitals
 from durio.stores.sqlite.schema import migrations
 from durio.stores.sqlite.store import SqliteStore
+from tests.bulk_actions import run_bulk
 from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, run_on_store
 
 OLD = migrations()[0]
@@ -69,11 +70,10 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
         dead = Query(states=(DEAD,), error="e")
         counted = await store.count(dead)
         assert counted.jobs == 1
-        step = await store.act_on(dead, "retry", counted.mark, 9, by="ann")
-        assert step[:2] == (1, False)
+        assert (await run_bulk(store, dead, RetryJobs(), counted.mark)).jobs == 1
         exchanged = await store.exchange(worker, [], [Lane(LANE, 9)], 9)
         assert [claim.id for claim in exchanged.claims] == [IDS[0], IDS[2]]
-        await store.change_queue(LANE, QueueChange(maxsize=1), by="ann")
+        await store.set_queue(LANE, QueueChange(maxsize=1), AuditNote(who="ann"))
         assert await store.tallies("shop") == []
 
     run_on_store(path, story)

@@ -9,7 +9,7 @@ from durio import App, HookEvent, State
 from durio.app.worker_builder import make_worker
 from durio.model.ids import id_bytes
 from durio.model.names import lane
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
 from durio.ports.upkeep import OneWorker
@@ -68,11 +68,11 @@ async def test_it_waits_until_what_runs_has_ended(app: App) -> None:
     await lose(app, suspect.id, times=2, queue="aside")
     store = await app.store()
     aside = lane(app.name, "aside")
-    await store.change_queue(aside, QueueChange(paused=True), by="me")
+    await store.set_queue(aside, QueueChange(paused=True), AuditNote(who="me"))
     async with working(app):
         slow = await work.enqueue("slow", 8)
         await in_state(slow, State.RUNNING)
-        await store.change_queue(aside, QueueChange(paused=False), by="me")
+        await store.set_queue(aside, QueueChange(paused=False), AuditNote(who="me"))
         await in_state(suspect, State.RUNNING)
         late = await work.enqueue("late", 1)
         await finished(late)

@@ -14,7 +14,7 @@ from durio.errors import ChildFailed
 from durio.model.job import Claim
 from durio.model.names import lane
 from durio.model.outcome import Outcome, OutcomeKind, Reason
-from durio.ports.control import QueueChange
+from durio.ports.control import AuditNote, QueueChange
 from durio.ports.executor import ChildAttemptCallbacks, ChildVitals
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import JOB_DEAD, JOB_STARTED
@@ -257,8 +257,8 @@ async def test_what_comes_back_unbegun_from_a_paused_queue_is_given_back(
         errand = await sent(nursery, job)
         errand.begin()
         store = await app.store()
-        await store.change_queue(
-            lane(app.name, "default"), QueueChange(paused=True), by="me"
+        await store.set_queue(
+            lane(app.name, "default"), QueueChange(paused=True), AuditNote(who="me")
         )
         await app.clock.sleep(2 * CALM["heartbeat_seconds"])
         assert (await job.status()).state is State.RUNNING

@@ -1,5 +1,8 @@
-"""What people did by hand, written down in the transaction that does it."""
+"""The audit of what operators do, written in the transaction that does it."""
 
+from collections.abc import Mapping, Sequence
+
+from durio.ports.control import Acted, Action, AuditNote
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -22,12 +25,30 @@ async def write_audit_line(
     *,
     add_to_line: int | None = None,
 ) -> int:
-    """One line; `step_of` is the line of the act that this is one more step of."""
+    """Write one line and return its number.
+
+    A later step of one bulk action passes the action's line as `add_to_line`: its jobs are
+    added there. Where that line has been pruned, it gets a line of its own.
+    """
     now = await tx.now()
     if add_to_line is not None and await tx.rows(ADD_TO_AUDIT, add_to_line, now, jobs):
         return add_to_line
     who, target = storable(who)[:WHO_CHARS_MAX], storable(target)[:TARGET_CHARS_MAX]
     return await tx.value(INSERT_AUDIT, now, namespace, who, verb, target, jobs)
+
+
+async def write_audit_note(
+    tx: PostgresTransaction,
+    note: AuditNote,
+    action: Action,
+    acted: Sequence[Acted],
+    lanes: Mapping[bytes, str],
+) -> int | None:
+    """All lines of a note; the number of the line that later calls add to."""
+    line = note.line
+    for entry in note.entries(action, acted, lanes):
+        line = await write_audit_line(tx, *entry, add_to_line=note.line)
+    return line if note.target else None
 
 
 def storable(text: str) -> str:

@@ -1,17 +1,10 @@
-"""Pages, newest first, across live jobs, those that are kept, and the history.
+"""Reading the store: jobs by id or page, lanes, counts, workers, tasks.
 
-Newest is by id: ids grow with their producers' clocks, and a job keeps its id wherever it
-goes, so that pages miss none and repeat none while jobs move on. Each table gives its
-newest ids below the cursor by an index, the ids are merged, and only the page itself is
-read in full; all of it in one snapshot.
-
-A look is bounded: where few jobs fit, a page may be short, or empty, and still say where
-to go on.
-
-Reading the store: jobs by id or page, lanes, counts, workers, tasks.
-
-Counts read the narrow lanes, one index entry for every waiting or dead job; nothing ever
-counts the history.
+Pages go newest first, by id. A job keeps its id wherever it goes, so pages miss none and
+repeat none. Each table gives its newest ids below the cursor by an index; only the merged
+page is read in full, in the same snapshot. A page reads a bounded number of rows: where few
+jobs fit it may be short, or empty, and still have a cursor. Counts read the narrow lanes, one
+index entry for every waiting or dead job, and never the history.
 """
 
 from collections.abc import Sequence
@@ -23,6 +16,7 @@ from durio.model.errors import InvalidOption
 from durio.model.job import StoredJob
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
 from durio.ports.lease import Vitals
+from durio.stores.postgres.bulk import find_counted
 from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
@@ -261,8 +255,14 @@ class PostgresBrowse(PostgresCapability):
             found |= {job_id: state for job_id, state, *_ in rows}
         return found
 
-    async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:
+    async def find(
+        self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
+    ) -> Page:
         """Newest first, by keyset, at most 200 a page; a page may be short."""
+        if mark is not None:
+            return await self.context.connections.read_many(
+                lambda reading: find_counted(reading, query, mark, cursor, limit)
+            )
         size = max(1, min(limit, PAGE_MAX))
         before = before_cursor(cursor)
         return await self.context.connections.read_many(

@@ -1,30 +1,22 @@
-"""One verb for many jobs: counted first, then done in steps, each job at most once.
+"""The jobs of a bulk action: counted, looked for page by page, and checked again.
 
-A mark says how far a count looked: the newest id, the moment, and how many jobs had ever
-died. Waiting and running jobs are beyond it when they arrived later, dead ones when they
-died later, so that a job that is sent back and dies again is not met twice. (One that only
-comes back to a waiting state had arrived before: it is meant.)
+A mark says how far a count looked: the newest id, the time, and the number of deaths so far.
+Waiting and running jobs are beyond it when they arrived later, dead ones when they died
+later: a job that is retried and dies again is not met twice. A job that only comes back to a
+waiting state had arrived before the count and is meant.
 
-Steps look for jobs in a snapshot of their own, through an index and so many rows at most,
-and judge each again when the transaction that acts has hold of it.
-
-Nobody waits for a job, or its key, that somebody else holds: it is passed over. A worker
-holds one for a moment and then it runs, or waits as before. So all states are walked twice,
-each in a step of its own: who has moved on, or is free again, is met then. What a transaction
-holds all that time is left out, and told.
+A page is read in a snapshot of its own, by an index, and looks at a bounded number of rows.
 """
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import msgspec
+
 from durio.model.errors import InvalidOption
 from durio.model.job import CANCELLED, DEAD, RUNNING
-from durio.model.names import namespace_of
-from durio.ports.browse import Query
-from durio.ports.control import Acted, Counted, Verb
-from durio.stores.postgres.audit import write_audit_line
-from durio.stores.postgres.bounds import clear_soft_mark
-from durio.stores.postgres.context import PostgresBulkPosition, WalkKey
+from durio.ports.browse import Page, Query
+from durio.ports.control import Counted
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
@@ -41,19 +33,18 @@ from durio.stores.postgres.filters import (
     states_of,
     wide_conditions,
 )
-from durio.stores.postgres.job_actions import (
-    CHANGEABLE,
-    act_on_jobs,
-    find_jobs,
-    is_changed,
-)
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
 
 READ_MARK = statement("read_bulk_mark")
 
-SCAN_MAX = 20_000  # rows of a table, per step
-ERRORS_MAX = 1000  # errors read, per step
+SCAN_MAX = 20_000  # rows of a table, per page
+ERRORS_MAX = 1000  # errors read, per page
+BULK_JOBS_MAX = 1000
+
+Position = tuple[Any, ...]  # the columns of an index; none: at its beginning
+
+_position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
 
 
 class PostgresBulkMark(NamedTuple):
@@ -67,24 +58,8 @@ class PostgresBulkMark(NamedTuple):
         return f"{self.id.hex()}:{self.at!r}:{self.deaths}"
 
 
-class PostgresBulkBatch(NamedTuple):
-    """Jobs to act on, and where the next look begins; None: there is no more."""
-
-    found: list[tuple[bytes, int]]  # id, state
-    next_position: PostgresBulkPosition | None
-    is_second_pass: bool = False  # whether these were met before
-
-
-class PostgresBulkResult(NamedTuple):
-    """What a step did."""
-
-    jobs: int
-    audit_line: int | None  # of the audit
-    held: int = 0  # that somebody else holds
-
-
 def bulk_mark_from_text(text: str) -> PostgresBulkMark:
-    """The mark that a count gave; text that we did not write is refused."""
+    """The mark that a count gave; text that the store did not write is refused."""
     try:
         newest, at, deaths = text.split(":")
         mark = PostgresBulkMark(bytes.fromhex(newest), float(at), int(deaths))
@@ -114,9 +89,9 @@ async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
 async def count_in(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> tuple[int, float]:
-    """How many fit, and the latest moment in them: a clock may have been ahead of ours.
+    """How many fit, and their latest time: another clock may have been ahead of ours.
 
-    Deaths are numbered and need none: those who only ask for them do not pay.
+    Deaths are numbered: a count of dead letters needs no time.
     """
     values = StatementValues()
     where = and_conditions(
@@ -139,7 +114,7 @@ async def count_in(
 async def count_errors(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> int:
-    """Those whose newest error fits, read in turns."""
+    """How many have a fitting newest error, read page by page."""
     jobs, after = 0, ()
     while after is not None:
         found, after = await find_in_source(
@@ -149,48 +124,51 @@ async def count_errors(
     return jobs
 
 
-# --- looking
+# --- pages
 
 
-def changeable_states(query: Query, verb: Verb) -> list[int]:
-    """The states asked for in which the verb does something, in the order of the walk."""
+async def find_counted(
+    reading: ReadTransaction, query: Query, mark: str, cursor: str | None, limit: int
+) -> Page:
+    """The next jobs of one state that fit and are not beyond the mark."""
     states = states_of(query)
-    return [s for s in CHANGEABLE[verb] if states is None or s in states] * 2
+    if states is None or len(states) > 1:
+        raise InvalidOption("more than one state", cure="Ask for one state at a time.")
+    if not states:
+        return Page([], None)
+    state = states[0]
+    source = source_of_state(state)
+    after, last = position_of(cursor, source), bulk_mark_from_text(mark)
+    if not can_hold(source, query):
+        return Page([], None)
+    room = max(1, min(limit, BULK_JOBS_MAX))
+    ids, then = await find_in_source(
+        reading, query, source, [(state, last)], after, room
+    )
+    return Page([], None if then is None else cursor_of(then), ids)
 
 
-async def find_batch(
-    reading: ReadTransaction,
-    query: Query,
-    verb: Verb,
-    mark: PostgresBulkMark,
-    position: PostgresBulkPosition,
-    limit: int,
-) -> PostgresBulkBatch:
-    """The next jobs that fit, state by state, as far as a bounded look goes.
+def cursor_of(position: Position) -> str:
+    """The columns of the last job met, as text."""
+    parts = [part.hex() if isinstance(part, bytes) else part for part in position]
+    return msgspec.json.encode(parts).decode()
 
-    The next state is looked at when those of this one have been acted on.
-    """
-    states = changeable_states(query, verb)
-    found: list[tuple[bytes, int]] = []
-    nth, after = position
-    while nth < len(states):
-        state, source = states[nth], source_of_state(states[nth])
-        then: WalkKey | None = None
-        if can_hold(source, query):
-            beyond = [(state, mark)]
-            room = limit - len(found)
-            ids, then = await find_in_source(
-                reading, query, source, beyond, after, room
-            )
-            found += [(job_id, state) for job_id in ids]
-        is_second = nth >= len(states) // 2
-        if then is not None:
-            return PostgresBulkBatch(found, PostgresBulkPosition(nth, then), is_second)
-        nth, after = nth + 1, ()
-        if found:
-            then = PostgresBulkPosition(nth) if nth < len(states) else None
-            return PostgresBulkBatch(found, then, is_second)
-    return PostgresBulkBatch(found, None)
+
+def position_of(cursor: str | None, source: JobSource) -> Position:
+    """The columns of the last job met; text that the store did not write is refused."""
+    if cursor is None:
+        return ()
+    position: Position = ()
+    try:
+        *others, job_id = _position_decoder.decode(cursor)
+        position = (*others, bytes.fromhex(str(job_id)))
+    except ValueError:  # also what is no JSON
+        pass
+    if len(position) != len(source.order) or len(position[-1]) != ID_BYTES:
+        raise InvalidOption(
+            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
+        )
+    return position
 
 
 async def find_in_source(
@@ -198,12 +176,12 @@ async def find_in_source(
     query: Query,
     source: JobSource,
     beyond: Collection[tuple[int, PostgresBulkMark]],
-    after: WalkKey,
+    after: Position,
     room: int,
-) -> tuple[list[bytes], WalkKey | None]:
-    """So many jobs of one source, by its index, from behind the last one met.
+) -> tuple[list[bytes], Position | None]:
+    """At most `room` jobs of one source, by its index, after the last one met.
 
-    Then where to go on; None: there was no more.
+    The second value is where the next page begins; None: the source has been read.
     """
     values = StatementValues()
     window = scan_window(query, source, after, values)
@@ -232,9 +210,9 @@ where {and_conditions(wide)} order by {order} limit {most}""",  # noqa: S608 - o
 
 
 async def scan_end(
-    reading: ReadTransaction, query: Query, source: JobSource, after: WalkKey
-) -> WalkKey | None:
-    """The end of a look that was cut short; None: there was no more."""
+    reading: ReadTransaction, query: Query, source: JobSource, after: Position
+) -> Position | None:
+    """The last row that a bounded page looked at; None: it was not cut short."""
     values = StatementValues()
     window = scan_window(query, source, after, values)
     keys = ", ".join(source.columns)
@@ -245,7 +223,7 @@ async def scan_end(
 
 
 def scan_window(
-    query: Query, source: JobSource, after: WalkKey, values: StatementValues
+    query: Query, source: JobSource, after: Position, values: StatementValues
 ) -> str:
     """What is looked at, in the order of the index."""
     parts = narrow_conditions(query, source, values)
@@ -278,57 +256,7 @@ def before_mark(
     return [*parts, "not t.cancel"] if state == RUNNING else parts  # asked already
 
 
-# --- acting
-
-
-class PostgresBulkRequest(NamedTuple):
-    """What was asked for."""
-
-    query: Query
-    verb: Verb
-    mark: PostgresBulkMark
-    by: str
-
-
-async def act_on_batch(
-    tx: PostgresTransaction,
-    request: PostgresBulkRequest,
-    batch: PostgresBulkBatch,
-    audit_line: int | None,
-) -> PostgresBulkResult:
-    """Act on those that still fit; those that are held are told the second time."""
-    query, verb, mark, by = request
-    other: set[bytes] = set()
-
-    async def judge(state: int, ids: Collection[bytes]) -> set[bytes]:
-        meant = await matching_jobs(tx, query, mark, state, ids)
-        other.update(job_id for job_id in ids if job_id not in meant)
-        return meant
-
-    asked = dict(batch.found)
-    places = await find_jobs(tx, list(asked))
-    # One that has moved on to another state is met there.
-    seen = [p for p in places.values() if p.state == asked[p.id]]
-    changes = await act_on_jobs(tx, sorted(seen), verb, judge=judge)
-    jobs = sum(
-        is_changed(Acted(job_id, asked[job_id], after), verb)
-        for job_id, after in changes.items()
-    )
-    if jobs:
-        if verb == "cancel" and query.lane is not None:
-            await clear_soft_mark(tx, query.lane)
-        namespace = query.namespace or namespace_of(query.lane or "")
-        target = query.in_words()
-        audit_line = await write_audit_line(
-            tx, namespace, by, verb, target, jobs, add_to_line=audit_line
-        )
-    left = [p.id for p in seen if p.id not in changes and p.id not in other]
-    if not left or not batch.is_second_pass:
-        return PostgresBulkResult(jobs, audit_line)
-    now = (await find_jobs(tx, left)).values()
-    return PostgresBulkResult(
-        jobs, audit_line, held=sum(p.state == asked[p.id] for p in now)
-    )
+# --- checking again
 
 
 async def matching_jobs(
@@ -338,7 +266,7 @@ async def matching_jobs(
     state: int,
     ids: Collection[bytes],
 ) -> set[bytes]:
-    """Which of these, all held by us, still are what was asked for."""
+    """Which of these jobs, whose rows are locked, still fit and are not beyond the mark."""
     source, values = source_of_state(state), StatementValues()
     if not can_hold(source, query):
         return set()

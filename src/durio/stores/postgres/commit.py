@@ -98,5 +98,5 @@ async def commit_effects(
     if versions is None:
         raise StaleRead
     if note is not None:
-        await write_audit_line(tx, *note)
+        await write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
     return Committed(enqueued, versions)

@@ -1,15 +1,9 @@
-"""What a process remembers of bulk acts in steps: where each is, and its audit line.
+"""What the capabilities share: connections, wakeups, and what the process remembers.
 
-It saves going over what did not fit, and makes all steps one line; nothing is wrong
-without it.
-
-What this process remembers beside the store: hints and marks, never a truth.
-
-Where the capabilities meet what they share: the lines to the server, the bell.
+What it remembers are hints; nothing depends on them for its correctness.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
@@ -23,45 +17,6 @@ from durio.stores.postgres.watermarks import (
     DueWatermarks,
     Watermarks,
 )
-
-REMEMBERED_MAX = 64
-
-WalkKey = tuple[Any, ...]
-
-
-class PostgresBulkPosition(NamedTuple):
-    """Where a walk through several states has come to."""
-
-    state_index: int = 0  # of the states
-    after: WalkKey = ()  # the last job met; none: at the beginning
-
-
-class PostgresBulkProgress(NamedTuple):
-    """A bulk act in steps: where it is, and its line in the audit."""
-
-    position: PostgresBulkPosition
-    audit_line: int | None
-
-
-class PostgresBulkActions:
-    """The bulk acts that this process has begun and not ended."""
-
-    def __init__(self) -> None:
-        self._in_progress: dict[WalkKey, PostgresBulkProgress] = {}
-
-    def get(self, key: WalkKey) -> PostgresBulkProgress:
-        """Where this one is."""
-        return self._in_progress.get(key) or PostgresBulkProgress(
-            PostgresBulkPosition(), None
-        )
-
-    def put(self, key: WalkKey, progress: PostgresBulkProgress | None) -> None:
-        """Remember a step that is committed; None: that was the last."""
-        self._in_progress.pop(key, None)
-        if progress is not None:
-            self._in_progress[key] = progress
-        while len(self._in_progress) > REMEMBERED_MAX:
-            self._in_progress.pop(next(iter(self._in_progress)))
 
 
 @dataclass(slots=True)
@@ -166,7 +121,6 @@ class PostgresContext:
     known_lanes: set[str] = field(default_factory=set[str])
     # Lanes that were guarded when an enqueue last looked: a hint which statement to send.
     guarded_lanes: set[str] = field(default_factory=set[str])
-    bulk_actions: PostgresBulkActions = field(default_factory=PostgresBulkActions)
     in_caller_tx: bool = False  # writes in a caller's transaction: see transactions.py
     has_fixed_snapshot: bool = (
         False  # one that does not see bounds which are younger than it

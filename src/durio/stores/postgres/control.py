@@ -1,42 +1,28 @@
-"""Queues by hand: pause, resume, close, open, bound, and moving what waits.
-
-Operators' hands: on jobs by id and by the thousand, on queues, and on workers.
-"""
+"""Acting on jobs, queues and workers."""
 
 from collections.abc import Sequence
 
+import msgspec
+
 from durio.model.errors import StoreError
+from durio.model.ids import format_ids
 from durio.model.job import StoredJob
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
-from durio.ports.control import AS_IN_CODE, Acted, BulkStep, Counted, QueueChange, Verb
-from durio.stores.postgres.audit import write_audit_line
-from durio.stores.postgres.bounds import (
-    change_depths,
-    clear_soft_mark,
-    lock_guards,
-    recount,
-    set_manual_bound,
+from durio.ports.control import (
+    AS_IN_CODE,
+    Acted,
+    Action,
+    AuditNote,
+    Counted,
+    QueueChange,
 )
-from durio.stores.postgres.bulk import (
-    PostgresBulkRequest,
-    PostgresBulkResult,
-    act_on_batch,
-    bulk_mark_from_text,
-    count_jobs,
-    find_batch,
-)
-from durio.stores.postgres.context import (
-    PostgresBulkPosition,
-    PostgresBulkProgress,
-    PostgresCapability,
-)
-from durio.stores.postgres.job_actions import (
-    BULK_JOBS_MAX,
-    act_on_ids,
-    bounded_changes,
-    restore_jobs,
-)
+from durio.stores.postgres.audit import storable, write_audit_line
+from durio.stores.postgres.bounds import recount, set_manual_bound
+from durio.stores.postgres.bulk import bulk_mark_from_text, count_jobs
+from durio.stores.postgres.context import PostgresCapability
+from durio.stores.postgres.death_counts import NUMBER_DEATHS, next_deaths
+from durio.stores.postgres.job_actions import ActionRequest, act_on_ids
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -44,17 +30,19 @@ MAKE_LANES = statement("insert_queue")
 LOCK_QUEUE = statement("lock_queue")
 CHANGE_QUEUE = statement("change_queue")
 FIND_WORKERS = statement("find_namespace_workers")
-MOVE_READY = statement("move_ready_jobs")
-MOVE_SCHEDULED = statement("move_scheduled_jobs")
-COUNT_HELD = statement("count_locked_jobs")
+RESTORE_JOB = statement("restore_job")
+
+INT2_MAX, INT4_MAX = 2**15 - 1, 2**31 - 1
+
+_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-async def change_queue(
-    tx: PostgresTransaction, lane: str, change: QueueChange, by: str
+async def set_queue(
+    tx: PostgresTransaction, lane: str, change: QueueChange, note: AuditNote
 ) -> None:
-    """The change, and who made it; what was so already is no change.
+    """The change and its lines in the audit; what was so already is no change.
 
-    A bound has to be settled after the commit: see bounds.py.
+    The caller counts a queue with a new bound after the commit: see bounds.py.
     """
     await tx.rows(MAKE_LANES, [lane])
     news = await actual_change(tx, lane, change)
@@ -65,7 +53,7 @@ async def change_queue(
     if change.paused is not None:
         await wake_workers(tx, lane, paused=change.paused)
     for verb, target in news.in_words(lane):
-        await write_audit_line(tx, namespace_of(lane), by, verb, target)
+        await write_audit_line(tx, namespace_of(lane), note.who, verb, target)
 
 
 async def wake_workers(tx: PostgresTransaction, lane: str, *, paused: bool) -> None:
@@ -90,122 +78,87 @@ async def actual_change(
     )
 
 
-async def move_jobs(
-    tx: PostgresTransaction,
-    lane: str,
-    to: str,
-    limit: int,
-    by: str,
-    audit_line: int | None,
-) -> tuple[BulkStep, int | None]:
-    """Ready jobs first, in order, then those that are not due.
-
-    Jobs that somebody else has hold of are passed by: they are being claimed, or ended; or
-    it is a transaction that lasts. What is held at the end is told.
-    """
-    if lane == to:
-        return BulkStep(0, more=False), audit_line
-    guards = await lock_guards(tx, [lane, to])
-    jobs = len(await tx.rows(MOVE_READY, lane, to, limit))
-    if jobs:
-        tx.wake(to)
-    if jobs < limit:
-        jobs += len(await tx.rows(MOVE_SCHEDULED, lane, to, limit - jobs))
-    if jobs:
-        await tx.rows(MAKE_LANES, [to])
-        await change_depths(tx, bounded_changes(guards, {lane: -jobs, to: jobs}))
-        if lane in guards and guards[lane].soft_limit:
-            await clear_soft_mark(tx, lane)
-        target = f"{lane} to {to}"
-        namespace = namespace_of(lane)
-        audit_line = await write_audit_line(
-            tx, namespace, by, "move", target, jobs, add_to_line=audit_line
+async def restore_jobs(
+    tx: PostgresTransaction, jobs: Sequence[StoredJob], note: AuditNote
+) -> int:
+    """Insert those that are not stored; they are kept as long as new dead letters."""
+    now = await tx.now()
+    await tx.rows(MAKE_LANES, sorted({record.lane for record in jobs}))
+    of_apps: dict[str, list[bytes]] = {}
+    for r in sorted(jobs, key=lambda record: record.id):
+        ended = now if r.finished_at is None else r.finished_at
+        if await tx.rows(
+            RESTORE_JOB,
+            *(r.id, r.lane, r.rank, r.task, r.payload),
+            *(clamp(n, INT4_MAX) for n in (r.retried, r.losses, r.snoozed, r.claim_no)),
+            clamp(r.lost, INT2_MAX),
+            *(r.opts, error_list(r.errors)),
+            *(r.created_at, r.started_at, ended, now + tx.retention.dead_seconds),
+            None if r.reason is None else storable(r.reason),
+        ):
+            of_apps.setdefault(namespace_of(r.lane), []).append(r.id)
+    ids = [job_id for some in of_apps.values() for job_id in some]
+    if ids:
+        first = await next_deaths(tx, len(ids))
+        await tx.rows(NUMBER_DEATHS, ids, list(range(first, first + len(ids))))
+    for namespace, some in sorted(of_apps.items()):
+        await write_audit_line(
+            tx, namespace, note.who, "restore", format_ids(some), len(some)
         )
-    if jobs == limit:
-        return BulkStep(jobs, more=True), audit_line
-    held = await tx.value(COUNT_HELD, lane, BULK_JOBS_MAX)
-    return BulkStep(jobs, more=False, held=held), audit_line
+    return len(ids)
+
+
+def clamp(number: int, most: int) -> int:
+    """A counter that its column can hold."""
+    return max(0, min(number, most))
+
+
+def error_list(stored: bytes | None) -> list[bytes] | None:
+    """A JSON list, element by element; what is none is kept as one damaged error."""
+    if stored is None:
+        return None
+    try:
+        return [bytes(error) for error in _list_decoder.decode(stored)] or None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [stored]
 
 
 class PostgresControl(PostgresCapability):
     """Acting on jobs, queues and workers."""
 
     async def act(
-        self, ids: Sequence[bytes], verb: Verb, *, by: str | None = None
+        self,
+        ids: Sequence[bytes],
+        action: Action,
+        *,
+        only: tuple[Query, str] | None = None,
+        note: AuditNote | None = None,
     ) -> list[Acted]:
-        """Do it, or leave a job as it is where its state does not allow it."""
-        if not ids:
-            return []
-        return await act_on_ids(self.context, ids, verb, by)
-
-    async def retry_edited(
-        self, job_id: bytes, payload: bytes, *, by: str | None = None
-    ) -> Acted:
-        """`retry` of one job with other arguments, checked by the caller."""
-        return (await act_on_ids(self.context, [job_id], "retry", by, payload))[0]
+        """Do it to each job whose state allows it; the others stay as they are."""
+        counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
+        return await act_on_ids(self.context, ids, ActionRequest(action, counted, note))
 
     async def count(self, query: Query) -> Counted:
-        """Exactly how many jobs fit, and a mark for `act_on`."""
+        """Exactly how many jobs fit, and a mark for `find` and `act`."""
         return await self.context.connections.read_many(
             lambda reading: count_jobs(reading, query)
         )
 
-    async def act_on(
-        self, query: Query, verb: Verb, mark: str, limit: int, *, by: str
-    ) -> BulkStep:
-        """The verb for at most `limit` jobs that fit and are not beyond the mark."""
-        context, key = self.context, (query, verb, mark, by)
-        bulk = PostgresBulkRequest(query, verb, bulk_mark_from_text(mark), by)
-        begun = context.bulk_actions.get(key)
-        room = max(1, min(limit, BULK_JOBS_MAX))
-        step = await context.connections.read_many(
-            lambda reading: find_batch(
-                reading, query, verb, bulk.mark, begun.position, room
-            )
-        )
-        done = PostgresBulkResult(0, begun.audit_line)
-        if step.found:
-            done = await context.connections.write(
-                lambda tx: act_on_batch(tx, bulk, step, begun.audit_line)
-            )
-        more = step.next_position is not None
-        context.bulk_actions.put(
-            key,
-            PostgresBulkProgress(step.next_position, done.audit_line)
-            if step.next_position
-            else None,
-        )
-        return BulkStep(done.jobs, more, done.held)
-
-    async def restore(self, jobs: Sequence[StoredJob], *, by: str) -> int:
-        """Dead letters from elsewhere; ids that are stored stay as they are."""
+    async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
+        """Insert dead letters from elsewhere; ids that are stored stay as they are."""
         if not jobs:
             return 0
         return await self.context.connections.write(
-            lambda tx: restore_jobs(tx, jobs, by)
+            lambda tx: restore_jobs(tx, jobs, note)
         )
 
-    async def change_queue(self, lane: str, change: QueueChange, *, by: str) -> None:
-        """Pause, resume, close, open or bound a queue; whoever serves it is told."""
+    async def set_queue(self, lane: str, change: QueueChange, note: AuditNote) -> None:
+        """Pause, resume, close, open or bound a queue; its workers are woken."""
         context = self.context
-        await context.connections.write(lambda tx: change_queue(tx, lane, change, by))
+        await context.connections.write(lambda tx: set_queue(tx, lane, change, note))
         if change.maxsize is not None:
             try:
                 await recount(context, [lane])
             except StoreError as error:
                 error.unknown = True  # the change itself was made
                 raise
-
-    async def move(self, lane: str, to: str, limit: int, *, by: str) -> BulkStep:
-        """Waiting jobs go to another queue with priority, due time and fence."""
-        context, key = self.context, ("move", lane, to, by)
-        room = max(1, min(limit, BULK_JOBS_MAX))
-        begun = context.bulk_actions.get(key)
-        moved, line = await context.connections.write(
-            lambda tx: move_jobs(tx, lane, to, room, by, begun.audit_line)
-        )
-        context.bulk_actions.put(
-            key,
-            PostgresBulkProgress(PostgresBulkPosition(), line) if moved.more else None,
-        )
-        return moved

@@ -31,9 +31,9 @@ from durio.stores.postgres.bounds import (
     recount,
 )
 from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.control import INT2_MAX, INT4_MAX, clamp, error_list
 from durio.stores.postgres.death_counts import next_deaths
 from durio.stores.postgres.filters import prefix_span
-from durio.stores.postgres.job_actions import INT2_MAX, INT4_MAX, clamp, error_list
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction

@@ -1,19 +1,15 @@
-"""Dead letters from elsewhere: as they were, without a key, and dead.
+"""Operators' actions on jobs: cancel, retry, discard, move.
 
-What a hand does to jobs: cancel, retry, discard.
+Others act at the same time: the transaction that locks a job's row acts on it. That is the
+lane row of a waiting job, the run row of a running one, the kept row of one that has ended.
+`judge` decides about locked jobs, for bulk actions.
 
-Others act at the same time, so whoever gets hold of a job's row is the one who acts: the
-lane row of a waiting job, the run row of a running one, the kept row of one that is over.
-A row that somebody else took first is looked for again where the job is then. `judge` has
-the last word on jobs that are held, for bulk acts.
+No action waits for such a row, nor for a key: another transaction may keep it for long, a
+caller's or that of the task itself, and one such job must not delay all others.
 
-Nobody waits for such a row, nor for a key: whoever holds it may be a transaction that lasts,
-of a caller or of the task itself, and one such job must not keep all the others from what is
-asked for them. It counts as moved.
-
-A key is let go at a job's end; an operator who sends the job back gives it its key again,
-unless another job has it now: then two would run that must be one, and the job stays as it
-is. A window that is over is over.
+A key is freed at a job's end. A retry takes it again, unless another job has it now: then
+the job stays as it is, because two jobs would run that must be one. A window that has ended
+is not opened again.
 """
 
 from collections import Counter
@@ -29,77 +25,39 @@ from collections.abc import (
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from durio.model.errors import InvalidOption, StoreError
-from durio.model.ids import format_ids
-from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED, StoredJob
-from durio.model.names import namespace_of
+from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.options import row_options
 from durio.model.outcome import Keep
-from durio.ports.control import Acted, Verb
-from durio.stores.postgres.audit import storable, write_audit_line
-from durio.stores.postgres.bounds import PostgresGuard, change_depths, lock_guards
+from durio.ports.browse import Query
+from durio.ports.control import (
+    Acted,
+    Action,
+    AuditNote,
+    CancelJobs,
+    DiscardJobs,
+    MoveJobs,
+    RetryJobs,
+)
+from durio.stores.postgres.audit import write_audit_note
+from durio.stores.postgres.bounds import (
+    PostgresGuard,
+    change_depths,
+    clear_soft_mark,
+    lock_guards,
+)
+from durio.stores.postgres.bulk import (
+    BULK_JOBS_MAX,
+    PostgresBulkMark,
+    matching_jobs,
+)
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.death_counts import NUMBER_DEATHS, next_deaths
-from durio.stores.postgres.filters import ID_BYTES
+from durio.stores.postgres.filters import ID_BYTES, states_of
 from durio.stores.postgres.keys import free_at_end, retake_keys
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
 MAKE_LANES = statement("insert_queue")
-RESTORE_JOB = statement("restore_job")
-
-INT2_MAX, INT4_MAX = 2**15 - 1, 2**31 - 1
-
-_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-async def restore_jobs(
-    tx: PostgresTransaction, jobs: Sequence[StoredJob], by: str
-) -> int:
-    """Insert those that are not stored; they stay as long as the dead of today."""
-    now = await tx.now()
-    await tx.rows(MAKE_LANES, sorted({record.lane for record in jobs}))
-    of_apps: dict[str, list[bytes]] = {}
-    for r in sorted(jobs, key=lambda record: record.id):
-        ended = now if r.finished_at is None else r.finished_at
-        if await tx.rows(
-            RESTORE_JOB,
-            *(r.id, r.lane, r.rank, r.task, r.payload),
-            *(clamp(n, INT4_MAX) for n in (r.retried, r.losses, r.snoozed, r.claim_no)),
-            clamp(r.lost, INT2_MAX),
-            *(r.opts, error_list(r.errors)),
-            *(r.created_at, r.started_at, ended, now + tx.retention.dead_seconds),
-            None if r.reason is None else storable(r.reason),
-        ):
-            of_apps.setdefault(namespace_of(r.lane), []).append(r.id)
-    ids = [job_id for some in of_apps.values() for job_id in some]
-    if ids:
-        first = await next_deaths(tx, len(ids))
-        await tx.rows(NUMBER_DEATHS, ids, list(range(first, first + len(ids))))
-    for namespace, some in sorted(of_apps.items()):
-        await write_audit_line(
-            tx, namespace, by, "restore", format_ids(some), len(some)
-        )
-    return len(ids)
-
-
-def clamp(number: int, most: int) -> int:
-    """A counter that its column can hold."""
-    return max(0, min(number, most))
-
-
-def error_list(stored: bytes | None) -> list[bytes] | None:
-    """A JSON list, element by element; what is none is kept as one damaged error."""
-    if stored is None:
-        return None
-    try:
-        return [bytes(error) for error in _list_decoder.decode(stored)] or None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [stored]
-
-
 READ_STATES = statement("read_states")
 LOCK_READY = statement("lock_ready_jobs")
 LOCK_SCHEDULED = statement("lock_scheduled_jobs")
@@ -109,20 +67,15 @@ LOCK_JOBS = statement("lock_jobs")
 CANCEL_WAITING = statement("cancel_waiting")
 LOCK_RUNNING = statement("lock_running_jobs")
 CANCEL_RUNNING = statement("cancel_running")
+MOVE_READY = statement("move_ready_jobs")
+MOVE_SCHEDULED = statement("move_scheduled_jobs")
 LOCK_FINAL = statement("lock_final_jobs")
 RETRY_JOBS = statement("retry_job")
 DISCARD_JOBS = statement("discard_job")
 
-BULK_JOBS_MAX = 1000
 # Between two rounds in which nothing could be done; then twice as long each time.
 PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 1.0
-# The states in which a verb does something, in the way that jobs go.
-CHANGEABLE: dict[Verb, tuple[int, ...]] = {
-    "cancel": (SCHEDULED, READY, RUNNING),
-    "retry": (DEAD, CANCELLED),
-    "discard": (DEAD,),
-}
 
 
 class FoundJob(NamedTuple):
@@ -135,27 +88,41 @@ class FoundJob(NamedTuple):
     run_at: float | None
 
 
-# Which of these jobs, all in one state and held by us, are meant.
+# Which of these jobs, all in one state and locked, are meant.
 Judge = Callable[[int, Collection[bytes]], Awaitable[set[bytes]]]
 Changes = dict[bytes, int | None]  # the state after
 Guards = Mapping[str, PostgresGuard]
 
 
-# --- jobs by name
+class ActionRequest(NamedTuple):
+    """What was asked for."""
+
+    action: Action
+    only: tuple[Query, PostgresBulkMark] | None
+    note: AuditNote | None
+
+    def is_meant(self, job: FoundJob) -> bool:
+        """Whether the action can change the job, as far as can be said without a lock."""
+        if job.state not in self.action.states:
+            return False
+        if self.only is None:
+            return True
+        states = states_of(self.only[0])
+        is_there = isinstance(self.action, MoveJobs) and job.lane == self.action.lane
+        return not is_there and (states is None or job.state in states)
+
+
+# --- jobs by id
 
 
 async def act_on_ids(
-    context: PostgresContext,
-    ids: Sequence[bytes],
-    verb: Verb,
-    by: str | None,
-    payload: bytes | None = None,
+    context: PostgresContext, ids: Sequence[bytes], request: ActionRequest
 ) -> list[Acted]:
-    """Jobs by name, in the order asked; `payload` are other arguments for a retry.
+    """Each of these jobs, in the order asked.
 
-    Those that others hold or have moved on meanwhile are looked for again, in a transaction
-    of its own: with locks in our hands we would wait for somebody who waits for us. All are
-    tried, and then those that are left for as long as a call may last.
+    Jobs that another transaction has locked, or moved on meanwhile, are looked for again in
+    a transaction of their own: with locks of ours we would wait for one that waits for us.
+    All are tried, then those that are left for as long as a call may last.
     """
     acted: dict[int, Acted] = {}
     left: list[tuple[int, bytes]] = list(enumerate(ids))
@@ -163,23 +130,21 @@ async def act_on_ids(
     last: float | None = None
     while left:  # a job that is named twice is met twice, one after the other
         places = {job_id: place for place, job_id in reversed(left)}
-        is_last = last is not None and clock.monotonic() >= last
+        is_over = last is not None and clock.monotonic() >= last
+        is_last = is_over or request.only is not None
         for some in in_batches(sorted(places)):
             try:
-                answers = await context.connections.write(
-                    partial(
-                        act_once,
-                        ids=some,
-                        verb=verb,
-                        by=by,
-                        payload=payload,
-                        is_last=is_last,
-                    )
+                answers, line = await context.connections.write(
+                    partial(act_once, ids=some, request=request, is_last=is_last)
                 )
             except StoreError as error:
                 error.unknown = error.unknown or bool(acted)  # some of it was done
                 raise
             acted |= {places[one.id]: one for one in answers}
+            if request.note is not None:
+                request.note.line = line
+        if request.only is not None:
+            break
         tried, left = len(left), [each for each in left if each[0] not in acted]
         now = clock.monotonic()
         last = now + context.location.call_seconds if last is None else last
@@ -188,7 +153,7 @@ async def act_on_ids(
         elif now < last:
             await clock.sleep(min(pause, last - now))
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-    return [acted[place] for place in range(len(ids))]
+    return [acted[place] for place in sorted(acted)]
 
 
 def in_batches(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -197,51 +162,57 @@ def in_batches(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         yield ids[first : first + BULK_JOBS_MAX]
 
 
-def by_namespace(
-    acted: Sequence[Acted], seen: Mapping[bytes, FoundJob]
-) -> dict[str, list[Acted]]:
-    """Whose jobs they are: each App has lines of its own in the audit."""
-    found: dict[str, list[Acted]] = {}
-    for one in acted:
-        found.setdefault(namespace_of(seen[one.id].lane), []).append(one)
-    return found
-
-
-def is_changed(acted: Acted, verb: Verb) -> bool:
-    """Whether anything was done to it; a running job is only asked to stop."""
-    is_asked = verb == "cancel" and acted.before == RUNNING and not acted.is_held
-    return is_asked or acted.before != acted.after
-
-
 async def act_once(
     tx: PostgresTransaction,
     ids: Sequence[bytes],
-    verb: Verb,
-    by: str | None,
-    payload: bytes | None,
+    request: ActionRequest,
     *,
     is_last: bool,
-) -> list[Acted]:
-    """Each of these, where it is now; who is missing is in somebody else's hands."""
+) -> tuple[list[Acted], int | None]:
+    """Each of these, where it is now, and the line of the note in the audit.
+
+    A job that is missing from the answer is locked by another transaction, or not meant.
+    """
+    action, only, note = request
+    others: set[bytes] = set()
+
+    async def judge(state: int, some: Collection[bytes]) -> set[bytes]:
+        if only is None:
+            return set(some)
+        meant = await matching_jobs(tx, *only, state, some)
+        others.update(job_id for job_id in some if job_id not in meant)
+        return meant
+
     seen = await find_jobs(tx, ids)
-    able = [place for place in seen.values() if place.state in CHANGEABLE[verb]]
-    changes = await act_on_jobs(tx, able, verb, payload)
-    undone = {p.id for p in able if p.id not in changes}
+    able = [job for job in seen.values() if request.is_meant(job)]
+    changes = await act_on_jobs(tx, able, action, judge)
+    undone = {job.id for job in able if job.id not in changes and job.id not in others}
+    if only is not None:
+        asked = await still_in_state(tx, [seen[job_id] for job_id in undone])
+        ids = [job_id for job_id in ids if job_id in changes or job_id in asked]
     acted: list[Acted] = []
     for job_id in ids:
         if is_last or job_id not in undone:
             state = seen[job_id].state if job_id in seen else None
             after = changes.get(job_id, state)
-            is_held = job_id in undone
-            acted.append(Acted(job_id, state, after, is_held))
-    if by is not None:
-        word = verb if payload is None else "retry_edited"
-        known = [one for one in acted if one.before is not None]
-        for namespace, some in by_namespace(known, seen).items():
-            changed = sum(is_changed(one, verb) for one in some)
-            target = format_ids([one.id for one in some])
-            await write_audit_line(tx, namespace, by, word, target, changed)
-    return acted
+            acted.append(Acted(job_id, state, after, is_held=job_id in undone))
+    changed = [one for one in acted if one.is_changed_by(action)]
+    if isinstance(action, CancelJobs) and only is not None and only[0].lane and changed:
+        await clear_soft_mark(tx, only[0].lane)
+    if note is None:
+        return acted, None
+    lanes = {job.id: job.lane for job in seen.values()}
+    return acted, await write_audit_note(tx, note, action, acted, lanes)
+
+
+async def still_in_state(
+    tx: PostgresTransaction, seen: Sequence[FoundJob]
+) -> set[bytes]:
+    """Those that are locked; the others have moved on, and are met in another state."""
+    if not seen:
+        return set()
+    now = await find_jobs(tx, [job.id for job in seen])
+    return {job.id for job in seen if job.id in now and now[job.id].state == job.state}
 
 
 async def find_jobs(
@@ -253,32 +224,45 @@ async def find_jobs(
 
 
 async def act_on_jobs(
-    tx: PostgresTransaction,
-    seen: Sequence[FoundJob],
-    verb: Verb,
-    payload: bytes | None = None,
-    judge: Judge | None = None,
+    tx: PostgresTransaction, seen: Sequence[FoundJob], action: Action, judge: Judge
 ) -> Changes:
-    """The verb for jobs that were seen in a state that allows it; by id.
+    """The action on jobs that were seen in a state that allows it.
 
-    The states of all that were there to be held, after it; one that is missing is held or
-    was taken by somebody else, or is not meant.
+    The states after it, by id. A job that is missing is locked by another transaction, was
+    moved on by one, or is not meant.
     """
     if not seen:
         return {}
-    if verb == "discard":
-        return await discard_jobs(tx, [place.id for place in seen], judge)
-    guards = await lock_guards(tx, {place.lane for place in seen})
-    if verb == "retry":
-        ids = [place.id for place in seen]
-        return await retry_jobs(tx, guards, ids, payload, judge)
+    ids = [job.id for job in seen]
+    if isinstance(action, DiscardJobs):
+        return await discard_jobs(tx, ids, judge)
+    to = [action.lane] if isinstance(action, MoveJobs) else []
+    guards = await lock_guards(tx, {*to, *(job.lane for job in seen)})
+    match action:
+        case RetryJobs():
+            return await retry_jobs(tx, guards, ids, action.payload, judge)
+        case MoveJobs():
+            return await move_jobs(tx, guards, seen, action.lane, judge)
+        case CancelJobs():
+            return await cancel_jobs(tx, guards, seen, judge)
+
+
+# --- cancel
+
+
+async def cancel_jobs(
+    tx: PostgresTransaction, guards: Guards, seen: Sequence[FoundJob], judge: Judge
+) -> Changes:
+    """Waiting jobs end; running ones are marked."""
     # Waiting ones first: an exchange that holds a lane row may wait for a run row, and
     # never the other way round. (We wait for neither, but others may for those we hold.)
-    changes: Changes = {}
     held: dict[bytes, int] = {}
-    held |= await leave_lane(tx, seen, SCHEDULED, judge)
-    held |= await leave_lane(tx, seen, READY, judge)
-    changes |= dict.fromkeys(await end_jobs(tx, guards, held), CANCELLED)
+    for state, leave in ((SCHEDULED, DELETE_SCHEDULED), (READY, DELETE_READY)):
+        locked = await lock_waiting(tx, seen, state, judge)
+        held |= {job.id: claim_no for job, claim_no in locked.items()}
+        if locked:
+            await tx.rows(leave, *lane_columns(locked))
+    changes: Changes = dict.fromkeys(await end_jobs(tx, guards, held), CANCELLED)
     running = [place.id for place in seen if place.state == RUNNING]
     return changes | await cancel_running(tx, running, judge)
 
@@ -292,39 +276,28 @@ def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int
     return {lane: jobs for lane, jobs in changes.items() if lane in bounded}
 
 
-# --- cancel
-
-
-async def leave_lane(
-    tx: PostgresTransaction, seen: Sequence[FoundJob], state: int, judge: Judge | None
-) -> dict[bytes, int]:
-    """Take waiting jobs out of their lanes: whoever gets the row has the job."""
-    places = {place.id: place for place in seen if place.state == state}
+async def lock_waiting(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], state: int, judge: Judge
+) -> dict[FoundJob, int]:
+    """Lock the lane rows of jobs that wait in this state; their claim numbers."""
+    places = [job for job in seen if job.state == state]
     if not places:
         return {}
-    is_ready = state == READY
-    lock = LOCK_READY if is_ready else LOCK_SCHEDULED
-    columns = lane_columns(places.values(), is_ready=is_ready)
-    held: dict[bytes, int] = dict(await tx.rows(lock, *columns))
-    if judge is not None and held:
-        meant = await judge(state, held)
-        held = {job_id: held[job_id] for job_id in held if job_id in meant}
-    if held:
-        leave = DELETE_READY if is_ready else DELETE_SCHEDULED
-        taken = [places[job_id] for job_id in held]
-        await tx.rows(leave, *lane_columns(taken, is_ready=is_ready))
-    return held
+    lock = LOCK_READY if state == READY else LOCK_SCHEDULED
+    held: dict[bytes, int] = dict(await tx.rows(lock, *lane_columns(places)))
+    meant = await judge(state, held) if held else ()
+    return {job: held[job.id] for job in places if job.id in meant}
 
 
 def lane_columns(
-    places: Iterable[FoundJob], *, is_ready: bool
+    places: Iterable[FoundJob],
 ) -> tuple[list[bytes], list[str], list[float | None]]:
-    """What leads to lane rows: lane and rank, or lane and due time."""
+    """What leads to lane rows, by id: lane and rank, or lane and due time."""
     ordered = sorted(places)
     return (
-        [place.id for place in ordered],
-        [place.lane for place in ordered],
-        [place.rank if is_ready else place.run_at for place in ordered],
+        [job.id for job in ordered],
+        [job.lane for job in ordered],
+        [job.rank if job.state == READY else job.run_at for job in ordered],
     )
 
 
@@ -368,13 +341,13 @@ def retention_of(opts: bytes | None) -> Keep | None:
 
 
 async def cancel_running(
-    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge | None
+    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
 ) -> Changes:
-    """Running jobs are marked and their workers told."""
+    """Running jobs are marked and their workers woken."""
     if not ids:
         return {}
     held: dict[bytes, int] = dict(await tx.rows(LOCK_RUNNING, sorted(ids)))
-    if judge is not None and held:
+    if held:
         meant = await judge(RUNNING, held)
         held = {job_id: held[job_id] for job_id in held if job_id in meant}
     if held:
@@ -382,6 +355,36 @@ async def cancel_running(
     for worker in held.values():
         tx.wake_worker(worker)
     return dict.fromkeys(held, RUNNING)
+
+
+# --- move
+
+
+async def move_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    seen: Sequence[FoundJob],
+    to: str,
+    judge: Judge,
+) -> Changes:
+    """Waiting jobs go to another lane; those that are locked stay."""
+    changes: Changes = {}
+    depths: Counter[str] = Counter()
+    for state, move in ((SCHEDULED, MOVE_SCHEDULED), (READY, MOVE_READY)):
+        locked = await lock_waiting(tx, seen, state, judge)
+        if locked:
+            await tx.rows(move, *lane_columns(locked), to)
+            depths.subtract(job.lane for job in locked)
+            changes |= dict.fromkeys((job.id for job in locked), state)
+    if changes:
+        left = [lane for lane in depths if lane in guards and guards[lane].soft_limit]
+        depths[to] += len(changes)
+        await tx.rows(MAKE_LANES, [to])
+        await change_depths(tx, bounded_changes(guards, depths))
+        await clear_soft_mark(tx, *left)
+        if READY in changes.values():
+            tx.wake(to)
+    return changes
 
 
 # --- retry, discard
@@ -392,17 +395,16 @@ async def retry_jobs(
     guards: Guards,
     ids: Sequence[bytes],
     payload: bytes | None,
-    judge: Judge | None,
+    judge: Judge,
 ) -> Changes:
     """Dead and cancelled jobs begin anew, but for those whose key another one has."""
     rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held: Changes = {row[0]: row[1] for row in rows}
-    if judge is not None and held:
-        meant: set[bytes] = set()
-        for state in CHANGEABLE["retry"]:
-            some = [job_id for job_id in held if held[job_id] == state]
-            meant |= await judge(state, some) if some else set()
-        held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    meant: set[bytes] = set()
+    for state in RetryJobs.states:
+        some = [job_id for job_id in held if held[job_id] == state]
+        meant |= await judge(state, some) if some else set()
+    held = {job_id: held[job_id] for job_id in held if job_id in meant}
     keyed = [row[2:] for row in rows if row[0] in held and row[2] is not None]
     taken = await retake_keys(tx, keyed, payload)
     held = {job_id: held[job_id] for job_id in held if job_id not in taken.held}
@@ -417,12 +419,12 @@ async def retry_jobs(
 
 
 async def discard_jobs(
-    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge | None
+    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
 ) -> Changes:
-    """The records of dead jobs go, and whatever keys they still held."""
+    """Delete the records of dead jobs, and free the keys that they still have."""
     rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held = {row[0] for row in rows if row[1] == DEAD}
-    if judge is not None and held:
+    if held:
         held &= await judge(DEAD, held)
     if held:
         await tx.rows(DISCARD_JOBS, sorted(held))

@@ -1,5 +1,8 @@
 """The audit of what operators do, written in the transaction that does it."""
 
+from collections.abc import Mapping, Sequence
+
+from durio.ports.control import Acted, Action, AuditNote
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -33,6 +36,20 @@ def write_audit_line(
             return add_to_line
     line = (namespace, who[:WHO_CHARS_MAX], verb, target[:TARGET_CHARS_MAX], jobs)
     return tx.db.value(INSERT_AUDIT, (tx.now, *line))
+
+
+def write_audit_note(
+    tx: SqliteTransaction,
+    note: AuditNote,
+    action: Action,
+    acted: Sequence[Acted],
+    lanes: Mapping[bytes, str],
+) -> int | None:
+    """All lines of a note; the number of the line that later calls add to."""
+    line = note.line
+    for entry in note.entries(action, acted, lanes):
+        line = write_audit_line(tx, *entry, add_to_line=note.line)
+    return line if note.target else None
 
 
 def prune_audit(tx: SqliteTransaction, limit: int) -> None:

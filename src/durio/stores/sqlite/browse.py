@@ -14,6 +14,7 @@ from durio.model.errors import InvalidOption
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
 from durio.ports.lease import Vitals
+from durio.stores.sqlite.bulk import find_counted
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
@@ -74,8 +75,14 @@ class SqliteBrowse(SqliteCapability):
 
         return await self.context.reader.read(look)
 
-    async def find(self, query: Query, *, limit: int, cursor: str | None) -> Page:
+    async def find(
+        self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
+    ) -> Page:
         """Newest first, by keyset, at most 200 a page."""
+        if mark is not None:
+            return await self.context.reader.read(
+                lambda db: find_counted(db, query, mark, cursor, limit)
+            )
         size = max(1, min(limit, PAGE_MAX))
         before = before_cursor(cursor)
         return await self.context.reader.read(lambda db: find(db, query, size, before))

@@ -56,7 +56,7 @@ def commit_effects(
     check_jobs(effects.jobs, enqueued, all_new=all_new)
     versions = write_puts(tx, effects.puts)
     if note is not None:
-        write_audit_line(tx, *note)
+        write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
     return Committed(enqueued, versions)
 
 

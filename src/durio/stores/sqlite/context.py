@@ -6,7 +6,6 @@ from durio.model.settings import RetentionSettings
 from durio.ports.clock import Clock
 from durio.stores.sqlite.caller_connection import UnsentWakeups
 from durio.stores.sqlite.database import DriverName
-from durio.stores.sqlite.job_actions import SqliteBulkActions
 from durio.stores.sqlite.live_events import SqliteLiveEvents
 from durio.stores.sqlite.reader import Reader
 from durio.stores.sqlite.store_files import Inode, SqliteLifeLocks, WriterLock
@@ -30,7 +29,6 @@ class SqliteContext:
     # Worker -> `data_version` at its last renewal or `is_contested`: see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
     openers: int = 0  # calls of `open` that have opened it or still wait for it
-    bulk_actions: SqliteBulkActions = field(default_factory=SqliteBulkActions)
     path: str | None = None  # None: in memory
     inode: Inode | None = None
     driver: DriverName = "apsw"

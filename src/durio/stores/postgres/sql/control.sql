@@ -20,59 +20,37 @@ where name = :lane::text
 -- only here: SQLite wakes workers through their sockets (`find_workers_to_wake`).
 select id from {schema}.worker where namespace = :namespace::text
 
--- name: move_ready_jobs(source, target, limit)
-with next as materialized (
-  select ctid as place from {schema}.ready
-  where lane = :source::text order by rank, id limit :limit::int4
-  for update skip locked
-),
-gone as (
-  delete from {schema}.ready where ctid = any(array(select place from next))
-  returning rank, id, claim_no
+-- name: move_ready_jobs(ids, lanes, ranks, target)
+-- only here: SQLite's lane is a column of the job (`move_job`).
+-- The caller has locked these rows.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with gone as (
+  delete from {schema}.ready as t
+  using unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
+  where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
+  returning t.rank, t.id, t.claim_no
 ),
 moved as (
   update {schema}.job set lane = :target::text where id = any(array(select id from gone))
 )
 insert into {schema}.ready (lane, rank, id, claim_no)
 select :target::text, rank, id, claim_no from gone
-returning 1
 
--- name: move_scheduled_jobs(source, target, limit)
-with next as materialized (
-  select ctid as place from {schema}.sched
-  where lane = :source::text order by run_at, id limit :limit::int4
-  for update skip locked
-),
-gone as (
-  delete from {schema}.sched where ctid = any(array(select place from next))
-  returning run_at, id, claim_no
+-- name: move_scheduled_jobs(ids, lanes, run_ats, target)
+-- only here: SQLite's lane is a column of the job (`move_job`).
+-- The caller has locked these rows.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with gone as (
+  delete from {schema}.sched as t
+  using unnest(:ids::uuid[], :lanes::text[], :run_ats::float8[]) as u (id, lane, run_at)
+  where t.lane = any(array[u.lane]) and t.run_at = u.run_at and t.id = u.id
+  returning t.run_at, t.id, t.claim_no
 ),
 moved as (
   update {schema}.job set lane = :target::text where id = any(array(select id from gone))
 )
 insert into {schema}.sched (lane, run_at, id, claim_no)
 select :target::text, run_at, id, claim_no from gone
-returning 1
-
--- name: count_locked_jobs(lane, limit)
--- only here: SQLite has one writer; no other transaction locks a job.
--- How many of the first `limit` waiting jobs of a queue another transaction has locked.
-with ready_rows as materialized (
-  select 1 from {schema}.ready where lane = :lane::text order by rank, id limit :limit::int4
-),
-unlocked_ready as materialized (
-  select 1 from {schema}.ready where lane = :lane::text order by rank, id limit :limit::int4
-  for update skip locked
-),
-scheduled_rows as materialized (
-  select 1 from {schema}.sched where lane = :lane::text order by run_at, id limit :limit::int4
-),
-unlocked_scheduled as materialized (
-  select 1 from {schema}.sched where lane = :lane::text order by run_at, id limit :limit::int4
-  for update skip locked
-)
-select (select count(*) from ready_rows) - (select count(*) from unlocked_ready)
-  + (select count(*) from scheduled_rows) - (select count(*) from unlocked_scheduled)
 
 -- name: lock_scheduled_jobs(ids, lanes, run_ats)
 -- only here: SQLite has one writer and needs no locks.

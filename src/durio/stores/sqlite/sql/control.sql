@@ -8,19 +8,9 @@ values (:lane, coalesce(:paused, 0), coalesce(:closed, 0))
 on conflict (name) do update
 set paused = coalesce(:paused, paused), closed = coalesce(:closed, closed)
 
--- name: move_ready_jobs(lane, to_lane, limit)
-update job set queue = :to_lane
-where seq in (
-  select seq from job where state = 2 and queue = :lane order by rank, seq limit :limit
-)
-returning 1
-
--- name: move_scheduled_jobs(lane, to_lane, limit)
-update job set queue = :to_lane
-where seq in (
-  select seq from job where state = 0 and queue = :lane order by run_at limit :limit
-)
-returning 1
+-- name: move_job(id, to_lane)
+-- only here: PostgreSQL moves rows of `ready` and `sched`.
+update job set queue = :to_lane where id = :id and state in (0, 2)
 
 -- name: find_state_and_lane(id)
 -- only here: PostgreSQL reads both with `read_states`.

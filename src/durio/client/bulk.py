@@ -1,0 +1,73 @@
+"""One action on many jobs: counted first, then done in bounded steps.
+
+Every step is a transaction of its own, so that no step keeps workers and callers waiting.
+The states are visited in the order in which jobs go from one to the next: none slips through
+to a state that was visited before. What another transaction has locked is passed over. All
+states are visited twice, because most locks are short; what is locked the second time too is
+left as it is and counted.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from durio.model.names import namespace_of
+from durio.ports.browse import Query
+from durio.ports.control import Action, AuditNote, MoveJobs
+from durio.ports.store import Store
+
+STEP_JOBS = 500
+
+
+class BulkStep(NamedTuple):
+    """What one step did."""
+
+    jobs: int  # changed by it
+    held: int = 0  # left as they are: open transactions have them, or their keys
+
+
+class CountedJobs(NamedTuple):
+    """Jobs that were counted: those that fit the query and are not beyond the mark."""
+
+    query: Query
+    mark: str
+    limit: int  # at most this number is changed, of dead letters the oldest
+
+
+async def act_in_bulk(
+    store: Store,
+    action: Action,
+    counted: CountedJobs,
+    *,
+    by: str,
+    step_jobs: int = STEP_JOBS,
+) -> AsyncGenerator[BulkStep]:
+    """Do it step by step until all are done; together the steps are one audit line."""
+    query, mark, left = counted
+    states = [s for s in action.states if query.states is None or s in query.states]
+    note = bulk_note(action, query, by)
+    visits = [(state, is_second) for is_second in (False, True) for state in states]
+    for state, is_second in visits:
+        one_state, cursor = query._replace(states=(state,)), None
+        while left > 0:
+            page = await store.find(
+                one_state, limit=min(step_jobs, left), cursor=cursor, mark=mark
+            )
+            if page.ids:
+                acted = await store.act(page.ids, action, only=(query, mark), note=note)
+                jobs = sum(one.is_changed_by(action) for one in acted)
+                held = sum(one.is_held for one in acted) if is_second else 0
+                left -= jobs
+                yield BulkStep(jobs, held)
+            cursor = page.cursor
+            if cursor is None:
+                break
+
+
+def bulk_note(action: Action, query: Query, by: str) -> AuditNote:
+    """The audit line of all steps."""
+    is_move = isinstance(action, MoveJobs)
+    return AuditNote(
+        namespace=query.namespace or namespace_of(query.lane or ""),
+        who=by,
+        target=f"{query.lane} to {action.lane}" if is_move else query.in_words(),
+    )

@@ -1,0 +1,161 @@
+"""The jobs of a bulk action: counted, looked for page by page, and checked again.
+
+A mark says how far a count looked: the newest arrival, the time, and the number of deaths so
+far. Waiting and running jobs are beyond it when they arrived later, dead ones when they died
+later: a job that is retried and dies again is not met twice. A job that only comes back to a
+waiting state had arrived before the count and is meant.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from durio.model.errors import InvalidOption
+from durio.model.job import BLOCKED, CANCELLED, DEAD, RUNNING
+from durio.ports.browse import Page, Query
+from durio.ports.control import Counted
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.filters import conditions, states_of, walk_of
+from durio.stores.sqlite.statements import statement
+
+READ_BULK_MARK = statement("read_bulk_mark")
+
+BULK_JOBS_MAX = 1000
+
+_position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
+
+
+class SqliteBulkMark(NamedTuple):
+    """How far a count looked."""
+
+    seq: int
+    at: float
+    deaths: int
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.at!r}:{self.deaths}"
+
+
+def bulk_mark_from_text(text: str) -> SqliteBulkMark:
+    """The mark that a count gave; text that the store did not write is refused."""
+    try:
+        seq, at, deaths = text.split(":")
+        return SqliteBulkMark(int(seq), float(at), int(deaths))
+    except ValueError:
+        raise InvalidOption(
+            f"{text[:40]!r} is no mark", cure="Pass back what `count` gave."
+        ) from None
+
+
+def count_jobs(db: Database, query: Query, now: float) -> Counted:
+    """One statement, so that number and mark are of the same moment."""
+    states = states_of(query)
+    parts: list[tuple[str, list[Any]]] = []
+    if states is None:
+        where, values = conditions(query, dead=False)
+        parts.append((f"job where true {where}", values))
+    for state in sorted(set(states or ())):
+        if state == BLOCKED:
+            continue  # nothing is ever blocked yet
+        walk = walk_of(state)
+        where, values = conditions(query, dead=state == DEAD)
+        parts.append((f"{walk.source} where {walk.condition} {where}", values))
+    total = " + ".join(f"(select count(*) from {part})" for part, _ in parts)  # noqa: S608
+    given = [value for _, values in parts for value in values]
+    seq, at, deaths, jobs = db.rows(f"{READ_BULK_MARK}, {total or '0'}", given)[0]
+    at = max(now, at, latest_moment(db, parts, states))
+    return Counted(jobs, str(SqliteBulkMark(seq, at, deaths)))
+
+
+def latest_moment(
+    db: Database, parts: list[tuple[str, list[Any]]], states: tuple[int, ...] | None
+) -> float:
+    """The latest moment in what was counted: a clock may have been ahead of ours.
+
+    Deaths are numbered and need none: those who only ask for them do not pay.
+    """
+    if states is not None and set(states) <= {DEAD}:
+        return 0.0
+    moments = "max(max(created_at), coalesce(max(finished_at), 0))"
+    rows = [
+        db.value(f"select {moments} from {part}", values)  # noqa: S608 - ours
+        for part, values in parts
+    ]
+    return max((moment or 0.0 for moment in rows), default=0.0)
+
+
+def find_counted(
+    db: Database, query: Query, mark: str, cursor: str | None, limit: int
+) -> Page:
+    """The next jobs of one state that fit and are not beyond the mark."""
+    states = states_of(query)
+    if states is None or len(states) > 1:
+        raise InvalidOption("more than one state", cure="Ask for one state at a time.")
+    if not states:
+        return Page([], None)
+    state = states[0]
+    size = max(1, min(limit, BULK_JOBS_MAX))
+    after, last = position_of(cursor, state), bulk_mark_from_text(mark)
+    rows = find_in_state(db, query, last, state, after, size)
+    is_end = len(rows) < size
+    then = None if is_end else msgspec.json.encode(rows[-1][1:]).decode()
+    return Page([], then, [row[0] for row in rows])
+
+
+def position_of(cursor: str | None, state: int) -> tuple[Any, ...]:
+    """The last job that was met; text that the store did not write is refused."""
+    if cursor is None:
+        return ()
+    try:
+        position = _position_decoder.decode(cursor)
+    except msgspec.DecodeError:
+        position = ()
+    if len(position) != len(walk_of(state).order):
+        raise InvalidOption(
+            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
+        )
+    return position
+
+
+def find_in_state(
+    db: Database,
+    query: Query,
+    mark: SqliteBulkMark,
+    state: int,
+    after: tuple[Any, ...],
+    room: int,
+) -> list[tuple[Any, ...]]:
+    """At most `room` jobs of one state, by its index, after the last one met."""
+    source, _, order = walk_of(state)
+    where, values = matching_conditions(query, mark, state)
+    columns = ", ".join(order)
+    if after:
+        where += f" and ({columns}) > ({', '.join('?' * len(order))})"
+        values = [*values, *after]
+    sql = f"select id, {columns} from {source} where {where}"  # noqa: S608 - ours
+    return db.rows(f"{sql} order by {columns} limit ?", (*values, room))
+
+
+def still_matches(
+    db: Database, query: Query, mark: SqliteBulkMark, state: int, job_id: bytes
+) -> bool:
+    """Whether a job found a moment ago still is what was asked for."""
+    where, values = matching_conditions(query, mark, state)
+    sql = f"select 1 from job where {where} and id = ?"  # noqa: S608 - ours
+    return bool(db.rows(sql, (*values, job_id)))
+
+
+def matching_conditions(
+    query: Query, mark: SqliteBulkMark, state: int
+) -> tuple[str, list[Any]]:
+    """The query for one state, and not beyond the mark."""
+    where, values = conditions(query, dead=state == DEAD)
+    if state == DEAD:
+        beyond, limits = "coalesce(died_no, 0) <= ?", [mark.deaths]
+    elif state == CANCELLED:
+        beyond, limits = "seq <= ? and finished_at <= ?", [mark.seq, mark.at]
+    else:
+        beyond, limits = "seq <= ? and created_at <= ?", [mark.seq, mark.at]
+    if state == RUNNING:
+        beyond += " and not cancel"  # asked already
+    return f"{walk_of(state).condition} {where} and {beyond}", [*values, *limits]
