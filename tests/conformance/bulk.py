@@ -6,6 +6,7 @@ from durio.model.keys import while_active
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import (
+    Acted,
     Action,
     AuditNote,
     CancelJobs,
@@ -301,3 +302,66 @@ async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
             continue
         raise AssertionError("it was taken")
     assert await scene.everything() == before
+
+
+# --- what a bulk action is made of
+
+
+@chapter.promise("M85")
+async def only_counted_jobs_are_changed(scene: Scene) -> None:
+    """Whatever ids are named: judged in the transaction that acts."""
+    first, second = await scene.add_many(2)
+    beside = await scene.add(lane="shop:beside")
+    worker, claim = await scene.running(lane="shop:run")
+    query = Query(lane=LANE, states=(READY,))
+    only = (query, (await scene.store.count(query)).mark)
+    late, unknown = await scene.add(), scene.clock.new_id()
+    ids = [unknown, late, second, claim.id, beside, first]
+    acted = await scene.store.act(ids, CancelJobs(), only=only)
+    assert acted == [Acted(second, READY, CANCELLED), Acted(first, READY, CANCELLED)]
+    assert await states_of(scene, [late, beside, claim.id]) == [READY, READY, RUNNING]
+    assert await scene.store.act(ids, CancelJobs(), only=only) == []
+    assert (await scene.store.renew(worker, 30.0)).cancels == []
+
+
+@chapter.promise("M85")
+async def counted_jobs_are_found_page_by_page(scene: Scene) -> None:
+    """Each once, the longest dead first, without those that came later."""
+    dead = [await die(scene) for _ in range(5)]
+    ready = await scene.add_many(3)
+    mark = (await scene.store.count(Query())).mark
+    await die(scene, lane="shop:late")
+    await scene.add(priority=9)
+    for state, wanted in ((DEAD, dead), (READY, ready), (RUNNING, [])):
+        query, cursor = Query(namespace="shop", states=(state,)), None
+        found: list[bytes] = []
+        for _ in range(MANY):
+            page = await scene.store.find(query, limit=2, cursor=cursor, mark=mark)
+            assert (page.jobs, len(page.ids) <= 2) == ([], True)
+            found += page.ids
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == wanted
+    query = Query(states=(READY,))
+    for bad in ("no cursor", "[]", "[1]"):
+        try:
+            await scene.store.find(query, limit=2, cursor=bad, mark=mark)
+        except UsageError:
+            continue
+        raise AssertionError("it was taken")
+
+
+@chapter.promise("M85")
+async def calls_with_one_note_are_one_line(scene: Scene) -> None:
+    """The store adds the numbers of jobs; it remembers nothing itself."""
+    ids = await scene.add_many(3)
+    note = AuditNote("shop", "ann", target="all of it")
+    await scene.store.act(ids[:1], CancelJobs(), note=note)
+    line = note.line
+    assert line is not None
+    await (await scene.other()).act(ids, CancelJobs(), note=note)
+    assert note.line == line
+    (written,) = await scene.store.audit("shop", limit=MANY)
+    assert (written.who, written.verb) == ("ann", "cancel")
+    assert (written.target, written.jobs) == ("all of it", 3)
