@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from durio.model.job import Claim
 from durio.model.outcome import Outcome
-from durio.ports.exchange import Exchanged, Lane
+from durio.ports.exchange import Exchanged, Lane, Rejected
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import (
@@ -155,9 +155,10 @@ async def exchange_fast(
     update_watermarks(context, asked, look, answer)
     context.process.due_watermarks.record_empty(due, began)
     refused = [done[place - 1] for place in answer.refused]
-    rejected = await classify_refused(
-        context.connections.read, asked.worker, refused, outcomes
-    )
+    rejected: list[Rejected] = []
+    if refused:
+        read = context.connections.read
+        rejected = await classify_refused(read, asked.worker, refused, outcomes)
     return exchange_result(
         answer, asked, PostgresRecordedOutcomes(rejected, [], []), []
     )

@@ -71,7 +71,9 @@ async def record_outcomes(
                 cancelled.append(outcome.id)
             elif passed.state == READY:
                 back.append((passed.lane, passed.rank, outcome.id))
-    rejected = await classify_refused(tx.rows, worker, refused, outcomes)
+    rejected: list[Rejected] = []
+    if refused:
+        rejected = await classify_refused(tx.rows, worker, refused, outcomes)
     return PostgresRecordedOutcomes(rejected, cancelled, back)
 
 
@@ -110,8 +112,6 @@ async def classify_refused(
     unmarked nobody else had them: the outcome landed. Without it only the final record
     can tell. They are named in the order of `outcomes`.
     """
-    if not refused:
-        return []
     places = {id(outcome): place for place, outcome in enumerate(outcomes)}
     named = sorted(refused, key=lambda outcome: places[id(outcome)])
     if await read(IS_REGISTERED, worker):
