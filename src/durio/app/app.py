@@ -57,7 +57,7 @@ from durio.ports.enqueue import Enqueued
 from durio.ports.handler import DepsFactory
 from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emitter
-from durio.telemetry.log import LogWriter
+from durio.telemetry.log import LogWriter, in_job
 from durio.worker.middleware import Hooks, Middleware
 from durio.worker.transaction import refuse_outside_transaction
 
@@ -342,7 +342,8 @@ class App:
         if tx is not UNSET and tx is not None:
             warn = self.settings.payload.warn_bytes
             return await enqueue_in_caller_tx(self.store(), self.emit, warn, tx, jobs)
-        refuse_outside_transaction()
+        if in_job.get() is not None:
+            refuse_outside_transaction()
         answers = await (await self._loop_state()).enqueuer.enqueue(jobs)
         self.live.on_enqueued(jobs, answers)
         return answers
@@ -376,9 +377,7 @@ class App:
         return self.clock.now()
 
 
-class LoopState:
-    """What an App keeps per event loop."""
-
+class LoopState:  # what an App keeps per event loop
     def __init__(
         self,
         store: Store,

@@ -22,7 +22,7 @@ from typing import (
 
 from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
 from durio.client.handle import Job, JobClient
-from durio.model.errors import InvalidArguments, UsageError, invariant
+from durio.model.errors import InvalidArguments, InvariantBroken, UsageError
 from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
@@ -133,7 +133,11 @@ class TaskCalls(Generic[P, R]):
         return builder.job(payload, codec.canonical(args, kwargs, payload))
 
     def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
-        invariant(len(answers) == len(jobs), "a store answers for every job")
+        if len(answers) != len(jobs):
+            raise InvariantBroken(
+                "broken invariant: a store answers for every job",
+                cure="This is a bug in Durio: report it.",
+            )
         return [handle_of(self._client, answer) for answer in answers]
 
 

@@ -48,14 +48,6 @@ class InvariantBroken(DurioError):
     code = "invariant_broken"
 
 
-def invariant(holds: object, claim: str) -> None:
-    """Stop unless `claim` holds; unlike `assert` it stays on under `python -O`."""
-    if not holds:
-        raise InvariantBroken(
-            f"broken invariant: {claim}", cure="This is a bug in Durio: report it."
-        )
-
-
 # --- usage
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from durio import App, Context, Priority, Retry, State
-from durio.errors import DuplicateTask
+from durio.errors import DuplicateTask, InvariantBroken
 from durio.model.timeout import TimeLimits
 from tests.unit.app.app_harness import (
     MEMORY,
@@ -284,3 +284,18 @@ async def test_the_key_for_outside_services_is_the_same_over_all_attempts(app: A
         await finished(other)
     assert {attempt for attempt, _ in seen} == {1, 2, 3}
     assert len({key for _, key in seen}) == 2
+
+
+class ForgetfulApp(App):
+    """Its store answers for no job."""
+
+    async def send(self, *_: object) -> list[object]:
+        return []
+
+
+@virtual
+async def test_a_store_that_does_not_answer_for_every_job_is_our_bug(app: App):
+    del app
+    task = ForgetfulApp(MEMORY).task(double)
+    with pytest.raises(InvariantBroken, match="a store answers for every job"):
+        await task.enqueue(1)

@@ -2,8 +2,6 @@
 
 import inspect
 
-import pytest
-
 from durio.model import errors
 from durio.model.errors import (
     Cancel,
@@ -15,7 +13,6 @@ from durio.model.errors import (
     RetryAfter,
     StoreError,
     StoreFull,
-    invariant,
 )
 
 CLASSES = [
@@ -53,12 +50,6 @@ def test_text_has_code_and_cure() -> None:
     told = DurioError("it broke", cure="Mend it.", job=1)
     assert str(told) == "it broke [durio]\n  Mend it."
     assert told.values == {"job": 1}
-
-
-def test_an_invariant_holds_or_stops() -> None:
-    invariant(holds=True, claim="all is well")
-    with pytest.raises(InvariantBroken, match="all is well"):
-        invariant(holds=False, claim="all is well")
 
 
 def test_some_carry_values_of_their_own() -> None:
