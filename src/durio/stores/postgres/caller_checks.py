@@ -26,7 +26,7 @@ SAMPLE_VALUES = (
 TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
 DATABASE_NAME, DATABASE_ID, MODE, TASK_MARK, SNAPSHOT, FIRST_SAMPLE = range(6)
 FIXED_SNAPSHOT = "frozen"  # it sees the store as it was at its first statement
-# In a transaction of a task's own, until it ends; and whose it is (blocks.py).
+# In a transaction of a task's own, until it ends; and whose it is: task_connection.py.
 SET_TASK_MARK = "set local durio.block = 'on'; set local application_name = '{name}'"
 TASK_MARKED = "on"
 

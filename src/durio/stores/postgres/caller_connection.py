@@ -1,9 +1,9 @@
-"""A caller's own connection as a place where statements run: its guests.
+"""Runs statements on a caller's own connection.
 
-What the caller has taught the connection is the caller's business. Our cursors of psycopg
-do not even see it. asyncpg has nothing of the kind: there ids travel as text, and come
-back as whatever the caller likes ids to be; of anything else same.py makes sure. Nothing
-is committed here, and nothing is set for longer than a transaction.
+The caller may have changed how the connection encodes types. Our own psycopg cursors do not
+use these settings. asyncpg has no such cursors: there, ids are sent as text and come back
+in the type that the caller has chosen; caller_checks.py checks every other type. Nothing is
+committed here, and nothing is set for longer than a transaction.
 
 SQLAlchemy's sessions and connections: down to the driver's connection.
 

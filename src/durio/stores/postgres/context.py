@@ -43,7 +43,7 @@ class LeaseClock:
 
 @dataclass(slots=True)
 class PartitionState:
-    """The days of history, as this process knows them: see days.py."""
+    """The days of history, as this process knows them: see finished_jobs.py."""
 
     may_change: bool | None = None  # whether our role owns the tables; None: not asked
     next_at: float = 0.0  # by this process's clock
@@ -61,7 +61,7 @@ class VacuumState:
 
 @dataclass(slots=True)
 class UnusedKeyScan:
-    """How far this process has walked over the keys: see stray_keys.py."""
+    """How far this process has walked over the keys: see keys.py."""
 
     next_at: float = 0.0
     after: bytes = b""
@@ -77,7 +77,7 @@ class ProcessState:
     due_watermarks: DueWatermarks
     leader_due_watermarks: DueWatermarks  # of a leader, in all lanes
     warn: Warn
-    database_identity: Row | None = None  # which database this is: see same.py
+    database_identity: Row | None = None  # which database this is: see caller_checks.py
     is_split: bool = False  # finish and claim are two statements, by keys
     # Lanes with a due job that somebody holds: until when nobody asks for what is due.
     held_lanes: dict[str, float] = field(default_factory=dict[str, float])

@@ -1,6 +1,6 @@
 """Accepting jobs: each call is one transaction, and mostly all of them one statement.
 
-Nearly all go in one round trip (at_once.py). The others, into queues with a guard or with a
+Nearly all go in one round trip (enqueue_fast.py). The others, into queues with a guard or with a
 key that is held, read what they need under locks, decide in memory (admission.py), and
 write. The locks are taken in the order that all transactions keep: guarded queues, lane
 rows, keys.

@@ -5,15 +5,15 @@ The days of history: one partition each, made ahead and dropped whole.
 A row that is deleted leaves a dead version behind; a day that is dropped leaves nothing,
 whoever may still have an old transaction open. Today and the next two are made ahead, and
 `hist_default` is the net for what comes while a day is missing. A role that may not change
-the tables deletes row by row instead (history.py).
+the tables deletes row by row instead.
 
 Nobody waits long for the locks: a fifth of a second, and then the next turn tries again.
 
 Where final jobs are, and how they leave.
 
-`hist` has the jobs that are done and stay as long as all do: they leave by whole days
-(days.py), or by the row where days cannot be dropped. `kept` has every other one: dead,
-cancelled, done with a retention of its own, and done with a key whose window is longer.
+`hist` has the jobs that are done and stay as long as all do: they leave by whole days, or by
+the row where days cannot be dropped. `kept` has every other one: dead, cancelled, done with
+a retention of its own, and done with a key whose window is longer.
 """
 
 from datetime import date

@@ -119,7 +119,7 @@ async def free_keys(
     """Let go of (key, id); where another job holds the key by now, it keeps it.
 
     A key that somebody else has locked stays with its old holder, who answers for it no
-    more: the next who asks takes it, or the leader lets it go (stray_keys.py).
+    more: the next who asks takes it, or the leader lets it go.
     """
     if held:
         pairs = sorted(held)
