@@ -1,16 +1,13 @@
-"""Accepting jobs: each call is one transaction, and mostly all of them one statement.
+"""Accepts jobs: each call is one transaction, and mostly one statement takes all calls.
 
-Nearly all go in one round trip (enqueue_fast.py). The others, into queues with a guard or with a
-key that is held, read what they need under locks, decide in memory (admission.py), and
-write. The locks are taken in the order that all transactions keep: guarded queues, lane
-rows, keys.
+Nearly all calls take one round trip (enqueue_fast.py). A call with a guarded queue or a held
+key reads under locks, decides in memory (admission.py) and writes. Every transaction locks
+in this order: guarded queues, lane rows, keys.
 
-**Repeats.** When an answer is lost the caller asks again, and says so. The live row of a
-job that is over is gone, so a repeat looks into history as well. What it stores it notes
-in `repeated`: should the first try still come, long after, it finds its jobs there, though
-they may have run and ended. After its insert each of the two looks once more, by a snapshot
-that is younger than its rows: where the other was quicker after all, it begins anew. So a
-try may stand still between its first look and its insert for as long as it likes.
+**Repeats.** A caller whose answer was lost calls again and says so. Finished jobs have left the
+live table, so a repeat reads history too; it records the jobs it stores in `repeated`, where a
+late first try finds them. After its insert each try reads again with a newer snapshot, and
+starts over if the other was first. So it does not matter how long a try pauses before it.
 """
 
 from collections import Counter
@@ -69,8 +66,6 @@ TRIES = 10
 
 
 class PostgresEnqueue(PostgresCapability):
-    """Accepting jobs."""
-
     async def enqueue(
         self,
         jobs: Sequence[NewJob],
