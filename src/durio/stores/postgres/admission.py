@@ -1,10 +1,10 @@
 """Which jobs of an enqueue are stored, and as what: decided before anything is written.
 
-All that the answers hang on was read under its locks: guards of queues, holders of keys,
-jobs that are stored already. So the calls are played through in memory, one by one. A call
-enters its queues whole or not at all, in the order of the callers: when one is refused,
-nobody behind it takes the room that was too small for it. What is answered by a stored job
-needs no room.
+All inputs were read under their locks: guards of queues, holders of keys, jobs that are
+stored already. So the calls are decided in memory, one by one. A call enters its queues
+whole or not at all, in the order of the callers: when one is refused, no later call
+takes the room that was too small for it. A job that a stored job answers for needs no
+room.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from durio.stores.postgres.keys import KeyHold, new_hold
 
 
 class StoredState(NamedTuple):
-    """A job that is there, as far as an enqueue asks."""
+    """The fields of a stored job that an enqueue needs."""
 
     state: int
     lane: str = ""
@@ -36,7 +36,7 @@ class StoredState(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A job as this enqueue leaves it: a new one, or a holder of a key, rewritten."""
+    """A job as this enqueue leaves it: a new one, or the rewritten holder of a key."""
 
     is_new: bool
     state: int
@@ -53,7 +53,7 @@ class Draft(NamedTuple):
 
 
 class StaleRead(Exception):
-    """Something was not as it had been read: from the beginning, in a new transaction."""
+    """The store changed after it was read: start again in a new transaction."""
 
 
 class PostgresNoRoom(Exception):
@@ -65,21 +65,19 @@ class PostgresNoRoom(Exception):
 
 
 class AdmissionInput(NamedTuple):
-    """What was read under locks before the calls are judged."""
+    """What was read under locks before the calls are decided."""
 
     now: float
     guards: Mapping[str, PostgresGuard]
-    locked_lanes: frozenset[str]  # whose guards were asked for
-    namespaces_with_workers: frozenset[
-        str
-    ]  # Apps with workers: somebody may take a mark again
+    locked_lanes: frozenset[str]  # whose guards were read
+    namespaces_with_workers: frozenset[str]
     stored: Mapping[bytes, StoredState]
     held: Mapping[bytes, KeyHold]
-    locked_jobs: frozenset[bytes] = frozenset()  # holders that stay where they are
+    locked_jobs: frozenset[bytes] = frozenset()  # waiting holders whose rows are locked
 
 
 class Admission:
-    """What all calls together come to."""
+    """The result of all calls together."""
 
     def __init__(
         self,
@@ -100,13 +98,13 @@ class Admission:
         self.enters_full = enters_full or in_caller_tx
         self.full_queues: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
-        self.holds: dict[bytes, KeyHold] = {}  # by key: who has it in the end
+        self.holds: dict[bytes, KeyHold] = {}  # by key: the final holder
         self.entered: Counter[str] = Counter()
         self.stale_soft_marks: set[str] = set()
-        self.refused_lanes: dict[str, Full] = {}  # for the rest of this enqueue
+        self.refused_lanes: dict[str, Full] = {}  # refused for the rest of this enqueue
 
     def enqueue(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> list[Enqueued]:
-        """Judge all of them; one answer each, in order."""
+        """Decide all jobs; one answer each, in order."""
         if sum(calls) != len(jobs):
             raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
         answers: list[Enqueued] = []
@@ -134,7 +132,7 @@ class Admission:
     # --- room
 
     def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
-        """Why so many new jobs may not enter; None: they may."""
+        """Why this number of new jobs may not enter; None: they may."""
         full = self._missing_room(lane, jobs, entered)
         if full is not None and self.enters_full and not full.is_closed:
             self.full_queues[lane] = full
@@ -156,7 +154,7 @@ class Admission:
         return self._over_soft_limit(lane, guard)
 
     def _over_soft_limit(self, lane: str, guard: PostgresGuard) -> Full | None:
-        """A mark is obeyed while somebody may take it again; an old one goes here."""
+        """Obey a mark while a leader may clear it; clear an old one here."""
         if (
             guard.soft_limit
             and namespace_of(lane) in self.known.namespaces_with_workers
@@ -175,7 +173,7 @@ class Admission:
 
 
 class CallAdmission:
-    """The jobs of one caller, played through; what it changes is its own until the end."""
+    """The jobs of one caller; its changes are separate until the call is admitted."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
@@ -185,13 +183,13 @@ class CallAdmission:
         self.entered: Counter[str] = Counter()
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """All of them, or NoRoom."""
+        """Admit all of them or raise PostgresNoRoom."""
         if all(job.key is None for job in jobs):
             self.check_plain(jobs)
         return [self.admit_one(job) for job in jobs]
 
     def check_plain(self, jobs: Sequence[NewJob]) -> None:
-        """Without keys it is known at once how many places they need."""
+        """Check at once the room for jobs without keys: their number is known."""
         new = {job.id: job.lane for job in jobs if self.stored(job.id) is None}
         for lane, count in Counter(new.values()).items():
             full = self.admission.missing_room(lane, count, 0)
@@ -199,7 +197,6 @@ class CallAdmission:
                 raise PostgresNoRoom(full)
 
     def admit_one(self, job: NewJob) -> Enqueued:
-        """New, or answered by what is stored."""
         stored = self.stored(job.id)
         if stored is not None:
             return Enqueued(job.id, False, stored.state)
@@ -210,18 +207,18 @@ class CallAdmission:
     # --- what is there
 
     def draft(self, job_id: bytes) -> Draft | None:
-        """What this enqueue makes of a job so far."""
+        """What this enqueue has made of the job so far."""
         return self.drafts.get(job_id) or self.admission.drafts.get(job_id)
 
     def stored(self, job_id: bytes) -> StoredState | None:
-        """The job as it would be found now, this enqueue's own ones included."""
+        """The job as it would be found now, including those of this enqueue."""
         draft = self.draft(job_id)
         if draft is None:
             return self.known.stored.get(job_id)
         return StoredState(draft.state, draft.lane, draft.created_at)
 
     def hold(self, key: bytes) -> KeyHold | None:
-        """Who has this key now."""
+        """The current holder of the key."""
         return (
             self.holds.get(key)
             or self.admission.holds.get(key)
@@ -231,26 +228,24 @@ class CallAdmission:
     # --- entering
 
     def enter(self, lane: str) -> None:
-        """One more waits in this lane, if there is room for it."""
+        """Count one more waiting job in this lane; raises PostgresNoRoom."""
         full = self.admission.missing_room(lane, 1, self.entered[lane])
         if full is not None:
             raise PostgresNoRoom(full)
         self.move(lane, 1)
 
     def move(self, lane: str, jobs: int) -> None:
-        """So many more wait there, where that is counted."""
+        """Add `jobs` to the depth of the lane if that is counted."""
         if self.admission.counts(lane):
             self.entered[lane] += jobs
 
     def insert(self, job: NewJob, run_at: float | None) -> Enqueued:
-        """A new job."""
         self.enter(job.lane)
         draft = self.drafted(job, run_at)
         self.drafts[job.id] = draft
         return Enqueued(job.id, True, draft.state)
 
     def drafted(self, job: NewJob, run_at: float | None) -> Draft:
-        """A new job as it will be stored."""
         now, key = self.known.now, job.key
         return Draft(
             is_new=True,
@@ -270,7 +265,7 @@ class CallAdmission:
     # --- keys
 
     def admit_keyed(self, job: NewJob, key: KeyClaim) -> Enqueued:
-        """New, or whatever the key's holder answers."""
+        """Store a new job, or answer as the key's holder demands."""
         held = self.hold(key.key)
         stored = None if held is None else self.stored(held.id)
         told = key_answer(key.mode, None if held is None else self.holder(held, key))
@@ -287,20 +282,20 @@ class CallAdmission:
             and key.mode == WAITING
             and not self.cannot_start(held.id)
         ):
-            raise StaleRead  # it may begin before the caller commits
+            raise StaleRead  # the holder may begin before the caller commits
         same_args = held.digest == key.digest
         is_conflict = told is KeyAnswer.CONFLICT
         return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
 
     def cannot_start(self, job_id: bytes) -> bool:
-        """Whether this waiting job can only begin when this enqueue is committed."""
+        """Whether this waiting job cannot begin before this enqueue is committed."""
         return job_id in self.known.locked_jobs or self.draft(job_id) is not None
 
     def holder(self, held: KeyHold, key: KeyClaim) -> KeyHolder:
-        """What the table of answers wants to know."""
+        """The holder as `model.keys.answer` reads it."""
         stored = self.stored(held.id)
         if stored is not None and stored.state == RUNNING and held.mode == WAITING:
-            stored = None  # it has begun, and could not let go of its key
+            stored = None  # the holder has begun, and could not free its key
         return KeyHolder(
             state=None if stored is None else STATE_BY_CODE[stored.state],
             in_window=held.until is not None and held.until > self.known.now,
@@ -310,7 +305,7 @@ class CallAdmission:
     def rewrite(
         self, job: NewJob, key: KeyClaim, held: KeyHold, stored: StoredState
     ) -> Enqueued:
-        """The waiting holder gets these arguments and this due time."""
+        """Give the waiting holder these arguments and this due time."""
         now = self.known.now
         run_at = due_at(job, now)
         if key.delay_seconds > 0:
@@ -319,7 +314,7 @@ class CallAdmission:
                 run_at = min(run_at, stored.created_at + key.ttl_seconds)
         if job.lane != stored.lane:
             if stored.lane not in self.known.locked_lanes:
-                raise StaleRead  # it was elsewhere when the guards were locked
+                raise StaleRead  # it was in another lane when the guards were locked
             self.enter(job.lane)
             self.move(stored.lane, -1)
         before = self.draft(held.id)

@@ -1,22 +1,24 @@
-"""Bounded queues: how many wait there, and where their bounds come from.
+"""Bounded queues: their depths, and where their bounds come from.
 
-Most queues have no guard: the statement of a plain enqueue or claim sees that in an empty
-index, and pays nothing more. The row of a guarded queue is locked before anything else, by
-name, so whoever holds it knows its depth exactly: every way into and out of waiting tells
-of itself in the same transaction. A caller's transaction locks no queue, for it may last:
-what it brings is noted, and counted by the next one who holds the lock. Only an enqueue
-asks for room (admission.py); a job that was accepted once (a retry, a rescue, an operator's
-hand) just enters.
+Most queues have no guard: the statement of a plain enqueue or claim sees that in an
+empty index, at no further cost. The row of a guarded queue is locked by name before
+anything else, so the transaction that holds the lock knows the exact depth: every
+transition into and out of waiting changes the depth in the same transaction. A caller's
+transaction may last, so it locks no queue: it records the jobs that it adds, and the
+next transaction that holds the lock counts them. Only an enqueue asks for room
+(admission.py); a job that was accepted once (a retry, a rescue, an operator's action)
+always enters.
 
-A bound begins to hold while others are at work who have not seen it. So it is written and
-committed first, and counted when all of these are over (`settle`). Until then the row says
-so: should whoever set it die in between, the next process that declares its bounds counts,
-or whoever leads. A caller's transaction that sees the store as it was at its beginning may
-not see a bound, however late it asks: it notes what it brings wherever that is, and a note
-for a queue without a bound goes by the leader.
+A new bound takes effect while other transactions that have not seen it are open. So the
+bound is committed first, and the depth is counted when all of these have ended
+(`recount`). Until then the row is marked as uncounted: if the process that set the
+bound dies in between, the next process that declares its bounds counts, or the leader
+does. A caller's transaction with a fixed snapshot may never see a new bound: it records
+what it adds for every queue, and the leader removes the records of queues without a
+bound.
 
-A queue without a bound has the soft one: the leader looks at it about once a second and
-leaves a mark, which enqueues obey as long as there are workers, one of which leads.
+A queue without a bound has the soft bound: the leader checks it about once a second and
+sets a mark. Enqueues obey the mark while there are workers, one of which leads.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -49,21 +51,22 @@ COUNT_WAITING = statement("count_waiting")
 WRITE_SOFT_MARKS = statement("mark_over")
 CLEAR_SOFT_MARK = statement("clear_mark")
 
-# What stands in place of a mark, under a bound.
+# Values of the mark column for a queue with a bound of its own.
 COUNTED, UNCOUNTED = 0, -1
-# How long a new bound waits for those who have not seen it: mostly milliseconds. Where one
-# is longer at work, a caller's transaction perhaps, whoever leads counts again when it is over.
+# How long a new bound waits for transactions that have not seen it: mostly
+# milliseconds. If one lasts longer, a caller's transaction perhaps, the leader counts
+# again when it ends.
 SHORT_SECONDS = 0.05
 RECOUNT_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(slots=True)
 class PostgresGuard:
-    """What a queue asks of an enqueue."""
+    """What an enqueue must know of a queue."""
 
     limit: int | None  # None: no bound of its own
-    depth: int  # waiting jobs; true only under a bound
-    soft_limit: int  # the soft bound that it was seen beyond; 0: it is below
+    depth: int  # waiting jobs; exact only under a bound
+    soft_limit: int  # the soft bound that the queue exceeds; 0: it is below
     is_closed: bool
 
 
@@ -73,15 +76,15 @@ class PostgresGuard:
 async def lock_guards(
     tx: PostgresTransaction, lanes: Iterable[str]
 ) -> dict[str, PostgresGuard]:
-    """The guards of these lanes, for those that have one, locked.
+    """Lock the guards of these lanes; lanes without one are left out.
 
-    Nothing else may be locked before them: whoever takes rows of lanes first and asks here
-    later can deadlock with somebody who does it in order.
+    Call this before any other lock: a transaction that locks rows of lanes first can
+    deadlock with one that keeps the order.
     """
     rows = await tx.rows(LOCK, sorted(set(lanes)))
     guards = {name: PostgresGuard(*others) for name, *others, _ in rows}
     entered = [row[0] for row in rows if row[-1]]
-    if entered:  # a statement of its own: it sees what the lock had to wait for
+    if entered:  # a separate statement: it sees what the lock had to wait for
         for name, depth in await tx.rows(COUNT_ENTERED, entered):
             guards[name].depth = depth
     return guards
@@ -90,32 +93,32 @@ async def lock_guards(
 async def read_guards(
     tx: PostgresTransaction, lanes: Iterable[str]
 ) -> dict[str, PostgresGuard]:
-    """The same for a caller's own transaction: nobody has to wait until that is over."""
+    """Read the guards without locks, for a caller's transaction: it may last."""
     rows = await tx.rows(READ_GUARDS, sorted(set(lanes)))
     return {name: PostgresGuard(*others) for name, *others in rows}
 
 
 async def record_entered(tx: RowReader, changes: Mapping[str, int]) -> None:
-    """Jobs of such a transaction: counted when it is over, by whoever comes next."""
+    """Record jobs of a caller's transaction; the next lock holder counts them."""
     changes = {lane: jobs for lane, jobs in changes.items() if jobs}
     if changes:
         await tx.rows(RECORD_ENTERED, list(changes), list(changes.values()))
 
 
 async def count_entered(context: PostgresContext, span: tuple[str, str]) -> None:
-    """Where nobody else comes, the leader does."""
+    """Count recorded jobs of queues that no other transaction locks; for the leader."""
     lanes = [lane for (lane,) in await context.connections.read(FIND_ENTERED, *span)]
 
     async def work(tx: PostgresTransaction) -> None:
         await lock_guards(tx, lanes)
-        await tx.rows(COUNT_ENTERED, lanes)  # those whose bound is gone
+        await tx.rows(COUNT_ENTERED, lanes)  # of lanes without a bound
 
     if lanes:
         await context.connections.write(work)
 
 
 async def change_depths(tx: PostgresTransaction, changes: Mapping[str, int]) -> None:
-    """So many jobs more or fewer wait in these lanes; only those with a bound count."""
+    """Add these numbers to the depths of lanes; lanes without a bound are skipped."""
     changes = {lane: jobs for lane, jobs in changes.items() if jobs}
     if changes:
         lanes = sorted(changes)
@@ -128,7 +131,7 @@ async def change_depths(tx: PostgresTransaction, changes: Mapping[str, int]) -> 
 def changed_bounds(
     rows: Iterable[Row], maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
-    """The bounds that the store does not have like that; a default yields to others."""
+    """The bounds that differ from the stored ones; a default replaces no other bound."""
     known: dict[str, tuple[int | None, bool]] = {
         name: (maxsize, stored_is_default)
         for name, maxsize, stored_is_default, _is_unsettled in rows
@@ -147,7 +150,7 @@ def changed_bounds(
 async def declare_bounds(
     context: PostgresContext, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
-    """What the code says, where that is news; what was set by hand stays, and beats it."""
+    """Store the bounds of the code where they changed; a bound set by hand stays."""
     rows = await context.connections.read(READ, sorted(maxsizes))
     news = changed_bounds(rows, maxsizes, is_default=is_default)
     lanes = sorted(news)
@@ -165,9 +168,9 @@ async def declare_bounds(
 
 
 async def set_manual_bound(tx: PostgresTransaction, lane: str, maxsize: int) -> None:
-    """A bound that beats the code; NO_BOUND is none, AS_IN_CODE takes it back.
+    """Set a bound that wins over the code; NO_BOUND is none, AS_IN_CODE takes it back.
 
-    After the commit its depth has to be settled.
+    After the commit the caller must call `recount`.
     """
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     await tx.rows(SET_MANUAL_BOUND, lane, by_hand)
@@ -178,18 +181,18 @@ async def set_manual_bound(tx: PostgresTransaction, lane: str, maxsize: int) -> 
 async def count_depths(
     tx: PostgresTransaction, lanes: Collection[str], mark: int
 ) -> None:
-    """Count what waits in those of these lanes that have a bound."""
     if await lock_guards(tx, lanes):
-        # A statement of its own: it sees what was committed before the lock was ours.
+        # A separate statement: it sees what was committed before this lock was taken.
         await tx.rows(COUNT, sorted(lanes), mark)
 
 
 async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
-    """Bounds of these lanes were committed: make their depths true.
+    """Correct the depths of these lanes after their bounds were committed.
 
-    Whoever asked the queues before then may have seen no bound, and counts nothing. When
-    all of these are over, everybody who changes a depth holds the lock of its row. Where
-    one of them lasts the row goes on saying that it is not settled.
+    Transactions that read the queues before the commit may have seen no bound, and
+    count nothing. When all of them have ended, every transaction that changes a depth
+    holds the lock of its row. While one of them lasts, the row stays marked as
+    uncounted.
     """
     old = {asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)}
     for pause in RECOUNT_PAUSES_SECONDS:
@@ -204,7 +207,7 @@ async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
 
 
 async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) -> None:
-    """The same for bounds of this span that somebody has left half-way, if it is time."""
+    """Recount uncounted bounds of this span, unless older transactions are open."""
     lanes = [lane for (lane,) in await context.connections.read(READ_UNCOUNTED, *span)]
     if not lanes:
         return
@@ -224,7 +227,7 @@ async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) ->
 async def namespaces_with_workers(
     tx: PostgresTransaction, namespaces: Collection[str], lease_time: float | None
 ) -> set[str]:
-    """Those of these Apps in which somebody may take a mark again."""
+    """The namespaces that have workers: only there does a leader clear a mark again."""
     if not namespaces:
         return set()
     rows = await tx.rows(HAS_WORKERS, sorted(namespaces), lease_time)
@@ -234,9 +237,9 @@ async def namespaces_with_workers(
 async def changed_soft_marks(
     reading: ReadTransaction, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
-    """(lane, mark, depth) where the mark is not what a look finds; bounded in cost."""
+    """(lane, mark, depth) where the stored mark is wrong; the cost is bounded."""
     if not soft_max or await reading.value(IS_SMALL, soft_max):
-        # Nothing can be beyond it: only old marks have to go.
+        # No queue can exceed it: only old marks must go.
         return [(lane, 0, 0) for (lane,) in await reading.rows(READ_SOFT_MARKED, *span)]
     rows = await reading.rows(READ_SOFT, *span)
     marks: dict[str, int] = {row[0]: row[1] for row in rows}
@@ -251,13 +254,13 @@ async def changed_soft_marks(
 async def write_soft_marks(
     tx: PostgresTransaction, changes: Sequence[tuple[str, int, int]]
 ) -> None:
-    """Leave or take marks, unless the queue has got a bound meanwhile."""
+    """Set or clear marks, except where the queue has a bound by now."""
     if changes:
         lanes, marks, depths = (list(column) for column in zip(*changes, strict=True))
         await tx.rows(WRITE_SOFT_MARKS, lanes, marks, depths)
 
 
 async def clear_soft_mark(tx: PostgresTransaction, *lanes: str) -> None:
-    """A hand has changed what waits here: whoever leads looks again within a second."""
+    """Clear the mark of queues that changed; the leader checks again within a second."""
     if lanes:
         await tx.rows(CLEAR_SOFT_MARK, sorted(lanes))

@@ -39,7 +39,7 @@ from durio.stores.postgres.transaction import ReadTransaction
 READ_JOBS = statement("read_jobs")
 
 PAGE_MAX = 200
-SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is simply sorted
+SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is sorted
 ERRORS_MAX = 1000  # errors read, per table and page
 NEWEST = b"\xff" * 16
 CURSOR_CHARS = 32
@@ -47,7 +47,7 @@ ERRORS = StoredJob._fields.index("errors")
 
 
 class SourcePage(NamedTuple):
-    """The newest jobs of one source that fit, and how far down was looked."""
+    """The newest matching jobs of one source, and how far down it was scanned."""
 
     ids: list[bytes]
     low: bytes | None  # None: to the end
@@ -56,7 +56,7 @@ class SourcePage(NamedTuple):
 async def find_page(
     reading: ReadTransaction, query: Query, size: int, before: bytes
 ) -> Page:
-    """One page; it is complete down to where every source was looked at."""
+    """One page; it is complete down to where every source was scanned."""
     looks = [
         await newest_in_source(reading, query, source, before, size + 1)
         for source in sources_of(query)
@@ -74,14 +74,14 @@ def merge_pages(
     low = max((seen.low for seen in looks if seen.low is not None), default=None)
     ids = sorted({job_id for seen in looks for job_id in seen.ids}, reverse=True)
     if low is not None:
-        # Below that some source was not looked at: the next page has these again.
+        # Below that, some source was not scanned: the next page has these again.
         ids = [job_id for job_id in ids if job_id >= low]
     shown = ids[:size]
     return shown, shown[-1] if len(ids) > size else low
 
 
 def before_cursor(cursor: str | None) -> bytes:
-    """Where the last page ended; text that we did not write is refused."""
+    """Where the last page ended; raises for text that is no cursor."""
     if cursor is None:
         return NEWEST
     try:
@@ -101,7 +101,7 @@ def before_cursor(cursor: str | None) -> bytes:
 async def newest_in_source(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """The newest of one table that fit and are below a cursor."""
+    """The newest ids of one table that match and are below a cursor."""
     if len(source.order) == 1:
         return await scan_by_id(reading, query, source, before, room)
     if await is_too_long_to_sort(reading, query, source):
@@ -112,7 +112,7 @@ async def newest_in_source(
 async def scan_by_id(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """From the newest to older ones, by the index of ids; so many are passed by at most."""
+    """Scan from the newest id down, by the index of ids; at most SCAN_MAX rows."""
     values = StatementValues()
     window = window_of(query, source, values, before)
     wide = wide_conditions(query, source, values)
@@ -132,7 +132,7 @@ where {and_conditions(wide)} order by t.id desc limit {most}""",  # noqa: S608 -
 async def scan_end(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes
 ) -> bytes | None:
-    """The end of a look that was cut short; None: there was no more."""
+    """The id at which a bounded scan stopped; None: it reached the end."""
     values = StatementValues()
     window = window_of(query, source, values, before)
     sql = f"select t.id {window} offset {SCAN_MAX - 1} limit 1"
@@ -142,7 +142,7 @@ async def scan_end(
 def window_of(
     query: Query, source: JobSource, values: StatementValues, before: bytes
 ) -> str:
-    """What is looked at, in the order of ids."""
+    """The condition for the rows to scan, in the order of ids."""
     parts = narrow_conditions(query, source, values)
     parts.append(f"t.id < {values.put(before, 'uuid')}")
     return f"from {{schema}}.{source.table} as t where {and_conditions(parts)} order by t.id desc"
@@ -151,7 +151,6 @@ def window_of(
 async def is_too_long_to_sort(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> bool:
-    """Whether there are too many to sort."""
     values = StatementValues()
     parts = narrow_conditions(query, source, values)
     sql = f"""select 1 from {{schema}}.{source.table} as t
@@ -162,11 +161,12 @@ where {and_conditions(parts)} offset {SCAN_MAX} limit 1"""  # noqa: S608 - ours
 async def scan_sorted(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """All of a short table, by its own index."""
+    """Sort all of a short table, read by its own index."""
     values = StatementValues()
     narrow = narrow_conditions(query, source, values)
     wide = wide_conditions(query, source, values)
-    # Not for the index of ids: that one leads past everything else in the table.
+    # `is true` hides this from the index of ids, which would lead through the whole
+    # table.
     below = f"(t.id < {values.put(before, 'uuid')}) is true"
     most = room if query.error is None else ERRORS_MAX
     joined = source.joined if wide or query.error is not None else ""
@@ -183,12 +183,12 @@ order by t.id desc limit {most}""",  # noqa: S608 - ours
 
 
 def error_column(query: Query, source: JobSource) -> str:
-    """The newest error, where anybody wants to know."""
+    """The newest error, if the query asks for it."""
     return "null" if query.error is None else last_error(source)
 
 
 def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
-    """The ids of those whose error fits too."""
+    """The ids of the rows whose error matches too."""
     if query.error is None:
         return [job_id for job_id, _ in rows]
     folded = query.error.casefold()
@@ -199,12 +199,11 @@ def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
 
 
 async def read_jobs(reading: ReadTransaction, ids: Sequence[bytes]) -> list[StoredJob]:
-    """The records of these, in this order; unknown ones are missing."""
+    """The jobs with these ids, in this order; unknown ones are missing."""
     return jobs_in_order(ids, await reading.rows(READ_JOBS, list(ids)) if ids else [])
 
 
 def jobs_in_order(ids: Sequence[bytes], rows: Sequence[Row]) -> list[StoredJob]:
-    """Records as they were asked for."""
     found = {row[0]: stored_job_of(row) for row in rows}
     return [found[job_id] for job_id in ids if job_id in found]
 
@@ -226,7 +225,7 @@ READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
-IDS_MAX = 1000  # asked for in one statement
+IDS_MAX = 1000  # ids in one statement
 AUDIT_ROWS_MAX = 2**31 - 1
 EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
 
@@ -234,10 +233,10 @@ _vitals_decoder = msgspec.json.Decoder(Vitals)
 
 
 class PostgresBrowse(PostgresCapability):
-    """Read-only questions, on what is committed."""
+    """Read-only queries on what is committed."""
 
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The stored records of these ids, in this order; unknown ones are missing."""
+        """The jobs with these ids, in this order; unknown ones are missing."""
         found: list[StoredJob] = []
         for some in chunks(ids):
             rows = await self.context.connections.read(READ_JOBS, some)
@@ -248,7 +247,7 @@ class PostgresBrowse(PostgresCapability):
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
         """Only the states: what waiters poll."""
-        del waiting  # nothing ever moves away from here
+        del waiting  # jobs never move from here to another store
         found: dict[bytes, int] = {}
         for some in chunks(ids):
             rows = await self.context.connections.read(READ_STATES, some)
@@ -258,7 +257,7 @@ class PostgresBrowse(PostgresCapability):
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 a page; a page may be short."""
+        """Newest first, by keyset, at most 200 per page; a page may be short."""
         if mark is not None:
             return await self.context.connections.read_many(
                 lambda reading: find_counted(reading, query, mark, cursor, limit)
@@ -295,7 +294,7 @@ class PostgresBrowse(PostgresCapability):
         # Last: a queue is stored with its first job.
         rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
         found = [lane_row(*row) for row in rows]
-        if not (counts or oldest or heads):  # what workers read in a loop
+        if not (counts or oldest or heads):  # workers read this in a loop
             return found
         return [
             row._replace(
@@ -307,7 +306,6 @@ class PostgresBrowse(PostgresCapability):
         ]
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
-        """Who is registered."""
         context = self.context
         now = context.process.lease_time.now()
         rows = await context.connections.read(READ_WORKERS, namespace, now)
@@ -329,20 +327,20 @@ class PostgresBrowse(PostgresCapability):
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """What people did, the newest first."""
+        """Actions of operators, newest first."""
         most = max(0, min(limit, AUDIT_ROWS_MAX))
         rows = await self.context.connections.read(READ_AUDIT, namespace, most)
         return [AuditLine(*row) for row in rows]
 
 
 def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:
-    """Ids, some at a time; what is none can name no job."""
+    """Ids in chunks of IDS_MAX; values that are no ids are left out."""
     able = [job_id for job_id in ids if len(job_id) == ID_BYTES]
     return [able[at : at + IDS_MAX] for at in range(0, len(able), IDS_MAX)]
 
 
 def vitals_of(stored: str | None) -> Vitals | None:
-    """What a worker last told; other code may tell it otherwise."""
+    """The vitals that a worker last sent; None if other code wrote another shape."""
     try:
         return None if stored is None else _vitals_decoder.decode(stored)
     except msgspec.DecodeError:
@@ -357,7 +355,7 @@ def lane_row(
     manual: int | None,
     is_over: int,
 ) -> LaneRow:
-    """A queue as it is: a bound by hand beats the code, a negative one is none."""
+    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
     holds = maxsize if manual is None else manual
     return LaneRow(
         name=name,
@@ -372,7 +370,7 @@ def lane_row(
 async def head_tasks(
     reading: ReadTransaction, span: tuple[str, str], limit: int
 ) -> dict[str, dict[str, int]]:
-    """Lane -> task -> jobs, of an equal share of every lane in which jobs wait."""
+    """Lane -> task -> jobs, for an equal share of every lane in which jobs wait."""
     lanes = [row[0] for row in await reading.rows(READ_BUSY_LANES, *span)]
     found: dict[str, dict[str, int]] = {}
     if lanes:

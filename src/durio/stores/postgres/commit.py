@@ -17,8 +17,6 @@ from durio.stores.postgres.transaction import PostgresTransaction
 
 
 class PostgresCommit(PostgresCapability):
-    """Writing jobs and records in one transaction."""
-
     async def commit(
         self,
         effects: Effects,
@@ -28,7 +26,7 @@ class PostgresCommit(PostgresCapability):
         enters: bool = False,
         note: AuditNote | None = None,
     ) -> Committed:
-        """All of it or nothing; a condition that does not hold is the answer."""
+        """Write all or nothing; a condition that does not hold is the answer."""
         check_effects(effects, in_caller_tx=tx is not None)
         work = partial(
             commit_with_retries,
@@ -88,7 +86,8 @@ async def commit_effects(
     enqueued: list[Enqueued] = []
     if effects.jobs:
         calls = (len(effects.jobs),)
-        # A commit does not know whether it is a repeat: finished jobs are looked for, too.
+        # A commit does not know whether it is a repeat: it looks for finished jobs,
+        # too.
         again = not context.in_caller_tx
         enqueued = await enqueue_jobs(
             context, tx, effects.jobs, calls, again=again, enters_full=enters

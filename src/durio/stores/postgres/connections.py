@@ -1,16 +1,16 @@
-"""One event loop's connection to the server, and the lock that callers wait for.
+"""Connections to the server: one per event loop of this process, with a lock.
 
-Everything here is called with the lock held, but for `enter` and the ends.
+A connection is opened at its first use, and opened again when it is lost. A call that
+was cancelled or took too long discards the connection: its answer may still arrive. A
+process that serves one worker has two connections, whatever its concurrency: one for
+its own loop, one for the heartbeat's.
 
-One line to the server per event loop of this process: a connection and a lock.
+Methods of LoopConnection are called with its lock held, except those that start and end
+it.
 
-A line is opened at its first use and opened again when its connection is lost; a call
-that was cancelled or took too long discards the connection, for nobody knows what will
-still come out of it. A process that serves one worker has two lines, whatever its
-concurrency: that of its own loop, and that of the heartbeat's.
-
-While an enqueue waits for a key that an open transaction has locked, its event loop has a
-spare connection: it is opened for the first such enqueue and closed 5 s after the last.
+While an enqueue waits for a key that an open transaction has locked, its event loop has
+a spare connection: it is opened for the first such enqueue and closed 5 s after the
+last.
 """
 
 import asyncio
@@ -59,29 +59,27 @@ RECONNECT_PAUSE_SECONDS_MIN = 0.05
 RECONNECT_PAUSE_SECONDS_MAX = 5.0
 CLOSE_LOCK_SECONDS = 1.0
 TERMINATE_LOST = statement("terminate_lost_connections")
-# Sessions are of whoever has logged in, whatever role is acted as.
+# The server's sessions belong to the login role, whatever role is set.
 BEGIN_AS_LOGIN_ROLE = "begin; set local role none"
-TERMINATE_SECONDS = 3.0  # that it is waited for, once
+TERMINATE_SECONDS = 3.0  # waits once, for at most this long
 SPARE_IDLE_SECONDS = 5.0
-# Lines of the parent must never be touched in a forked child, not even by the collector:
-# closing one would write to a socket that is not ours.
+# A forked child must never touch connections of its parent, not even by garbage
+# collection: closing one would write to a socket of the parent.
 _inherited: "list[LoopConnection]" = []
 
 
 class ChannelCallbacks(NamedTuple):
-    """Who hears a channel."""
-
     callback: NotificationCallback
     on_gap: Callable[[], None]
 
 
 class LoopConnection:
-    """A connection that is opened when it is needed, and opened again when it is lost."""
+    """A connection that is opened when needed, and opened again when lost."""
 
     def __init__(self, connector: Connector, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         self.lock = asyncio.Lock()
-        self.is_unknown = False  # whether the call that failed last may have happened
+        self.is_unknown = False  # whether the last failed call may have been executed
         self.lock_timeout: str | None = None  # of the current call; None: LOCK_WAIT
         self._connector = connector
         self._clock = clock
@@ -89,18 +87,19 @@ class LoopConnection:
         self._channels: dict[str, ChannelCallbacks] = {}
         self._pause_seconds = 0.0  # before the next try to connect
         self._not_before = 0.0
-        self._lost: list[int] = []  # server processes that may be at work for us still
+        # Pids of server processes that may still execute our statements.
+        self._lost: list[int] = []
         self._loop_guard: AsyncGenerator[None, None] | None = None
         self._has_ended = False
 
-    # --- asking
+    # --- statements
 
     async def fetch(self, text: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement, its own transaction."""
+        """Run one statement as its own transaction."""
         self.is_unknown = False
         connection = await self.ready()
         if self._connector.is_pooled or self.lock_timeout is not None:
-            # Settings that are not the connection's ride at the head of a transaction.
+            # Settings of one call are set at the beginning of a transaction.
             return await self.transaction(
                 BEGIN_WRITE, lambda it: it.rows(text, args), None
             )
@@ -117,7 +116,7 @@ class LoopConnection:
         work: Callable[[Connection], Awaitable[T]],
         on_statement: StatementHook | None,
     ) -> T:
-        """Begin, work, commit; a failure of any kind rolls back or cuts the line."""
+        """Begin, work, commit; any failure rolls back or cuts the connection."""
         self.is_unknown = False
         is_sent = False
         connection = await self._begin(begin)
@@ -136,7 +135,7 @@ class LoopConnection:
             raise
 
     async def _begin(self, begin: str) -> Connection:
-        """A connection with a transaction; nothing has happened if it was lost before."""
+        """A connection with an open transaction; if it is lost, nothing has happened."""
         try:
             return await self._try_to_begin(begin)
         except DriverError as error:
@@ -156,7 +155,7 @@ class LoopConnection:
 
     @asynccontextmanager
     async def _limited(self) -> AsyncGenerator[None, None]:
-        """One call: it has its time, and cuts the line where it is cancelled."""
+        """Limit one call in time; cut the connection if it is cancelled."""
         seconds = self._connector.location.call_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -166,13 +165,13 @@ class LoopConnection:
         except Exception:
             raise
         except BaseException:
-            self.terminate()  # its answer would come to the next asker
+            self.terminate()  # else the next caller would get its answer
             raise
 
     def _handle_error(self, error: DriverError, *, sent: bool) -> None:
-        """Learn from it; a connection that is of no more use is cut."""
+        """Note what the error says of the server; cut a connection that is unusable."""
         self._connector.learn(error)
-        # Read-only: a replica by now, or a default that a new one need not have.
+        # Read-only: a replica by now, or a default that a new connection may not have.
         is_of_use = not self._connector.is_stale(error) and error.state != READ_ONLY
         if error.lost or not is_of_use:
             self.is_unknown = sent and error.lost and not error.unsent
@@ -192,14 +191,14 @@ class LoopConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as anybody knows."""
+        """Whether there is a connection that is not known to be closed."""
         return self._connection is not None and not self._connection.is_closed
 
     async def ready(self) -> Connection:
-        """The connection; a new one where there is none, after a pause if that failed."""
+        """The open connection; opens one if needed, after a pause if that failed."""
         if self._connection is not None and self.is_open:
             return self._connection
-        if self._has_ended:  # nobody would close what is opened now
+        if self._has_ended:  # no code would close it
             raise DriverError("this event loop has ended", state="08003")
         self.terminate()
         left = self._not_before - self._clock.monotonic()
@@ -224,10 +223,11 @@ class LoopConnection:
         return connection
 
     async def _terminate_lost(self, connection: Connection) -> None:
-        """See to it that nothing is done any more that was asked on a lost connection.
+        """Terminate the server processes of lost connections.
 
-        What it had begun may be waiting for a lock or for the disk, and would be done
-        after we have asked how things stand. A pooler's processes are not ours to end.
+        A statement that they had begun may wait for a lock or for the disk, and would
+        be executed after the caller has checked the state. Processes behind a pooler
+        are not ours to terminate.
         """
         if not self._lost or self._connector.is_pooled:
             return
@@ -240,38 +240,37 @@ class LoopConnection:
                 )
         except DriverError as error:
             if error.lost:
-                raise  # else we may not: then it ends when it ends
+                raise  # otherwise not permitted: the process ends by itself
         async with self._limited():
             await connection.run("rollback")
         self._lost.clear()
 
     def _wait_longer(self) -> None:
-        """The next try to connect has to wait; each for twice as long, and jittered."""
+        """Double the pause before the next try to connect, with jitter."""
         longer = max(RECONNECT_PAUSE_SECONDS_MIN, self._pause_seconds * 2)
         self._pause_seconds = min(longer, RECONNECT_PAUSE_SECONDS_MAX)
         pause = self._pause_seconds * (0.5 + self._clock.random() / 2)
         self._not_before = self._clock.monotonic() + pause
 
     def terminate(self) -> None:
-        """Cut the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._lost.append(connection.pid)
             connection.terminate()
 
     def abandon(self, *, inherited: bool) -> None:
-        """Never touch it again: it belongs to another process, or its loop is gone."""
+        """Never use it again: it belongs to another process, or its loop is gone."""
         if self._connection is not None:
             self._connection.abandon(inherited=inherited)
         if inherited:
             _inherited.append(self)
 
-    # --- hearing
+    # --- notifications
 
     async def listen(
         self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
     ) -> None:
-        """Hear this channel, on this connection and those that come after it."""
+        """Listen on this channel, on this connection and its successors."""
         connection = await self.ready()
         try:
             async with self._limited():
@@ -282,7 +281,7 @@ class LoopConnection:
         self._channels[channel] = ChannelCallbacks(callback, on_gap)
 
     async def unlisten(self, channel: str) -> None:
-        """No more; a connection that cannot even do that is cut."""
+        """Stop listening; cut the connection if that fails."""
         self._channels.pop(channel, None)
         connection = self._connection
         if connection is None or connection.is_closed:
@@ -296,7 +295,7 @@ class LoopConnection:
     # --- the loop
 
     async def start(self) -> None:
-        """Be told when the loop ends: it closes the generators that it has begun."""
+        """Register for the end of the loop: it closes its async generators then."""
         self._loop_guard = self._close_at_loop_end()
         await anext(self._loop_guard)
 
@@ -304,8 +303,8 @@ class LoopConnection:
         try:
             yield
         finally:
-            # A hint may be on its way though all tasks were cancelled: one that is cut
-            # off now would never hear of it, for the loop does not turn again.
+            # A wakeup may be under way though all tasks were cancelled. If it were cut
+            # off now, it would wait forever: the loop does not run again.
             is_ours = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_LOCK_SECONDS):
@@ -319,7 +318,7 @@ class LoopConnection:
                 self.lock.release()
 
     async def close(self) -> None:
-        """Wait for the call at hand, then say goodbye."""
+        """Wait for the call under way, then close the connection."""
         if self._loop_guard is not None:
             await self._loop_guard.aclose()
 
@@ -327,7 +326,7 @@ class LoopConnection:
 class SpareConnection(LoopConnection):
     """A second connection of an event loop, open while enqueues wait for keys.
 
-    It is opened in the background: the server may refuse it, or a pooler may let it wait.
+    It is opened in the background: the server may refuse it, or a pooler may delay it.
     """
 
     def __init__(self, connector: Connector, clock: Clock) -> None:
@@ -337,7 +336,7 @@ class SpareConnection(LoopConnection):
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def is_ready(self) -> bool:
-        """Whether it is open; if not, it is being opened from now on."""
+        """Whether it is open; if not, starts to open it."""
         self._restart_timer()
         if self.is_open:
             return True
@@ -382,40 +381,42 @@ class SpareConnection(LoopConnection):
 
 
 def check_commit(done: str) -> None:
-    """Of a transaction that has failed already a commit makes a rollback."""
+    """Raise if the server answered a commit with a rollback: a statement had failed."""
     if done != "COMMIT":
         raise DriverError(f"the commit became a {done}", state=FAILED_TRANSACTION)
 
 
-# After the commit: lanes with work -> whom not to tell, and workers that should renew.
+# Called after the commit: lanes with work -> worker not to wake, and workers that must
+# renew.
 WakeCallback = Callable[[Mapping[str, int], Collection[int]], None]
 
-# What is simply done again: a deadlock, a snapshot that was too old, a row on its way into
-# the net of history when somebody made the day that it belongs to.
+# Errors after which the same work may succeed: a deadlock, a snapshot that was too old,
+# or a row on its way into the default partition when the partition of its day was
+# created.
 RETRY_STATES = frozenset({DEADLOCK, NOT_SERIALIZABLE, "23514"})
 TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
-LOCK_PAUSE_SECONDS_MAX = 1.0  # between two tries to have it
+LOCK_PAUSE_SECONDS_MAX = 1.0  # between two tries to get the lock
 BEGIN_READ = "begin isolation level repeatable read read only"
 
 
 class LockWait(Enum):
     """How long a call may wait for locks that others hold."""
 
-    LONG = auto()  # try after try, as long as a call may last
+    LONG = auto()  # tries until the time limit of a call
     ONE_TURN = auto()
     KEY = auto()  # one try of KEY_WAIT
-    # One try of KEY_WAIT over the spare connection. While that is not open, one try of
-    # BRIEF_WAIT over the connection of the loop: all other calls need that one.
+    # One try of KEY_WAIT on the spare connection. While that is not open, one try of
+    # BRIEF_WAIT on the connection of the loop: all other calls need that one.
     SPARE = auto()
 
 
 def no_wakeups(_lanes: Mapping[str, int], _workers: Collection[int]) -> None:
-    """Before there is a bell."""
+    """Used until the store has its wakeups."""
 
 
 class Connections:
-    """The lines of one open store; every method may be awaited on any loop."""
+    """The connections of one open store; every method may be awaited on any loop."""
 
     def __init__(
         self,
@@ -424,9 +425,8 @@ class Connections:
         injected: Clock | None,
         retention: RetentionSettings,
     ) -> None:
-        self.on_statement: StatementHook | None = (
-            None  # told of every statement of a write, in tests
-        )
+        # Tests set it: called for every statement of a write.
+        self.on_statement: StatementHook | None = None
         self.wake: WakeCallback = no_wakeups
         self._connector = connector
         self._location = connector.location
@@ -439,23 +439,23 @@ class Connections:
 
     @property
     def now(self) -> float | None:
-        """What statements get as their time: a test's, or None for the server's."""
+        """The time argument of statements: a test's, or None for the server's."""
         return None if self._injected is None else self._injected.now()
 
     @property
     def is_pooled(self) -> bool:
-        """Whether something between us and the server shares its connections."""
+        """Whether a pooler is between this process and the server."""
         return self._connector.is_pooled
 
     # --- one statement
 
     async def read(self, sql: str, *args: Any) -> Sequence[Row]:
-        """One statement; a lost connection is replaced and it is asked once more."""
+        """Run one statement; after a lost connection, once more on a new one."""
         text = self._statements[sql]
         return await self._read(lambda it: it.fetch(text, args))
 
     async def _read(self, ask: Callable[[LoopConnection], Awaitable[T]]) -> T:
-        """Ask, and once more where the connection was lost: nothing is done twice."""
+        """Run a read; after a lost connection, once more: reads are safe to repeat."""
         connection = await self.connection()
 
         async def attempt() -> T:
@@ -471,9 +471,10 @@ class Connections:
     async def write_one(
         self, sql: str, *args: Any, lock_wait: LockWait = LockWait.LONG
     ) -> Sequence[Row]:
-        """One statement that is its own transaction: one round trip.
+        """Run one statement that is its own transaction: one round trip.
 
-        The caller rings by itself. An outcome that nobody knows is told as `unknown`.
+        The caller wakes workers itself. If the outcome is not known, the error is
+        `unknown`.
         """
         text = self._statements[sql]
         line, lock_timeout = await self._connection_for(lock_wait)
@@ -486,7 +487,7 @@ class Connections:
     ) -> Sequence[Row]:
         if self.on_statement is not None:
             self.on_statement(text)
-            self.on_statement("commit")  # of its own
+            self.on_statement("commit")  # of the statement itself
         return await loop_connection.fetch(text, args)
 
     # --- several statements
@@ -497,11 +498,12 @@ class Connections:
         *,
         lock_wait: LockWait = LockWait.LONG,
     ) -> T:
-        """Begin, work, commit; then ring whom the work says.
+        """Begin, work, commit; then wake those whom the work has named.
 
-        After a deadlock or a serialization failure the work is done again, from its
-        beginning, a few times; so it is for as long as a call may last where a lock is not
-        free, if there is the patience. Whatever it raises rolls everything back.
+        After a deadlock or a serialization failure the work is repeated from its
+        beginning, a few times. While a lock is not free it is repeated for as long as a
+        call may last, if `lock_wait` allows that. Any exception of the work rolls
+        everything back.
         """
         line, lock_timeout = await self._connection_for(lock_wait)
         tx, answer = await self._in_turns(
@@ -536,7 +538,7 @@ class Connections:
         return await loop_connection.transaction(BEGIN_WRITE, within, self.on_statement)
 
     async def read_many(self, work: Callable[[ReadTransaction], Awaitable[T]]) -> T:
-        """Several reads that see one and the same state of the database."""
+        """Several reads that see one state of the database."""
 
         async def within(connection: Connection) -> T:
             return await work(
@@ -554,11 +556,11 @@ class Connections:
         *,
         writes: bool = True,
     ) -> T:
-        """Have the line, and let others have it while a lock is not free.
+        """Use the connection, and let other callers use it while a lock is not free.
 
-        Whoever holds that lock may be a transaction that lasts: one caller of ours who
-        needs it must not keep all of them from the server. Later turns are brief: others
-        want the line, and many may be waiting like this one.
+        A long transaction may hold that lock: one caller that needs it must not block
+        all others of this process. Later turns are brief: others need the connection,
+        and many callers may wait like this one.
         """
         last = self._clock.monotonic() + self._location.call_seconds
         pause = PAUSE_SECONDS
@@ -595,21 +597,21 @@ class Connections:
         raise AssertionError
 
     def _is_harmless(self, error: DriverError) -> bool:
-        """Whether nothing was done, and the same may well work now."""
+        """Whether nothing was written, and the same may succeed now."""
         was_gone = error.lost and error.unsent
         return (
             was_gone or error.state in RETRY_STATES or self._connector.is_stale(error)
         )
 
-    # --- hearing
+    # --- notifications
 
     async def listen(
         self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
     ) -> None:
-        """Hear a channel on the line of this loop, also after it was opened again.
+        """Listen on the connection of this loop, also after it was opened again.
 
-        `missed` is called whenever something may have been said that nobody heard: the
-        connection was lost, or is a new one.
+        `on_gap` is called whenever notifications may be missing: the connection was
+        lost, or is a new one.
         """
         connection = await self.connection()
         try:
@@ -619,7 +621,7 @@ class Connections:
             raise translated(error, self._location) from error
 
     async def unlisten(self, channel: str) -> None:
-        """No more, on this loop."""
+        """Stop listening, on this loop."""
         line = self._by_loop.get(asyncio.get_running_loop())
         if line is not None:
             async with line.lock:
@@ -628,7 +630,7 @@ class Connections:
     # --- opening and closing
 
     async def connection(self) -> LoopConnection:
-        """The line of the loop that asks; made at its first call."""
+        """The connection of the running loop; made at its first call."""
         loop = asyncio.get_running_loop()
         connection = self._by_loop.get(loop)
         if connection is None:
@@ -642,7 +644,7 @@ class Connections:
     async def _connection_for(
         self, lock_wait: LockWait
     ) -> tuple[LoopConnection, str | None]:
-        """Over which connection, and with which lock_timeout at first."""
+        """The connection to use, and the lock_timeout of the first try."""
         if lock_wait is LockWait.SPARE:
             loop = asyncio.get_running_loop()
             spare = self._spare_by_loop.get(loop)
@@ -657,14 +659,14 @@ class Connections:
         return await self.connection(), lock_timeout
 
     def run_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do this on a loop of ours that runs, if one does; nobody waits for it."""
+        """Start this on one of our running loops, if any, and do not wait for it."""
         for loop in list(self._by_loop):
             if loop.is_running():
                 asyncio.run_coroutine_threadsafe(work(), loop)
                 return
 
     def _drop_closed_loops(self) -> None:
-        """Lines of loops that have ended, with a word or without."""
+        """Drop connections of loops that are closed, properly or not."""
         for connections in (self._by_loop, self._spare_by_loop):
             for loop, line in list(connections.items()):
                 if loop.is_closed():
@@ -672,7 +674,7 @@ class Connections:
                     connections.pop(loop, None)
 
     async def close(self) -> None:
-        """Close the line of this loop; those of others are cut, each on its loop."""
+        """Close the connection of this loop; cut the others, each on its own loop."""
         here = asyncio.get_running_loop()
         for line in self._take_all():
             if line.loop is here:

@@ -21,10 +21,10 @@ from durio.stores.postgres.watermarks import (
 
 @dataclass(slots=True)
 class LeaseClock:
-    """The time that leases count on: the server's, or a test's.
+    """The time of leases: the server's, or a test's.
 
-    A test may step its wall clock, as a host may; the server's clock, on which all leases
-    count, does not step with it. So a test's leases go by the seconds that really passed.
+    A test may step its wall clock, as a host may; the server's clock, on which all
+    leases count, does not step with it. So a test's leases use elapsed seconds.
     """
 
     injected: Clock | None
@@ -35,7 +35,7 @@ class LeaseClock:
             self.shift = self.injected.now() - self.injected.monotonic()
 
     def now(self) -> float | None:
-        """What a statement gets; None: the server's own."""
+        """The time argument of a statement; None: the server's own clock."""
         if self.injected is None:
             return None
         return self.injected.monotonic() + self.shift
@@ -43,25 +43,27 @@ class LeaseClock:
 
 @dataclass(slots=True)
 class PartitionState:
-    """The days of history, as this process knows them: see finished_jobs.py."""
+    """The daily partitions, as this process knows them: see finished_jobs.py."""
 
-    may_change: bool | None = None  # whether our role owns the tables; None: not asked
+    # Whether our role owns the tables; None: not known yet.
+    may_change: bool | None = None
     next_at: float = 0.0  # by this process's clock
 
 
 @dataclass(slots=True)
 class VacuumState:
-    """When this process looked, cleaned and warned, by its own clock: see vacuum.py."""
+    """When this process checked, vacuumed and warned, by its own clock: see vacuum.py."""
 
     next_at: float = 0.0
     warned_at: float | None = None
     cleaned_at: dict[str, float] = field(default_factory=dict[str, float])
-    oldest_seconds: float = 0.0  # of the oldest transaction that keeps versions alive
+    # Age of the oldest transaction that keeps old row versions alive.
+    oldest_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class UnusedKeyScan:
-    """How far this process has walked over the keys: see keys.py."""
+    """How far this process has scanned the keys: see `keys.free_unused_keys`."""
 
     next_at: float = 0.0
     after: bytes = b""
@@ -69,31 +71,31 @@ class UnusedKeyScan:
 
 @dataclass(slots=True)
 class ProcessState:
-    """The parts of a desk that claims, leases and upkeep keep to themselves."""
+    """State that claims, leases and upkeep of this process keep."""
 
     lease_time: LeaseClock
     life_sockets: PostgresLifeSockets
     watermarks: Watermarks
     due_watermarks: DueWatermarks
-    leader_due_watermarks: DueWatermarks  # of a leader, in all lanes
+    leader_due_watermarks: DueWatermarks  # of the leader, for all lanes
     warn: Warn
     database_identity: Row | None = None  # which database this is: see caller_checks.py
-    is_split: bool = False  # finish and claim are two statements, by keys
-    # Lanes with a due job that somebody holds: until when nobody asks for what is due.
+    is_split: bool = False  # finish and claim are two statements: see driver.py
+    # Lanes with a due job that another transaction holds: due jobs are not read until
+    # this monotonic time.
     held_lanes: dict[str, float] = field(default_factory=dict[str, float])
     partitions: PartitionState = field(default_factory=PartitionState)
     vacuum: VacuumState = field(default_factory=VacuumState)
     unused_keys: UnusedKeyScan = field(default_factory=UnusedKeyScan)
 
     def close(self) -> None:
-        """Nobody of this process lives any longer, as far as others can see."""
+        """Close the life sockets: other processes then see that these workers are gone."""
         self.life_sockets.close()
 
 
 def new_process_state(
     clock: Clock, injected: Clock | None, warn: Warn, *, is_split: bool
 ) -> ProcessState:
-    """What a new desk begins with."""
     return ProcessState(
         lease_time=LeaseClock(injected),
         life_sockets=PostgresLifeSockets(clock),
@@ -107,9 +109,7 @@ def new_process_state(
 
 @dataclass(slots=True)
 class PostgresContext:
-    """The parts of one open store."""
-
-    clock: Clock  # of this process: pauses, jitter, waits
+    clock: Clock  # of this process: for pauses, jitter, waits
     injected: Clock | None  # a test's time instead of the server's
     retention: RetentionSettings
     location: PostgresLocation
@@ -121,16 +121,14 @@ class PostgresContext:
     known_lanes: set[str] = field(default_factory=set[str])
     # Lanes that were guarded when an enqueue last looked: a hint which statement to send.
     guarded_lanes: set[str] = field(default_factory=set[str])
-    in_caller_tx: bool = False  # writes in a caller's transaction: see transactions.py
-    has_fixed_snapshot: bool = (
-        False  # one that does not see bounds which are younger than it
-    )
+    # Writes in a caller's transaction: see caller_transaction.py.
+    in_caller_tx: bool = False
+    # That transaction does not see bounds that are younger than it.
+    has_fixed_snapshot: bool = False
 
 
 class PostgresCapability:
-    """A capability: it works at the store's desk."""
-
     @property
     def context(self) -> PostgresContext:
-        """The desk of this store, which is open."""
+        """The context of this store; raises when the store is not open."""
         raise NotImplementedError

@@ -57,10 +57,10 @@ REWRITE = statement("rewrite_job")
 RECHECK = statement("recheck_repeated")
 MARK_REPEATED = statement("mark_repeated")
 
-# How long a first try may be on its way after its repeat: longer than any network keeps
-# a connection that it has lost.
+# How long a first try may arrive after its repeat: longer than any network keeps a
+# connection that it has lost.
 REPEATED_SECONDS = 3600.0
-# For a key, with a queue locked: whoever has asked for it may be a transaction that lasts.
+# For a key while a queue is locked: a long transaction may hold the key.
 SHORT_WAIT = f"set local lock_timeout = '{BRIEF_WAIT}'"
 TRIES = 10
 
@@ -75,7 +75,7 @@ class PostgresEnqueue(PostgresCapability):
         tx: Joinable | None = None,
         apart: bool = False,
     ) -> list[Enqueued]:
-        """Store all of them, each call whole, and wake the workers of their lanes."""
+        """Store all jobs, each call whole or not at all, and wake workers."""
         if not jobs:
             return []
         if tx is not None:
@@ -98,21 +98,21 @@ class PostgresEnqueue(PostgresCapability):
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
-        """Bounds of lanes as the code says; nothing is written where nothing is new."""
+        """Store the bounds of lanes from the code; writes only what changed."""
         await declare_bounds(self.context, maxsizes, is_default=is_default)
 
 
 async def complete_answers(
     context: PostgresContext, jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
 ) -> list[Enqueued]:
-    """Jobs that were left out, because somebody holds their key, are judged now."""
+    """Enqueue the jobs that were left out because their key is held."""
     left = left_out(jobs, answers)
     if not left:
         return fill_answers(answers, [])
     try:
         late = await enqueue_locked(context, left, [1] * len(left), again=False)
     except StoreError as error:
-        # The others are stored: whoever asks again finds them.
+        # The others are stored: a repeated call finds them.
         error.unknown = error.unknown or len(left) < len(jobs)
         raise
     return fill_answers(answers, late)
@@ -121,14 +121,13 @@ async def complete_answers(
 def left_out(
     jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
 ) -> list[NewJob]:
-    """Those without an answer."""
     return [job for job, told in zip(jobs, answers, strict=True) if told is None]
 
 
 def fill_answers(
     answers: Sequence[Enqueued | None], late: Sequence[Enqueued]
 ) -> list[Enqueued]:
-    """All answers, with those that came later in their places."""
+    """Put the late answers in the places of the missing ones."""
     more = iter(late)
     return [next(more) if told is None else told for told in answers]
 
@@ -136,7 +135,6 @@ def fill_answers(
 async def enqueue_in_caller_tx(
     context: PostgresContext, jobs: Sequence[NewJob]
 ) -> list[Enqueued]:
-    """By the same statements, in the caller's transaction of this context."""
     calls = (len(jobs),)
     answers = await enqueue_fast(context, jobs, calls)
     if answers is None:
@@ -159,7 +157,7 @@ async def enqueue_calls(
     again: bool,
     apart: bool = False,
 ) -> list[Enqueued]:
-    """Store what needs no lock of an open transaction; the others are answered `locked`."""
+    """Store what waits for no open transaction; answer the others with `locked`."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
     lock_wait = LockWait.SPARE if apart else batch_lock_wait(context, jobs)
@@ -240,21 +238,20 @@ async def enqueue_without_keyed(
 def locked_answers(
     context: PostgresContext, jobs: Sequence[NewJob], error: StoreError
 ) -> list[Enqueued]:
-    """The answers for jobs that are not stored because something is locked."""
     locked = Locked(error, context.location.call_seconds)
     return [Enqueued(job.id, False, READY, locked=locked) for job in jobs]
 
 
 def is_locked(error: StoreError) -> bool:
-    """Whether others stood in the way, and nothing else."""
+    """Whether locks or concurrent changes of others are the only reason."""
     return isinstance(error, ChangedConcurrently) or error.values.get("state") == LOCKED
 
 
 class ChangedConcurrently(StoreUnavailable):
-    """Somebody else came in between each time."""
+    """Other transactions changed the same jobs and keys during every try."""
 
 
-# --- with care
+# --- under locks
 
 
 async def enqueue_locked(
@@ -265,7 +262,7 @@ async def enqueue_locked(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """Lock, read, decide, write; from the beginning when somebody came in between."""
+    """Lock, read, decide, write; starts again after a concurrent change."""
     for _ in range(TRIES):
         try:
             return await context.connections.write(
@@ -290,11 +287,11 @@ async def enqueue_jobs(
     again: bool,
     enters_full: bool = False,
 ) -> list[Enqueued]:
-    """The same inside a transaction; raises StaleRead where that has to start again."""
+    """Do the same inside a transaction; raises StaleRead when it must start again."""
     stay = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
     lanes = {job.lane for job in jobs} | await holder_lanes(tx, stay)
     guards = await (read_guards if context.in_caller_tx else lock_guards)(tx, lanes)
-    context.guarded_lanes |= guards.keys()  # no more than a hint which way is quicker
+    context.guarded_lanes |= guards.keys()  # only a hint which statement is quicker
     now = await tx.now()
     if guards and not context.in_caller_tx and any(job.key is not None for job in jobs):
         await tx.run(SHORT_WAIT)
@@ -324,7 +321,6 @@ async def enqueue_jobs(
 async def find_stored(
     tx: PostgresTransaction, jobs: Sequence[NewJob], keys: LockedKeys, *, again: bool
 ) -> dict[bytes, StoredState]:
-    """Which of these jobs are stored already, and where the holders of their keys are."""
     deep = {job.id: again for job in jobs}
     deep |= dict.fromkeys((hold.id for hold in keys.held.values()), True)
     rows = await tx.rows(FIND, list(deep), list(deep.values()))
@@ -339,7 +335,6 @@ async def write_admitted(
     *,
     again: bool,
 ) -> None:
-    """What was decided."""
     drafts = plan.drafts.values()
     new = [draft for draft in drafts if draft.is_new]
     old = [draft for draft in drafts if not draft.is_new]
@@ -375,16 +370,17 @@ async def rewrite(
     now: float,
     new_lanes: list[str],
 ) -> None:
-    """Holders of keys, as this enqueue leaves them."""
+    """Rewrite the waiting holders of keys."""
     if not keys.locked.issuperset(draft.id for draft in old):
-        raise StaleRead  # a key has changed hands: keys come after lane rows, not before
+        # The key has a new holder: lane rows must be locked before keys.
+        raise StaleRead
     *columns, _key, modes, _made = draft_columns(old)
     if await tx.value(REWRITE, *columns, modes, now, new_lanes) != len(old):
         raise StaleRead
 
 
 def draft_columns(drafts: Iterable[Draft]) -> list[list[Any]]:
-    """Drafts as the arrays of a statement; what only we know of them is left out."""
+    """Drafts as the arrays of a statement, without the fields that are not stored."""
     _is_new, _state, *columns = zip(*drafts, strict=True)
     return [list(column) for column in columns]
 
@@ -392,7 +388,7 @@ def draft_columns(drafts: Iterable[Draft]) -> list[list[Any]]:
 async def write_keys(
     tx: PostgresTransaction, plan: Admission, keys: LockedKeys
 ) -> None:
-    """Holds as they are in the end; a key that was locked for nothing is free again."""
+    """Write the final holders; a key that was locked but not taken becomes free again."""
     news = {k: hold for k, hold in plan.holds.items() if keys.taken.get(k) != hold}
     await take_keys(tx, news)
     unused = [(k, hold.id) for k, hold in keys.taken.items() if k not in plan.holds]

@@ -1,8 +1,8 @@
-"""Enqueues in one statement and one round trip: the way that nearly all of them go.
+"""Enqueues in one statement and one round trip: nearly all of them.
 
-Into queues without a guard, or with room for all, and with keys that nobody holds, there
-is nothing to decide. The statement looks whether that is so, and where it is not it writes
-nothing, or leaves out the jobs whose key is held: those need more care (enqueue.py).
+Into queues without a guard, or with room for all, and with keys that are free, there is
+nothing to decide. The statement checks that. If it does not hold, the statement writes
+nothing, or leaves out the jobs whose key is held: enqueue.py stores those under locks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ PLAIN_SAME = statement("enqueue_same")
 BOUNDED = statement("enqueue_bounded")
 KEYED = statement("enqueue_keyed")
 
-# What a statement that was undone would have answered, had it known: nothing was written.
+# The answer that stands for a statement that was rolled back: nothing was written.
 NOTHING_WRITTEN: Row = (True, 0.0, True, None, 0, None, False, False)
 
 
@@ -49,10 +49,10 @@ async def enqueue_fast(
     calls: Sequence[int],
     lock_wait: LockWait = LockWait.LONG,
 ) -> list[Enqueued | None] | None:
-    """One answer each, None for those that were left out; None: nothing was written."""
+    """One answer per job, None for jobs left out; None: nothing was written."""
     columns = JobColumns._make(map(list, zip(*jobs, strict=True)))
     if len(set(columns.ids)) < len(jobs):
-        return None  # a job twice in one call
+        return None  # one job appears twice
     if not any(columns.keys):
         is_one = len(calls) == 1
         return await enqueue_plain(
@@ -64,7 +64,7 @@ async def enqueue_fast(
 
 
 def keyed_jobs_are_single_calls(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
-    """Whether each job with a key is a call by itself: it may be left out alone."""
+    """Whether each job with a key is its own call: then it can be left out alone."""
     start = 0
     for size in calls:
         if size > 1 and any(job.key is not None for job in jobs[start : start + size]):
@@ -81,7 +81,7 @@ async def enqueue_plain(
     *,
     is_one_call: bool,
 ) -> list[Enqueued | None] | None:
-    """Jobs without keys: all of them or none."""
+    """Enqueue jobs without keys: all of them or none."""
     if not context.guarded_lanes.isdisjoint(columns.lanes):
         return await enqueue_bounded(
             context, jobs, columns, lock_wait, is_one_call=is_one_call
@@ -90,7 +90,7 @@ async def enqueue_plain(
     if any(delays) or run_ats.count(None) < len(run_ats):
         row = await send(context, lock_wait, PLAIN, jobs, columns[:7], columns.opts)
         return None if row[0] else [enqueued_result(job, row[1]) for job in jobs]
-    # All are due now: mostly so, and quicker.
+    # All jobs are due now and alike: the common case, and quicker.
     if is_uniform(columns):
         ids, lanes, ranks, tasks, payloads, *_ = columns
         values = (ids, lanes[0], ranks[0], tasks[0], payloads, columns.opts[0])
@@ -104,13 +104,12 @@ async def enqueue_plain(
 
 
 def is_uniform(columns: JobColumns) -> bool:
-    """Whether these jobs differ in nothing but their arguments."""
+    """Whether these jobs differ only in their arguments."""
     others = (columns.tasks, columns.lanes, columns.ranks, columns.opts)
     return all(map(is_constant, others))
 
 
 def is_constant(column: list[Any]) -> bool:
-    """Whether all values of a column are the same."""
     return column.count(column[0]) == len(column)
 
 
@@ -122,9 +121,9 @@ async def enqueue_bounded(
     *,
     is_one_call: bool,
 ) -> list[Enqueued | None] | None:
-    """Into queues that had a guard when this process last looked.
+    """Enqueue into queues that had a guard when this process last looked.
 
-    There is room for all, or, if all are one call, for none.
+    All jobs enter; if they do not fit and are one call, none does.
     """
     row = await send(context, lock_wait, BOUNDED, jobs, columns[:7], columns.opts)
     halts, now, is_guarded, *others = row
@@ -139,7 +138,7 @@ async def enqueue_bounded(
 
 
 def full_answer(row: Sequence[Any]) -> Full | None:
-    """Why there is no room, if that is all: a job that stands needs none."""
+    """Why there is no room, if that is the only reason: a stored job needs none."""
     lane, depth, bound, is_closed, stands = row
     if lane is None or stands or not (is_closed or bound is not None):
         return None
@@ -152,7 +151,7 @@ async def enqueue_keyed(
     columns: JobColumns,
     lock_wait: LockWait,
 ) -> list[Enqueued | None] | None:
-    """Jobs of which some have keys: those whose key is held are left out."""
+    """Enqueue jobs of which some have keys; jobs whose key is held are left out."""
     waiting = [debounced(job) for job in jobs]
     columns = columns._replace(
         run_ats=[job.run_at for job in waiting],
@@ -160,7 +159,8 @@ async def enqueue_keyed(
     )
     lock_timeout = None
     if lock_wait is LockWait.KEY:
-        # The statement sets it by itself: a transaction would take three round trips.
+        # The statement sets lock_timeout itself: a transaction would take three round
+        # trips.
         lock_wait, lock_timeout = LockWait.ONE_TURN, KEY_WAIT
     values = (*columns[:7], *key_columns(jobs))
     last = (columns.opts, lock_timeout)
@@ -175,14 +175,13 @@ async def enqueue_keyed(
 
 
 def debounced(job: NewJob) -> NewJob:
-    """A new job whose key says that it waits first."""
+    """The job with the delay of its key, if the key debounces."""
     if job.key is None or job.key.delay_seconds <= 0:
         return job
     return job._replace(run_at=None, delay_seconds=job.key.delay_seconds)
 
 
 def key_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
-    """Keys, modes, digests, and the lengths of windows."""
     rows = [
         (None, None, None, None)
         if key is None
@@ -205,7 +204,7 @@ async def send(
     columns: Sequence[object],
     *last: object,
 ) -> Row:
-    """Send it, and tell whom it concerns; the answer begins with whether it halted."""
+    """Run the statement and wake workers; row[0]: nothing was written."""
     lanes = {job.lane for job in jobs}
     new_lanes = sorted(lanes - context.known_lanes)
     values = (*columns, list(lanes), new_lanes, context.connections.now, *last)
@@ -213,7 +212,7 @@ async def send(
         (row,) = await context.connections.write_one(sql, *values, lock_wait=lock_wait)
     except StoreError as error:
         if is_duplicate_id(error):
-            return NOTHING_WRITTEN  # an id that stands: all was undone
+            return NOTHING_WRITTEN  # the id is stored already: all was rolled back
         raise
     if row[0]:
         return row
@@ -224,13 +223,12 @@ async def send(
 
 
 def is_duplicate_id(error: StoreError) -> bool:
-    """Whether a row of ours was there already."""
     cause = error.__cause__
     return isinstance(cause, DriverError) and cause.state == UNIQUE_VIOLATION
 
 
 def enqueued_result(job: NewJob, now: float) -> Enqueued:
-    """What the statement has made of a job, by its own time."""
+    """The answer for a stored job, by the time of the statement."""
     due = job.run_at
     if due is None:
         due = now + max(job.delay_seconds, 0.0)
@@ -238,7 +236,7 @@ def enqueued_result(job: NewJob, now: float) -> Enqueued:
 
 
 def lower_watermarks(context: PostgresContext, jobs: Iterable[NewJob | Draft]) -> None:
-    """Some have waited long for room, or were there before: claims must see them."""
+    """Some jobs waited long for room, or were stored before: claims must see them."""
     floors = context.process.watermarks
     if floors.by_lane:
         for job in jobs:

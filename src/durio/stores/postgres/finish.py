@@ -1,11 +1,11 @@
 """Recording outcomes, each fenced by (id, claim_no, worker).
 
-Notes about running jobs come first, so that a job's last progress is not refused because
-its end rides in the same call; then all that is done, in one statement; then everything
-else through the gate, in one more.
+Progress updates come first, so that the last progress of a job is not refused because
+its end is in the same call; then all that is done, in one statement; then everything
+else leaves running, in one more.
 
-What the fence refuses is told apart: an outcome that an earlier call already brought
-(`landed`, its reply got lost) and one of a worker that was given up for dead.
+Outcomes that the fence refuses are of two kinds: those that an earlier call stored
+(`already_stored`, its reply got lost), and those of a worker that was rescued.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,29 +33,27 @@ FIND_FINAL = statement("read_claim_state")
 IS_REGISTERED = statement("is_registered")
 LOCK_RUNNING = statement("lock_finishing_jobs")
 
-# `tx.rows` or `lines.read`: whatever asks one statement.
+# `tx.rows` or `connections.read`: runs one statement.
 ReadRows = Callable[..., Awaitable[Sequence[Row]]]
 
 
 class PostgresRecordedOutcomes(NamedTuple):
-    """What became of some outcomes."""
-
     rejected: list[Rejected]
     cancelled: list[bytes]
-    ready_again: list[tuple[str, int, bytes]]  # ready again: lane, rank, id
+    ready_again: list[tuple[str, int, bytes]]  # lane, rank, id
 
 
 async def record_outcomes(
     tx: PostgresTransaction, worker: int, outcomes: Sequence[Outcome]
 ) -> PostgresRecordedOutcomes:
-    """Notes, then what is done, then everything else through the gate."""
+    """Record progress updates, then what is done, then all other ends."""
     others = [outcome for outcome in outcomes if outcome.kind != OutcomeKind.DONE]
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     notes = list(filter(is_progress_update, others))
     firm = {outcome.id for outcome in outcomes if outcome.kind != OutcomeKind.PROGRESS}
     if firm and (notes or (done and others)):
-        # By one order for all of them: a rescue takes them by id, whatever their ends.
-        # Nobody waits to tell progress.
+        # One lock order for all: a rescue locks jobs by id, whatever their ends are.
+        # Progress alone needs no lock.
         await tx.rows(LOCK_RUNNING, sorted(firm))
     refused = await record_progress_updates(tx, worker, notes)
     refused += await record_done(tx, worker, by_fence(done))
@@ -80,7 +78,7 @@ async def record_outcomes(
 async def record_progress_updates(
     tx: PostgresTransaction, worker: int, updates: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Progress, and the mark of a job that is about to run alone; returns the refused."""
+    """Write progress, and the mark of a job that will run alone; returns the refused."""
     if not updates:
         return []
     rows = await tx.rows(
@@ -93,7 +91,7 @@ async def record_progress_updates(
 async def record_done(
     tx: PostgresTransaction, worker: int, done: Sequence[Outcome]
 ) -> list[Outcome]:
-    """State, result and end time, and a freed key, together; returns the refused."""
+    """Write state, result and end time, and free keys, together; returns the refused."""
     if not done:
         return []
     stays = tx.retention.done_seconds
@@ -106,11 +104,11 @@ async def record_done(
 async def classify_refused(
     read: ReadRows, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
 ) -> list[Rejected]:
-    """Which refused outcomes had landed before, and which were fenced off.
+    """Which refused outcomes an earlier call stored, and which were fenced off.
 
-    A rescue marks or takes the worker's row with its first job, so while that row stands
-    unmarked nobody else had them: the outcome landed. Without it only the final record
-    can tell. They are named in the order of `outcomes`.
+    A rescue marks or deletes the worker's row with its first job. So while that row
+    stands unmarked, no other worker had the jobs: the outcome was stored. Without the
+    row only the final job can tell. The result is in the order of `outcomes`.
     """
     places = {id(outcome): place for place, outcome in enumerate(outcomes)}
     named = sorted(refused, key=lambda outcome: places[id(outcome)])
@@ -129,7 +127,7 @@ async def classify_refused(
 
 
 def is_stored_end(outcome: Outcome, end: Row | None) -> bool:
-    """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
+    """Whether this outcome ended the job; a rescuer or a child records a loss."""
     if end is None:
         return False
     _, _, state, reason = end

@@ -1,9 +1,9 @@
-"""Jobs arrive from another store: as they were there, each once, and at rest until all are.
+"""Import of jobs from another store: unchanged, each once, not run before all are here.
 
-How far it is stands in one document, which every step locks, checks and writes together
-with what it brought: a step that comes again finds that it has been done. The queues are
-shut meanwhile: nothing runs here before everything is here, and nobody takes a key that
-is still on its way.
+One document holds the progress. Every step locks it, checks it and writes it together
+with the rows that it brings: a repeated step finds that it was done. The queues are
+shut meanwhile: no job runs here before all are here, and no enqueue takes a key that is
+still to come.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -55,7 +55,7 @@ COUNT_JOBS = statement("count_all_jobs")
 DELETE_JOBS = statement("delete_imported_jobs")
 DELETE_KEYS = statement("delete_imported_keys")
 FIND_WORKERS = statement("find_namespace_workers")
-# The store's connections are set for its hot statements; a count reads all there is.
+# Connections of the store are tuned for its hot statements; a count reads whole tables.
 READ_ALL = "set local enable_seqscan = on"
 
 KIND = "move"
@@ -65,14 +65,13 @@ _mark_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def import_jobs_into(store: Any) -> "PostgresImportJobs":
-    """The way into an open store of this kind."""
     if not isinstance(store, PostgresStore):
         raise TypeError(store)
     return PostgresImportJobs(store.context)
 
 
 class PostgresImportJobs:
-    """The store where jobs arrive; see `ports.move.Arrival`."""
+    """The store that receives jobs; see `ports.move.ImportJobs`."""
 
     def __init__(self, context: PostgresContext) -> None:
         self._context = context
@@ -81,13 +80,11 @@ class PostgresImportJobs:
     # --- looking
 
     async def progress(self, move: str) -> ImportProgress | None:
-        """How far this move is; None: nothing of it is here."""
+        """The progress of this move; None: nothing of it is here."""
         rows = await self.connections.read(READ_MARK, move)
         return decode_mark(rows[0][0]) if rows else None
 
     async def counts(self, namespaces: Sequence[str]) -> Counts:
-        """The jobs of these namespaces, by state."""
-
         async def look(reading: ReadTransaction) -> Counts:
             await reading.run(READ_ALL)
             found: dict[str, dict[int, int]] = {}
@@ -101,23 +98,20 @@ class PostgresImportJobs:
         return await self.connections.read_many(look)
 
     async def digests(self, ids: Sequence[bytes]) -> list[JobDigest]:
-        """What is here of these jobs."""
         rows = await self.connections.read(READ_DIGESTS, list(ids))
         return [JobDigest(*row) for row in rows]
 
     async def held_keys(self, keys: Sequence[bytes]) -> list[KeyRow]:
-        """Who holds these keys here."""
         rows = await self.connections.read(READ_KEYS, list(keys))
         return [(key, job, mode, mark, until) for key, job, mode, mark, until in rows]
 
     async def now(self) -> float:
-        """The server's time."""
         return await self.connections.read_many(lambda reading: reading.now())
 
     # --- taking
 
     async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
-        """Shut queues for all that comes, and numbers for its deaths."""
+        """Shut the queues of all jobs to come, and reserve numbers for their deaths."""
 
         async def work(tx: PostgresTransaction) -> None:
             mark = ImportProgress("arriving", 0, b"", 0)
@@ -125,7 +119,7 @@ class PostgresImportJobs:
             _, mark = await lock_mark(tx, move)
             if mark.stage != "arriving":
                 return
-            if metadata.deaths and not mark.seq:  # numbers that nobody has are no harm
+            if metadata.deaths and not mark.seq:  # unused numbers do no harm
                 first = await next_deaths(tx, metadata.deaths)
                 await write_mark(tx, move, mark._replace(deaths=first - 1), origin)
             await tx.rows(IMPORT_RECORDS, *columns(metadata.records, 5))
@@ -137,11 +131,11 @@ class PostgresImportJobs:
     async def take_jobs(
         self, move: str, after: int, job_rows: Sequence[JobRow]
     ) -> None:
-        """Store these, and that they came."""
+        """Store these jobs and the new progress."""
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             check_stage(mark, "arriving")
-            if mark.seq != after:  # they came with a step whose answer was lost
+            if mark.seq != after:  # stored by a step whose answer was lost
                 return mark
             rows = [job_values(parcel, mark.deaths) for parcel in job_rows]
             await tx.rows(INSERT_JOBS, *columns(rows, len(JobRow._fields) - 1))
@@ -150,7 +144,7 @@ class PostgresImportJobs:
         await self._step(move, work)
 
     async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
-        """The same for keys."""
+        """Store these keys and the new progress."""
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             check_stage(mark, "arriving")
@@ -162,7 +156,7 @@ class PostgresImportJobs:
         await self._step(move, work)
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """The queues as they were left; workers here are told."""
+        """Set the queues as they were left, and wake the workers here."""
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             if mark.stage == "open":
@@ -182,7 +176,7 @@ class PostgresImportJobs:
     # --- giving back
 
     async def abort(self, move: str, origin: str) -> bool:
-        """Nothing comes in, and nothing is opened, from here on, also by late movers."""
+        """Refuse everything from here on: late movers store nothing and open nothing."""
 
         async def work(tx: PostgresTransaction) -> bool:
             mark = ImportProgress("leaving", 0, b"", 0)
@@ -196,7 +190,7 @@ class PostgresImportJobs:
         return await self.connections.write(work)
 
     async def remove(self, move: str, ids: Sequence[bytes]) -> None:
-        """Take these jobs away again; a repeat finds them gone."""
+        """Delete these jobs; a repeat finds them gone."""
 
         async def work(tx: PostgresTransaction) -> None:
             check_stage((await lock_mark(tx, move))[1], "leaving")
@@ -205,7 +199,7 @@ class PostgresImportJobs:
         await self.connections.write(work)
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
-        """Take these keys away, where the same jobs hold them."""
+        """Delete these keys where the same jobs hold them."""
 
         async def work(tx: PostgresTransaction) -> None:
             check_stage((await lock_mark(tx, move))[1], "leaving")
@@ -231,7 +225,7 @@ class PostgresImportJobs:
             [PostgresTransaction, ImportProgress], Awaitable[ImportProgress]
         ],
     ) -> None:
-        """Work, and note it, in one transaction; whoever comes second finds it done."""
+        """Do the work and write the progress in one transaction; a repeat finds it."""
 
         async def step(tx: PostgresTransaction) -> None:
             body, mark = await lock_mark(tx, move)
@@ -254,7 +248,7 @@ class PostgresImportJobs:
     async def _wake_workers(
         self, tx: PostgresTransaction, metadata: StoreMetadata
     ) -> None:
-        """Workers here ask at once which queues are shut."""
+        """Make workers here read at once which queues are shut."""
         for namespace in {namespace_of(row.lane) for row in metadata.queues}:
             for (worker,) in await tx.rows(FIND_WORKERS, namespace):
                 tx.wake_worker(worker)
@@ -266,7 +260,6 @@ class PostgresImportJobs:
 
 
 def decode_mark(body: str) -> ImportProgress:
-    """A mark as it is stored."""
     told = _mark_decoder.decode(body)
     told["key"] = bytes.fromhex(told["key"])
     return ImportProgress(*(told[name] for name in ImportProgress._fields))
@@ -275,7 +268,7 @@ def decode_mark(body: str) -> ImportProgress:
 async def lock_mark(
     tx: PostgresTransaction, move: str
 ) -> tuple[dict[str, Any], ImportProgress]:
-    """The mark, ours until the commit; without it somebody has taken the move back."""
+    """Lock the mark until the commit; raises if it is gone: the move was taken back."""
     rows = await tx.rows(LOCK_MARK, move)
     if not rows:
         raise move_ended()
@@ -283,13 +276,13 @@ async def lock_mark(
 
 
 def check_stage(mark: ImportProgress, *stages: ImportStage) -> None:
-    """Somebody else may have opened it, or takes it back."""
+    """Raise if another mover has opened the queues or takes the move back."""
     if mark.stage not in stages:
         raise move_ended()
 
 
 def move_ended() -> OperatingError:
-    """Two people at once, who want different things."""
+    """Two operators at once want different things."""
     return OperatingError(
         "this move was ended by somebody else",
         cure="See: durio audit ls; then begin it again.",
@@ -299,18 +292,17 @@ def move_ended() -> OperatingError:
 async def write_mark(
     tx: PostgresTransaction, move: str, mark: ImportProgress, origin: str
 ) -> None:
-    """How far it is."""
     await tx.rows(WRITE_MARK, KIND, move, encode_mark(mark, origin))
 
 
 def encode_mark(mark: ImportProgress, origin: str) -> str:
-    """A mark as it is stored, with where the jobs come from, for people."""
+    """The mark as stored, with the origin of the jobs for people to read."""
     told = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
     return msgspec.json.encode(told).decode()
 
 
 async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
-    """Paused and closed as they were left, and their depths counted."""
+    """Pause and close queues as they were left, and count their depths."""
     rows = [(row.lane, row.paused, row.closed) for row in metadata.queues]
     lanes = [row.lane for row in metadata.queues]
     await lock_guards(tx, lanes)
@@ -322,12 +314,12 @@ async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
 
 
 def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows as the arrays that a statement takes; none are empty arrays."""
+    """Rows as the arrays of a statement; no rows are `width` empty arrays."""
     return [[row[place] for row in rows] for place in range(width)]
 
 
 def clean_text(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Text as this database takes it."""
+    """Replace the text that this database refuses."""
     return [[storable(v) if isinstance(v, str) else v for v in row] for row in rows]
 
 
@@ -358,7 +350,7 @@ def job_values(job: JobRow, deaths: int) -> tuple[Any, ...]:
 
 
 def array_literal(errors: list[bytes] | None) -> str | None:
-    """Several values of one row, as text: arrays of arrays would be one large array."""
+    """Several values of one row as text: arrays of arrays would become one flat array."""
     if errors is None:
         return None
     return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"

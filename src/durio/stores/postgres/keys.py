@@ -1,20 +1,19 @@
-"""Idempotency keys in PostgreSQL: who holds one, taking it, and letting go.
+"""Idempotency keys in PostgreSQL: finding a holder, taking a key, freeing it.
 
-A key is one row, and whoever wants to change its holder locks that row first, in the order
-of the keys. So of two enqueues of one key the second waits, and is judged by what the
-first has made of it. `model.keys.answer` judges, in Python (admission.py).
+A key is one row. A transaction that changes its holder locks that row first, in the
+order of the keys. So of two enqueues of one key the second waits, and is decided by the
+result of the first. `model.keys.answer` decides, in Python (admission.py).
 
-Keys of jobs that are sent back: taken again, unless another job has one by now.
+Jobs that are sent back take their keys again, unless another job has one by now.
 
-A key may be in a transaction that lasts, as a row that nobody else can see yet. There is no
-lock to pass over then, only one that is not free in time: so keys are tried, and the time is
-short. One such key must not keep all the others from their jobs.
+An open transaction may hold a key as a row that others cannot see yet. Such a lock
+cannot be skipped; it can only time out. So locks are tried with a short timeout, and
+one such key does not keep the other jobs from their keys.
 
-Keys that their holders left behind, because somebody asked for them at that moment.
-
-They do no harm: a holder that is over does not answer for a key, and the next who asks takes
-it. But most keys are never asked for again, so the leader walks over all of them, a few at
-a time.
+Some holders leave their keys behind, because another transaction has locked them at
+that moment. These keys do no harm: a finished holder does not answer for a key, and the
+next enqueue takes it. But most keys are never used again, so the leader scans all keys,
+a few at a time.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,24 +44,22 @@ class KeyHold(NamedTuple):
 
 
 class LockedKeys(NamedTuple):
-    """The keys of an enqueue, locked."""
-
     held: dict[bytes, KeyHold]  # by others, before this enqueue
-    taken: dict[bytes, KeyHold]  # were free: the lock is a hold of our own
-    locked: frozenset[bytes] = frozenset()  # holders that wait, and stay where they are
+    taken: dict[bytes, KeyHold]  # were free: the lock made them ours
+    locked: frozenset[bytes] = frozenset()  # waiting holders whose rows are locked
 
 
 def new_hold(job_id: bytes, claim: KeyClaim, now: float) -> KeyHold:
-    """What a job's hold is when it takes the key now."""
+    """The hold of a job that takes the key now."""
     until = now + claim.ttl_seconds if claim.mode == WINDOW else None
     return KeyHold(job_id, claim.mode, claim.digest, until)
 
 
 def keys_to_pin(jobs: Iterable[NewJob], *, in_caller_tx: bool) -> list[bytes]:
-    """Keys whose holder must not begin before we are over, if it waits: it is rewritten.
+    """Keys whose waiting holder must not begin before this transaction ends.
 
-    In a caller's transaction (`is_users`) also one that answers because it waits: it has
-    to see what the caller commits.
+    With REPLACE the holder is rewritten. In a caller's transaction this also holds for
+    a WAITING holder: it must see what the caller commits.
     """
     modes = (REPLACE, WAITING) if in_caller_tx else (REPLACE,)
     claims = (job.key for job in jobs)
@@ -70,7 +67,7 @@ def keys_to_pin(jobs: Iterable[NewJob], *, in_caller_tx: bool) -> list[bytes]:
 
 
 async def holder_lanes(tx: PostgresTransaction, keys: Sequence[bytes]) -> set[str]:
-    """Where the holders are now; nothing keeps them there yet."""
+    """The current lanes of the holders; nothing is locked yet."""
     if not keys:
         return set()
     return {lane for (lane,) in await tx.rows(FIND_LANES, keys)}
@@ -79,9 +76,9 @@ async def holder_lanes(tx: PostgresTransaction, keys: Sequence[bytes]) -> set[st
 async def lock_keys(
     tx: PostgresTransaction, jobs: Sequence[NewJob], pinned: Sequence[bytes], now: float
 ) -> LockedKeys:
-    """Lock all keys of these jobs; who holds those that are held.
+    """Lock all keys of these jobs, and read the holders of those that are held.
 
-    A holder that waits and has to `stay` is locked first: lanes come before keys.
+    The waiting holders of `pinned` keys are locked first: lanes come before keys.
     """
     wanted: dict[bytes, KeyHold] = {}
     for job in jobs:
@@ -108,7 +105,7 @@ def hold_columns(holds: Mapping[bytes, KeyHold]) -> list[list[object]]:
 
 
 async def take_keys(tx: PostgresTransaction, holds: Mapping[bytes, KeyHold]) -> None:
-    """Make these the holders, whoever held the keys before; their rows are locked."""
+    """Replace the holders of keys whose rows are locked."""
     if holds:
         await tx.rows(TAKE, *hold_columns(holds))
 
@@ -116,10 +113,10 @@ async def take_keys(tx: PostgresTransaction, holds: Mapping[bytes, KeyHold]) -> 
 async def free_keys(
     tx: PostgresTransaction, held: Collection[tuple[bytes, bytes]]
 ) -> None:
-    """Let go of (key, id); where another job holds the key by now, it keeps it.
+    """Free (key, id) pairs; a key that another job holds by now is kept.
 
-    A key that somebody else has locked stays with its old holder, who answers for it no
-    more: the next who asks takes it, or the leader lets it go.
+    A key that another transaction has locked stays with its old holder, which no longer
+    answers for it: the next enqueue takes it, or `free_unused_keys` frees it.
     """
     if held:
         pairs = sorted(held)
@@ -127,7 +124,7 @@ async def free_keys(
 
 
 def free_at_end(tx: PostgresTransaction, held: Collection[tuple[bytes, bytes]]) -> None:
-    """The same with the commit, at once for all that ends in this transaction."""
+    """Free keys with the commit, all of the transaction in one statement."""
     if held and not tx.freed:
         tx.before_commit.insert(0, lambda: free_keys(tx, tx.freed))
     tx.freed += held
@@ -142,8 +139,6 @@ ROLLBACK_SAVEPOINT = f"rollback to savepoint keys; {RELEASE_SAVEPOINT}"
 
 
 class KeyedJob(NamedTuple):
-    """A final job that came with a key."""
-
     key: bytes
     mode: int
     payload: bytes
@@ -151,19 +146,19 @@ class KeyedJob(NamedTuple):
 
 
 class KeysNotTaken(NamedTuple):
-    """Jobs that do not get their keys again."""
+    """Jobs that do not get their keys back."""
 
     refused: set[bytes]  # another job has it
-    held: set[bytes]  # somebody's transaction has it: it is not known yet who gets it
+    held: set[bytes]  # an open transaction has it: its final holder is not known yet
 
 
 async def retake_keys(
     tx: PostgresTransaction, rows: Sequence[Sequence[Any]], payload: bytes | None
 ) -> KeysNotTaken:
-    """The keys that jobs came with, for those who may have them; returns the others.
+    """Take again the keys that jobs came with; returns the jobs that do not get theirs.
 
-    All keys are locked first, in the order that everybody keeps, and those that are free
-    taken with the lock; only then it is asked who answers for the others.
+    All keys are locked first, in the order that all transactions keep, and free ones
+    are taken with the lock. Only then the holders of the others are read.
     """
     jobs = [KeyedJob(*row) for row in rows]
     if not jobs:
@@ -178,7 +173,7 @@ async def retake_keys(
     able = [job for job in jobs if job.key not in busy]
     refused, takers = await decide_holders(tx, able, held)
     await take_keys(tx, {key: wanted[key] for key in takers if key not in free})
-    # A window that is over is over: what the lock took of it is let go again.
+    # A window that has ended stays ended: free what the lock took.
     idle = [(key, wanted[key].id) for key in free if key not in takers]
     await free_keys(tx, idle)
     return KeysNotTaken(refused, {job.id for job in jobs if job.key in busy})
@@ -187,10 +182,10 @@ async def retake_keys(
 async def try_lock_keys(
     tx: PostgresTransaction, wanted: Mapping[bytes, KeyHold]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Lock keys, in their order; which were free, and which somebody does not let go.
+    """Lock keys in their order; returns those that were free, and those that timed out.
 
-    A statement that fails does not say by which of its keys: fewer are tried then, down to
-    one, and twice as many after each that worked.
+    A statement that fails does not say which key failed: fewer keys are tried then,
+    down to one, and twice as many after each success.
     """
     free, busy = set[bytes](), set[bytes]()
     keys, first = sorted(wanted), 0
@@ -222,7 +217,7 @@ async def try_lock_keys(
 async def decide_holders(
     tx: PostgresTransaction, jobs: Sequence[KeyedJob], held: dict[bytes, KeyHold]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Who is refused, and which keys get a new holder; in the order of the jobs."""
+    """Which jobs are refused, and which keys get a new holder; in the order of jobs."""
     owners = await current_holders(tx, held)
     refused: set[bytes] = set()
     takers: set[bytes] = set()
@@ -251,7 +246,7 @@ async def current_holders(
     return {
         key: hold.id
         for key, hold in held.items()
-        # One that has begun may not have been able to let go of its key.
+        # A job that has begun may have been unable to free its key.
         if (hold.id in live and not (live[hold.id] and hold.mode == WAITING))
         or (hold.id in over and hold.until is not None and hold.until > now)
     }
@@ -265,7 +260,7 @@ UNUSED_BATCH_MAX = 1000
 
 
 async def free_unused_keys(context: PostgresContext) -> None:
-    """The next few, about once a minute."""
+    """Scan the next few keys, about once a minute."""
     walk, now = context.process.unused_keys, context.clock.monotonic()
     if now < walk.next_at:
         return
@@ -276,9 +271,9 @@ async def free_unused_keys(context: PostgresContext) -> None:
 
 
 async def free_unused_after(tx: PostgresTransaction, after: bytes) -> bytes:
-    """Those among the keys behind `after`; the last one of all that were looked at.
+    """Free unused keys behind `after`; returns the last key that was scanned.
 
-    They are looked at after they are locked: one may have got a new holder before.
+    They are checked after they are locked: one may have a new holder by then.
     """
     ((keys, last),) = await tx.rows(NEXT_KEYS, after, UNUSED_BATCH_MAX)
     if keys:

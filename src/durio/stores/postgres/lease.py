@@ -1,11 +1,11 @@
 """Leases in PostgreSQL: one row per worker, judged by the server's clock.
 
-A lease that is over but whose row still stands may be renewed: rescue marks or deletes the
-row in the very transaction that takes the first job, so a row that stands unmarked means
-that nobody took any. Claims, on the other hand, need a lease that is not over.
+A worker may renew an expired lease while its row stands unmarked: a rescue marks or
+deletes the row in the same transaction that takes the first job, so an unmarked row
+means that no job was taken. Claims need a lease that has not expired.
 
-A life mark is bound before the worker's row can be seen, and let go after it is gone:
-whoever sees the row can trust it.
+A life mark is bound before the worker's row becomes visible, and released after the row
+is deleted: a process that sees the row can trust the mark.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,6 @@ from durio.stores.postgres.transaction import PostgresTransaction
 
 
 def to_json(value: object) -> str:
-    """JSON as text."""
     return msgspec.json.encode(value).decode()
 
 
@@ -42,12 +41,10 @@ TAKE_LEASE = statement("take_lease")
 
 
 class PostgresLease(PostgresCapability):
-    """Registering, renewing, leaving, leading."""
-
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """A new worker id, never used before; its lease starts now."""
+        """Return a new worker id, never used before; its lease starts now."""
         check_puts(puts)
         desk = self.context
         bound = desk.process.life_sockets.bind()
@@ -68,7 +65,7 @@ class PostgresLease(PostgresCapability):
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
-        """Extend the lease of a worker that nobody has given up."""
+        """Extend the lease of a worker that no rescue has marked."""
         desk = self.context
         desk.wakeups.on_renewal()
         told = None if vitals is None else to_json(vitals)
@@ -77,12 +74,12 @@ class PostgresLease(PostgresCapability):
         )
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs it still holds go back uncharged."""
+        """End the lease; jobs that the worker still holds go back and count no loss."""
         desk = self.context
         await desk.connections.write(lambda tx: remove_worker(tx, desk, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: a token that only grows, or None."""
+        """Become or stay leader of `name`: returns a token that only grows, or None."""
         now = self.context.process.lease_time.now()
         rows = await self.context.connections.write_one(
             TAKE_LEASE, name, worker, seconds, now
@@ -98,7 +95,6 @@ async def register_worker(
     mark: LifeAddress | None,
     puts: Sequence[Put],
 ) -> int:
-    """Insert the row and the records."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": await tx.now()}
     shown["life"] = None if mark is None else mark._asdict()
     queues = None if info.queues is None else to_json(list(info.queues))
@@ -120,7 +116,7 @@ async def renew_worker(
     lease_seconds: float,
     vitals: str | None,
 ) -> Renewed:
-    """Extend the lease; bring what was asked of the worker."""
+    """Extend the lease; return the commands for the worker."""
     now = context.process.lease_time.now()
     rows = await tx.rows(RENEW_WORKER, worker, lease_seconds, now, vitals)
     if not rows:
@@ -138,7 +134,7 @@ async def renew_worker(
 async def remove_worker(
     tx: PostgresTransaction, context: PostgresContext, worker: int
 ) -> None:
-    """Give back, delete the row, and only then let the life mark go."""
+    """Give jobs back, delete the row, and release the life mark after the commit."""
     await tx.rows(LOCK_WORKERS, [worker])
     held = await lock_held(tx, [worker], await find_held(tx, [worker], None))
     outcomes = [
@@ -154,7 +150,7 @@ async def remove_worker(
 async def find_held(
     tx: PostgresTransaction, workers: Sequence[int], limit: int | None
 ) -> list[tuple[int, bytes]]:
-    """(worker, id) of jobs that these hold, one worker after the other."""
+    """(worker, id) of the jobs that these workers hold, grouped by worker."""
     rows = await tx.rows(FIND_HELD, workers, limit)
     return [(worker, job_id) for worker, job_id in rows]
 
@@ -162,9 +158,10 @@ async def find_held(
 async def lock_held(
     tx: PostgresTransaction, workers: Sequence[int], held: Sequence[tuple[int, bytes]]
 ) -> list[Row]:
-    """(id, claim_no, retried, losses, worker) of what they still hold, by id and locked.
+    """Lock the jobs that they hold, by id: (id, claim_no, retried, losses, worker).
 
-    All at once, whoever holds them: so queues and jobs are locked in everybody's order.
+    One statement locks the jobs of all workers: queues and jobs are locked in the order
+    that every transaction keeps.
     """
     if not held:
         return []

@@ -23,8 +23,6 @@ RecordKey = tuple[str, str]  # kind, name
 
 
 class PostgresRecords(PostgresCapability):
-    """Reading records."""
-
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
         """The records with these names, in this order; absent ones are left out."""
         connections = self.context.connections
@@ -60,7 +58,7 @@ async def list_records(tx: PostgresTransaction, kind: str, limit: int) -> list[R
 async def lock_records(
     tx: PostgresTransaction, puts: Sequence[Put]
 ) -> tuple[dict[RecordKey, Record], set[RecordKey]]:
-    """Lock the records of these puts; those that stand, and those that have expired."""
+    """Lock the records of these puts; returns those that exist, and the expired ones."""
     keys = sorted(put[:2] for put in puts)
     kinds, names = [kind for kind, _ in keys], [name for _, name in keys]
     standing: dict[RecordKey, Record] = {}
@@ -77,7 +75,7 @@ async def lock_records(
 async def check_versions(
     tx: PostgresTransaction, puts: Sequence[Put]
 ) -> set[RecordKey]:
-    """Refuse the first put whose condition does not hold; records that must be new.
+    """Raise for the first put whose condition fails; returns the keys that must be new.
 
     Without a condition there is nothing to lock: the write itself takes the locks.
     """
@@ -92,7 +90,7 @@ async def check_versions(
 async def write_puts(
     tx: PostgresTransaction, puts: Sequence[Put], new: set[RecordKey] | None = None
 ) -> list[int] | None:
-    """Write and delete records, and wake workers that get a command; the versions.
+    """Write and delete records, wake workers that get a command; returns the versions.
 
     None: another transaction has created one of the records that must be `new`.
     """
@@ -116,5 +114,4 @@ async def write_puts(
 
 
 async def prune_records(tx: PostgresTransaction, limit: int) -> None:
-    """Delete expired records."""
     await tx.rows(PRUNE_RECORDS, await tx.now(), limit)

@@ -1,6 +1,6 @@
-"""What keeps the store healthy: promote, rescue, prune, tidy. Idempotent and bounded.
+"""Upkeep of the store: promote, rescue, prune, tidy. Calls are idempotent and bounded.
 
-Two leaders at once share the work: what one has locked the other passes over.
+Two leaders at once share the work: each skips rows that the other has locked.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.vacuum import vacuum_tables
 
 PROMOTE = statement("promote_due_jobs")
-ANYWHERE = ""  # in place of a lane
+ANYWHERE = ""  # stands for all lanes
 NEXT_DUE = statement("next_due_anywhere")
 FIND_LOST = statement("find_lost_workers")
 FIND_LOCAL = statement("find_local_workers")
@@ -53,7 +53,7 @@ LOCK_ORPHANS = statement("lock_orphaned_jobs")
 
 
 class PostgresUpkeep(PostgresCapability):
-    """Run by whoever leads; two at once do no harm."""
+    """The leader calls this; two leaders at once do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
@@ -61,7 +61,7 @@ class PostgresUpkeep(PostgresCapability):
         return await desk.connections.write(lambda tx: promote_due(tx, desk, limit))
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
-        """Take back the jobs of lost workers, `limit` at most."""
+        """Take back the jobs of lost workers, at most `limit`."""
         desk = self.context
         match scope:
             case DeadOnThisHost(namespace):
@@ -85,7 +85,7 @@ class PostgresUpkeep(PostgresCapability):
                 )
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past their retention, and expired keys; how many went."""
+        """Delete final jobs past retention, and expired keys; returns how many."""
         desk = self.context
         await vacuum_tables(desk)
         await free_unused_keys(desk)
@@ -100,7 +100,7 @@ class PostgresUpkeep(PostgresCapability):
         )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
-        """Mark queues beyond the soft bound, and take the mark from those below it."""
+        """Mark queues above the soft bound, and clear the mark of those below it."""
         span = prefix_span(f"{namespace}:")
         await count_entered(self.context, span)
         changes = await self.context.connections.read_many(
@@ -113,7 +113,7 @@ class PostgresUpkeep(PostgresCapability):
         await recount_unfinished(self.context, span)
 
     async def tidy(self) -> None:
-        """Lanes full of old row versions are cleaned."""
+        """Vacuum lanes that are full of old row versions."""
         await vacuum_tables(self.context)
 
 
@@ -123,7 +123,7 @@ class PostgresUpkeep(PostgresCapability):
 async def promote_due(
     tx: PostgresTransaction, context: PostgresContext, limit: int
 ) -> Promoted:
-    """The oldest due jobs of all lanes; each lane is asked by its index."""
+    """Promote the oldest due jobs of all lanes; each lane is read through its index."""
     looks, count = context.process.leader_due_watermarks, 0
     began = context.clock.monotonic()
     (age,) = looks.ages([ANYWHERE])
@@ -146,7 +146,6 @@ async def promote_due(
 async def dead_on_this_host(
     context: PostgresContext, namespace: str | None
 ) -> list[int]:
-    """Workers whose life socket on this host is gone."""
     here = context.process.life_sockets.here()
     if here is None:
         return []
@@ -160,7 +159,6 @@ async def rescue_expired(
     namespace: str | None,
     limit: int,
 ) -> Rescued:
-    """Take back the jobs of workers whose lease is over."""
     rows = await tx.rows(FIND_LOST, context.process.lease_time.now(), namespace)
     return await rescue_workers(tx, context, [worker for (worker,) in rows], limit)
 
@@ -171,10 +169,10 @@ async def rescue_workers(
     workers: Sequence[int],
     limit: int,
 ) -> Rescued:
-    """Take jobs back, `limit` at most; a worker's row goes with its last job."""
+    """Take back at most `limit` jobs; a worker's row is deleted with its last job."""
     if not workers:
         return Rescued([], [])
-    rows = await tx.rows(LOCK_WORKERS, workers)  # somebody else may have been quicker
+    rows = await tx.rows(LOCK_WORKERS, workers)  # another rescuer may have been quicker
     ours = sorted(worker for (worker,) in rows)
     if not ours:
         return Rescued([], [])
@@ -196,7 +194,6 @@ async def rescue_workers(
 async def leave_as_lost(
     tx: PostgresTransaction, context: PostgresContext, held: Sequence[Row]
 ) -> list[RescuedJob]:
-    """Let jobs out as lost."""
     if not held:
         return []
     now = await tx.now()
@@ -213,7 +210,6 @@ async def leave_as_lost(
 
 
 def loss_error(worker: int, attempt: int, now: float) -> bytes:
-    """The error entry of an attempt that died with its worker."""
     return encode_failure(
         Failure(
             type="WorkerLost",
@@ -232,7 +228,6 @@ async def leave_by_rescue(
     outcomes: Sequence[Outcome],
     attempts: Sequence[int],
 ) -> list[RescuedJob]:
-    """Through the gate, and how to tell of it."""
     ways = await leave_running(tx, workers, outcomes)
     left: list[RescuedJob] = []
     for outcome, passed, attempt, worker in zip(
@@ -252,7 +247,7 @@ async def leave_by_rescue(
 async def rescue_orphans(
     tx: PostgresTransaction, context: PostgresContext, limit: int
 ) -> Rescued:
-    """Nobody knows what became of their workers: nobody is charged."""
+    """Take back jobs without a worker row; their attempts count no loss."""
     found = [job_id for (job_id,) in await tx.rows(FIND_ORPHANS, limit + 1)]
     ids = found[:limit]
     if not ids:
