@@ -1,8 +1,8 @@
 """Reading the store: jobs by id or page, lanes, counts, workers, tasks.
 
-Pages go newest first by arrival (`seq`), each beginning where the last one ended, so a page
-costs the same however deep it is. Counts read index entries only, one per waiting or dead
-job: about 0.1 s per million.
+Pages go newest first by arrival (`seq`), each beginning where the last one ended, so a
+page costs the same at any depth. Counts read index entries only, one per waiting or
+dead job: about 0.1 s per million.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ READ_AUDIT = statement("read_audit")
 
 PAGE_MAX = 200
 NEWEST = 2**63 - 1
-# A state's own index is small enough to sort; a longer one is better passed by.
+# The index of a state is sorted up to this length; a longer one is skipped.
 SORTED_MAX = 20_000
-# State -> the index of its jobs, and a question whether it is longer than that.
+# State -> the index of its jobs, and a query whether it is longer than that.
 INDEXES = {
     SCHEDULED: ("job_scheduled", statement("has_many_scheduled")),
     READY: ("job_ready", statement("has_many_ready")),
@@ -54,10 +54,10 @@ EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the d
 
 
 class SqliteBrowse(SqliteCapability):
-    """Read-only questions, on what is committed."""
+    """Read-only queries on what is committed."""
 
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The stored records of these ids, in this order; unknown ones are missing."""
+        """The jobs with these ids, in this order; unknown ones are missing."""
         return await self.context.reader.read(lambda db: read_stored_jobs(db, ids))
 
     async def states(
@@ -78,7 +78,7 @@ class SqliteBrowse(SqliteCapability):
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 a page."""
+        """Newest first, by keyset, at most 200 per page."""
         if mark is not None:
             return await self.context.reader.read(
                 lambda db: find_counted(db, query, mark, cursor, limit)
@@ -108,7 +108,7 @@ class SqliteBrowse(SqliteCapability):
             # Last: a queue is stored with its first job.
             rows = db.rows(READ_BUSY_LANES if busy else READ_LANES, span)
             found = [lane_row(*row) for row in rows]
-            if not (counts or oldest or heads):  # what workers read in a loop
+            if not (counts or oldest or heads):  # workers read this in a loop
                 return found
             return [
                 row._replace(
@@ -122,7 +122,6 @@ class SqliteBrowse(SqliteCapability):
         return await self.context.reader.read(look)
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
-        """Who is registered."""
         clock = self.context.clock
         rows = await self.context.reader.read(
             lambda db: db.rows(READ_WORKERS, (namespace,))
@@ -148,14 +147,14 @@ class SqliteBrowse(SqliteCapability):
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """What people did, the newest first."""
+        """Actions of operators, newest first."""
         values = (namespace, max(0, limit))
         rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
         return [AuditLine(*row) for row in rows]
 
 
 def vitals_of(stored: str | None) -> Vitals | None:
-    """What a worker last told; other code may tell it otherwise."""
+    """The vitals that a worker last sent; None if other code wrote another shape."""
     try:
         return None if stored is None else _vitals_decoder.decode(stored)
     except msgspec.DecodeError:
@@ -170,7 +169,7 @@ def lane_row(
     manual: int | None,
     is_over: int,
 ) -> LaneRow:
-    """A queue as it is: a bound by hand beats the code, a negative one is none."""
+    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
     holds = maxsize if manual is None else manual
     return LaneRow(
         name=name,
@@ -193,7 +192,7 @@ def counts_of_span(db: Database, span: tuple[str, str]) -> dict[str, dict[int, i
 def head_tasks(
     db: Database, span: tuple[str, str], limit: int
 ) -> dict[str, dict[str, int]]:
-    """Lane -> task -> jobs, of an equal share of every lane in which jobs wait."""
+    """Lane -> task -> jobs, for an equal share of every lane in which jobs wait."""
     lanes = db.rows(READ_BUSY_LANES, span)
     share = max(1, limit // max(1, len(lanes)))
     return {
@@ -203,13 +202,13 @@ def head_tasks(
 
 
 def stored_job_of(row: Row) -> StoredJob:
-    """A row of `read_jobs` without its place."""
+    """A row of `read_jobs`, without its `seq`."""
     record = StoredJob(*row[:WIDTH])
     return record._replace(cancel_asked=bool(row[CANCEL_ASKED]))
 
 
 def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
-    """One look-up each: the statement is prepared once."""
+    """Look up each id by itself: the statement is prepared once."""
     found: list[StoredJob] = []
     for job_id in ids:
         rows = db.rows(f"{READ_JOBS} where id = ?", (job_id,))
@@ -218,7 +217,7 @@ def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
 
 
 def find(db: Database, query: Query, size: int, before: int) -> Page:
-    """One page; one row more than asked for tells whether there is another."""
+    """One page; it reads one row more to know whether there is a next page."""
     where, values = state_conditions(query)
     index = best_index(db, query)
     source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
@@ -230,7 +229,7 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
 
 
 def best_index(db: Database, query: Query) -> str | None:
-    """The index of a single state, while it is short; else going by arrival is quicker."""
+    """The index of a single state while it is short; else a scan by arrival is quicker."""
     states = states_of(query)
     if states is None or len(states) != 1:
         return None
@@ -241,7 +240,7 @@ def best_index(db: Database, query: Query) -> str | None:
 
 
 def before_cursor(cursor: str | None) -> int:
-    """Where the last page ended; text that we did not write is refused."""
+    """Where the last page ended; raises for text that is no cursor."""
     if cursor is None:
         return NEWEST
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) >= len(str(NEWEST)):

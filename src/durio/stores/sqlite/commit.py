@@ -17,8 +17,6 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 
 
 class SqliteCommit(SqliteCapability):
-    """Writing jobs and records in one transaction."""
-
     async def commit(
         self,
         effects: Effects,
@@ -28,7 +26,7 @@ class SqliteCommit(SqliteCapability):
         enters: bool = False,
         note: AuditNote | None = None,
     ) -> Committed:
-        """All of it or nothing; a condition that does not hold is the answer."""
+        """Write all or nothing; a condition that does not hold is the answer."""
         check_effects(effects, in_caller_tx=tx is not None)
         work = partial(
             commit_effects, effects=effects, all_new=all_new, enters=enters, note=note
@@ -50,7 +48,7 @@ def commit_effects(
     enters: bool,
     note: AuditNote | None,
 ) -> Committed:
-    """Check, then write; CommitRefused undoes what was written."""
+    """Check, then write; CommitRefused rolls back what was written."""
     check_versions(tx, effects.puts)
     enqueued = enqueue_effects(tx, effects, enters=enters)
     check_jobs(effects.jobs, enqueued, all_new=all_new)
@@ -63,7 +61,7 @@ def commit_effects(
 def enqueue_effects(
     tx: SqliteTransaction, effects: Effects, *, enters: bool
 ) -> list[Enqueued]:
-    """Store the jobs; a closed queue refuses, and so does a full one unless told."""
+    """Store the jobs; a closed queue refuses, and so does a full one without `enters`."""
     if not effects.jobs:
         return []
     if not enters and not tx.in_caller_tx:

@@ -1,10 +1,10 @@
-"""Accepting jobs: one transaction for all of them, keys judged one by one.
+"""Accepting jobs: one transaction for all of them, keys decided one by one.
 
-Jobs without a key, by far the most, go in with one statement run many times. A job whose
-id is already stored is a repeat after an unknown outcome: it is answered as it stands.
+Most jobs have no key: one prepared statement inserts them all. A job whose id is
+already stored is a repeat after an unknown outcome: it is answered as it stands.
 
-Where a lane has a guard (bounds.py) each caller's run of jobs enters whole or not at all,
-in the order of the callers. What is answered by a stored job needs no room.
+Where a lane has a guard (bounds.py) the jobs of each call enter whole or not at all, in
+the order of the callers. A job that a stored job answers for needs no room.
 """
 
 from collections import Counter
@@ -40,8 +40,6 @@ READ_CLAIM_STATE = statement("read_claim_state")
 
 
 class SqliteEnqueue(SqliteCapability):
-    """Accepting jobs."""
-
     async def enqueue(
         self,
         jobs: Sequence[NewJob],
@@ -51,7 +49,7 @@ class SqliteEnqueue(SqliteCapability):
         tx: Joinable | None = None,
         apart: bool = False,  # noqa: ARG002 - only SQLite's writer locks anything
     ) -> list[Enqueued]:
-        """Store all of them in one transaction, and wake the workers of their lanes."""
+        """Store all jobs in one transaction, and wake the workers of their lanes."""
         if not jobs:
             return []
         if tx is not None:
@@ -63,7 +61,7 @@ class SqliteEnqueue(SqliteCapability):
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
-        """Bounds of lanes as the code says; nothing is written where nothing is new."""
+        """Store the bounds of lanes from the code; writes only what changed."""
         news = await self.context.reader.read(
             lambda db: changed_bounds(db, maxsizes, is_default=is_default)
         )
@@ -86,7 +84,7 @@ async def enqueue_joined(
 def enqueue_jobs(
     tx: SqliteTransaction, jobs: Sequence[NewJob], calls: Sequence[int] | None = None
 ) -> list[Enqueued]:
-    """Insert, answer in order, ring."""
+    """Insert, answer in order, wake workers."""
     lanes = {job.lane for job in jobs}
     if not any(guard_of(tx, lane) for lane in lanes):
         return insert_all(tx, jobs, lanes)
@@ -96,7 +94,6 @@ def enqueue_jobs(
 def insert_all(
     tx: SqliteTransaction, jobs: Sequence[NewJob], lanes: set[str]
 ) -> list[Enqueued]:
-    """All of them, whatever key they have."""
     ensure_lanes(tx, lanes)
     if all(job.key is None for job in jobs):
         return insert_plain(tx, jobs)
@@ -109,14 +106,14 @@ def insert_all(
 
 
 def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """All of them, also into full queues; the answers say which queues are full.
+    """Insert all jobs, also into full queues; the answers say which queues are full.
 
-    A closed queue raises SqliteNoRoom. In a caller's transaction an exact refusal of a full
-    queue would hold the queue's row until the caller commits.
+    A closed queue raises SqliteNoRoom. In a caller's transaction an exact refusal of a
+    full queue would hold the queue's row until the caller commits.
     """
     lanes = {job.lane for job in jobs}
     for lane in lanes:
-        guard_of(tx, lane)  # plain inserts look only at guards that were read
+        guard_of(tx, lane)  # plain inserts check only guards that were read
     tx.enters_full = True
     try:
         answers = insert_all(tx, jobs, lanes)
@@ -136,7 +133,7 @@ def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqu
 def enqueue_guarded(
     tx: SqliteTransaction, jobs: Sequence[NewJob], calls: Sequence[int]
 ) -> list[Enqueued]:
-    """All at once where there is room for all, else caller by caller."""
+    """Enqueue all at once where there is room for all, else call by call."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
     if refusal_for_jobs(tx, jobs) is None:
@@ -150,7 +147,7 @@ def enqueue_guarded(
 
 
 def enqueue_call(tx: SqliteTransaction, call: Sequence[NewJob]) -> list[Enqueued]:
-    """The jobs of one caller: all of them, or none because one finds no room."""
+    """Enqueue the jobs of one caller: all, or none because one finds no room."""
     try:
         with undo_if_full(tx):
             check_room_without_keys(tx, call)
@@ -160,9 +157,9 @@ def enqueue_call(tx: SqliteTransaction, call: Sequence[NewJob]) -> list[Enqueued
 
 
 def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> None:
-    """Before anything is written: a full queue is asked again and again.
+    """Check before anything is written: a full queue is tried again and again.
 
-    With keys only the writing shows which jobs need room.
+    With keys only the insert shows which jobs need room.
     """
     if any(job.key is not None for job in call) or refusal_for_jobs(tx, call) is None:
         return
@@ -194,12 +191,12 @@ def ensure_lanes(tx: SqliteTransaction, lanes: set[str]) -> None:
 
 
 def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Jobs without a key; those already stored are answered as they stand."""
+    """Insert jobs without a key; those already stored are answered as they stand."""
     rows = [row_of(tx, job, due_at(tx, job)) for job in jobs]
     tx.db.rows("savepoint inserting")
     inserted = tx.db.changed_by_many(INSERT_JOB, rows)
     if inserted < len(rows):
-        # Some are repeats: once more, one by one, to see which.
+        # Some are repeats: insert again, one by one, to see which.
         tx.db.rows("rollback to inserting")
         answers = [insert_or_find(tx, row) for row in rows]
     else:
@@ -214,14 +211,13 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
 
 
 def insert_or_find(tx: SqliteTransaction, row: tuple[Any, ...]) -> Enqueued:
-    """One job, new or as it stands, also when it finished meanwhile."""
+    """Insert one job, or answer as it stands, also when it has finished."""
     if tx.db.changed_by_many(INSERT_JOB, (row,)):
         return Enqueued(row[0], True, row[3])
     return answer_from_stored(tx, row[0])
 
 
 def answer_from_stored(tx: SqliteTransaction, job_id: bytes) -> Enqueued:
-    """A repeat after an unknown outcome."""
     return Enqueued(job_id, False, tx.db.value(READ_CLAIM_STATE, (job_id,)))
 
 
@@ -233,7 +229,6 @@ def due_at(tx: SqliteTransaction, job: NewJob) -> float | None:
 
 
 def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[Any, ...]:
-    """The values of an insert."""
     key = job.key
     return (
         job.id,
@@ -251,7 +246,7 @@ def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[An
 
 
 def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
-    """One job with a key: new, or whatever the key's holder answers."""
+    """Enqueue one job with a key: new, or as the key's holder demands."""
     if tx.db.rows(READ_CLAIM_STATE, (job.id,)):
         return answer_from_stored(tx, job.id)
     held = find_holder(tx, key)
@@ -270,7 +265,7 @@ def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 
 
 def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
-    """A new job takes the key; a debounced one waits first."""
+    """Store a new job that takes the key; a debounced one waits first."""
     wait = key.delay_seconds
     row = row_of(tx, job, tx.now + wait if wait > 0 else due_at(tx, job))
     enter_lane(tx, job.lane)
@@ -282,7 +277,7 @@ def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 def rewrite_holder(
     tx: SqliteTransaction, job: NewJob, key: KeyClaim, held: HeldKey
 ) -> Enqueued:
-    """The waiting holder gets these arguments and this due time."""
+    """Give the waiting holder these arguments and this due time."""
     run_at = due_at(tx, job)
     if key.delay_seconds > 0:
         run_at = tx.now + key.delay_seconds

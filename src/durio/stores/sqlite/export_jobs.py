@@ -1,8 +1,8 @@
-"""Jobs leave for another store: this file drains, freezes, and says where they went.
+"""Export of jobs to another store: drain this file, freeze it, note the target.
 
-What must not change is kept from changing by triggers. So every process that has this file
-open obeys, whatever release of ours it runs, also in a transaction of its own, and also
-after the mover was killed. Nothing about the queues is touched: they are left as they were.
+Triggers refuse the changes that must not happen. So they bind every process that has
+this file open, whatever release it runs, also in a transaction of its own, and also
+after the mover was killed. The settings of the queues are not touched.
 """
 
 import re
@@ -51,37 +51,36 @@ EXPORT_AUDIT = statement("export_audit")
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record")
-# What a change is called in a trigger, and which row it is about.
+# Trigger event -> the name of the row that it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")
 
 
 def export_jobs_from(store: Any) -> "SqliteExportJobs":
-    """The way out of an open store of this kind."""
     if not isinstance(store, SqliteStore):
         raise TypeError(store)
     return SqliteExportJobs(store.context)
 
 
 class SqliteExportJobs:
-    """The store that jobs leave; see `ports.move.Departure`."""
+    """The store that jobs leave; see `ports.move.ExportJobs`."""
 
     def __init__(self, context: SqliteContext) -> None:
         self._context = context
 
     @property
     def name(self) -> str:
-        """The file."""
+        """The path of the file."""
         return str(self._context.path)
 
     # --- looking
 
     async def mark(self) -> MoveMark | None:
-        """The move that these jobs are on, if there is one."""
+        """The move of these jobs, if there is one."""
         return await self._context.reader.read(read_mark)
 
     async def counts(self) -> Counts:
-        """All jobs, by namespace and state; an App without one is named, too."""
+        """All jobs, by namespace and state; an App without jobs is named, too."""
 
         def look(db: OwnDatabase) -> Counts:
             found: dict[str, dict[int, int]]
@@ -93,13 +92,12 @@ class SqliteExportJobs:
         return await self._context.reader.read(look)
 
     async def active_workers(self) -> ActiveWorkers:
-        """Workers, and jobs that run."""
         return await self._context.reader.read(count_active_workers)
 
     # --- leaving
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
-        """No new workers; those that there are, are asked to end, once more if need be."""
+        """Refuse new workers, and ask the registered ones to end; a repeat asks again."""
 
         def work(tx: SqliteTransaction) -> MoveMark:
             standing = read_mark(tx.db)
@@ -116,7 +114,7 @@ class SqliteExportJobs:
         return await self._context.writer.write(work)
 
     async def freeze(self, move: str) -> ActiveWorkers | None:
-        """Nothing changes any more, unless somebody is left who would change something."""
+        """Refuse all changes; return the workers and running jobs if any are left."""
 
         def work(tx: SqliteTransaction) -> ActiveWorkers | None:
             mark = current_mark(tx.db, move)
@@ -161,13 +159,10 @@ class SqliteExportJobs:
         return await self._context.reader.read(look)
 
     async def metadata(self) -> StoreMetadata:
-        """Queues, records, tallies and the audit."""
         now = self._context.clock.now()
         return await self._context.reader.read(lambda db: read_metadata(db, now))
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
-        """Note how far the move is."""
-
         def work(tx: SqliteTransaction) -> None:
             mark = current_mark(tx.db, move)
             if mark.stage != stage:
@@ -176,7 +171,7 @@ class SqliteExportJobs:
         await self._context.writer.write(work)
 
     async def unfreeze(self, move: str, *, by: str) -> None:
-        """Everything goes on as before; whoever waits for work begins by itself."""
+        """Remove the mark and the triggers; waiting processes go on by themselves."""
 
         def work(tx: SqliteTransaction) -> None:
             mark = current_mark(tx.db, move)
@@ -193,12 +188,12 @@ class SqliteExportJobs:
 
 
 def write_mark(tx: SqliteTransaction, mark: MoveMark) -> None:
-    """One for each file: its jobs go one way."""
+    """There is one mark per file: all its jobs go to one store."""
     tx.db.rows(WRITE_MOVE_MARK, (msgspec.json.encode(mark._asdict()).decode(),))
 
 
 def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
-    """The mark of this move; somebody may have ended it meanwhile."""
+    """The mark of this move; raises if another process has ended the move."""
     mark = read_mark(db)
     if mark is None or mark.id != move or (stages and mark.stage not in stages):
         raise OperatingError(
@@ -209,7 +204,7 @@ def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
 
 
 def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> None:
-    """Whoever makes this change hears where the jobs go, and changes nothing."""
+    """Create a trigger that refuses the change with a message where the jobs go."""
     row = TRIGGER_ROWS[change]
     text = "'" + refusal_text(to).replace("'", "''") + "'"
     filled = {
@@ -226,7 +221,6 @@ def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> N
 
 
 def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:
-    """A line in the audit of every App of this file."""
     for (namespace,) in tx.db.rows(FIND_NAMESPACES):
         write_audit_line(tx, namespace, by, "move away", target)
 
@@ -235,13 +229,12 @@ def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:
 
 
 def count_active_workers(db: Database) -> ActiveWorkers:
-    """Who is at work."""
     workers, running = db.rows(COUNT_ACTIVE_WORKERS)[0]
     return ActiveWorkers(workers, running)
 
 
 def read_metadata(db: Database, now: float) -> StoreMetadata:
-    """All that is little."""
+    """The small tables: queues, records, death counts, audit."""
     tallies = db.rows(EXPORT_DEATH_COUNTS)
     deaths = sum(dead for lane, _, _, dead in tallies if not lane)
     return StoreMetadata(

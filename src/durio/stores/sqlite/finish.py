@@ -1,12 +1,12 @@
 """Recording outcomes, each fenced by (id, claim_no, worker).
 
-The plain case, done by the hundred, is one statement run many times and nothing per row in
-Python: as many rows changed as were sent, so all were taken. Otherwise that is undone and
-each goes by itself. Notes about running jobs come first, so that a job's last progress is not refused
-because its end rides in the same call.
+The common case, hundreds of done jobs, is one prepared statement and no Python per row:
+when as many rows changed as were sent, all were taken. Otherwise it is rolled back and
+each job is finished by itself. Progress updates come first, so that the last progress
+of a job is not refused because its end is in the same call.
 
-What the fence refuses is told apart: an outcome that an earlier call already brought
-(`landed`, its reply got lost) and one of a worker that was given up for dead.
+Outcomes that the fence refuses are of two kinds: those that an earlier call stored
+(`already_stored`, its reply got lost), and those of a worker that was rescued.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,8 +31,6 @@ IS_REGISTERED = statement("is_registered")
 
 
 class SqliteRecordedOutcomes(NamedTuple):
-    """What became of some outcomes."""
-
     rejected: list[Rejected]
     cancelled: list[bytes]
 
@@ -40,7 +38,7 @@ class SqliteRecordedOutcomes(NamedTuple):
 def record_outcomes(
     tx: SqliteTransaction, worker: int, outcomes: Sequence[Outcome]
 ) -> SqliteRecordedOutcomes:
-    """Notes, then what is done, then everything else through the gate."""
+    """Record progress updates, then what is done, then all other ends."""
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     refused: list[Outcome] = []
     cancelled: list[bytes] = []
@@ -63,14 +61,14 @@ def record_outcomes(
 
 
 def is_progress_update(outcome: Outcome) -> bool:
-    """Whether the job runs on."""
+    """Whether the job continues to run after this outcome."""
     return outcome.kind in (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 
 
 def record_progress_updates(
     tx: SqliteTransaction, worker: int, updates: Iterable[Outcome]
 ) -> list[Outcome]:
-    """Progress, and the mark of a job that is about to run alone; returns the refused."""
+    """Write progress, and the mark of a job that will run alone; returns the refused."""
     refused: list[Outcome] = []
     for note in updates:
         fence: tuple[Any, ...] = (note.id, note.claim_no, worker)
@@ -86,7 +84,7 @@ def record_progress_updates(
 def record_done(
     tx: SqliteTransaction, worker: int, done: list[Outcome]
 ) -> list[Outcome]:
-    """State, result and end time, and a freed key, together; returns the refused."""
+    """Write state, result and end time, and free keys, together; returns the refused."""
     keyed = tx.keyed
     plain = [o for o in done if o.keep is None and o.id not in keyed]
     if plain and not finish_plain(tx, worker, plain):
@@ -99,7 +97,7 @@ def record_done(
 
 
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
-    """All of them at once, or none: False when one was refused, or has a key after all."""
+    """Finish all at once, or none: False when one was refused, or has a key."""
     now = tx.now
     gone_at = now + tx.retention.done_seconds
     rows = [
@@ -123,7 +121,7 @@ def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) ->
 
 
 def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
-    """One job with whatever it needs; False: the fence refused."""
+    """Finish one job and free its key; False: the fence refused."""
     tx.keyed.discard(outcome.id)
     fence = (outcome.id, outcome.claim_no, worker)
     if keeps_nothing(outcome.keep):
@@ -143,10 +141,11 @@ def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
 def classify_refused(
     tx: SqliteTransaction, worker: int, refused: Sequence[Outcome]
 ) -> list[Rejected]:
-    """Which refused outcomes had landed before, and which were fenced off.
+    """Which refused outcomes an earlier call stored, and which were fenced off.
 
-    A rescue takes the worker's row with its jobs, so while that row stands nobody else
-    had them: the outcome landed. Without it only the final record can tell.
+    A rescue deletes the worker's row with its jobs. So while that row stands, no other
+    worker had the jobs: the outcome was stored. Without the row only the final job can
+    tell.
     """
     registered = tx.db.rows(IS_REGISTERED, (worker, tx.boot))
     return [
@@ -158,7 +157,7 @@ def classify_refused(
 
 
 def is_stored_end(tx: SqliteTransaction, outcome: Outcome) -> bool:
-    """Whether the job ended by this very word; a loss is a rescuer's, or a child's."""
+    """Whether this outcome ended the job; a rescuer or a child records a loss."""
     rows = tx.db.rows(READ_CLAIM_STATE, (outcome.id,))
     if not rows:
         return False

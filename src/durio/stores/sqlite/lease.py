@@ -1,11 +1,11 @@
 """Leases in SQLite: one row per worker, judged by the monotonic clock of one boot.
 
-A lease that is over but whose row still stands may be renewed: rescue marks or deletes the
-row in the very transaction that takes the first job, so a row that stands unmarked means
-that nobody took any. Claims, on the other hand, need a lease that is not over.
+A worker may renew an expired lease while its row stands unmarked: a rescue marks or
+deletes the row in the same transaction that takes the first job, so an unmarked row
+means that no job was taken. Claims need a lease that has not expired.
 
-A life lock is taken and a bell hung before the worker's row can be seen, and let go after
-it is gone: whoever sees the row can trust both.
+A life lock is taken and a wakeup registered before the worker's row becomes visible,
+and released after the row is deleted: a process that sees the row can trust both.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,10 @@ PEEKS_MAX = 100
 
 
 class SqliteLease(SqliteCapability):
-    """Registering, renewing, leaving, leading."""
-
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """A new worker id, never used before; its lease starts now."""
+        """Return a new worker id, never used before; its lease starts now."""
         check_puts(puts)
         context = self.context
         return await context.writer.write(
@@ -56,7 +54,7 @@ class SqliteLease(SqliteCapability):
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
-        """Extend the lease, ahead of everything else that waits to be written."""
+        """Extend the lease, before everything else that waits to be written."""
         desk = self.context
         told = None if vitals is None else to_json(vitals)
         return await desk.writer.write(
@@ -64,12 +62,12 @@ class SqliteLease(SqliteCapability):
         )
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs it still holds go back uncharged."""
+        """End the lease; jobs that the worker still holds go back and count no loss."""
         desk = self.context
         await desk.writer.write(lambda tx: remove_worker(tx, desk, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: a token that only grows, or None."""
+        """Become or stay leader of `name`: returns a token that only grows, or None."""
 
         def work(tx: SqliteTransaction) -> int | None:
             values = (
@@ -88,9 +86,9 @@ class SqliteLease(SqliteCapability):
 async def is_contested(context: SqliteContext, worker: int) -> bool:
     """Whether another process has committed since this worker last renewed, or asked.
 
-    Answered from the writer's connection, for `data_version` changes there with the
-    commits of others only. While the writer waits for its turn or cannot write, the
-    connection is idle and can be asked; only during a transaction this waits a little.
+    This reads the writer's connection: `data_version` changes there only with commits
+    of others. While the writer waits for its turn or cannot write, the connection is
+    idle and can be read; only during a transaction this waits, at most 1 s.
     """
     for _ in range(PEEKS_MAX):
         renewed = context.renewed_versions.get(worker)
@@ -132,7 +130,7 @@ def register_worker(
 
 
 def to_json(value: object) -> str:
-    """JSON as text: SQLite's own functions take a blob for something else."""
+    """JSON as text: SQLite's own functions read a blob as something else."""
     return msgspec.json.encode(value).decode()
 
 
@@ -143,7 +141,7 @@ def renew_worker(
     lease_seconds: float,
     vitals: str | None,
 ) -> Renewed:
-    """Extend the lease of a worker that nobody has given up; bring what was asked of it."""
+    """Extend the lease of a worker that is not marked; return the commands for it."""
     values = (worker, tx.monotonic_seconds + lease_seconds, tx.boot, vitals)
     rows = tx.db.rows(RENEW_WORKER, values)
     if not rows:
@@ -169,12 +167,12 @@ def remember_data_version(
 
 
 def data_version(db: Database) -> int:
-    """A number that changes when anybody but this connection has committed."""
+    """A number that changes when another connection has committed."""
     return db.value("pragma data_version")
 
 
 def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) -> None:
-    """Give back, delete the row, and only then let the locks go."""
+    """Give jobs back, delete the row, and release the locks after the commit."""
     held = tx.db.rows(FIND_HELD_JOBS, (worker, NO_LIMIT))
     for job_id, claim_no, _, _ in held:
         leave_running(tx, worker, Outcome(job_id, claim_no, OutcomeKind.RELEASE))
@@ -183,7 +181,6 @@ def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) ->
 
 
 def release_worker_files(context: SqliteContext, worker: int) -> None:
-    """Take down what a worker had beside its row."""
     context.renewed_versions.pop(worker, None)
     context.wakeups.remove(worker)
     if context.life_locks is not None:

@@ -9,10 +9,8 @@ from durio.stores.sqlite.context import SqliteCapability
 
 
 class SqliteLive(SqliteCapability):
-    """Publishing and subscribing."""
-
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Give these to all subscribers; whether there are any."""
+        """Send these to all subscribers; returns whether there are any."""
         with suppress(StoreUnavailable):  # a closed store has no subscribers
             return self.context.live_events.publish(events)
         return False

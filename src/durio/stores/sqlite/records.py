@@ -19,8 +19,6 @@ PRUNE_RECORDS = statement("prune_records")
 
 
 class SqliteRecords(SqliteCapability):
-    """Reading records."""
-
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
         """The records with these names, in this order; absent ones are left out."""
         now = self.context.clock.now()
@@ -59,25 +57,24 @@ def read_record(db: Database, kind: str, name: str, now: float) -> Record | None
 def list_records(
     db: Database, kind: str, prefix: str, after: str, now: float, limit: int
 ) -> list[Record]:
-    """A page of records of one kind."""
     values = (kind, *names_from(prefix), after, now, max(0, limit))
     return [Record(*row) for row in db.rows(LIST_RECORDS, values)]
 
 
 def check_versions(tx: SqliteTransaction, puts: Sequence[Put]) -> None:
-    """Refuse the first put whose condition does not hold."""
+    """Raise for the first put whose condition does not hold."""
     for put in puts:
         if put.if_version is not None:
             check_version(put, read_record(tx.db, put.kind, put.name, tx.now))
 
 
 def write_puts(tx: SqliteTransaction, puts: Sequence[Put]) -> list[int]:
-    """Write and delete records, and wake workers that get a command; the versions."""
+    """Write and delete records, wake workers that get a command; returns the versions."""
     return [write_put(tx, put) for put in puts]
 
 
 def write_put(tx: SqliteTransaction, put: Put) -> int:
-    """Write or delete one record; its version, 0 for a deletion."""
+    """Write or delete one record; returns its version, 0 for a deletion."""
     if put.body is None:
         tx.db.rows(DELETE_RECORD, (put.kind, put.name))
         return 0
@@ -90,5 +87,4 @@ def write_put(tx: SqliteTransaction, put: Put) -> int:
 
 
 def prune_records(tx: SqliteTransaction, limit: int) -> None:
-    """Delete expired records."""
     tx.db.rows(PRUNE_RECORDS, (tx.now, limit))

@@ -1,4 +1,4 @@
-"""What keeps the store healthy: promote, rescue, prune, tidy. Idempotent and bounded."""
+"""Upkeep of the store: promote, rescue, prune, tidy. Calls are idempotent and bounded."""
 
 from collections.abc import Sequence
 
@@ -48,14 +48,14 @@ FREE_PAGES_MAX = 2000  # given back per tidy
 
 
 class SqliteUpkeep(SqliteCapability):
-    """Run by whoever leads; two at once do no harm."""
+    """The leader calls this; two leaders at once do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         return await self.context.writer.write(lambda tx: promote_due(tx, limit))
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
-        """Take back the jobs of lost workers, `limit` at most."""
+        """Take back the jobs of lost workers, at most `limit`."""
         desk = self.context
         match scope:
             case DeadOnThisHost(namespace):
@@ -70,13 +70,13 @@ class SqliteUpkeep(SqliteCapability):
                 return await rescue_expired(desk, namespace, limit)
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past their retention, and expired keys; how many went."""
+        """Delete final jobs past retention, and expired keys; returns how many."""
         return await self.context.writer.write(
             lambda tx: prune_rows(tx, limit, dead_count)
         )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
-        """Mark queues beyond the soft bound, and take the mark from those below it."""
+        """Mark queues above the soft bound, and clear the mark of those below it."""
         span = prefix_span(f"{namespace}:")
         changes = await self.context.reader.read(
             lambda db: changed_soft_marks(db, soft_max, span)
@@ -98,7 +98,7 @@ class SqliteUpkeep(SqliteCapability):
 
 
 def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
-    """The oldest due jobs of all lanes; each lane is asked by its index."""
+    """Promote the oldest due jobs of all lanes; each lane is read through its index."""
     due: list[tuple[float, int, str]] = []
     for lane, *_ in tx.db.rows(READ_BUSY_LANES, EVERY_LANE):
         due += tx.db.rows(FIND_DUE_JOBS, (lane, tx.now, limit))
@@ -118,10 +118,10 @@ def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
 async def rescue_expired(
     context: SqliteContext, namespace: str | None, limit: int
 ) -> Rescued:
-    """Take back the jobs of workers whose lease was over when this was asked.
+    """Take back the jobs of workers whose lease had expired when this call was made.
 
-    A lease that ended while this waited to write may belong to a worker that waits to
-    renew it.
+    A lease that expires while this call waits to write may belong to a worker that
+    waits to renew it.
     """
     asked = context.clock.monotonic()
     return await context.writer.write(
@@ -142,7 +142,7 @@ async def rescue_this_host(
     local = await context.reader.read(
         lambda db: [row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot, namespace))]
     )
-    # Held until the rescue is committed: the owner is dead, and stays so.
+    # Held until the rescue is committed: the owner is dead and must stay so.
     seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
     if not seized:
         return Rescued([], [])
@@ -158,7 +158,7 @@ async def rescue_this_host(
 def lost_workers(
     tx: SqliteTransaction, monotonic_seconds: float, namespace: str | None
 ) -> list[int]:
-    """Workers whose lease was over at that time, and those whose rescue has begun."""
+    """Workers whose lease had expired at that time, and those whose rescue has begun."""
     rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, monotonic_seconds, namespace))
     return [worker for (worker,) in rows]
 
@@ -166,13 +166,13 @@ def lost_workers(
 def rescue_workers(
     tx: SqliteTransaction, context: SqliteContext, workers: Sequence[int], limit: int
 ) -> Rescued:
-    """Take jobs back, `limit` at most; a worker's row goes with its last job."""
+    """Take back at most `limit` jobs; a worker's row is deleted with its last job."""
     gone: list[int] = []
     left: list[RescuedJob] = []
     for worker in workers:
         room = limit - len(left)
         held = tx.db.rows(FIND_HELD_JOBS, (worker, room + 1))
-        # From here on it cannot renew: it may have lost a job already.
+        # From here on the worker cannot renew: it may have lost a job already.
         tx.db.rows(MARK_RESCUED, (worker,))
         left += [leave_as_lost(tx, worker, row) for row in held[:room]]
         if len(held) > room:
@@ -187,7 +187,6 @@ def rescue_workers(
 def leave_as_lost(
     tx: SqliteTransaction, worker: int, held: tuple[bytes, int, int, int]
 ) -> RescuedJob:
-    """Let one job out as lost."""
     job_id, claim_no, retried, losses = held
     attempt = attempt_number(retried, losses)
     outcome = Outcome(
@@ -197,7 +196,6 @@ def leave_as_lost(
 
 
 def loss_error(tx: SqliteTransaction, worker: int, attempt: int) -> bytes:
-    """The error entry of an attempt that died with its worker."""
     return encode_failure(
         Failure(
             type="WorkerLost",
@@ -212,7 +210,6 @@ def loss_error(tx: SqliteTransaction, worker: int, attempt: int) -> bytes:
 def leave_by_rescue(
     tx: SqliteTransaction, worker: int, outcome: Outcome, attempt: int
 ) -> RescuedJob:
-    """Through the gate, and how to tell of it."""
     passed = leave_running(tx, worker, outcome)
     if passed is None:
         raise InvariantBroken("a job found running did not leave by the gate")
@@ -223,7 +220,7 @@ def leave_by_rescue(
 
 
 def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
-    """Nobody knows what became of their workers: nobody is charged."""
+    """Take back jobs without a worker row; their attempts count no loss."""
     rows = tx.db.rows(FIND_ORPHANED_JOBS, (limit + 1,))
     left: list[RescuedJob] = []
     for job_id, claim_no, retried, losses, worker in rows[:limit]:
@@ -238,9 +235,9 @@ def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
 
 
 def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
-    """By age, by count, and keys whose window is over: `limit` rows in all.
+    """Delete by age, by count, and keys whose window has ended: at most `limit` rows.
 
-    Old audit lines and expired records go too. The answer does not count them.
+    Old audit lines and expired records are deleted too. The answer does not count them.
     """
     prune_audit(tx, limit)
     prune_records(tx, limit)
@@ -254,5 +251,4 @@ def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
 
 
 def deleted_rows(tx: SqliteTransaction, sql: str, values: tuple[object, ...]) -> int:
-    """How many rows a delete took."""
     return len(tx.db.rows(sql, values))
