@@ -41,7 +41,7 @@ class QueueWaiter:
     future: "asyncio.Future[Answers]"
     deadline: float
     wait_seconds: float
-    locked: Locked | None = None  # the answer of its last try, if it was that
+    locked: Locked | None = None  # the answer of its last try, if that was a lock
 
 
 @dataclass(slots=True)

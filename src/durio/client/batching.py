@@ -34,7 +34,7 @@ class Batcher:
         self._task = RestartingTask(self._run, self._recover)
 
     def submit(self, jobs: Sequence[NewJob]) -> "asyncio.Future[Answers]":
-        """Send the jobs of one call; where something is locked, wait for it."""
+        """Send the jobs of one call; wait where something is locked."""
         call = self._new_call(jobs, waits_if_locked=True)
         self._calls.append(call)
         self._task.start()

@@ -12,7 +12,7 @@ from durio.ports.store import Store
 FIRST_SECONDS = 0.002
 LONGEST_SECONDS = 0.25
 GROWTH = 1.5
-IDS_MAX = 500  # ids per question
+IDS_MAX = 500  # ids per query
 
 
 class Waiters:

@@ -57,14 +57,13 @@ class WaitingList:
         self._task = RestartingTask(self._run, self._recover)
 
     def add(self, call: EnqueueCall, locked: Locked) -> None:
-        """Let a call wait for its key."""
         queue = self.queues.get(call.wait_key)
         if queue is None:
             queue = self.queues[call.wait_key] = KeyQueue(locked)
         self._add(call, queue)
 
     def takes_over(self, call: EnqueueCall) -> bool:
-        """Let a new call stand behind the others with its key; False: there are none."""
+        """Put a new call behind the others with its key; False: there are none."""
         queue = self.queues.get(call.wait_key)
         if queue is not None:
             self._add(call, queue)
@@ -76,7 +75,7 @@ class WaitingList:
         self._task.start()
 
     def _keeps(self, call: EnqueueCall, queue: KeyQueue) -> bool:
-        """Whether this call goes on waiting; if not, it has its answer."""
+        """Whether this call continues to wait; if not, it has its answer."""
         locked = queue.locked
         left = call.made_at + locked.wait_seconds - self._clock.monotonic()
         if call.future.done():

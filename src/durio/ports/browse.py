@@ -10,7 +10,7 @@ from durio.ports.lease import Vitals
 
 
 class Query(NamedTuple):
-    """Which jobs; None does not narrow."""
+    """A filter for jobs; a field that is None does not narrow."""
 
     namespace: str | None = None
     states: tuple[int, ...] | None = None
@@ -23,7 +23,7 @@ class Query(NamedTuple):
     worker: int | None = None  # running under it
 
     def in_words(self) -> str:
-        """For the audit: which jobs a bulk act was meant for."""
+        """The filter as text for the audit of a bulk action."""
         states = "all" if self.states is None else states_in_words(self.states)
         parts = [f"{states} jobs"]
         whose = self.lane or (self.namespace and f"{self.namespace}:*")
@@ -40,7 +40,7 @@ class Query(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some records, newest first, and where to go on."""
+    """Some jobs, newest first, and the cursor of the next page."""
 
     jobs: list[StoredJob]
     cursor: str | None
@@ -52,14 +52,13 @@ class WorkerRow(NamedTuple):
 
     id: int
     info: Mapping[str, Any]  # the fields of WorkerInfo, and started_at
-    lease_seconds_left: (
-        float  # negative: over for so long; 0: over, not known since when
-    )
+    # Negative: expired for that time. 0: expired, not known since when.
+    lease_seconds_left: float
     running: int
-    vitals: Vitals | None = None  # None: not told yet
+    vitals: Vitals | None = None  # None: not sent yet
 
     def lease_text(self) -> str:
-        """How the lease stands, for people."""
+        """The state of the lease, for people."""
         left = self.lease_seconds_left
         if left > 0:
             return f"good for {format_duration(left)}"
@@ -72,10 +71,10 @@ class LaneRow(NamedTuple):
     name: str
     paused: bool
     closed: bool = False
-    maxsize: int | None = None  # what holds now; None: only the soft bound
-    is_manual: bool = False  # the bound was set by a person
-    is_over: bool = False  # seen beyond the soft bound
-    # Only where it was asked for:
+    maxsize: int | None = None  # the bound in force; None: only the soft bound
+    is_manual: bool = False  # the bound was set by an operator
+    is_over: bool = False  # exceeded the soft bound at the last check
+    # Filled only on request:
     counts: Mapping[int, int] = {}  # state -> jobs, of states not final and dead
     oldest_ready_at: float | None = None  # absolute seconds
     head_tasks: Mapping[str, int] = {}  # task -> jobs
@@ -86,7 +85,7 @@ class LaneRow(NamedTuple):
 
 
 class AuditLine(NamedTuple):
-    """What somebody did."""
+    """What an operator did."""
 
     at: float
     who: str
@@ -96,7 +95,7 @@ class AuditLine(NamedTuple):
 
 
 class DeathCount(NamedTuple):
-    """How many jobs ever died of an error: only grows, whatever becomes of them."""
+    """How many jobs ever died of an error; it only grows."""
 
     lane: str
     task: str
@@ -105,10 +104,10 @@ class DeathCount(NamedTuple):
 
 
 class Browse(Protocol):
-    """Read-only questions."""
+    """Read-only queries."""
 
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The stored records of these ids; unknown ones are missing."""
+        """The jobs with these ids; unknown ones are missing."""
         ...
 
     async def states(
@@ -116,15 +115,16 @@ class Browse(Protocol):
     ) -> dict[bytes, int]:
         """Only the states: what waiters poll.
 
-        `waiting`: somebody waits for their ends. StoreMoved where none of them is final
-        and none will ever be, because the jobs have gone to another store for good.
+        `waiting`: a caller waits for their ends. Raises StoreMoved if none of them is
+        final and none ever will be, because the jobs have moved to another store for
+        good.
         """
         ...
 
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 a page.
+        """Newest first, by keyset, at most 200 per page.
 
         `mark`: the answer of a count. The page has the ids of jobs of one state that are not
         beyond it, at most 1,000, in the order of the state's index: waiting jobs by queue,
@@ -143,16 +143,16 @@ class Browse(Protocol):
     ) -> list[LaneRow]:
         """Every queue of a namespace that was ever used, with its settings, by name.
 
-        `busy`: only those with waiting jobs; the others cost nothing then, however many
-        there are. `counts`: with the jobs by state. `oldest`: with the time since when
-        the oldest ready job could have run, judged by the jobs at the head of the queue.
-        `heads`: with the tasks of the waiting jobs at the heads of the queues; about so
-        many jobs are looked at, as many of each queue.
+        `busy`: only queues with waiting jobs; others cost nothing then, whatever their
+        number. `counts`: with the jobs by state. `oldest`: with the time since when the
+        oldest ready job could have run, judged by the jobs at the head of the queue.
+        `heads`: with the tasks of the waiting jobs at the heads of the queues; about
+        this number of jobs is read, the same share of each queue.
         """
         ...
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
-        """Who is registered."""
+        """The registered workers."""
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
@@ -160,15 +160,14 @@ class Browse(Protocol):
         ...
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """What people did, the newest first."""
+        """Actions of operators, newest first."""
         ...
 
 
 def states_in_words(states: Sequence[int]) -> str:
-    """Their names."""
     return " or ".join(STATE_BY_CODE[state].value for state in states) or "no"
 
 
 def moment_in_words(seconds: float) -> str:
-    """To the second, for people."""
+    """UTC, to the second, for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -26,9 +26,8 @@ class Conflict(NamedTuple):
     # key: another job has the idempotency key.
     what: Literal["record", "full", "key"]
     name: str  # of the record, of the lane, or the id of the job that has the key
-    record: Record | None = (
-        None  # as it stands, so that a repeat recognises its own write
-    )
+    # The stored record, so that a repeat recognises its own write.
+    record: Record | None = None
     full: Full | None = None
 
 

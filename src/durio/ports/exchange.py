@@ -1,8 +1,8 @@
 """Outcomes in, claims out: the one call that a worker keeps in flight.
 
-A worker holds a lease; each claim carries a `claim_no` that only grows. Every write about
-a claimed job names (id, claim_no, worker), and a mismatch is refused: that is the fence
-which keeps a worker that was given up for dead from writing anything.
+A worker holds a lease; each claim carries a `claim_no` that only grows. Every write
+about a claimed job names (id, claim_no, worker), and a mismatch is refused: that is the
+fence which keeps a worker that was rescued from writing anything.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,8 @@ class Rejected(NamedTuple):
 
     id: bytes
     claim_no: int
-    already_stored: (
-        bool  # an earlier call with the same outcome was: its reply got lost
-    )
+    # An earlier call stored the same outcome: its reply got lost.
+    already_stored: bool
 
 
 class Exchanged(NamedTuple):
@@ -34,8 +33,9 @@ class Exchanged(NamedTuple):
 
     claims: list[Claim]  # in lane order, then rank, then age
     rejected: list[Rejected]
-    cancelled: list[bytes]  # outcomes turned into `cancelled` because that was asked
-    more: bool  # a lane gave as many as was asked: there may be more
+    # outcomes that became `cancelled` because a cancel was requested
+    cancelled: list[bytes]
+    more: bool  # a lane gave as many jobs as its limit: there may be more
     next_due_seconds: float | None  # until the next scheduled job of these lanes
 
 
@@ -54,16 +54,17 @@ class Exchange(Protocol):
     ) -> Exchanged:
         """Record outcomes, promote what is due in these lanes, claim up to `want`.
 
-        `done` writes state, result and end time, and frees a key held while active.
-        Any other outcome takes the exit that `model.transitions.way_out` names: a final
+        `done` writes state, result and end time, and frees a key held while active. Any
+        other outcome takes the exit that `model.transitions.way_out` names: a final
         state frees the key by its mode, other jobs go back to their lane with the same
         `claim_no`. An outcome that the fence refuses is in `rejected`. Without lanes
-        this only records, for any worker: one that stops, or one that is not registered.
+        this only records, for any worker: one that stops, or one that is not
+        registered.
 
-        Lanes are asked in order, each for its limit; one may come twice. Paused lanes
-        give nothing. A worker whose lease is over, or that is unknown, claims nothing.
-        `known` limits claims to these task names (for a worker that met one it does
-        not know). `resync` also returns, as claims, every job that is running under
-        this worker, for the reply before this one was lost.
+        Lanes are read in order, each up to its limit; one may come twice. Paused lanes
+        give nothing. A worker whose lease has expired, or that is unknown, claims
+        nothing. `known` limits claims to these task names (for a worker that met a task
+        that it does not know). `resync` also returns, as claims, every job that is
+        running under this worker, because the previous reply was lost.
         """
         ...

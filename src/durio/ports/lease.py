@@ -1,4 +1,4 @@
-"""Leases: a worker's time-limited right to its jobs, and whose turn it is to lead."""
+"""Leases: a worker's time-limited right to its jobs, and the election of a leader."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -8,7 +8,7 @@ from durio.ports.records import Put, Record
 
 
 class WorkerInfo(NamedTuple):
-    """Who a worker is, for people and for wakeups."""
+    """The identity of a worker, for people and for wakeups."""
 
     namespace: str
     name: str  # host/pid
@@ -25,26 +25,26 @@ class WorkerInfo(NamedTuple):
 
 
 class Vitals(NamedTuple):
-    """How a worker process is, told with each heartbeat; its children counted in."""
+    """The condition of a worker process and its children, sent with each heartbeat."""
 
     cpu_seconds: float
     rss_bytes: int
-    ended: int  # attempts since it started
+    ended: int  # attempts since the process started
     children: int
 
 
 class Command(NamedTuple):
-    """Something a worker is asked to do, through the store."""
+    """A request to a worker, sent through the store."""
 
     id: str
     verb: str  # stack, report, drain
-    version: int  # of its record: the answer deletes this very one
+    version: int  # of its record: the answer deletes exactly this version
 
 
 class Renewed(NamedTuple):
     """The answer to a heartbeat."""
 
-    alive: bool  # False: rescued; register anew, drop everything
+    alive: bool  # False: rescued; register again, drop everything
     cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) asked to cancel
     commands: Sequence[Command] = ()  # not answered yet
     paused: frozenset[str] = frozenset()  # lanes of its namespace that give nothing
@@ -56,10 +56,10 @@ class Lease(Protocol):
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """A new worker id, never used before; its lease starts now.
+        """Return a new worker id, never used before; its lease starts now.
 
-        `puts` are written in the same transaction, whatever their `if_version` says: what
-        the worker publishes about its tasks.
+        `puts` are written in the same transaction, whatever their `if_version` says:
+        what the worker publishes about its tasks.
         """
         ...
 
@@ -73,11 +73,11 @@ class Lease(Protocol):
         ...
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs it still holds go back uncharged."""
+        """End the lease; jobs that the worker still holds go back and count no loss."""
         ...
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: a token that only grows, or None."""
+        """Become or stay leader of `name`: returns a token that only grows, or None."""
         ...
 
 
@@ -89,5 +89,4 @@ def command_put(worker: int, command: str, verb: str) -> Put:
 
 
 def command_of(record: Record) -> Command:
-    """A command as it was stored."""
     return Command(record.name, record.body.decode("utf-8", "replace"), record.version)

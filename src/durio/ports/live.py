@@ -1,7 +1,7 @@
 """Live events: what happens, as it happens. They are hints, never records.
 
-Nothing is stored and nothing waits: an event that a slow subscriber misses is gone. Without
-subscribers a worker pays for one look a second.
+Events are not stored and never waited for: an event that a slow subscriber misses is
+lost. Without subscribers a worker pays for one check per second.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ class Subscriber(Protocol):
     """One reader of live events."""
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """What came in, one JSON object each; none when the time is over.
+        """The events that came in, one JSON object each; empty when the time is over.
 
-        `{"event":"live.missed","events":3}` stands for three that did not get through.
+        `{"event":"live.missed","events":3}` stands for three that were lost.
         """
         ...
 
@@ -24,10 +24,11 @@ class Live(Protocol):
     """Publishing and subscribing."""
 
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Give these to all subscribers; whether there are any. Never waits, never raises.
+        """Send these to all subscribers; returns whether there are any.
 
-        Without events this only asks. Callers build events only while the answer is True,
-        and ask once a second at most: it is a look at shared state.
+        Never waits, never raises. Without events this only checks. Callers build events
+        only while the answer is True, and check at most once a second: it reads shared
+        state.
         """
         ...
 

@@ -41,7 +41,7 @@ class Put(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Records whose time has come."""
+    """Records that are due."""
 
     records: list[Record]
     # Until the next record is due. 0: more records are due; None: no other has a due time.

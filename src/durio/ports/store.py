@@ -1,4 +1,4 @@
-"""A store: the durable truth, as the sum of its capabilities."""
+"""A store: the durable source of truth, as the sum of its capabilities."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -19,8 +19,8 @@ class Wake(NamedTuple):
     """Why a wait ended."""
 
     woken: bool  # False: the time was over
-    lanes: frozenset[str]  # lanes with new work, as far as the ring said
-    control: bool  # somebody acted on our jobs: renew now
+    lanes: frozenset[str]  # lanes with new work, as far as the wakeup named them
+    control: bool  # an operator acted on our jobs: renew now
 
 
 class Stall(NamedTuple):
@@ -31,9 +31,9 @@ class Stall(NamedTuple):
 
 
 class Health(NamedTuple):
-    """How a store is for this process."""
+    """The state of a store as this process sees it."""
 
-    stalled_by: Stall | None  # what keeps our writes waiting
+    stalled_by: Stall | None  # the process that keeps our writes waiting
     is_contested: bool  # whether another process may have written meanwhile
 
 
@@ -52,7 +52,8 @@ class Store(
 ):
     """Every method may be awaited from any event loop of the process."""
 
-    # Told of what works, but not as well as it could; set before the first open.
+    # Gets messages about what works, but not as well as it could; set before the first
+    # open.
     warn: Callable[[str], None]
 
     async def open(self) -> None:
@@ -60,21 +61,21 @@ class Store(
         ...
 
     async def close(self) -> None:
-        """Answer what waits, then close."""
+        """Answer the calls that wait, then close."""
         ...
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until somebody rings this worker, or the time is over. A hint, no more."""
+        """Wait until this worker is woken, or the time is over. Only a hint."""
         ...
 
     async def health(self, worker: int | None = None) -> Health:
-        """How the store is, without waiting for the writer; also while it opens.
+        """Report the health without waiting for the writer; also while the store opens.
 
         Without a worker this never suspends: `stalled_by` is known in this process.
 
         `is_contested`: whether another process may have written since this worker last
-        renewed its lease, or asked. A worker that cannot renew because nothing can write
-        (a full disk, a stopped writer) need not give up its jobs. True where the store
-        cannot tell, or no worker is named.
+        renewed its lease, or asked. A worker that cannot renew because nothing can
+        write (a full disk, a stopped writer) need not give up its jobs. True where the
+        store cannot tell, or no worker is named.
         """
         ...

@@ -1,4 +1,4 @@
-"""Transactions for tasks: what a task wrote and its end are stored together, or neither is."""
+"""Transactions for tasks: a task's writes and its end are stored together or not."""
 
 from typing import Any, Protocol
 
@@ -14,18 +14,18 @@ class OwnTransaction(Protocol):
         ...
 
     async def commit(self, outcome: Outcome) -> None:
-        """Record how the attempt ended and commit it all; then let go of the connection.
+        """Record how the attempt ended, commit everything, and release the connection.
 
-        Its last progress comes along. Nothing that the task left behind on the connection
-        comes in between.
+        The last progress of the attempt is written too. Nothing that the task left
+        behind on the connection is executed in between.
 
-        Raises LeaseLost when the fence refuses, and StoreError: nothing of it happened,
-        unless that says `unknown`.
+        Raises LeaseLost when the fence refuses, and StoreError. Then nothing is stored,
+        unless the error says `unknown`.
         """
         ...
 
     async def roll_back(self) -> None:
-        """Leave nothing of it; let go of the connection. Never raises."""
+        """Undo everything and release the connection. Never raises."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What keeps a store healthy: promote, rescue, prune. All idempotent, all bounded."""
+"""Upkeep of a store: promote, rescue, prune. All calls are idempotent and bounded."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,7 +6,7 @@ from durio.model.outcome import RescuedJob
 
 
 class Promoted(NamedTuple):
-    """Scheduled jobs whose time came."""
+    """Scheduled jobs that became due."""
 
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     next_due_seconds: float | None  # None: nothing is scheduled
@@ -21,7 +21,7 @@ class Rescued(NamedTuple):
 
 
 class ExpiredLeases(NamedTuple):
-    """Workers whose lease is over."""
+    """Workers whose lease has expired."""
 
     namespace: str | None = None  # None: of every App
 
@@ -46,37 +46,37 @@ RescueScope = ExpiredLeases | DeadOnThisHost | Orphans | OneWorker
 
 
 class Upkeep(Protocol):
-    """Run by whoever leads; two at once do no harm."""
+    """The leader calls this; two leaders at once do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         ...
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
-        """Take back the jobs of lost workers, `limit` at most.
+        """Take back the jobs of lost workers, at most `limit`.
 
-        Each job ends its attempt as lost. A worker's row goes with its last job. Orphans
-        go back without a loss: what became of their workers is not known.
+        Each job ends its attempt as lost. A worker's row is deleted with its last job.
+        Orphans go back without a loss: what happened to their workers is not known.
         """
         ...
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past their retention, and expired keys; how many went.
+        """Delete final jobs past retention, and expired keys; returns how many.
 
-        The newest `dead_count` dead jobs stay whatever their age. A store that gives up
-        whole days at once may say about how many a large one held.
+        The newest `dead_count` dead jobs stay at any age. A store that drops whole days
+        at once may return an estimate for a large day.
         """
         ...
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
-        """Mark queues beyond the soft bound, and take the mark from those below it.
+        """Mark queues above the soft bound, and clear the mark of those below it.
 
-        `namespace` leaves the queues of other Apps to these: their bound is not ours.
+        Only queues of `namespace` are checked: other Apps have their own soft bound.
 
-        Writes only where a mark changes; queues with a bound of their own have none.
+        Writes only where a mark changes; queues with a bound of their own have no mark.
         """
         ...
 
     async def tidy(self) -> None:
-        """Give space back and shorten logs: cheap, and only when idle."""
+        """Give space back and shorten logs. Cheap; called only when idle."""
         ...
