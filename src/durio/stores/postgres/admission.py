@@ -125,8 +125,10 @@ class Admission:
         if not self.full_queues:
             return answers
         return [
-            told._replace(full=self.full_queues.get(job.lane)) if told.created else told
-            for job, told in zip(jobs, answers, strict=True)
+            answer._replace(full=self.full_queues.get(job.lane))
+            if answer.created
+            else answer
+            for job, answer in zip(jobs, answers, strict=True)
         ]
 
     # --- room
@@ -268,14 +270,14 @@ class CallAdmission:
         """Store a new job, or answer as the key's holder demands."""
         held = self.hold(key.key)
         stored = None if held is None else self.stored(held.id)
-        told = key_answer(key.mode, None if held is None else self.holder(held, key))
-        if held is None or stored is None or told is KeyAnswer.NEW:
+        answer = key_answer(key.mode, None if held is None else self.holder(held, key))
+        if held is None or stored is None or answer is KeyAnswer.NEW:
             wait = key.delay_seconds
             now = self.known.now
             answered = self.insert(job, now + wait if wait > 0 else due_at(job, now))
             self.holds[key.key] = new_hold(job.id, key, now)
             return answered
-        if told is KeyAnswer.REWRITE:
+        if answer is KeyAnswer.REWRITE:
             return self.rewrite(job, key, held, stored)
         if (
             self.admission.in_caller_tx
@@ -284,7 +286,7 @@ class CallAdmission:
         ):
             raise StaleRead  # the holder may begin before the caller commits
         same_args = held.digest == key.digest
-        is_conflict = told is KeyAnswer.CONFLICT
+        is_conflict = answer is KeyAnswer.CONFLICT
         return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
 
     def cannot_start(self, job_id: bytes) -> bool:

@@ -194,13 +194,17 @@ async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
     holds the lock of its row. While one of them lasts, the row stays marked as
     uncounted.
     """
-    old = {asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)}
+    old = {
+        transaction
+        for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+    }
     for pause in RECOUNT_PAUSES_SECONDS:
         if not old:
             break
         await context.clock.sleep(pause)
         old &= {
-            asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+            transaction
+            for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
         }
     mark = UNCOUNTED if old else COUNTED
     await context.connections.write(lambda tx: count_depths(tx, lanes, mark))
@@ -211,11 +215,15 @@ async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) ->
     lanes = [lane for (lane,) in await context.connections.read(READ_UNCOUNTED, *span)]
     if not lanes:
         return
-    old = {asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)}
+    old = {
+        transaction
+        for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+    }
     if old:
         await context.clock.sleep(SHORT_SECONDS)
         old &= {
-            asker for (asker,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
+            transaction
+            for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
         }
     if not old:
         await context.connections.write(lambda tx: count_depths(tx, lanes, COUNTED))

@@ -477,9 +477,12 @@ class Connections:
         `unknown`.
         """
         text = self._statements[sql]
-        line, lock_timeout = await self._connection_for(lock_wait)
+        connection, lock_timeout = await self._connection_for(lock_wait)
         return await self._in_turns(
-            line, lambda: self._fetch(line, text, args), lock_wait, lock_timeout
+            connection,
+            lambda: self._fetch(connection, text, args),
+            lock_wait,
+            lock_timeout,
         )
 
     async def _fetch(
@@ -505,9 +508,9 @@ class Connections:
         call may last, if `lock_wait` allows that. Any exception of the work rolls
         everything back.
         """
-        line, lock_timeout = await self._connection_for(lock_wait)
+        connection, lock_timeout = await self._connection_for(lock_wait)
         tx, answer = await self._in_turns(
-            line, lambda: self._commit(line, work), lock_wait, lock_timeout
+            connection, lambda: self._commit(connection, work), lock_wait, lock_timeout
         )
         for call in tx.after_commit:
             call()
@@ -622,10 +625,10 @@ class Connections:
 
     async def unlisten(self, channel: str) -> None:
         """Stop listening, on this loop."""
-        line = self._by_loop.get(asyncio.get_running_loop())
-        if line is not None:
-            async with line.lock:
-                await line.unlisten(channel)
+        connection = self._by_loop.get(asyncio.get_running_loop())
+        if connection is not None:
+            async with connection.lock:
+                await connection.unlisten(channel)
 
     # --- opening and closing
 
@@ -668,26 +671,26 @@ class Connections:
     def _drop_closed_loops(self) -> None:
         """Drop connections of loops that are closed, properly or not."""
         for connections in (self._by_loop, self._spare_by_loop):
-            for loop, line in list(connections.items()):
+            for loop, connection in list(connections.items()):
                 if loop.is_closed():
-                    line.abandon(inherited=False)
+                    connection.abandon(inherited=False)
                     connections.pop(loop, None)
 
     async def close(self) -> None:
         """Close the connection of this loop; cut the others, each on its own loop."""
         here = asyncio.get_running_loop()
-        for line in self._take_all():
-            if line.loop is here:
-                await line.close()
-            elif line.loop.is_closed():
-                line.abandon(inherited=False)
+        for connection in self._take_all():
+            if connection.loop is here:
+                await connection.close()
+            elif connection.loop.is_closed():
+                connection.abandon(inherited=False)
             else:
-                line.loop.call_soon_threadsafe(line.terminate)
+                connection.loop.call_soon_threadsafe(connection.terminate)
 
     def forget(self) -> None:
         """After a fork, in the child: these connections are the parent's."""
-        for line in self._take_all():
-            line.abandon(inherited=True)
+        for connection in self._take_all():
+            connection.abandon(inherited=True)
 
     def _take_all(self) -> list[LoopConnection]:
         taken = [*self._by_loop.values(), *self._spare_by_loop.values()]

@@ -121,7 +121,7 @@ async def complete_answers(
 def left_out(
     jobs: Sequence[NewJob], answers: Sequence[Enqueued | None]
 ) -> list[NewJob]:
-    return [job for job, told in zip(jobs, answers, strict=True) if told is None]
+    return [job for job, answer in zip(jobs, answers, strict=True) if answer is None]
 
 
 def fill_answers(
@@ -129,7 +129,7 @@ def fill_answers(
 ) -> list[Enqueued]:
     """Put the late answers in the places of the missing ones."""
     more = iter(late)
-    return [next(more) if told is None else told for told in answers]
+    return [next(more) if answer is None else answer for answer in answers]
 
 
 async def enqueue_in_caller_tx(
@@ -140,8 +140,8 @@ async def enqueue_in_caller_tx(
     if answers is None:
         return await enqueue_locked(context, jobs, calls, again=False)
     if context.has_fixed_snapshot:
-        told = zip(jobs, answers, strict=True)
-        new = Counter(job.lane for job, is_in in told if is_in and is_in.created)
+        pairs = zip(jobs, answers, strict=True)
+        new = Counter(job.lane for job, answer in pairs if answer and answer.created)
         await record_entered(cast("Any", context.connections), new)
     return await complete_answers(context, jobs, answers)
 
@@ -288,21 +288,23 @@ async def enqueue_jobs(
     enters_full: bool = False,
 ) -> list[Enqueued]:
     """Do the same inside a transaction; raises StaleRead when it must start again."""
-    stay = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
-    lanes = {job.lane for job in jobs} | await holder_lanes(tx, stay)
+    pinned = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
+    lanes = {job.lane for job in jobs} | await holder_lanes(tx, pinned)
     guards = await (read_guards if context.in_caller_tx else lock_guards)(tx, lanes)
     context.guarded_lanes |= guards.keys()  # only a hint which statement is quicker
     now = await tx.now()
     if guards and not context.in_caller_tx and any(job.key is not None for job in jobs):
         await tx.run(SHORT_WAIT)
-    keys = await lock_keys(tx, jobs, stay, now)
+    keys = await lock_keys(tx, jobs, pinned, now)
     marked = {namespace_of(lane) for lane, guard in guards.items() if guard.soft_limit}
-    led = await namespaces_with_workers(tx, marked, context.process.lease_time.now())
+    with_workers = await namespaces_with_workers(
+        tx, marked, context.process.lease_time.now()
+    )
     known = AdmissionInput(
         now=now,
         guards=guards,
         locked_lanes=frozenset(lanes),
-        namespaces_with_workers=frozenset(led),
+        namespaces_with_workers=frozenset(with_workers),
         stored=await find_stored(tx, jobs, keys, again=again),
         held=keys.held,
         locked_jobs=keys.locked,
@@ -370,7 +372,6 @@ async def rewrite(
     now: float,
     new_lanes: list[str],
 ) -> None:
-    """Rewrite the waiting holders of keys."""
     if not keys.locked.issuperset(draft.id for draft in old):
         # The key has a new holder: lane rows must be locked before keys.
         raise StaleRead

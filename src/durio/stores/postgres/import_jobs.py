@@ -260,9 +260,9 @@ class PostgresImportJobs:
 
 
 def decode_mark(body: str) -> ImportProgress:
-    told = _mark_decoder.decode(body)
-    told["key"] = bytes.fromhex(told["key"])
-    return ImportProgress(*(told[name] for name in ImportProgress._fields))
+    stored = _mark_decoder.decode(body)
+    stored["key"] = bytes.fromhex(stored["key"])
+    return ImportProgress(*(stored[name] for name in ImportProgress._fields))
 
 
 async def lock_mark(
@@ -297,8 +297,8 @@ async def write_mark(
 
 def encode_mark(mark: ImportProgress, origin: str) -> str:
     """The mark as stored, with the origin of the jobs for people to read."""
-    told = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
-    return msgspec.json.encode(told).decode()
+    stored = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
+    return msgspec.json.encode(stored).decode()
 
 
 async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:

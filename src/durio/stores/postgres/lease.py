@@ -46,37 +46,37 @@ class PostgresLease(PostgresCapability):
     ) -> int:
         """Return a new worker id, never used before; its lease starts now."""
         check_puts(puts)
-        desk = self.context
-        bound = desk.process.life_sockets.bind()
+        context = self.context
+        bound = context.process.life_sockets.bind()
         mark, sign = bound if bound is not None else (None, None)
         try:
-            worker = await desk.connections.write(
-                lambda tx: register_worker(tx, desk, info, lease_seconds, mark, puts)
+            worker = await context.connections.write(
+                lambda tx: register_worker(tx, context, info, lease_seconds, mark, puts)
             )
         except BaseException:
             if sign is not None:
                 sign.close()
             raise
         if sign is not None:
-            desk.process.life_sockets.begin(worker, sign)
-        await desk.wakeups.register(worker, info.namespace, info.queues)
+            context.process.life_sockets.begin(worker, sign)
+        await context.wakeups.register(worker, info.namespace, info.queues)
         return worker
 
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease of a worker that no rescue has marked."""
-        desk = self.context
-        desk.wakeups.on_renewal()
-        told = None if vitals is None else to_json(vitals)
-        return await desk.connections.write(
-            lambda tx: renew_worker(tx, desk, worker, lease_seconds, told)
+        context = self.context
+        context.wakeups.on_renewal()
+        vitals_json = None if vitals is None else to_json(vitals)
+        return await context.connections.write(
+            lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json)
         )
 
     async def leave(self, worker: int) -> None:
         """End the lease; jobs that the worker still holds go back and count no loss."""
-        desk = self.context
-        await desk.connections.write(lambda tx: remove_worker(tx, desk, worker))
+        context = self.context
+        await context.connections.write(lambda tx: remove_worker(tx, context, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
         """Become or stay leader of `name`: returns a token that only grows, or None."""

@@ -57,45 +57,47 @@ class PostgresUpkeep(PostgresCapability):
 
     async def promote(self, limit: int) -> Promoted:
         """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
-        desk = self.context
-        return await desk.connections.write(lambda tx: promote_due(tx, desk, limit))
+        context = self.context
+        return await context.connections.write(
+            lambda tx: promote_due(tx, context, limit)
+        )
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
         """Take back the jobs of lost workers, at most `limit`."""
-        desk = self.context
+        context = self.context
         match scope:
             case DeadOnThisHost(namespace):
-                dead = await dead_on_this_host(desk, namespace)
+                dead = await dead_on_this_host(context, namespace)
                 if not dead:
                     return Rescued([], [])
-                return await desk.connections.write(
-                    lambda tx: rescue_workers(tx, desk, dead, limit)
+                return await context.connections.write(
+                    lambda tx: rescue_workers(tx, context, dead, limit)
                 )
             case Orphans():
-                return await desk.connections.write(
-                    lambda tx: rescue_orphans(tx, desk, limit)
+                return await context.connections.write(
+                    lambda tx: rescue_orphans(tx, context, limit)
                 )
             case OneWorker(worker):
-                return await desk.connections.write(
-                    lambda tx: rescue_workers(tx, desk, [worker], limit)
+                return await context.connections.write(
+                    lambda tx: rescue_workers(tx, context, [worker], limit)
                 )
             case ExpiredLeases(namespace):
-                return await desk.connections.write(
-                    lambda tx: rescue_expired(tx, desk, namespace, limit)
+                return await context.connections.write(
+                    lambda tx: rescue_expired(tx, context, namespace, limit)
                 )
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past retention, and expired keys; returns how many."""
-        desk = self.context
-        await vacuum_tables(desk)
-        await free_unused_keys(desk)
-        went = await maintain_partitions(desk)
-        return went + await desk.connections.write(
+        context = self.context
+        await vacuum_tables(context)
+        await free_unused_keys(context)
+        went = await maintain_partitions(context)
+        return went + await context.connections.write(
             lambda tx: prune_rows(
                 tx,
                 limit,
                 dead_count,
-                drops_days=bool(desk.process.partitions.may_change),
+                drops_days=bool(context.process.partitions.may_change),
             )
         )
 

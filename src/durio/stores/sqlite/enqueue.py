@@ -204,7 +204,9 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
     tx.db.rows("release inserting")
     if tx.has_guards:
         for lane, count in Counter(
-            job.lane for job, told in zip(jobs, answers, strict=True) if told.created
+            job.lane
+            for job, answer in zip(jobs, answers, strict=True)
+            if answer.created
         ).items():
             enter_lane(tx, lane, count)
     return answers
@@ -250,17 +252,17 @@ def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
     if tx.db.rows(READ_CLAIM_STATE, (job.id,)):
         return answer_from_stored(tx, job.id)
     held = find_holder(tx, key)
-    told = key_answer(key.mode, None if held is None else held.holder)
-    if held is None or told is KeyAnswer.NEW:
+    answer = key_answer(key.mode, None if held is None else held.holder)
+    if held is None or answer is KeyAnswer.NEW:
         return insert_holder(tx, job, key)
-    if told is KeyAnswer.REWRITE:
+    if answer is KeyAnswer.REWRITE:
         return rewrite_holder(tx, job, key, held)
     return Enqueued(
         id=held.id,
         created=False,
         state=held.state_code,
         same_args=held.holder.same_args,
-        conflict=told is KeyAnswer.CONFLICT,
+        conflict=answer is KeyAnswer.CONFLICT,
     )
 
 

@@ -118,11 +118,11 @@ class SqliteExportJobs:
 
         def work(tx: SqliteTransaction) -> ActiveWorkers | None:
             mark = current_mark(tx.db, move)
-            crew = count_active_workers(tx.db)
+            active = count_active_workers(tx.db)
             if mark.stage != "draining":
                 return None
-            if crew != (0, 0):
-                return crew
+            if active != (0, 0):
+                return active
             for table in COPIED:
                 for change in TRIGGER_ROWS:
                     refuse_changes(tx, table, change, mark.to)

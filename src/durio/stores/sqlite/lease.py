@@ -55,16 +55,17 @@ class SqliteLease(SqliteCapability):
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease, before everything else that waits to be written."""
-        desk = self.context
-        told = None if vitals is None else to_json(vitals)
-        return await desk.writer.write(
-            lambda tx: renew_worker(tx, desk, worker, lease_seconds, told), urgent=True
+        context = self.context
+        vitals_json = None if vitals is None else to_json(vitals)
+        return await context.writer.write(
+            lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json),
+            urgent=True,
         )
 
     async def leave(self, worker: int) -> None:
         """End the lease; jobs that the worker still holds go back and count no loss."""
-        desk = self.context
-        await desk.writer.write(lambda tx: remove_worker(tx, desk, worker))
+        context = self.context
+        await context.writer.write(lambda tx: remove_worker(tx, context, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
         """Become or stay leader of `name`: returns a token that only grows, or None."""

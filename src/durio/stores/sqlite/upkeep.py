@@ -56,18 +56,18 @@ class SqliteUpkeep(SqliteCapability):
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
         """Take back the jobs of lost workers, at most `limit`."""
-        desk = self.context
+        context = self.context
         match scope:
             case DeadOnThisHost(namespace):
-                return await rescue_this_host(desk, namespace, limit)
+                return await rescue_this_host(context, namespace, limit)
             case Orphans():
-                return await desk.writer.write(lambda tx: rescue_orphans(tx, limit))
+                return await context.writer.write(lambda tx: rescue_orphans(tx, limit))
             case OneWorker(worker):
-                return await desk.writer.write(
-                    lambda tx: rescue_workers(tx, desk, [worker], limit)
+                return await context.writer.write(
+                    lambda tx: rescue_workers(tx, context, [worker], limit)
                 )
             case ExpiredLeases(namespace):
-                return await rescue_expired(desk, namespace, limit)
+                return await rescue_expired(context, namespace, limit)
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past retention, and expired keys; returns how many."""
