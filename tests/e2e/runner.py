@@ -34,8 +34,8 @@ class Deadly:
         self._point = point
         self._finishing: SqliteTransaction | None = None
         exchange.record_outcomes = self.record
-        # A bound method would not be given the scribe.
-        WriteSession.commit = lambda scribe, tx: self.commit(scribe, tx)  # noqa: PLW0108
+        # A bound method would not get the session.
+        WriteSession.commit = lambda session, tx: self.commit(session, tx)  # noqa: PLW0108
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -64,10 +64,10 @@ class Deadly:
             self._finishing = tx
         return record_outcomes(tx, worker, outcomes)
 
-    def commit(self, scribe: WriteSession, tx: SqliteTransaction) -> None:
+    def commit(self, session: WriteSession, tx: SqliteTransaction) -> None:
         if tx is self._finishing:
             self.die_at("uncommitted")
-        commit(scribe, tx)
+        commit(session, tx)
         if tx is self._finishing:
             self.die_at("committed")
 
@@ -82,8 +82,13 @@ def brings_results(outcomes: Sequence[Outcome]) -> bool:
 
 async def main(point: str) -> None:
     configure(app.settings.log)
+    deadly = Deadly(await app.store(), point)
+
+    async def store() -> Any:
+        return deadly
+
+    app.store = store
     worker = await make_worker(app)
-    worker.store = Deadly(worker.store, point)
     await worker.run()
 
 

@@ -74,8 +74,13 @@ async def main(point: str, times: int) -> None:
     fate = Fate(point, times)
     vfs = TornVFS(fate)
     note("up", "", vfs=str(vfs))
+    doomed = Doomed(await app.store(), fate)
+
+    async def store() -> Any:
+        return doomed
+
+    app.store = store
     worker = await make_worker(app)
-    worker.store = Doomed(worker.store, fate)
     await worker.run()
 
 
