@@ -8,7 +8,7 @@ refused for max(60 s, two leases): a worker without a lease is useless.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,10 +27,11 @@ from durio.model.published_tasks import (
     signatures_kind,
     tasks_kind,
 )
+from durio.model.settings import DAY
 from durio.ports.clock import Clock
 from durio.ports.commit import ROWS_MAX, Effects
 from durio.ports.lease import WorkerInfo
-from durio.ports.records import Put
+from durio.ports.records import RECORD_BYTES_MAX, Put
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
@@ -38,25 +39,27 @@ from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
 PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # trying again cannot help
 REFUSED_SECONDS = 60.0  # or two leases
+TYPE_KEYS = {"type", "format", "contentEncoding"}  # what producers by name check
 
 
 def task_puts(
-    namespace: str, tasks: Mapping[str, Mapping[str, Any]]
+    namespace: str, tasks: Mapping[str, Mapping[str, Any]], *, day: int = 0
 ) -> list[list[Put]]:
     """What a worker publishes about its tasks: batches that fit a transaction each.
 
     In the order of names, so that workers that start at once lock records in one order.
-    The last batch may be empty.
+    The last batch may be empty. A signature holds the day on which it was last published,
+    so that its time to live is renewed once a day.
     """
     puts = [
-        Put(tasks_kind(namespace), task, msgspec.json.encode(described))
+        Put(tasks_kind(namespace), task, task_body(described))
         for task, described in tasks.items()
     ]
     puts += [
         Put(
             signatures_kind(namespace),
             signature_name(task, described),
-            b"",
+            str(day).encode(),
             ttl_seconds=SIGNATURE_TTL_SECONDS,
         )
         for task, described in tasks.items()
@@ -65,6 +68,18 @@ def task_puts(
     return [
         puts[start : start + ROWS_MAX] for start in range(0, len(puts) or 1, ROWS_MAX)
     ]
+
+
+def task_body(described: Mapping[str, Any]) -> bytes:
+    """A task's description; one that is too large for a record names types only."""
+    body = msgspec.json.encode(described)
+    if len(body) <= RECORD_BYTES_MAX:
+        return body
+    parameters = [
+        {**p, "schema": {k: v for k, v in p["schema"].items() if k in TYPE_KEYS}}
+        for p in described["parameters"]
+    ]
+    return msgspec.json.encode({**described, "parameters": parameters})
 
 
 class Registration:
@@ -128,11 +143,23 @@ class Registration:
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds
-        *earlier, puts = task_puts(config.namespace, config.tasks)
+        day = int(self._clock.now() // DAY)
+        batches = task_puts(config.namespace, config.tasks, day=day)
+        *earlier, puts = [await self._changed(batch) for batch in batches]
         for some in earlier:
-            await self._store.commit(Effects(puts=some))
+            if some:
+                await self._store.commit(Effects(puts=some))
         self._identity.id = await self._store.register(info, lease_seconds, puts)
         self._identity.renewed_at = self._identity.resumed_at = began
+
+    async def _changed(self, puts: Sequence[Put]) -> list[Put]:
+        """Those that differ from what is stored: most workers publish nothing new."""
+        stored: dict[tuple[str, str], bytes] = {}
+        for kind in {put.kind for put in puts}:
+            names = [put.name for put in puts if put.kind == kind]
+            for record in await self._store.records(kind, names):
+                stored[kind, record.name] = record.body
+        return [put for put in puts if stored.get((put.kind, put.name)) != put.body]
 
     async def _register_again(
         self,

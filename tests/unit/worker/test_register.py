@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
+
 from durio import App
 from durio.client.task_by_name import published_tasks
 from durio.ports.commit import ROWS_MAX
+from durio.ports.records import RECORD_BYTES_MAX
 from durio.worker.register import task_puts
 from durio.worker.unrunnable import published_digests
 from tests.unit.app.app_harness import virtual, working
@@ -41,4 +44,39 @@ async def test_many_tasks_are_published(app: App) -> None:
         assert published == app.registry.published()
         assert len(published) == 1100
         assert len(await published_digests(store, f"{app.name}.t1")) == 1
+        worker.stop()
+
+
+def test_a_description_over_the_bound_of_a_record_names_types_only() -> None:
+    schema = {"type": "string", "enum": [f"choice {n}" for n in range(8000)]}
+    parameter = {"name": "a", "kind": "positional", "required": True, "schema": schema}
+    described = {**DESCRIBED, "parameters": [parameter]}
+    ((body,),) = [
+        [put.body for put in batch if put.kind == "task:shop"]
+        for batch in task_puts("shop", {"shop.t": described})
+    ]
+    assert body is not None
+    assert len(body) <= RECORD_BYTES_MAX
+    published = msgspec.json.decode(body)
+    assert published["parameters"] == [{**parameter, "schema": {"type": "string"}}]
+
+
+@virtual
+async def test_the_second_worker_of_a_day_writes_no_record(app: App) -> None:
+    @app.task(name="t")
+    async def task() -> None: ...
+
+    async def versions() -> list[int]:
+        store = await app.store()
+        kinds = (f"task:{app.name}", f"signature:{app.name}")
+        return [r.version for kind in kinds for r in await store.list_records(kind)]
+
+    async with working(app) as worker:
+        await worker.started.wait()
+        first = await versions()
+        worker.stop()
+    async with working(app) as worker:
+        await worker.started.wait()
+        assert await versions() == first
+        assert len(first) == 2
         worker.stop()

@@ -136,8 +136,8 @@ class PostgresWorkerWakeup:
         )  # `;` follows `:` in ASCII: all lanes with this prefix
         rows = await connections.read(POLL_WORKER, self.worker, *span)
         self._took_seconds = min(clock.monotonic() - began, 1.0)
-        order, cancels, paused, busy = rows[0]
-        before, self._seen = self._seen, (order, cancels, tuple(paused))
+        command, cancels, paused, busy = rows[0]
+        before, self._seen = self._seen, (command, cancels, tuple(paused))
         lanes = frozenset(lane for lane in busy if self.serves(lane)) - {*paused}
         has_changed = self._seen != before
         if not lanes and not has_changed:

@@ -31,9 +31,9 @@ with recursive busy (name, place) as (
   from busy where busy.name is not null and busy.place < 1000
 )
 select
-  (select max(c.id) from (
-     select id from {schema}.command
-     where worker = :worker::int4 and answered_at is null offset 0) c),
+  (select max(c.name) from (
+     select r.name from {schema}.record r
+     where r.kind = any(array['command:' || :worker::int4]) offset 0) c),
   (select count(*) from {schema}.run r where r.worker = :worker::int4 and r.cancel),
   array(select q.name from {schema}.queue q
         where q.paused and q.name >= :first::text and q.name < :end::text order by q.name),
