@@ -10,11 +10,14 @@ from durio.host.clock import HostClock
 from durio.host.threads import LoopThread
 from durio.model.errors import StoreError
 from durio.model.settings import RetentionSettings
+from durio.ports.commit import Effects
+from durio.ports.lease import WorkerInfo, command_put
 from durio.ports.store import Wake
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.driver import Connector
 from durio.stores.postgres.live_events import PostgresLiveEvents
 from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.wakeups import PostgresWakeups
 from tests.conftest import Require
 from tests.servers import pgbouncer
@@ -107,6 +110,25 @@ def is_listening(process: Process) -> Callable[[], bool]:
     return lambda: (
         process.wakeups._is_receiving is True and not process.wakeups.has_lost_wakeups
     )
+
+
+def test_a_worker_without_notify_notices_a_command(postgres: PostgresServer) -> None:
+    async def story() -> None:
+        url = f"{postgres.url()}{'&' if '?' in postgres.url() else '?'}notify=off"
+        store, other = (PostgresStore(location_from_url(url), CLOCK) for _ in "ab")
+        await store.open()
+        await other.open()
+        info = WorkerInfo("shop", "here/1", "here", 1, None, 1, "0")
+        worker = await store.register(info, LONG_SECONDS)
+        while (await store.wait(worker, 0.05)).woken:
+            pass
+        await other.commit(Effects(puts=[command_put(worker, "one", "stack")]))
+        wake = await store.wait(worker, LONG_SECONDS)
+        assert (wake.woken, wake.control) == (True, True)
+        await store.close()
+        await other.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
