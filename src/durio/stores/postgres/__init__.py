@@ -1,1 +1,1 @@
-"""The PostgreSQL store: any number of hosts, one truth."""
+"""The PostgreSQL store: workers on any number of hosts share one database."""

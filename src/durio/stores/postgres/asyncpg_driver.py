@@ -1,4 +1,4 @@
-"""asyncpg behind our port: the quick driver."""
+"""The adapter for asyncpg, the faster driver and the default."""
 
 import asyncio
 import select
@@ -18,7 +18,7 @@ from durio.stores.postgres.driver import (
 
 STATEMENTS_CACHED = 400
 CLOSE_SECONDS = 2.0
-READ_TURNS = 3  # until the loop has seen the socket, and has told the driver
+READ_TURNS = 3  # until the loop has read the socket and the driver has the data
 FAILURES = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -28,8 +28,6 @@ FAILURES = (
 
 
 class AsyncpgConnection:
-    """One connection of asyncpg."""
-
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._pid: int = connection.get_server_pid()
@@ -40,16 +38,13 @@ class AsyncpgConnection:
 
     @property
     def pid(self) -> int:
-        """The process that the other side says it is."""
         return self._pid
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is known to be of no more use."""
         return self._connection.is_closed()
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows."""
         try:
             if self._inbox.poll(0):
                 await self._read()
@@ -58,19 +53,17 @@ class AsyncpgConnection:
             raise self._driver_error(error) from error
 
     async def _read(self) -> None:
-        """What has come in first: it may be the end, and then nothing is sent."""
+        """Let the loop read what has arrived. If that is the end, nothing is sent."""
         for _ in range(READ_TURNS):
             await asyncio.sleep(0)  # noqa: TID251 - a turn for the loop, no time passes
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters; what the last one did."""
         if self._inbox.poll(0):
             await self._read()
         async with self._translating():
             return await self._connection.execute(sql)
 
     async def listen(self, channel: str, callback: NotificationCallback) -> None:
-        """Hear this channel from now on."""
 
         def on_notification(
             _connection: Any, _pid: int, _channel: str, payload: str
@@ -82,27 +75,25 @@ class AsyncpgConnection:
         self._listeners[channel] = on_notification
 
     async def unlisten(self, channel: str) -> None:
-        """No more."""
         listener = self._listeners.pop(channel, None)
         if listener is not None:
             async with self._translating():
                 await self._connection.remove_listener(channel, listener)
 
     async def close(self) -> None:
-        """Say goodbye; whoever does not answer that is cut."""
+        """Close; a server that does not answer within CLOSE_SECONDS is cut off."""
         self._listeners.clear()
-        self._connection._listeners.clear()  # else it complains of them  # noqa: SLF001
+        self._connection._listeners.clear()  # else asyncpg warns about them  # noqa: SLF001
         with suppress(*FAILURES):
             await self._connection.close(timeout=CLOSE_SECONDS)
 
     def terminate(self) -> None:
-        """Cut it at once."""
         self._listeners.clear()
         self._connection._listeners.clear()  # noqa: SLF001
         self._connection.terminate()
 
     def abandon(self, *, inherited: bool) -> None:
-        """So that not even the collector touches its transport."""
+        """Forget it, so that not even the garbage collector touches its transport."""
         # asyncio's transports outlive their loop, uvloop's do not.
         transport = self._connection._transport  # noqa: SLF001
         socket = getattr(transport, "_sock", None)
@@ -119,19 +110,17 @@ class AsyncpgConnection:
             raise self._driver_error(error) from error
 
     def _driver_error(self, error: BaseException) -> BaseException:
-        """A timeout is its caller's; everything else is an error of the driver."""
+        """Keep a TimeoutError: it belongs to the caller. All else becomes DriverError."""
         if isinstance(error, TimeoutError):
             return error
         return driver_error(error, lost=self._connection.is_closed())
 
 
 class AsyncpgDriver:
-    """Connects by asyncpg."""
-
     async def connect(
         self, location: PostgresLocation, settings: Mapping[str, str], *, prepared: bool
     ) -> Connection:
-        """A new connection, with ids as 16 bytes."""
+        """Open a connection on which ids are 16 bytes."""
         try:
             connection = await cast("Any", asyncpg).connect(
                 location.dsn,
@@ -163,12 +152,12 @@ class AsyncpgDriver:
 
 
 def driver_error(error: BaseException, *, lost: bool) -> DriverError:
-    """An error of asyncpg, of the socket or of the name service, in our words."""
+    """Translate an error of asyncpg, of the socket or of name resolution."""
     state = getattr(error, "sqlstate", None) or ""
     severity = getattr(error, "severity", None) or ""
-    # asyncpg adds detail and hint to the text; we have the detail apart.
+    # asyncpg appends detail and hint to the text; DriverError has a field for the detail.
     text = str(error).partition("\nDETAIL: ")[0] or type(error).__name__
-    # The server has ended the connection; the end is not here yet, but nothing is sent.
+    # The server has ended the connection, and asyncpg has not read the end yet.
     is_ending = isinstance(error, asyncpg.InternalClientError)
     return DriverError(
         text,

@@ -52,10 +52,10 @@ async def write_audit_note(
 
 
 def storable(text: str) -> str:
-    """Text as the database takes it: no NUL, no half characters."""
+    """Drop NUL and replace lone surrogates: the database does not store them."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 async def prune_audit(tx: PostgresTransaction, limit: int) -> None:
-    """Only the newest lines stay."""
+    """Delete all but the newest AUDIT_LINES_MAX lines, at most `limit` at a time."""
     await tx.rows(PRUNE_AUDIT, AUDIT_LINES_MAX, limit)

@@ -1,7 +1,7 @@
-"""Whether a caller's connection leads where the store is, and speaks as the store does.
+"""Check that a caller's connection leads to the store's database and keeps values unchanged.
 
-One question tells, before anything is written: the transaction is not broken by the answer.
-The store has asked it too, at its opening, on a connection of its own.
+One statement asks this before anything is written: its answer does not break the caller's
+transaction. The store has run it too, when it was opened, on a connection of its own.
 """
 
 from contextlib import suppress
@@ -13,7 +13,7 @@ from durio.stores.postgres.driver import DriverError, Row
 from durio.stores.postgres.statements import statement
 
 READ_IDENTITY = statement("read_identity")
-# What goes along with the question, one value of each type, and comes back.
+# Parameters of that statement, one value of each type. The server returns them.
 SAMPLE_VALUES = (
     "Aa",
     b"\x00\xff\x5c",
@@ -31,24 +31,24 @@ SET_TASK_MARK = "set local durio.block = 'on'; set local application_name = '{na
 TASK_MARKED = "on"
 
 NO_SCHEMA = frozenset({"3F000", "42P01"})
-CODEC_FAILED = ("", "22")  # an encoder that the caller has given failed
+# SQLSTATE classes of errors when an encoder of the caller fails; empty: no SQLSTATE.
+CODEC_FAILED = ("", "22")
 
 
 class RowReader(Protocol):
-    """Whatever asks one statement, with its errors as the driver has them."""
+    """Runs one statement. Its errors are DriverError, not translated."""
 
-    async def rows(self, sql: str, *args: Any) -> Any:
-        """All rows of it."""
-        ...
+    async def rows(self, sql: str, *args: Any) -> Any: ...
 
 
 async def check_caller_connection(
     context: PostgresContext, connection: RowReader, *, may_wait: bool = True
 ) -> Row:
-    """Refuse a connection to another database, or one that would change our values.
+    """Refuse a connection to another database, or one that changes our values.
 
-    The schema may have been made anew since the opening: then the store asks once more
-    where it is itself. One who may not wait for that is refused, but not the next time.
+    The schema may have been created again since the store was opened. So after a mismatch
+    the store reads its own identity once more. Without `may_wait` it does that in the
+    background: this call is refused, the next one is not.
     """
     theirs = await read_caller_identity(context, connection)
     if not is_same_database(context, theirs):
@@ -73,24 +73,24 @@ async def check_caller_connection(
 
 
 def is_same_database(context: PostgresContext, identity: Row) -> bool:
-    """Whether it is the database where the store was when it last looked."""
+    """Compare with the database in which the store last found itself."""
     where: Row = context.process.database_identity or ()
     return identity[: DATABASE_ID + 1] == where[: DATABASE_ID + 1]
 
 
 async def refresh_identity(context: PostgresContext) -> None:
-    """Where the store is now; if it cannot be asked, where it was."""
+    """Read the store's own identity again; keep the old one if that fails."""
     with suppress(StoreError):
         context.process.database_identity = await read_identity(context)
 
 
 async def read_identity(context: PostgresContext) -> Row:
-    """The answer of the store's own line."""
+    """Read the identity on the store's own connection."""
     return tuple((await context.connections.read(READ_IDENTITY, *SAMPLE_VALUES))[0])
 
 
 async def read_caller_identity(context: PostgresContext, connection: RowReader) -> Row:
-    """What it answers; it may have encoders and decoders that fail of our values."""
+    """Read it on the caller's connection, whose codecs may fail on our values."""
     try:
         return tuple((await connection.rows(READ_IDENTITY, *SAMPLE_VALUES))[0])
     except DriverError as error:
@@ -106,7 +106,7 @@ async def read_caller_identity(context: PostgresContext, connection: RowReader) 
 
 
 def wrong_database(context: PostgresContext, which: str) -> WrongTransaction:
-    """The job would be where no worker of ours looks."""
+    """No worker of this store would see a job there."""
     return WrongTransaction(
         f"tx is a connection to another database ({which}) than the store's: "
         f"{context.location.shown}",
@@ -115,7 +115,7 @@ def wrong_database(context: PostgresContext, which: str) -> WrongTransaction:
 
 
 def wrong_codecs(how: str) -> WrongTransaction:
-    """What we write there, or read, would be something else."""
+    """The connection would change values that the store writes or reads."""
     return WrongTransaction(
         f"tx has codecs or an encoding of its own for values that a job is made of: {how}",
         cure="Give a connection without codecs for text, bytea, bool, float8 and integers, "
@@ -125,7 +125,7 @@ def wrong_codecs(how: str) -> WrongTransaction:
 
 
 def read_only_error() -> WrongTransaction:
-    """Somebody has said so, of this transaction or of all of them."""
+    """READ ONLY was set for this transaction, or by default for all."""
     return WrongTransaction(
         "the transaction of tx is read-only: nothing can be written in it",
         cure="Begin one that may write: not READ ONLY, and without "

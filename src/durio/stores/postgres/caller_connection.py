@@ -5,9 +5,8 @@ use these settings. asyncpg has no such cursors: there, ids are sent as text and
 in the type that the caller has chosen; caller_checks.py checks every other type. Nothing is
 committed here, and nothing is set for longer than a transaction.
 
-SQLAlchemy's sessions and connections: down to the driver's connection.
-
-Nothing of SQLAlchemy is imported: whoever hands one of its objects over has it.
+For sessions and connections of SQLAlchemy, the store uses the driver's connection inside
+them. SQLAlchemy is not imported here: a caller that passes one of its objects has done so.
 """
 
 import asyncio
@@ -21,8 +20,8 @@ from durio.model.errors import UsageError, WrongTransaction
 from durio.model.tx import TxKind, tx_kind
 from durio.stores.postgres.driver import ID_CAST, DriverError, Row, id_parameters
 
-ID = "id"  # columns of this name are ids, and no others
-IDLE, FAILED = 0, 3  # of libpq, which psycopg hands on
+ID = "id"  # the name of every id column, and of no other column
+IDLE, FAILED = 0, 3  # transaction states of libpq, as psycopg returns them
 QUERY_CANCELED = "57014"
 BUSY = ("another operation is in progress", "another command is already in progress")
 
@@ -31,19 +30,17 @@ PSYCOPG = "durio.stores.postgres.psycopg_driver"
 
 
 class PostgresCallerConnection(Protocol):
-    """A connection in a transaction that is not ours to end."""
+    """A connection in a transaction that only the caller ends."""
 
-    async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows."""
-        ...
+    async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]: ...
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters and without answers; what one alone did."""
+        """Run statements without parameters or rows; of a single one, return the status."""
         ...
 
 
 class AsyncpgCallerConnection:
-    """In a connection of asyncpg, or of its pool."""
+    """Statements on a connection of asyncpg, or on one from its pool."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -52,9 +49,9 @@ class AsyncpgCallerConnection:
             if connection.is_closed():
                 raise connection_closed_error()
             is_begun = connection.is_in_transaction()
-        except self._driver.FAILURES:  # it went back to its pool
+        except self._driver.FAILURES:  # it was returned to its pool
             raise connection_closed_error() from None
-        # Nobody there would ever wake us, and its owner could not use it any more.
+        # The call would never return, and would leave the connection unusable.
         loop = getattr(connection, "_loop", None)
         if loop not in (None, asyncio.get_running_loop()):
             raise other_loop_error()
@@ -62,19 +59,17 @@ class AsyncpgCallerConnection:
             raise not_in_transaction("async with connection.transaction(): ...")
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows."""
         try:
             rows = await self._connection.fetch(
                 with_text_ids(sql),
                 *ids_as_text(sql, args),
-                record_class=self._driver.asyncpg.Record,  # it may have one of its own
+                record_class=self._driver.asyncpg.Record,  # not the caller's
             )
         except self._driver.FAILURES as error:
             raise self._driver_error(error) from error
         return [row_with_id_bytes(row) for row in rows]
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters and without answers."""
         try:
             return await self._connection.execute(sql)
         except self._driver.FAILURES as error:
@@ -91,9 +86,9 @@ class AsyncpgCallerConnection:
 
 
 class PsycopgCallerConnection:
-    """In a connection of psycopg; one without an event loop never waits for one.
+    """Statements on a connection of psycopg; on a synchronous one no method ever suspends.
 
-    `is_held`: whoever asks takes the connection's lock before.
+    `is_locked`: the caller of `rows` and `run` holds the connection's lock.
     """
 
     def __init__(
@@ -107,7 +102,7 @@ class PsycopgCallerConnection:
             raise connection_closed_error()
         if connection.pgconn.pipeline_status:
             raise pipeline_error()
-        if connection.lock.locked():  # a COPY keeps it: we would wait for ourselves
+        if connection.lock.locked():  # held during a COPY: we would wait for ever
             raise in_use_error()
         status = connection.info.transaction_status
         if status == FAILED:
@@ -118,12 +113,10 @@ class PsycopgCallerConnection:
             )
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows."""
         rows, _ = await self._ask(sql, self._driver.with_typed_parameters(sql, args))
         return rows
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters and without answers."""
         _, done = await self._ask(sql, None)
         return done
 
@@ -131,7 +124,7 @@ class PsycopgCallerConnection:
         self, sql: str, args: Sequence[Any] | None
     ) -> tuple[Sequence[Row], str]:
         driver = self._driver
-        # Several statements at once have no binary answers, nor any other here.
+        # Several statements in one text cannot return binary rows, and return none here.
         binary = args is not None
         try:
             if self._is_async:
@@ -153,7 +146,7 @@ class PsycopgCallerConnection:
 
 
 def usage_error(error: DriverError) -> Exception:
-    """What the caller did wrong, where it is that."""
+    """Return `in_use_error` if the connection was busy, else the error itself."""
     is_busy = not error.state and any(word in error.text for word in BUSY)
     return in_use_error() if is_busy else error
 
@@ -163,12 +156,12 @@ def usage_error(error: DriverError) -> Exception:
 
 @lru_cache(maxsize=1000)
 def with_text_ids(sql: str) -> str:
-    """The statement with ids as text."""
+    """Cast id parameters from text, so that no codec of the caller is used for them."""
     return ID_CAST.sub(lambda m: f"${m[1]}::text{m[2] or ''}::uuid{m[2] or ''}", sql)
 
 
 def ids_as_text(sql: str, args: Sequence[Any]) -> Sequence[Any]:
-    """The parameters of such a statement."""
+    """Return the parameters for a statement of `with_text_ids`."""
     given = list(args)
     for place, is_list in id_parameters(sql):
         value = given[place]
@@ -178,18 +171,17 @@ def ids_as_text(sql: str, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def id_text(value: bytes | None) -> str | None:
-    """One id as PostgreSQL writes it."""
     return None if value is None else str(UUID(bytes=value))
 
 
 def row_with_id_bytes(row: Any) -> Row:
-    """A row of asyncpg with ids as 16 bytes, whatever its owner makes of them."""
+    """Return ids as 16 bytes, in whatever form the caller's codec gives them."""
     named = zip(row.keys(), row.values(), strict=True)
     return tuple(id_bytes(value) if name == ID else value for name, value in named)
 
 
 def id_bytes(value: Any) -> Any:
-    """An id from a UUID, its text or its bytes; anything else is left as it is."""
+    """An id from a UUID, its text or its bytes; anything else is returned unchanged."""
     if value is None or isinstance(value, bytes):
         return value
     try:
@@ -198,11 +190,11 @@ def id_bytes(value: Any) -> Any:
         return value
 
 
-# --- hosts
+# --- connections of the two drivers
 
 
 def caller_connection(connection: Any, kind: TxKind) -> PostgresCallerConnection:
-    """A guest in a connection of one of the two drivers."""
+    """Wrap a connection of asyncpg or psycopg; refuse every other one."""
     if kind is TxKind.ASYNCPG:
         return AsyncpgCallerConnection(connection)
     if kind in (TxKind.PSYCOPG, TxKind.PSYCOPG_ASYNC):
@@ -214,14 +206,12 @@ def caller_connection(connection: Any, kind: TxKind) -> PostgresCallerConnection
 
 
 def connection_closed_error() -> WrongTransaction:
-    """Nothing can be written there."""
     return WrongTransaction(
         "tx is a connection that is closed", cure="Give one that is open."
     )
 
 
 def not_in_transaction(how: str) -> WrongTransaction:
-    """Outside of a transaction the job would be stored at once."""
     return WrongTransaction(
         "tx has no open transaction: the job would be stored at once",
         cure=f"Begin one: {how}. Or leave tx out.",
@@ -229,14 +219,13 @@ def not_in_transaction(how: str) -> WrongTransaction:
 
 
 def failed_transaction_error() -> WrongTransaction:
-    """PostgreSQL takes nothing more in it."""
     return WrongTransaction(
         "the transaction of tx has failed already", cure="Roll it back first."
     )
 
 
 def pipeline_error() -> WrongTransaction:
-    """Its answers come when the caller asks for them, and we need ours."""
+    """Answers come only when the caller reads them; the store needs its own at once."""
     return WrongTransaction(
         "tx is in pipeline mode, where nothing is answered at once",
         cure="Enqueue before `with connection.pipeline()`, or after it.",
@@ -244,7 +233,6 @@ def pipeline_error() -> WrongTransaction:
 
 
 def in_use_error() -> WrongTransaction:
-    """A connection does one thing at a time."""
     return WrongTransaction(
         "tx is in use by another task, or in the middle of a COPY or of a stream",
         cure="Do one thing after the other on it, without gather() and create_task().",
@@ -252,7 +240,6 @@ def in_use_error() -> WrongTransaction:
 
 
 def other_loop_error() -> WrongTransaction:
-    """A connection with an event loop is of no use on another."""
     return WrongTransaction(
         "tx belongs to another event loop than the one that enqueues",
         cure="Enqueue where the connection was opened, or give one without a loop.",
@@ -262,7 +249,7 @@ def other_loop_error() -> WrongTransaction:
 async def caller_connection_in_sqlalchemy(
     tx: Any, kind: TxKind
 ) -> PostgresCallerConnection:
-    """A guest in the driver's connection, with its transaction begun."""
+    """Begin SQLAlchemy's transaction and wrap the driver's connection in it."""
     if not kind.is_async:
         connection = sqlalchemy_connection(tx, kind)
         begin_in_sqlalchemy(connection)
@@ -277,13 +264,13 @@ async def caller_connection_in_sqlalchemy(
     driver = raw.driver_connection
     is_begun = getattr(driver, "is_in_transaction", None)
     if is_begun is not None and not is_begun():
-        # SQLAlchemy begins with the first statement, and ours go past it.
+        # SQLAlchemy begins with its first statement, and ours bypass it.
         await connection.exec_driver_sql("select 1")
     return known_driver_connection(connection, driver)
 
 
 def check_not_autocommit(connection: Any) -> None:
-    """Where SQLAlchemy has no transactions a commit of its session means nothing."""
+    """Refuse AUTOCOMMIT: there a commit of the session means nothing."""
     if getattr(connection, "autocommit", False):
         raise not_in_transaction(
             "without isolation_level='AUTOCOMMIT' on engine or connection"
@@ -291,7 +278,7 @@ def check_not_autocommit(connection: Any) -> None:
 
 
 def known_driver_connection(connection: Any, driver: Any) -> PostgresCallerConnection:
-    """A guest in a driver's connection, if it is one of those that we know."""
+    """Wrap a driver's connection; refuse drivers that the store does not know."""
     try:
         kind = tx_kind(driver)
     except UsageError:
@@ -305,7 +292,7 @@ def known_driver_connection(connection: Any, driver: Any) -> PostgresCallerConne
 
 
 def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The connection of a session, or itself."""
+    """Return the connection of a session, or the one that was given."""
     if kind is TxKind.CONNECTION:
         check_sync(tx)
         return tx
@@ -325,7 +312,7 @@ def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 def check_sync(bind: Any) -> None:
-    """The inner side of an async one can do nothing by itself."""
+    """Refuse the inner side of an async object: it cannot run statements by itself."""
     if bind.dialect.is_async:
         raise WrongTransaction(
             f"tx is the inner side of an async session or connection "
@@ -335,7 +322,7 @@ def check_sync(bind: Any) -> None:
 
 
 async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The same for those of an event loop."""
+    """The same for AsyncSession and AsyncConnection."""
     if kind is TxKind.ASYNC_CONNECTION:
         return tx
     session = tx() if type(tx).__name__ == "async_scoped_session" else tx
@@ -345,7 +332,7 @@ async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 def begin_in_sqlalchemy(connection: Any) -> None:
-    """As SQLAlchemy does before the first statement; one that is over is refused."""
+    """Begin as SQLAlchemy does before a first statement; refuse what is already over."""
     if connection is None or connection.closed or connection.invalidated:
         raise connection_closed_error()
     transaction = connection.get_transaction()

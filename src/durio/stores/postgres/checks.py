@@ -1,9 +1,7 @@
-"""A short visit to a server: one connection, some questions, nothing written.
+"""Checks of a PostgreSQL store, for `durio doctor`. They write nothing.
 
-What can be wrong with a PostgreSQL store, seen from outside: nothing is written.
-
-One connection answers all questions, opened by the first one and closed by the last. When
-the server cannot be reached, that is the one thing said.
+One connection serves all checks: the first check opens it, the last one closes it. If the
+server cannot be reached, that is the only finding.
 """
 
 import asyncio
@@ -53,7 +51,7 @@ class Probe:
         self.connector = Connector(self.location, self.warnings.append)
 
     async def rows(self, sql: str, *args: Any) -> list[Row]:
-        """One question, in a transaction of its own."""
+        """Run one statement in a read-only transaction; no rows without a connection."""
         connection = self.connection
         if connection is None:
             return []
@@ -69,12 +67,10 @@ class Probe:
                     await connection.run("rollback")
 
     async def connect(self) -> None:
-        """Connect."""
         async with self._translating():
             self.connection = await self.connector.connect()
 
     async def close(self) -> None:
-        """Say goodbye."""
         connection, self.connection = self.connection, None
         if connection is not None:
             with suppress(DriverError):
@@ -111,16 +107,14 @@ PREPARED_TRIES = 5
 FREE_LOW = 10  # connections; a worker process needs two
 DEAD_ROWS_MAX = 100_000
 OLD_SECONDS_MAX = 300.0
-OLD_AGE_MAX = 1_000_000  # transactions, where nobody knows the seconds
+OLD_AGE_MAX = 1_000_000  # transactions, where the age in seconds is unknown
 CLOCK_SECONDS_MAX = 1.0
 CHANNEL = "durio_doctor"
 NAMED_MAX = 5
-CLOSED_STAGES = (
-    "arriving",
-    "shut",
-)  # of ports.move.ArrivalStage: whoever wants in must wait
+# Values of ports.move.ImportStage at which the queues accept no jobs.
+CLOSED_STAGES = ("arriving", "shut")
 
-# A setting that loses jobs -> what it costs, and whether it may ruin the whole database.
+# A setting that must be on -> what may happen, and whether the whole database is at risk.
 DURABILITY = {
     "fsync": ("a power cut may ruin the whole database", True),
     "full_page_writes": ("a power cut may tear pages apart", True),
@@ -134,7 +128,7 @@ Check = Callable[[], Findings]
 
 
 def checks(url: str, clock: Clock) -> dict[str, Check]:
-    """Every check of this store, by name; the URL is one that `store_at` has taken."""
+    """Return all checks of this store by name; `store_at` has accepted the URL."""
     given = location_from_url(url)
     seconds = min(given.call_seconds, CALL_SECONDS_MAX)
     probe = Probe(replace(given, call_seconds=seconds))
@@ -160,11 +154,11 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
     return found | {"store.clock": partial(clocks, probe, clock)}
 
 
-# --- the way there
+# --- connecting
 
 
 async def reachable(probe: Probe) -> Findings:
-    """Somebody answers there, and is not too old."""
+    """The server answers, and its version is supported."""
     await probe.connect()
     version, user = (await probe.rows(READ_SERVER))[0][:2]
     text = f"{probe.location.shown}: PostgreSQL {version}, as {user}"
@@ -172,7 +166,7 @@ async def reachable(probe: Probe) -> Findings:
 
 
 async def pooler(probe: Probe) -> Findings:
-    """What stands in between keeps prepared statements apart."""
+    """A pooler, if there is one, keeps prepared statements."""
     name, connection = "store.pooler", probe.connection
     if connection is None:
         return
@@ -196,7 +190,7 @@ async def pooler(probe: Probe) -> Findings:
 
 
 async def listen(probe: Probe) -> Findings:
-    """A word that somebody else says is heard."""
+    """A notification from another connection arrives."""
     name, connection = "store.listen", probe.connection
     if connection is None:
         return
@@ -244,7 +238,7 @@ async def notify(probe: Probe, payload: str) -> None:
 
 
 async def planner(probe: Probe) -> Findings:
-    """Hot statements are written for their indexes."""
+    """The planner settings are in effect: hot statements are written for their indexes."""
     name, rows = "store.planner", await probe.rows(READ_SETTINGS, list(PLANNER))
     if not rows:
         return
@@ -260,7 +254,10 @@ async def planner(probe: Probe) -> Findings:
 
 
 async def clocks(probe: Probe, clock: Clock) -> Findings:
-    """Due times are the producers', leases and ages the server's. The last check."""
+    """Compare the clocks: due times are set by producers, leases and ages by the server.
+
+    This is the last check. It closes the connection.
+    """
     before = clock.now()
     try:
         rows = await probe.rows(READ_CLOCK)
@@ -279,7 +276,7 @@ async def clocks(probe: Probe, clock: Clock) -> Findings:
         yield fine(name, text)
 
 
-# --- what we may do there
+# --- schema and rights
 
 
 async def schema(probe: Probe) -> Findings:
@@ -311,7 +308,7 @@ async def schema(probe: Probe) -> Findings:
 
 
 async def rights(probe: Probe) -> Findings:
-    """Reading and writing every table, and calling what they call."""
+    """This role may read and write every table, and call every function."""
     name, rows = (
         "store.rights",
         await probe.rows(READ_MISSING_RIGHTS, probe.location.schema),
@@ -331,7 +328,7 @@ async def rights(probe: Probe) -> Findings:
 
 
 async def writable(probe: Probe) -> Findings:
-    """Not a replica, and not switched to reading."""
+    """The server is not a replica, and default_transaction_read_only is off."""
     rows = await probe.rows(READ_SERVER)
     if not rows:
         return
@@ -348,7 +345,7 @@ async def writable(probe: Probe) -> Findings:
 
 
 async def task_transactions(probe: Probe) -> Findings:
-    """Tasks' own transactions that nobody with our login could end; else nothing to say."""
+    """Find tasks' own transactions that this login role could not end."""
     for role, count in await probe.rows(
         FIND_TASK_TRANSACTIONS, schema_tag(probe.location.schema)
     ):
@@ -358,11 +355,11 @@ async def task_transactions(probe: Probe) -> Findings:
         yield warning("store.blocks", text, fix)
 
 
-# --- how it is set up
+# --- server settings
 
 
 async def durability(probe: Probe) -> Findings:
-    """Acknowledged means on disk."""
+    """An acknowledged commit is on disk."""
     name, rows = "store.durability", await probe.rows(READ_SETTINGS, list(DURABILITY))
     off = [setting for setting, value in rows if value == "off"]
     for setting in off:
@@ -375,7 +372,7 @@ async def durability(probe: Probe) -> Findings:
 
 
 async def connections(probe: Probe) -> Findings:
-    """Room for more of us."""
+    """The server has free connections."""
     rows = await probe.rows(COUNT_CONNECTIONS)
     if not rows:
         return
@@ -387,16 +384,16 @@ async def connections(probe: Probe) -> Findings:
         yield fine(name, text)
 
 
-# --- what is in it
+# --- contents
 
 
 async def finished_jobs(probe: Probe) -> Findings:
-    """Today and tomorrow have a partition, so that history leaves by the day."""
+    """Today and tomorrow have a partition, so that finished jobs are dropped by the day."""
     try:
         rows = await probe.rows(READ_DAYS, None)
         is_used = bool(await probe.rows(IS_DEFAULT_USED))
     except DurioError:
-        return  # there is no schema, or no right: said elsewhere
+        return  # no schema or no rights: other checks report that
     if not rows:
         return
     name, today = "store.history", int(rows[0][0] // DAY)
@@ -414,7 +411,7 @@ async def finished_jobs(probe: Probe) -> Findings:
 
 
 async def dead_rows(probe: Probe) -> Findings:
-    """Lanes live by being vacuumed."""
+    """Lane tables have few dead row versions: claims depend on vacuum."""
     try:
         rows = await probe.rows(READ_DEAD_ROWS)
     except DurioError:
@@ -433,7 +430,7 @@ async def dead_rows(probe: Probe) -> Findings:
 
 
 async def horizon(probe: Probe) -> Findings:
-    """No transaction is so old that nothing can be cleaned up."""
+    """No transaction is so old that vacuum cannot remove row versions."""
     if probe.connection is None:
         return
     rows = await probe.rows(FIND_OLDEST_SNAPSHOT)
@@ -454,7 +451,7 @@ async def horizon(probe: Probe) -> Findings:
 
 
 async def moves(probe: Probe) -> Findings:
-    """Queues that are shut until a move has come to its end; else nothing to say."""
+    """Find queues that are closed until a move has ended."""
     try:
         rows = await probe.rows(READ_MOVES)
     except DurioError:

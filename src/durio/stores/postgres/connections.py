@@ -292,7 +292,7 @@ class LoopConnection:
         except DriverError:
             self.terminate()
 
-    # --- the loop
+    # --- the end of the loop
 
     async def start(self) -> None:
         """Register for the end of the loop: it closes its async generators then."""
@@ -587,7 +587,7 @@ class Connections:
     async def _retry(
         self, loop_connection: LoopConnection, attempt: Callable[[], Awaitable[T]]
     ) -> T:
-        """Try, and try again where the server asks for it and nothing was written."""
+        """Repeat an attempt, a few times, after errors that mean nothing was written."""
         for tried in range(1, TRIES + 1):
             loop_connection.is_unknown = False
             try:

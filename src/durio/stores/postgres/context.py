@@ -117,7 +117,7 @@ class PostgresContext:
     wakeups: PostgresWakeups
     process: ProcessState
     live_events: PostgresLiveEvents
-    # Lanes whose row this process has seen or made: an enqueue need not make it again.
+    # Lanes whose row this process has seen or created: an enqueue need not create it.
     known_lanes: set[str] = field(default_factory=set[str])
     # Lanes that were guarded when an enqueue last looked: a hint which statement to send.
     guarded_lanes: set[str] = field(default_factory=set[str])

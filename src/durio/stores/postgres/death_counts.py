@@ -1,10 +1,10 @@
-"""Counting the dead: once for every death, by queue, task and type of error.
+"""Counts of deaths by queue, task and type of error.
 
-Deaths are rare: a job that does not die pays nothing. Each has a number that only grows,
-by which a bulk act knows the dead it was counted for from those who died later. The row
-that gives the numbers is locked until the commit, so that they follow the order of the
-commits: whoever sees a number sees every death before it. It is the last lock but those
-of the tallies and the audit, and whoever has it waits for nobody.
+Deaths are rare, and a job that does not die costs nothing here. Each death has a number
+that only grows, so that a bulk action can skip jobs that died after it began. The row that
+gives the numbers stays locked until the commit. So numbers follow the order of commits: a
+transaction that sees a number sees every earlier death. Only the counts and the audit log
+are locked after this row, so its holder never waits for another transaction.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 async def count_deaths(tx: PostgresTransaction, ids: Sequence[bytes]) -> None:
-    """These have just become dead: they are in `kept`, with errors and reason in place."""
+    """Number and count jobs that have just died: they are in `kept`, with errors and reason."""
     if not ids:
         return
     first = await next_deaths(tx, len(ids))
@@ -46,18 +46,18 @@ async def count_deaths(tx: PostgresTransaction, ids: Sequence[bytes]) -> None:
 
 
 async def next_deaths(tx: PostgresTransaction, deaths: int) -> int:
-    """The number of the first of so many; nobody else gets any until the commit."""
+    """Take this many numbers and return the first; other takers wait for the commit."""
     return await tx.value(NEXT_DEATHS, deaths) - deaths + 1
 
 
 def error_type(error: bytes | None, reason: str | None) -> str:
-    """What a job died of; an error that is no JSON must not keep it from dying."""
+    """Return the type of the error, or the reason; bad JSON must not keep a job from dying."""
     named = error_fields(error).get("type")
     return ((reason or "") if named is None else without_nul(named))[:TYPE_CHARS_MAX]
 
 
 def error_fields(error: bytes | None) -> dict[str, Any]:
-    """A stored error as data; a damaged one says nothing."""
+    """Decode a stored error; a damaged one has no fields."""
     try:
         return _fields_decoder.decode(error or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -65,12 +65,12 @@ def error_fields(error: bytes | None) -> dict[str, Any]:
 
 
 def without_nul(value: Any) -> str:
-    """As text that the database takes: it has no NUL."""
+    """Return it as text without NUL, which the database does not store."""
     return str(value).replace("\0", "")
 
 
 async def add_deaths(tx: PostgresTransaction, deaths: Counter[DeathKind]) -> None:
-    """To their kinds; beyond the bound, new ones go to a kind that says less."""
+    """Add to the counts; beyond the bound, new kinds are counted under a less specific one."""
     known = await tx.rows(FIND_KINDS, *kind_columns(sorted(deaths)))
     new = deaths.keys() - {(lane, task, kind) for lane, task, kind in known}
     kinds = await tx.value(COUNT_KINDS) if new else 0
@@ -84,7 +84,7 @@ async def add_deaths(tx: PostgresTransaction, deaths: Counter[DeathKind]) -> Non
 
 
 def bounded_kind(kind: DeathKind, kinds: int) -> DeathKind:
-    """Under which kind a death that was never seen is counted, when there are so many."""
+    """Return the kind that counts a death of a new kind, when `kinds` exist already."""
     lane, task, _ = kind
     if kinds > 2 * KINDS_MAX:
         return f"{namespace_of(lane)}:{OTHER_KIND}", OTHER_KIND, OTHER_KIND
@@ -92,6 +92,5 @@ def bounded_kind(kind: DeathKind, kinds: int) -> DeathKind:
 
 
 def kind_columns(kinds: Sequence[DeathKind]) -> tuple[list[str], list[str], list[str]]:
-    """Kinds as the arrays that a statement takes."""
     lanes, tasks, types = zip(*kinds, strict=True)
     return list(lanes), list(tasks), list(types)

@@ -1,16 +1,14 @@
-"""What the server's five letters mean, for those that we act on in more than one place.
+"""What the store needs of a driver, and how it opens connections.
 
-What the store asks of a driver: one connection, its answers, its failures.
+SQL has `$1`, `$2` ... for every driver, with a cast at each parameter. Ids are 16 bytes in
+Python and `uuid` on the server. No exception of a driver leaves its adapter: there is only
+`DriverError`, and translate.py says what it means. The SQLSTATE codes named here are those
+that more than one module uses.
 
-SQL has `$1`, `$2` ... for every driver, each cast where it stands. Ids are 16 bytes on
-our side and `uuid` on the server's. No exception of a driver leaves its adapter: there
-is only `DriverError`, and translate.py says what it means.
-
-Making a connection: the driver, the settings for its whole life, what stands between.
-
-A pooler such as PgBouncer may refuse settings at the start, and may give each transaction
-another server process, so that nothing can be kept prepared there. Both are seen here,
-once per store; then settings ride at the head of every transaction instead.
+A connection gets its settings for its whole life. A pooler such as PgBouncer may refuse
+settings at the start, and may give each transaction another server process, so that no
+statement can stay prepared there. The Connector detects both, once per store. From then on
+the settings are sent at the start of every transaction instead.
 """
 
 import asyncio
@@ -33,9 +31,9 @@ NO_RIGHT = "42501"
 LOCKED = "55P03"  # a lock was not free within lock_timeout
 
 
-# Indexable and iterable like a tuple; some drivers have a type of their own for it.
+# Indexable and iterable like a tuple; some drivers have their own type for it.
 Row = tuple[Any, ...]
-# Who hears a channel: gets the payload, on the loop of the connection.
+# Called with the payload of a notification, on the loop of the connection.
 NotificationCallback = Callable[[str], None]
 ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 
@@ -43,9 +41,8 @@ ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 class DriverError(Exception):
     """The server refused something, or cannot be reached any more.
 
-    `state` is PostgreSQL's five letters, empty when the server said nothing. `lost` says
-    that the connection is gone: what was under way may have happened or not, unless it
-    was `unsent`.
+    `state` is the SQLSTATE, empty if the server sent none. `lost` says that the connection
+    is gone: the call in progress may have taken effect or not, unless it was `unsent`.
     """
 
     def __init__(
@@ -68,15 +65,15 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PostgresLocation:
-    """Where a database is, how to enter it, and how we use it there."""
+    """Where a database is, how to log in, and how the store uses it."""
 
-    dsn: str  # what drivers understand: our own options are taken out of it
+    dsn: str  # for drivers: without Durio's own options
     shown: str  # for people: without the password
     schema: str = "durio"
     driver: str = "asyncpg"
     notify: bool = True
     is_split: bool = False  # exchange by keys, for servers that have no row addresses
-    prepared: bool | None = None  # None: unless something pools connections in between
+    prepared: bool | None = None  # None: yes, unless a pooler is in between
     connect_seconds: float = 10.0
     call_seconds: float = 30.0
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -85,73 +82,69 @@ class PostgresLocation:
 class Connection(Protocol):
     """One connection of one event loop; one call at a time.
 
-    A call that is cancelled leaves it in an unknown state: terminate it.
+    After a cancelled call its state is unknown: terminate it.
     """
 
     @property
     def pid(self) -> int:
-        """The process that the other side says it is."""
+        """The server process that the connection was opened with."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is known to be of no more use."""
+        """Whether it is known to be closed or lost."""
         ...
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """One statement and all of its rows; its own transaction unless one is begun."""
+        """Run one statement, its own transaction unless one is begun; return all rows."""
         ...
 
     async def run(self, sql: str) -> str:
-        """Statements without parameters, in one round trip; what the last one did."""
+        """Run statements without parameters in one round trip; return the last status."""
         ...
 
     async def listen(self, channel: str, callback: NotificationCallback) -> None:
-        """Hear this channel from now on, also while nothing is asked."""
+        """Listen from now on, also while no call is in progress."""
         ...
 
-    async def unlisten(self, channel: str) -> None:
-        """No more."""
-        ...
+    async def unlisten(self, channel: str) -> None: ...
 
     async def close(self) -> None:
-        """Say goodbye, a bounded time."""
+        """Close in good order, within a bounded time."""
         ...
 
     def terminate(self) -> None:
-        """Cut it at once, whatever is under way."""
+        """Cut it at once, whatever is in progress."""
         ...
 
     def abandon(self, *, inherited: bool) -> None:
-        """Forget it without its event loop, which is gone or another process's.
+        """Forget it without its event loop, which is closed or another process's.
 
-        One that is `inherited` hears no word of it: the other process still uses it.
+        Nothing is sent on an `inherited` connection: the other process still uses it.
         """
         ...
 
 
 class Driver(Protocol):
-    """Makes connections."""
-
     async def connect(
         self, location: PostgresLocation, settings: Mapping[str, str], *, prepared: bool
     ) -> Connection:
-        """A new one, with these settings of the server for its whole life.
+        """Open a connection with these server settings for its whole life.
 
-        `prepared`: statements may be kept prepared on the server.
+        `prepared`: statements may stay prepared on the server.
         """
         ...
 
 
 @lru_cache(maxsize=1000)
 def id_parameters(sql: str) -> tuple[tuple[int, bool], ...]:
-    """Which parameters of a statement are ids, from 0, and whether they are lists."""
+    """Return the index, from 0, of each parameter that is an id, and whether it is a list."""
     found = {int(number) - 1: bool(many) for number, many in ID_CAST.findall(sql)}
     return tuple(found.items())
 
 
-# Every hot statement is written for its index: a plan that scans would be right on the
-# tables of one moment, and kept for those of the next.
+# Every hot statement is written for its index. A plan that scans a table may be the best one
+# now, but the server keeps it when the table has grown.
 PLANNER = MappingProxyType(
     {
         "enable_seqscan": "off",
@@ -159,11 +152,11 @@ PLANNER = MappingProxyType(
         "enable_mergejoin": "off",
         "enable_bitmapscan": "off",
         "jit": "off",
-        # One plan for all values: making one takes as long as a batch of jobs.
+        # One plan for all values: planning takes as long as a batch of jobs.
         "plan_cache_mode": "force_generic_plan",
     }
 )
-# psycopg writes lists as text, where an old habit of servers makes a word of each null.
+# psycopg sends lists as text. With array_nulls off, a null in one becomes the word "NULL".
 SETTINGS = MappingProxyType({**PLANNER, "array_nulls": "on"})
 SETTINGS_IN_TRANSACTION = "".join(
     f"; set local {name} = {SETTINGS[name]}" for name in SETTINGS
@@ -185,9 +178,9 @@ DRIVERS = {
     "asyncpg": "durio.stores.postgres.asyncpg_driver",
     "psycopg": "durio.stores.postgres.psycopg_driver",
 }
-# A statement that was prepared elsewhere, or there already; one whose table has changed.
+# The statement is prepared on another server process, or already on this one.
 PREPARED_ELSEWHERE = frozenset({"26000", "42P05"})
-PLAN_CHANGED = "0A000"
+PLAN_CHANGED = "0A000"  # the table of a prepared statement has changed
 
 POOLED = (
     "Something pools connections on the way to PostgreSQL (PgBouncer?): statements are "
@@ -199,24 +192,23 @@ Warn = Callable[[str], None]
 
 
 class Connector:
-    """Opens the connections of one store, and remembers what their way is like."""
+    """Opens the connections of one store, and remembers whether a pooler is in between."""
 
     def __init__(self, location: PostgresLocation, warn: Warn) -> None:
         self.location = location
         self.is_pooled = False
         self._driver = load_driver(location)
         self._takes_settings = True
-        self._may_prepare = (
-            location.prepared
-        )  # None: nobody knows yet what is in between
-        # A machine that vanishes in a transaction must not keep its locks for hours: no
-        # call of a living one lasts half as long.
+        # None: it is not known yet whether a pooler is in between.
+        self._may_prepare = location.prepared
+        # A host that vanishes during a transaction must not keep its locks for hours. A
+        # call of a live one lasts at most half of this time.
         self._idle = f"{max(1, round(location.call_seconds * 2))}s"
         self._warn = warn
         self._warned: set[str] = set()
 
     async def connect(self) -> Connection:
-        """A new connection that is known to work; all of it within one time limit."""
+        """Open a connection and check that it works, within `connect_seconds` in all."""
         seconds = self.location.connect_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -234,7 +226,7 @@ class Connector:
         await self._read_server(connection)
         if self._may_prepare is not None:
             return connection
-        # The first one prepares nothing: behind a pooler that would stay, for others.
+        # The first one prepares nothing: behind a pooler that would stay, for other clients.
         self._may_prepare = not self.is_pooled
         if self.is_pooled:
             self.warn(POOLED)
@@ -264,7 +256,7 @@ class Connector:
         return await self._connect_once()
 
     async def _read_server(self, connection: Connection) -> None:
-        """Who answers, and is it the process that answered when we came in?"""
+        """Check the version, and whether the process that accepted us still answers."""
         try:
             rows = await connection.rows(READ_SERVER, ())
             self._check(connection, *rows[0])
@@ -283,7 +275,7 @@ class Connector:
         if pid != connection.pid:
             self.is_pooled = True
 
-    # --- what is learnt on the way
+    # --- poolers
 
     def begin(self, text: str, lock_timeout: str | None = None) -> str:
         """How a transaction begins here; without a `lock_timeout` it is LOCK_WAIT."""
@@ -294,12 +286,12 @@ class Connector:
         return f"{text}{settings}; set local lock_timeout = '{wait}'"
 
     def is_stale(self, error: DriverError) -> bool:
-        """Whether the same would work on another connection; nothing was done on this."""
+        """Whether nothing was done, and the same would work on another connection."""
         changed = error.state == PLAN_CHANGED and "cached plan" in error.text
         return changed or error.state in PREPARED_ELSEWHERE
 
     def learn(self, error: DriverError) -> None:
-        """From a failure: a pooler that nobody had noticed."""
+        """Detect a pooler by the errors that it causes."""
         if error.state in PREPARED_ELSEWHERE:
             self._may_prepare = False
             self.is_pooled = True
@@ -309,14 +301,13 @@ class Connector:
             )
 
     def warn(self, text: str) -> None:
-        """Say it once."""
+        """Warn once per text."""
         if text not in self._warned:
             self._warned.add(text)
             self._warn(text)
 
 
 def load_driver(location: PostgresLocation) -> Driver:
-    """The adapter of the driver that the place names."""
     try:
         return importlib.import_module(DRIVERS[location.driver]).driver
     except ImportError as error:

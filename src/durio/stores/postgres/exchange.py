@@ -1,11 +1,11 @@
-"""Outcomes in, claims out, in one transaction: the call that a worker keeps in flight.
+"""Record outcomes and claim jobs in one transaction. A worker keeps one call in flight.
 
-When all outcomes are done and nothing is due, that is one statement and one round trip
-(`exchange.sql`). Otherwise, in order: record the outcomes, promote what is due in these
-lanes, claim lane by lane; so many statements in one transaction. The *split* form always
-goes that way, and is for servers which do not know the tricks of the one statement.
+If all outcomes are done and no job is due, that is one statement and one round trip
+(`exchange` in exchange.sql). Otherwise it is several statements in one transaction, in this
+order: record the outcomes, promote what is due in these lanes, claim lane by lane. The
+*split* form always uses several, for servers on which the one statement does not work.
 
-A worker whose lease is over still records, fenced, but claims nothing.
+A worker whose lease has expired still records outcomes, fenced, but claims nothing.
 """
 
 from collections import Counter
@@ -42,8 +42,8 @@ PROMOTE_LANES = statement("promote_lane")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
-HELD_SECONDS = 0.2  # until a look again for a due job that somebody holds
-# Behind the fields of a Claim, the first row says how the call went.
+HELD_SECONDS = 0.2  # until the next search for a due job that is locked
+# After the fields of a Claim, the first row has columns about the call.
 WIDTH = len(Claim._fields)
 claim_fields = itemgetter(slice(WIDTH))
 lane_of = itemgetter(Claim._fields.index("lane"))
@@ -52,7 +52,7 @@ NO_OUTCOMES = PostgresRecordedOutcomes([], [], [])
 
 
 class ClaimRequest(NamedTuple):
-    """Which lanes a worker asks, and how much it wants."""
+    """Which lanes a worker claims from, and how many jobs it wants."""
 
     worker: int
     lanes: list[Lane]
@@ -61,26 +61,24 @@ class ClaimRequest(NamedTuple):
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """Lanes, limits, jobs to pass over, want and known tasks."""
+        """Lanes, limits, jobs to skip, want and known tasks."""
         names = [name for name, _ in self.lanes]
         rooms = [min(limit, self.want) for _, limit in self.lanes]
         return (names, rooms, jobs_to_skip(names, rooms), self.want, self.known)
 
 
 class ClaimResult(NamedTuple):
-    """What a claiming statement says."""
+    """What a claiming statement returns."""
 
-    has_done: bool  # False: something is due, and nothing was done
+    has_done: bool  # False: a job is due, and nothing was done
     next_due_seconds: float | None
     claim_scan_seconds: float | None  # how long it took to find the claims
-    refused: list[int]  # places of done outcomes, from 1
-    due_scan_seconds: float | None  # how long it took to find what is due
+    refused: list[int]  # positions of done outcomes, from 1
+    due_scan_seconds: float | None  # how long it took to find due jobs
     claims: list[Claim]  # by rank and id
 
 
 class PostgresExchange(PostgresCapability):
-    """Finishing and claiming in one transaction."""
-
     async def exchange(
         self,
         worker: int,
@@ -132,7 +130,7 @@ async def exchange_fast(
     due: Sequence[str],
     ages: Sequence[float],
 ) -> Exchanged | None:
-    """In one statement; None: something in `due` is due, and nothing was done."""
+    """Use one statement; None: a job is due in one of `due`, and nothing was done."""
     done = by_fence(outcomes)
     look = context.process.watermarks.next_ranges(asked.lanes)
     began = context.clock.monotonic()
@@ -173,9 +171,9 @@ async def exchange_by_statements(
     *,
     resync: bool,
 ) -> Exchanged:
-    """Every step a statement of its own, each with a younger snapshot than the last.
+    """Run each step as a statement of its own, with a newer snapshot than the last one.
 
-    `since`: the lanes, and for how long at most what is looked for there has been due.
+    `since`: lane -> for how many seconds at most the jobs to promote have been due.
     """
     names, ages = list(since), list(since.values())
     plain = are_done(outcomes)
@@ -209,7 +207,7 @@ async def exchange_by_statements(
     )
     answer, (keys, holders, left) = parse_claims(rows), rows[0][-3:]
     tx.after_commit.append(lambda: update_watermarks(context, asked, look, answer))
-    # What was due and is left there somebody holds, and may for a while.
+    # Due jobs that are left are locked by other transactions, perhaps for a while.
     held = set(left) - full
     if held and not full:
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
@@ -225,7 +223,7 @@ def update_watermarks(
     look: ClaimRanges,
     answer: ClaimResult,
 ) -> None:
-    """How far it came, for the next look."""
+    """Remember how far this search came, for the next one."""
     seconds = answer.claim_scan_seconds or 0.0
     context.process.watermarks.learn(
         look, asked.lanes, asked.want, answer.claims, seconds
@@ -235,7 +233,7 @@ def update_watermarks(
 def record_due_scan(
     context: PostgresContext, held: set[str], swept: set[str], began: float
 ) -> None:
-    """Lanes with a due job that somebody holds, and lanes without any."""
+    """Remember lanes in which a due job is locked, and lanes without due jobs."""
     now = context.clock.monotonic()
     lanes = context.process.held_lanes
     if held or lanes:
@@ -245,7 +243,7 @@ def record_due_scan(
 
 
 async def claimed_before(tx: PostgresTransaction, worker: int) -> list[Claim]:
-    """Every job that runs under this worker: the reply that brought it was lost."""
+    """Return all jobs that run under this worker: the reply with them was lost."""
     return [Claim(*row) for row in await tx.rows(READ_HELD_CLAIMS, worker)]
 
 
@@ -256,7 +254,7 @@ async def promote_lanes(
     ages: Sequence[float],
     worker: int,
 ) -> set[str]:
-    """Make ready what is due, and let others know of it; lanes that may have more."""
+    """Make due jobs ready and wake other workers; return lanes that may have more."""
     if not names:
         return set()
     jobs: Counter[str] = Counter()
@@ -277,17 +275,17 @@ def lower_watermark(
     rank: int,
     job_id: bytes,
 ) -> None:
-    """For the look that follows, and again when others can see that job as well."""
+    """Lower it for the next search, and again when other transactions see the job."""
     lower = partial(context.process.watermarks.lower, lane, rank, job_id)
     lower()
     tx.after_commit.append(lower)
 
 
-# --- answers
+# --- results
 
 
 def parse_claims(rows: Sequence[Row]) -> ClaimResult:
-    """The first row is about the call, every other one is a claim."""
+    """The first row is about the call, every other row is a claim."""
     has_done, due, look_seconds, refused, due_seconds = rows[0][WIDTH : WIDTH + 5]
     claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
     seconds = None if due is None else max(0.0, due)
@@ -302,7 +300,7 @@ def exchange_result(
     recorded: PostgresRecordedOutcomes,
     before: list[Claim],
 ) -> Exchanged:
-    """The whole answer: claims in lane order, and whether a lane may have more."""
+    """Put claims in lane order, and say whether a lane may have more."""
     claims, more = in_lane_order(answer.claims, asked.lanes, asked.want)
     return Exchanged(
         [*before, *claims] if before else claims,
@@ -316,7 +314,7 @@ def exchange_result(
 def in_lane_order(
     claims: list[Claim], lanes: Sequence[Lane], want: int
 ) -> tuple[list[Claim], bool]:
-    """As if the lanes had been asked one after the other; True: one may have more."""
+    """Sort claims as if one lane was asked after the other; True: one may have more."""
     if len(lanes) == 1:
         return claims, len(claims) == min(lanes[0].limit, want)
     by_lane: dict[str, list[Claim]] = {}
@@ -339,7 +337,7 @@ def in_lane_order(
 
 
 def jobs_to_skip(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
-    """For a lane that comes again: what its earlier turns may have taken."""
+    """For a lane that is named again: how many jobs its earlier turns may take."""
     if len(set(names)) == len(names):
         return []
     taken: dict[str, int] = {}

@@ -1,12 +1,11 @@
-"""Outcomes as the arrays that statements take, by id: locks are taken in that order.
+"""The one exit from `running`, except done: one statement for every other end.
 
-Arrays that would hold nothing but nulls stay empty: the server fills them up.
+Give-back, rescue, orphan rescue and leaving all use it. The statement is
+`model.transitions.way_out` in SQL, and takes any number of jobs. This module also does what
+follows for bounds, keys, death counts and waiting workers.
 
-The gate out of `running`, for everything but done: one statement, one way through.
-
-Give-back, rescue, orphan rescue and leaving all come here. The statement is
-`model.transitions.way_out` in SQL, and takes any number of jobs; what a way out means for
-bounds, for the tally of the dead and for whoever waits for work is done around it.
+Outcomes become the arrays that statements take, sorted by id: locks are taken in that order.
+An array that would hold only nulls stays empty, and the server fills it up.
 """
 
 from collections import Counter
@@ -37,17 +36,17 @@ NO_OUTCOME_COLUMNS: OutcomeColumns = ([], [], [], [], [], [], [])
 
 
 def are_done(outcomes: Sequence[Outcome]) -> bool:
-    """Whether all of them are plainly done: the kind with the number 0."""
+    """Whether all of them have the kind DONE, which is 0."""
     return not any(map(kind_of, outcomes))
 
 
 def is_progress_update(outcome: Outcome) -> bool:
-    """Whether the job runs on."""
+    """Whether the job continues to run."""
     return outcome.kind in (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 
 
 def by_fence(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """By id; of two about one job the one with the younger claim counts, the last."""
+    """Sort by id and claim number: of two outcomes of a job the last one counts."""
     return sorted(outcomes, key=fence_of)
 
 
@@ -65,7 +64,7 @@ def done_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
 
 
 def keep_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """Seconds, bucket and count of each retention; empty when nobody has one."""
+    """Seconds, bucket and count of each retention; empty if no outcome has one."""
     keeps = list(map(keep_of, outcomes))
     if not any(keeps):
         return ([], [], [])
@@ -93,7 +92,7 @@ def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> Outcome
 
 
 def reason_of(outcome: Outcome) -> str | None:
-    """Why it is dead, if it comes to that."""
+    """The reason to store if the job becomes dead."""
     return Reason.WORKER_LOST if outcome.kind == OutcomeKind.LOST else outcome.reason
 
 
@@ -122,7 +121,7 @@ LEAVE_RUNNING = statement("leave_running")
 
 
 class PostgresExit(NamedTuple):
-    """Where a job went."""
+    """Where a job is after it has left `running`."""
 
     state: int
     lane: str
@@ -133,9 +132,9 @@ class PostgresExit(NamedTuple):
 async def lock_bounded(
     tx: PostgresTransaction, ids: Collection[bytes], lanes: Collection[str] = ()
 ) -> None:
-    """Bounded queues whose depth these jobs or lanes may change: before any job's lock.
+    """Lock bounded queues whose depth these jobs or lanes may change, before any job.
 
-    A statement of its own: what comes after it sees what the lock had to wait for.
+    It is a statement of its own: the next statement sees what this one had to wait for.
     """
     if ids or lanes:
         await tx.rows(LOCK_BOUNDED, list(ids), list(lanes))
@@ -148,9 +147,10 @@ async def leave_running(
     *,
     except_worker: int = NO_WORKER,
 ) -> list[PostgresExit | None]:
-    """Let jobs out, each by its worker's hand; None: the fence refused.
+    """Let jobs leave `running`, each one fenced by its worker; None: the fence refused.
 
-    They come by id, and `lock_bounded` before. `tell` names who need not be rung.
+    `outcomes` are sorted by id, and `lock_bounded` was called before. `except_worker` is
+    not woken.
     """
     retention = tx.retention
     rows = await tx.rows(
@@ -176,9 +176,9 @@ async def leave_running(
             tx.wake(lane, except_worker=except_worker)
         elif state == DEAD:
             dead.append(outcomes[place].id)
-    await change_depths(tx, entered)  # whatever their bounds: accepted once
+    await change_depths(tx, entered)  # even beyond a bound: accepted once
     free_at_end(tx, freed)
     if dead:
-        # At the very end: all who count deaths wait for each other there.
+        # At the very end: transactions that count deaths wait for each other.
         tx.before_commit.append(partial(count_deaths, tx, dead))
     return passed

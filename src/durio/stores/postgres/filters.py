@@ -1,11 +1,11 @@
-"""A query as SQL: which tables hold the jobs it may mean, and under which conditions.
+"""A query as SQL: which tables may hold its jobs, and under which conditions.
 
-Every state has its table: waiting and running jobs a lane row beside `job`, final ones
-`kept` or `hist`. Conditions that an index can use are *narrow*: they bound what is looked
-at. All others are *wide*: they judge what was looked at.
+Every state has its table: waiting and running jobs have a lane row beside `job`, final ones
+are in `kept` or `hist`. A *narrow* condition can use an index: it bounds how many rows are
+read. A *wide* condition filters the rows that were read.
 
-Text in errors is compared here, by Python's `casefold`, which knows every alphabet; what
-a database makes of letters depends on how somebody once set it up.
+Text in errors is compared by Python's `casefold`, which knows every alphabet. How a database
+compares letters depends on its settings.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ ID_BYTES = 16
 
 @dataclass(slots=True)
 class StatementValues:
-    """The values of a statement: each is named by its place, and cast where it stands."""
+    """The values of a statement; each is named by its number, and cast where it is used."""
 
     given: list[Any] = field(default_factory=list[Any])
 
     def put(self, value: Any, kind: str) -> str:
-        """Add one; how the statement names it."""
+        """Add a value; return its name in the statement."""
         self.given.append(value)
         return f"${len(self.given)}::{kind}"
 
@@ -40,46 +40,44 @@ ENDED = ("finished_at", "float8")
 
 
 class JobSource(NamedTuple):
-    """A table with jobs of some states, and an order in which an index leads through it.
+    """A table with jobs of some states, and the order of one of its indexes.
 
-    Its rows are `t`; those of lanes have their job beside them, as `j`.
+    Its rows are `t`. A lane row is joined with its job, `j`.
     """
 
     table: str
     order: tuple[tuple[str, str], ...] = (ID,)  # columns and their types
-    states: tuple[int, ...] = ()  # those asked for; none: all that the table holds
-    partial: str = ""  # the condition of a partial index that leads there
-    also: str = ""  # what else makes a row one of these
+    states: tuple[int, ...] = ()  # those of the query; empty: all that the table holds
+    partial: str = ""  # the condition of a partial index with this order
+    also: str = ""  # a further condition on its rows
     is_lane: bool = True
 
     @property
     def job(self) -> str:
-        """Whose columns are the job's own."""
+        """The alias of the table with the job's own columns."""
         return "j" if self.is_lane else "t"
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the order."""
         return [f"t.{name}" for name, _ in self.order]
 
     @property
     def joined(self) -> str:
-        """The job beside its lane row."""
+        """The join of a lane row with its job."""
         return " join {schema}.job as j on j.id = t.id" if self.is_lane else ""
 
     @property
     def has_lane(self) -> bool:
-        """Whether its index begins with the queue."""
+        """Whether its index begins with the lane."""
         return self.order[0] == LANE
 
     @property
     def is_by_end_time(self) -> bool:
-        """Whether its index begins with the end of jobs."""
+        """Whether its index begins with `finished_at`."""
         return self.order[0] == ENDED
 
     @property
     def is_final_table(self) -> bool:
-        """Whether its jobs are over."""
         return self.table in ("kept", "hist")
 
 
@@ -91,18 +89,18 @@ JOB_ROWS = JobSource("job", is_lane=False)
 KEPT_ROWS = JobSource("kept", is_lane=False)
 FINISHED_ROWS = JobSource("hist", is_lane=False)
 
-# State -> the way through its jobs that looks at no others, where there is one.
+# State -> the source that holds only its jobs, where there is one.
 SOURCE_BY_STATE = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
 SOURCE_BY_STATE[DEAD] = DEAD_ROWS
 
 
 def source_of_state(state: int) -> JobSource:
-    """The way through the jobs of one state that a hand can change."""
+    """Return the source for jobs of one state that a manual action can change."""
     return SOURCE_BY_STATE.get(state) or KEPT_ROWS._replace(states=(state,))
 
 
 def by_id(source: JobSource) -> JobSource:
-    """The same jobs in the order of their ids, met among others."""
+    """Return the same jobs in the order of their ids, from a table that has others too."""
     if source.table == "kept":
         return KEPT_ROWS._replace(states=(DEAD,))
     if len(source.order) == 1:
@@ -113,14 +111,14 @@ def by_id(source: JobSource) -> JobSource:
 
 
 def states_of(query: Query) -> tuple[int, ...] | None:
-    """The states asked for; only running jobs have a worker."""
+    """Return the states of a query, None for all; only running jobs have a worker."""
     if query.worker is None:
         return query.states
     return (RUNNING,) if query.states is None or RUNNING in query.states else ()
 
 
 def sources_of(query: Query) -> list[JobSource]:
-    """Every table that may hold jobs of this query, each job in one of them."""
+    """Return every table that may hold jobs of this query; each job is in one of them."""
     states = states_of(query)
     if states is None:
         return [JOB_ROWS, KEPT_ROWS, FINISHED_ROWS]
@@ -143,17 +141,17 @@ def sources_of(query: Query) -> list[JobSource]:
 
 
 def can_hold(source: JobSource, query: Query) -> bool:
-    """Whether jobs of this query can be there at all."""
+    """Whether the source can hold jobs of this query at all."""
     ends = (query.finished_before, query.finished_after) != (None, None)
     if (ends and not source.is_final_table) or not is_representable(query):
         return False
-    return query.reason is None or source.table == "kept"  # nothing else says why
+    return query.reason is None or source.table == "kept"  # no other table has a reason
 
 
 def narrow_conditions(
     query: Query, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """What an index of the source can use."""
+    """Conditions that the index of the source can use."""
     parts = [source.partial] if source.partial else []
     if source.has_lane:
         parts += lane_conditions(query, values, "t.lane")
@@ -165,11 +163,11 @@ def narrow_conditions(
 def wide_conditions(
     query: Query, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """Everything else but errors, which Python judges."""
+    """All other conditions, except on errors: Python compares those."""
     job = source.job
     parts = [source.also] if source.also else []
     if source.states:
-        # Numbers of ours, written out: a plan is made for all values.
+        # Our own numbers, written out: a plan is made for all values of parameters.
         parts.append(f"t.state in ({', '.join(str(int(s)) for s in source.states)})")
     if not source.has_lane:
         parts += lane_conditions(query, values, f"{job}.lane")
@@ -183,7 +181,7 @@ def wide_conditions(
 
 
 def is_representable(query: Query) -> bool:
-    """Whether the database could hold such names and numbers at all."""
+    """Whether the database can store such names and numbers at all."""
     texts = (query.namespace, query.lane, query.task, query.reason)
     return all(text is None or is_storable(text) for text in texts) and (
         query.worker is None or 0 <= query.worker <= INT_MAX
@@ -191,12 +189,12 @@ def is_representable(query: Query) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """No NUL, no half characters."""
+    """Whether it has no NUL and no lone surrogates."""
     return "\0" not in text and text == text.encode("utf-8", "replace").decode()
 
 
 def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[str]:
-    """Whose queues, and which of them."""
+    """Conditions on namespace and queue."""
     parts: list[str] = []
     if query.namespace is not None:
         first, end = prefix_span(f"{query.namespace}:")
@@ -208,7 +206,6 @@ def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[st
 
 
 def end_conditions(query: Query, values: StatementValues) -> list[str]:
-    """When it ended."""
     ends = (("<", query.finished_before), (">", query.finished_after))
     return [
         f"t.finished_at {sign} {values.put(moment, 'float8')}"
@@ -218,12 +215,11 @@ def end_conditions(query: Query, values: StatementValues) -> list[str]:
 
 
 def prefix_span(prefix: str) -> tuple[str, str]:
-    """Everything that begins with a prefix lies between these two."""
+    """Return the span [first, end) of all texts that begin with this prefix."""
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def and_conditions(parts: Sequence[str]) -> str:
-    """Conditions as SQL has them after `where`."""
     return " and ".join(parts) or "true"
 
 
@@ -231,14 +227,14 @@ def and_conditions(parts: Sequence[str]) -> str:
 
 
 def last_error(source: JobSource) -> str:
-    """The newest error of a job, as it is stored."""
+    """SQL for the newest error of a job, as it is stored."""
     return f"{source.job}.errors[cardinality({source.job}.errors)]"
 
 
 def error_contains(error: bytes | None, folded: str) -> bool:
-    """Whether the type or message of an error has this text, in whatever case.
+    """Whether the type or message of an error contains this text, in any case.
 
-    As people read and paste it: `ValueError: no such order`.
+    They are joined as people read and paste them: `ValueError: no such order`.
     """
     fields = error_fields(error)
     if not fields and error is None:

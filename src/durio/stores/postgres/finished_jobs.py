@@ -1,6 +1,7 @@
-"""Which table is which day of history.
+"""Where final jobs are stored, and how they are removed.
 
-The days of history: one partition each, made ahead and dropped whole.
+`hist` holds done jobs with the common retention. `kept` holds all others: dead, cancelled,
+done with a retention of their own, and done with a key whose window is longer.
 
 A row that is deleted leaves a dead version behind; a day that is dropped leaves nothing,
 whoever may still have an old transaction open. Today and the next two are made ahead, and
@@ -33,12 +34,12 @@ PARTITION_PREFIX = "hist_d"
 
 
 def partition_name(day: int) -> str:
-    """`hist_d20270115`."""
+    """A name such as `hist_d20270115`; days are counted from 1970-01-01."""
     return f"{PARTITION_PREFIX}{date.fromordinal(EPOCH + day):%Y%m%d}"
 
 
 def day_of_partition(name: str) -> int | None:
-    """Which day a table is; None: none of ours."""
+    """Return the day of a partition; None: it is not the partition of a day."""
     digits = name.removeprefix(PARTITION_PREFIX)
     if not name.startswith(PARTITION_PREFIX) or len(digits) != len("20270115"):
         return None
@@ -57,16 +58,16 @@ ATTACH_PARTITION = statement("attach_partition")
 COUNT_PARTITION = statement("count_partition")
 DROP_PARTITION = statement("drop_partition")
 SHORT_WAIT = "set local lock_timeout = '200ms'"
-SHORT_WORK = "set local statement_timeout = '5s'"  # the net is looked through
+SHORT_WORK = "set local statement_timeout = '5s'"  # the default partition is scanned
 
 DAYS_AHEAD = 2
 REST_SECONDS = 600.0
 SOON_SECONDS = 10.0  # after a lock that was not free
 DEFAULT_PARTITION = "hist_default"
-# A day of more is not counted before it goes: that would take longer than all the rest.
+# A larger day is not counted before it is dropped: that would take longer than the rest.
 COUNTED_MAX = 100_000
 MOVED_BYTES_MAX = 64 * 1024 * 1024
-# A lock that was not free, somebody who was quicker, a net that was filled meanwhile.
+# A lock was not free, another process was faster, or the default partition was filled.
 RETRY_STATES = frozenset(
     {LOCKED, DEADLOCK, UNIQUE_VIOLATION, "42P07", "42P17", "23514", "42P01"}
 )
@@ -74,7 +75,7 @@ STATEMENT_TIMEOUT = "57014"
 
 
 async def maintain_partitions(context: PostgresContext) -> int:
-    """Make what is missing, drop what is past; how many jobs went, of many about."""
+    """Create missing partitions and drop old ones; return about how many jobs went."""
     days, clock = context.process.partitions, context.clock
     if clock.monotonic() < days.next_at:
         return 0
@@ -84,14 +85,14 @@ async def maintain_partitions(context: PostgresContext) -> int:
     if not days.may_change:
         return 0
     known = {day_of_partition(name): jobs for _, _, name, jobs in rows}
-    known.pop(None, None)  # the net
+    known.pop(None, None)  # the default partition
     try:
         return await change_partitions(context, known, now)
     except StoreError as error:
         state = error.values.get("state")
         if state in RETRY_STATES:
             days.next_at = clock.monotonic() + SOON_SECONDS
-        elif state == NO_RIGHT:  # somebody else's table
+        elif state == NO_RIGHT:  # the table of another role
             days.may_change = False
         elif state != STATEMENT_TIMEOUT:
             raise
@@ -101,7 +102,7 @@ async def maintain_partitions(context: PostgresContext) -> int:
 async def change_partitions(
     context: PostgresContext, known: dict[int | None, int], now: float
 ) -> int:
-    """A transaction for each day: none keeps its locks while the next one waits."""
+    """Use a transaction per day: none keeps its locks while the next one waits."""
     today = int(now // DAY)
     for day in range(today, today + DAYS_AHEAD + 1):
         if day not in known:
@@ -121,9 +122,10 @@ async def change_partitions(
 
 
 async def create_partition(tx: PostgresTransaction, day: int, today: int) -> None:
-    """One day; jobs of it that the net has caught go where they belong, if they are few.
+    """Create the partition of a day; move its jobs from the default partition, if few.
 
-    Otherwise that day stays in the net, from which jobs leave row by row.
+    If they are many, the day stays in the default partition, where jobs are deleted row by
+    row.
     """
     if (
         day == today
@@ -144,7 +146,7 @@ async def create_partition(tx: PostgresTransaction, day: int, today: int) -> Non
 
 
 async def drop_partition(tx: PostgresTransaction, day: int, about: int) -> int:
-    """One day, with all that is in it; how many jobs that were."""
+    """Drop a day with its jobs, `about` by estimate; return how many there were."""
     await tx.rows(SHORT_WAIT)
     jobs = about
     if about < COUNTED_MAX:
@@ -154,7 +156,7 @@ async def drop_partition(tx: PostgresTransaction, day: int, about: int) -> int:
 
 
 def partition_statement(sql: str, day: int) -> str:
-    """A statement about one day; names and bounds cannot be parameters there."""
+    """Fill in a statement about one day: names and bounds cannot be parameters."""
     text = sql.replace("{day}", partition_name(day))
     return text.replace("{first}", str(int(day * DAY))).replace(
         "{next}", str(int((day + 1) * DAY))
@@ -177,7 +179,7 @@ SMALL_PARTITION_BYTES = 8 * 1024 * 1024
 async def prune_rows(
     tx: PostgresTransaction, limit: int, dead_count: int, *, drops_days: bool
 ) -> int:
-    """By age, by count, and keys whose window is over: `limit` rows in all.
+    """Delete by age, by count, and keys whose window is over: `limit` rows in all.
 
     Old audit lines, expired records and notes of repeated enqueues go too. The answer
     does not count them.
@@ -197,10 +199,10 @@ async def prune_rows(
 
 
 async def prune_done(tx: PostgresTransaction, limit: int, *, drops_days: bool) -> int:
-    """Jobs that are done, row by row.
+    """Delete done jobs row by row.
 
-    Where days are dropped whole, a large one waits for that, up to a day longer; jobs of a
-    small one, and those outside of any day, go when they are due.
+    Where days are dropped whole, a large day waits for that, up to a day longer. Jobs of a
+    small day, and those in the default partition, are deleted when they are due.
     """
     old = await tx.now() - tx.retention.done_seconds
     by_row = PRUNE_DONE
@@ -211,14 +213,14 @@ async def prune_done(tx: PostgresTransaction, limit: int, *, drops_days: bool) -
 
 
 async def deleted_rows(tx: PostgresTransaction, sql: str, *values: object) -> int:
-    """How many rows a delete took."""
+    """Run a delete; return how many rows it deleted."""
     return len(await tx.rows(sql, *values))
 
 
 def last_id_of(moment: float) -> bytes:
-    """The last id of a moment: ids begin with their time in milliseconds.
+    """Return the last id of a moment: ids begin with their time in milliseconds.
 
-    A job ends after it was made, so only ids up to here are worth a look.
+    A job ends after its id was made, so only ids up to this one need a look.
     """
     at = min(max(int(moment * 1000), 0), (1 << 8 * ID_TIME_BYTES) - 1)
     return at.to_bytes(ID_TIME_BYTES) + b"\xff" * (16 - ID_TIME_BYTES)
