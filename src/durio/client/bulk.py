@@ -41,7 +41,7 @@ async def act_in_bulk(
     by: str,
     step_jobs: int = STEP_JOBS,
 ) -> AsyncGenerator[BulkStep]:
-    """Do it step by step until all are done; together the steps are one audit line."""
+    """Apply the action in steps until all jobs are processed; together the steps are one audit line."""
     query, mark, left = counted
     states = [s for s in action.states if query.states is None or s in query.states]
     note = bulk_note(action, query, by)

@@ -148,7 +148,7 @@ class WorkerConnection:
 
     def _exit_disconnected(self) -> NoReturn:
         """End this process: no outcome can be sent; another child repeats the job."""
-        # Never released: a message that still got through would bring the next job.
+        # Never released: after another message the worker might send the next job.
         self._lock.acquire(timeout=WORKER_EXIT_SECONDS)
         if (
             not is_closed(self._life, WORKER_EXIT_SECONDS)

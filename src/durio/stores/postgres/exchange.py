@@ -46,7 +46,6 @@ HELD_SECONDS = 0.2  # until the next search for a due job that is locked
 # After the fields of a Claim, the first row has columns about the call.
 WIDTH = len(Claim._fields)
 claim_fields = itemgetter(slice(WIDTH))
-lane_of = itemgetter(Claim._fields.index("lane"))
 
 NO_OUTCOMES = PostgresRecordedOutcomes([], [], [])
 

@@ -157,7 +157,7 @@ async def act_on_ids(
 
 
 def in_batches(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """As many as one transaction is for."""
+    """Split ids into batches, each for one transaction."""
     for first in range(0, len(ids), BULK_JOBS_MAX):
         yield ids[first : first + BULK_JOBS_MAX]
 
@@ -208,7 +208,7 @@ async def act_once(
 async def still_in_state(
     tx: PostgresTransaction, seen: Sequence[FoundJob]
 ) -> set[bytes]:
-    """Those that are locked; the others have moved on, and are met in another state."""
+    """Ids still in the state that was read, so another transaction must lock them."""
     if not seen:
         return set()
     now = await find_jobs(tx, [job.id for job in seen])

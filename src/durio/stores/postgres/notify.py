@@ -22,9 +22,6 @@ from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.statements import statement
 
 NOTIFY = statement("notify")
-NOTIFY_IN_TRANSACTION = statement(
-    "notify_in_transaction"
-)  # with `transaction_payloads`
 
 WORK, CONTROL, LISTEN_CHECK = "+", "!", "="
 NAME_LENGTH = 12

@@ -33,7 +33,7 @@ def quoted(name: str) -> str:
 
 
 class SchemaStatements(dict[str, str]):
-    """Each statement with the name of one schema in it, made at its first use."""
+    """The SQL statements for one schema, each built on first use."""
 
     def __init__(self, schema: str) -> None:
         super().__init__()

@@ -176,7 +176,7 @@ def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> b
 
 
 def discard_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int | None:
-    """The record of a dead job goes, and whatever key it still held."""
+    """Delete a dead job and free the key that it still holds."""
     if state != DEAD:
         return state
     for (key,) in tx.db.rows(DISCARD_JOB, (job_id,)):

@@ -10,7 +10,7 @@ rows or 50 ms. With several requests each has a savepoint, so that one failure d
 the others. A caller that was cancelled before its request began has written nothing:
 `begun` is set before `is_cancelled` is read, so there is no gap between the two.
 
-In memory there is no thread. Requests run in the caller's thread, under a lock, so that a
+A database in memory has no writer thread. Requests run in the caller's thread, under a lock, so that a
 simulated world stays deterministic.
 
 No SQLite handle ever crosses a fork: stores close theirs before it. A child cannot use an
