@@ -24,6 +24,11 @@ SLOW_SECONDS = 30  # the end of a test that hangs
 LEASE_SECONDS = 3.0
 SESSIONS = "select count(*) from pg_stat_activity where application_name = 'durio'"
 
+CUT_WAITING = """
+select count(pg_terminate_backend(pid)) from pg_stat_activity
+where application_name = 'durio' and wait_event_type = 'Lock'
+"""
+
 
 async def until(
     is_so: Callable[[], Awaitable[bool]], seconds: float = SLOW_SECONDS
@@ -139,6 +144,34 @@ def test_a_spare_connection_is_opened_for_the_wait_and_closed_after_it(
                 return await observer.fetchval(SESSIONS) == 0
 
             await until(is_none)
+
+    asyncio.run(whole())
+
+
+def test_a_wait_for_a_key_outlives_its_connections(shop: PostgresServer) -> None:
+    """They are cut while a try waits for the key."""
+
+    async def whole() -> None:
+        async with (
+            opened(shop) as app,
+            connected(plain(shop)) as observer,
+            open_transaction(plain(shop)) as tx,
+        ):
+            add = adding(app)
+            await lock(add, tx, ["k"])
+            call = start(add, 0, "k")
+            await until(lambda: is_spare_open(app))
+
+            async def is_cut() -> bool:
+                return await observer.fetchval(CUT_WAITING) > 0
+
+            for _ in range(3):
+                await until(is_cut)
+                await clock.sleep(0.1)
+                assert not call.done()
+            await tx.execute("rollback")
+            async with asyncio.timeout(SLOW_SECONDS):
+                assert (await call).created
 
     asyncio.run(whole())
 

@@ -10,7 +10,7 @@ A call without a key may meet a lock as well, that of a bounded queue: it waits 
 queue of its lane.
 
 A call that was not written within `locked.wait_seconds` after it was made gets the error
-that the store gave.
+that the store gave last.
 """
 
 import asyncio
@@ -86,12 +86,12 @@ class WaitingList:
             self._sender.fail(call, locked.error)
         elif call.timer is None:
             loop = asyncio.get_running_loop()
-            call.timer = loop.call_later(left, self._expire, call, locked)
+            call.timer = loop.call_later(left, self._expire, call, queue)
         return not call.future.done()
 
-    def _expire(self, call: EnqueueCall, locked: Locked) -> None:
+    def _expire(self, call: EnqueueCall, queue: KeyQueue) -> None:
         if not call.is_sent:  # if it is, its answer is on the way and counts
-            self._sender.fail(call, locked.error)
+            self._sender.fail(call, queue.locked.error)
 
     # --- trying
 

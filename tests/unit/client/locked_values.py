@@ -31,6 +31,7 @@ class LockedValues:
     def __init__(self, store: FaultyStore, lock_seconds: float = LOCK_SECONDS) -> None:
         self.store = store
         self.values: set[int] = set()
+        self.locked = LOCKED  # the answer
         self.tries: list[Try] = []
         self._lock_seconds = lock_seconds
         self._execute, store.execute = store.execute, self.execute
@@ -62,7 +63,7 @@ class LockedValues:
             await self._execute(call)
         stored = iter(call.answer)
         call.answer = [
-            Enqueued(job.id, False, READY, locked=LOCKED)
+            Enqueued(job.id, False, READY, locked=self.locked)
             if job.id in refused
             else next(stored)
             for job in jobs

@@ -9,6 +9,7 @@ from durio.client.waiting_list import TURN_SECONDS
 from durio.errors import StoreUnavailable
 from durio.model.keys import replace
 from durio.ports.control import CancelJobs
+from durio.ports.enqueue import Locked
 from tests.faults.faulty_store import FaultyStore, RecordedCall
 from tests.unit.app.app_harness import records, virtual
 from tests.unit.client.locked_values import (
@@ -266,6 +267,21 @@ async def test_a_call_that_may_be_stored_gets_no_error_that_denies_it(app: App):
     store.execute = execute
     assert (await task.enqueue(3)).created
     assert not repeats(store)[-1], "the writer has forgotten the first call"
+
+
+@virtual
+async def test_a_call_gets_the_last_error_of_the_store(app: App):
+    """The server has become unreachable while the call waited for a lock."""
+    task, locks = app.task(echo), LockedValues(faulty(app), lock_seconds=0.0)
+    locks.values = {1}
+    begun = app.clock.monotonic()
+    call = start(task, 1, "k")
+    await app.clock.sleep(10)
+    locks.locked = Locked(StoreUnavailable("unreachable"), WAIT_SECONDS)
+    with pytest.raises(StoreUnavailable, match="unreachable"):
+        await call
+    waited = app.clock.monotonic() - begun
+    assert waited == pytest.approx(WAIT_SECONDS, abs=1e-6)
 
 
 @virtual

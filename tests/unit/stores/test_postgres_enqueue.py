@@ -103,6 +103,32 @@ def test_what_needs_no_care_is_one_statement(grounds: ScratchSchema) -> None:
     run_on_two_stores(grounds, story)
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_call_that_waits_for_a_lock_goes_on_if_its_connection_is_lost(
+    grounds: ScratchSchema, *, is_lost: bool
+) -> None:
+    async def story(store: PostgresStore, _other: PostgresStore) -> None:
+        def fail(_text: str) -> None:
+            raise DriverError("planted", lost=is_lost)
+
+        job = new_job(while_active)
+        store.context.connections.on_statement = fail
+        with pytest.raises(StoreError, match="planted"):
+            await store.enqueue([job], calls=[1])
+        if is_lost:
+            (answer,) = await store.enqueue([job], calls=[1], apart=True)
+            assert answer.locked is not None
+            assert "planted" in answer.locked.error.what
+            assert not answer.locked.error.unknown
+        else:
+            with pytest.raises(StoreError, match="planted"):
+                await store.enqueue([job], calls=[1], apart=True)
+        store.context.connections.on_statement = None
+        assert (await store.enqueue([job], calls=[1], apart=True))[0].created
+
+    run_on_two_stores(grounds, story)
+
+
 @pytest.mark.proves("M98")
 def test_a_failure_after_some_calls_are_stored_is_told_as_unknown(
     grounds: ScratchSchema,

@@ -39,7 +39,7 @@ from durio.stores.postgres.caller_transaction import write_joined
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import BRIEF_WAIT, LOCKED
-from durio.stores.postgres.enqueue_fast import enqueue_fast, lower_watermarks
+from durio.stores.postgres.enqueue_fast import enqueue_fast, is_lost, lower_watermarks
 from durio.stores.postgres.keys import (
     LockedKeys,
     free_keys,
@@ -164,7 +164,8 @@ async def enqueue_calls(
     try:
         return await enqueue_together(context, jobs, calls, lock_wait, again=again)
     except StoreError as error:
-        if not is_locked(error):
+        # A call that waits for a lock goes on to wait if its connection is lost.
+        if not (is_locked(error) or (apart and is_lost(error))):
             raise
         return await enqueue_without_keyed(context, jobs, calls, error, again=again)
 

@@ -227,6 +227,12 @@ def is_duplicate_id(error: StoreError) -> bool:
     return isinstance(cause, DriverError) and cause.state == UNIQUE_VIOLATION
 
 
+def is_lost(error: StoreError) -> bool:
+    """Whether the connection was lost, or could not be opened; nothing was written."""
+    cause = error.__cause__
+    return isinstance(cause, DriverError) and cause.lost and not error.unknown
+
+
 def enqueued_result(job: NewJob, now: float) -> Enqueued:
     """The answer for a stored job, by the time of the statement."""
     due = job.run_at
