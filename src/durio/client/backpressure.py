@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 from durio.client.reliable_write import Answers
 from durio.client.restarting_task import RestartingTask
@@ -24,13 +24,16 @@ from durio.telemetry.emit import Emit
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.25
 PAUSE_FACTOR = 1.5
 CALLERS_MAX = 100  # tried at once
+# A round waits at most this long for its tries. A try that meets a lock takes longer.
+ROUND_SECONDS = 0.1
 REPORT_SECONDS = 60.0  # at most one log line per queue in this time
 
 HINT_SECONDS = 5.0  # where it is unknown how fast the queue moves
 HINT_SECONDS_MIN, HINT_SECONDS_MAX = 1.0, 60.0
 
-# Batcher.try_once: the jobs of one call, and what its last try met if that was a lock.
-TryOnce = Callable[[Sequence[NewJob], Locked | None], "asyncio.Future[Answers]"]
+# Batcher.try_once: the jobs of one call, what its last try met if that was a lock, and
+# its deadline.
+TryOnce = Callable[[Sequence[NewJob], Locked | None, float], "asyncio.Future[Answers]"]
 
 
 @dataclass(slots=True)
@@ -42,6 +45,7 @@ class QueueWaiter:
     deadline: float
     wait_seconds: float
     locked: Locked | None = None  # the answer of its last try, if that was a lock
+    current_try: "asyncio.Future[Answers] | None" = None
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class QueueWaiters:
     waiters: deque[QueueWaiter] = field(default_factory=deque[QueueWaiter])
     keys: set[bytes] = field(default_factory=set[bytes])  # of the waiters
     reported_at: float = float("-inf")
+    has_moved: bool = False  # a waiter got in since the last round
     retry_task: RestartingTask = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,30 +137,58 @@ class QueueWaiters:
 
     def has_waiters(self) -> bool:
         """Drop waiters that were answered or cancelled; whether any are left."""
+        for waiter in self.waiters:
+            if waiter.future.done() and waiter.current_try is not None:
+                waiter.current_try.cancel()  # its caller has gone
         self.waiters = deque(w for w in self.waiters if not w.future.done())
         self.keys = {key for w in self.waiters for key in keys_of(w.jobs)}
         return bool(self.waiters)
 
     async def pause(self, pause: float) -> None:
-        """Sleep until the next try, but not beyond the deadline of any waiter."""
-        left = min(w.deadline for w in self.waiters) - self.clock.monotonic()
+        """Sleep until the next try, but not beyond the deadline of any waiter.
+
+        A waiter that is being tried gets the answer of that try.
+        """
+        idle = [w.deadline for w in self.waiters if w.current_try is None]
         jittered = pause * (0.75 + self.clock.random() / 2)
+        left = min(idle, default=float("inf")) - self.clock.monotonic()
         await self.clock.sleep(max(0.0, min(jittered, left)))
 
     async def try_head(self) -> bool:
-        """Try the first waiters; True: one of them got in."""
+        """Try the first waiters; True: one of them got in.
+
+        A waiter with a locked key is tried when its key has its turn on the waiting
+        list. The others do not wait for that.
+        """
         self.has_waiters()
-        head = list(islice(first_of_each_key(self.waiters), CALLERS_MAX))
-        asked = [self.try_once(waiter.jobs, waiter.locked) for waiter in head]
-        await asyncio.wait(asked) if asked else None
-        moved = False
-        for waiter, future in zip(head, asked, strict=True):
-            moved = self.answer(waiter, future) or moved
-        now = self.clock.monotonic()
-        for place, waiter in enumerate(self.waiters):
-            if not waiter.future.done() and now >= waiter.deadline:
-                waiter.future.set_exception(self.refusal(waiter, place))
+        asked: list[asyncio.Future[Answers]] = []
+        for waiter in islice(first_of_each_key(self.waiters), CALLERS_MAX):
+            if waiter.current_try is None:
+                future = self.start_try(waiter)
+                asked += [future] if waiter.locked is None or future.done() else []
+        await asyncio.wait(asked, timeout=ROUND_SECONDS) if asked else None
+        for waiter in self.waiters:
+            if waiter.current_try is None:
+                self.refuse_late(waiter)
+        moved, self.has_moved = self.has_moved, False
         return moved
+
+    def start_try(self, waiter: QueueWaiter) -> "asyncio.Future[Answers]":
+        future = self.try_once(waiter.jobs, waiter.locked, waiter.deadline)
+        waiter.current_try = future
+        future.add_done_callback(lambda done: self.end_try(waiter, done))
+        return future
+
+    def end_try(self, waiter: QueueWaiter, future: "asyncio.Future[Answers]") -> None:
+        waiter.current_try = None
+        if not future.cancelled():
+            self.has_moved = self.answer(waiter, future) or self.has_moved
+            self.refuse_late(waiter)
+
+    def refuse_late(self, waiter: QueueWaiter) -> None:
+        """End the wait of a waiter whose time is over."""
+        if not waiter.future.done() and self.clock.monotonic() >= waiter.deadline:
+            waiter.future.set_exception(self.refusal(waiter))
 
     def answer(self, waiter: QueueWaiter, future: "asyncio.Future[Answers]") -> bool:
         """Pass the outcome of a try to its caller; True: it got in."""
@@ -178,11 +211,12 @@ class QueueWaiters:
             waiter.future.set_exception(queue_closed(full))
         return False
 
-    def refusal(self, waiter: QueueWaiter, place: int) -> DurioError:
+    def refusal(self, waiter: QueueWaiter) -> DurioError:
         """The error for a waiter whose time is over."""
         if waiter.locked is not None:
             return waiter.locked.error
-        ahead = sum(len(w.jobs) for w in islice(self.waiters, place))
+        before = takewhile(lambda w: w is not waiter, self.waiters)
+        ahead = sum(len(w.jobs) for w in before)
         return self.queue_full(ahead + len(waiter.jobs), waiter.wait_seconds)
 
     def queue_full(self, jobs: int, waited_seconds: float) -> QueueFull:

@@ -41,13 +41,15 @@ class Batcher:
         return call.future
 
     def try_once(
-        self, jobs: Sequence[NewJob], locked: Locked | None
+        self, jobs: Sequence[NewJob], locked: Locked | None, deadline: float
     ) -> "asyncio.Future[Answers]":
         """Send the jobs of one call; where something is locked, the answer says so.
 
-        `locked` is the answer that these jobs got before, if it was that.
+        `locked` is the answer that these jobs got before, if it was that. After the
+        deadline they do not wait for their turn on the waiting list.
         """
         call = self._new_call(jobs, waits_if_locked=False)
+        call.deadline = deadline
         if locked is not None:
             self._waiting_list.add(call, locked)
         else:

@@ -25,6 +25,7 @@ class EnqueueCall:
     wait_key: WaitKey
     made_at: float  # monotonic seconds
     waits_if_locked: bool  # False: the answer may be `locked`
+    deadline: float = float("inf")  # monotonic; the latest end of a wait for a lock
     is_sent: bool = False
     timer: asyncio.TimerHandle | None = None  # ends the wait for a lock
 

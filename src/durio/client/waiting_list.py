@@ -9,8 +9,8 @@ they are written, the calls that came meanwhile leave the list too.
 A call without a key may meet a lock as well, that of a bounded queue: it waits here in the
 queue of its lane.
 
-A call that was not written within `locked.wait_seconds` after it was made gets the error
-that the store gave last.
+A call that was not written within `locked.wait_seconds` after it was made, or before its
+deadline, gets the error that the store gave last.
 """
 
 import asyncio
@@ -77,7 +77,8 @@ class WaitingList:
     def _keeps(self, call: EnqueueCall, queue: KeyQueue) -> bool:
         """Whether this call continues to wait; if not, it has its answer."""
         locked = queue.locked
-        left = call.made_at + locked.wait_seconds - self._clock.monotonic()
+        end = min(call.made_at + locked.wait_seconds, call.deadline)
+        left = end - self._clock.monotonic()
         if call.future.done():
             self._sender.end(call)
         elif queue.is_certain and not call.waits_if_locked:

@@ -6,7 +6,7 @@ import pytest
 
 from durio import App
 from durio.client.waiting_list import TURN_SECONDS
-from durio.errors import StoreUnavailable
+from durio.errors import QueueFull, StoreUnavailable
 from durio.model.keys import replace
 from durio.ports.control import CancelJobs
 from durio.ports.enqueue import Locked
@@ -338,3 +338,46 @@ async def test_a_waiter_for_room_with_a_locked_key_is_tried_apart(app: App):
     locks.values.clear()
     await (await app.store()).act([r.id for r in await records(app)], CancelJobs())
     assert (await waiter).created
+
+
+@virtual
+async def test_waiters_for_room_do_not_wait_for_the_turn_of_a_locked_one(app: App):
+    """Its key has its turn on the list every 2 s; the others wait for 1 s at most."""
+    app.queue("small", maxsize=1, full_wait=1.0)
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    small = task.options(queue="small")
+    await small.enqueue(0)
+    locks.values = set(range(100, 120))
+    elsewhere = [start(task, n, f"k{n}") for n in range(100, 120)]
+    await app.clock.sleep(5.0)
+    waiter = start(small, 1, "k")
+    await app.clock.sleep(0.5)
+    locks.values.add(1)
+    begun = app.clock.monotonic()
+    plain = [start(small, n) for n in (2, 3)]
+    answers = await asyncio.gather(*plain, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [QueueFull, QueueFull]
+    assert app.clock.monotonic() - begun <= 1.0 + LOCK_SECONDS
+    assert waiter.done(), "its time is over too"
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await waiter
+    locks.values.clear()
+    assert all(job.created for job in await asyncio.gather(*elsewhere))
+
+
+@virtual
+async def test_a_waiter_for_room_that_goes_leaves_the_waiting_list(app: App):
+    app.queue("small", maxsize=1, full_wait=20.0)
+    task, locks = app.task(echo), LockedValues(faulty(app))
+    small = task.options(queue="small")
+    await small.enqueue(0)
+    waiter, other = start(small, 1, "k"), start(small, 2)
+    await app.clock.sleep(0.5)
+    locks.values = {1}
+    await app.clock.sleep(2.0)
+    waiter.cancel()
+    await app.clock.sleep(0.5)
+    locks.values.clear()
+    await (await app.store()).act([r.id for r in await records(app)], CancelJobs())
+    assert (await other).created
+    assert len(await records(app)) == 2
