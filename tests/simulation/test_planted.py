@@ -55,7 +55,7 @@ def zombies() -> Kept:
 
 @pytest.fixture
 def no_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    for name in ("FINISH_PLAIN", "FINISH_DONE", "FINISH_GONE"):
+    for name in ("FINISH_PLAIN", "FINISH_DONE", "FINISH_WITHOUT_TRACE"):
         fenced: str = getattr(finish, name)
         assert FENCE in fenced
         monkeypatch.setattr(finish, name, fenced.replace(FENCE, NO_FENCE))
