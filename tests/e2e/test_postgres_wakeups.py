@@ -122,9 +122,13 @@ def test_a_worker_without_notify_notices_a_command(postgres: PostgresServer) -> 
         worker = await store.register(info, LONG_SECONDS)
         while (await store.wait(worker, 0.05)).woken:
             pass
-        await other.commit(Effects(puts=[command_put(worker, "one", "stack")]))
+        put = command_put(worker, "one", "stack")
+        await other.commit(Effects(puts=[put]))
         wake = await store.wait(worker, LONG_SECONDS)
         assert (wake.woken, wake.control) == (True, True)
+        # The tests of this file share the server, and a worker's number.
+        await other.commit(Effects(puts=[put._replace(body=None, ttl_seconds=None)]))
+        await store.leave(worker)
         await store.close()
         await other.close()
 
