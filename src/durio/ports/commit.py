@@ -51,7 +51,7 @@ class Commit(Protocol):
         enters: bool = False,
         note: AuditNote | None = None,
     ) -> Committed:
-        """All of it or nothing.
+        """Write all of the effects, or nothing.
 
         Conditions are checked in order: the puts, then the jobs. The first one that does
         not hold is the answer. The store does not retry it.
@@ -61,8 +61,8 @@ class Commit(Protocol):
         queue refuses the commit; with `enters` it takes these jobs. A closed queue refuses
         in any case.
 
-        After a lost reply the same commit may be sent again. A job that is stored is
-        answered as it stands. A put whose condition held before is a conflict now, and the
+        After a lost reply the same commit may be sent again. For a job that is
+        stored already the answer gives its present state. A put whose condition held before is a conflict now, and the
         conflict carries the record: a caller that finds its own body there has committed.
         A put without a condition is written again.
 

@@ -169,9 +169,9 @@ async def act_once(
     *,
     is_last: bool,
 ) -> tuple[list[Acted], int | None]:
-    """Each of these, where it is now, and the line of the note in the audit.
+    """Act on each job in its present state; also return the number of the audit line.
 
-    A job that is missing from the answer is locked by another transaction, or not meant.
+    A job is missing where another transaction locks it, or `only` leaves it out.
     """
     action, only, note = request
     others: set[bytes] = set()
@@ -229,7 +229,7 @@ async def act_on_jobs(
     """The action on jobs that were seen in a state that allows it.
 
     The states after it, by id. A job that is missing is locked by another transaction, was
-    moved on by one, or is not meant.
+    changed by one, or is left out by `only`.
     """
     if not seen:
         return {}
