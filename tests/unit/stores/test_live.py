@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from durio.stores.event_buffer import EVENTS_MAX
 from durio.stores.sqlite.live_events import (
-    EVENTS_MAX,
     SUBSCRIBERS_MAX,
     LocalLiveEvents,
     SocketLiveEvents,

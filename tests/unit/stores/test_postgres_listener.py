@@ -9,17 +9,16 @@ import pytest
 
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread
+from durio.stores.event_buffer import EVENT_BYTES_MAX, EVENTS_MAX, missed_event
 from durio.stores.postgres.listener import ListenCheck
 from durio.stores.postgres.live_events import (
-    EVENT_BYTES_MAX,
-    EVENTS_MAX,
     FRAME_BYTES_MAX,
     PostgresLiveEvents,
     PostgresSubscriber,
     frames_of,
-    missed_event,
 )
-from durio.stores.postgres.wakeups import NOT_WOKEN, PostgresWakeups
+from durio.stores.postgres.wakeups import PostgresWakeups
+from durio.stores.waiting import NOT_WOKEN
 from durio.testing.clock import VirtualClock, run_virtual
 from tests.unit.stores.fake_connections import FakeConnections, FakeServer
 

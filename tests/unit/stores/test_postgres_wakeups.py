@@ -10,7 +10,8 @@ import pytest
 from durio.model.errors import StoreUnavailable
 from durio.ports.store import Wake
 from durio.stores.postgres.notify import Notifier, channel_name
-from durio.stores.postgres.wakeups import NOT_WOKEN, POLL_WAKE, PostgresWakeups
+from durio.stores.postgres.wakeups import PostgresWakeups
+from durio.stores.waiting import NOT_WOKEN, POLL_WAKE
 from durio.testing.clock import VirtualClock, run_virtual
 from tests.conformance.manual_clock import ManualClock
 from tests.unit.stores.fake_connections import FakeServer

@@ -21,6 +21,7 @@ from durio.model.errors import StoreError, StoreUnavailable
 from durio.ports.clock import Clock
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.driver import Connection, DriverError, NotificationCallback
+from durio.stores.waiting import complete
 
 PING = "select 1"
 
@@ -243,9 +244,3 @@ class ListenCheck:
         if arrived is not None and nonce in self._nonces:
             with suppress(RuntimeError):  # that loop is closed: no check waits
                 arrived.get_loop().call_soon_threadsafe(complete, arrived)
-
-
-def complete(future: "asyncio.Future[None]") -> None:
-    """Set a future unless it is done or cancelled."""
-    if not future.done():
-        future.set_result(None)

@@ -11,17 +11,14 @@ several processes in the order in which they happened, as far as their clocks ag
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import msgspec
-
 from durio.model.errors import StoreError
 from durio.ports.clock import Clock
+from durio.stores.event_buffer import EventBuffer, bounded_event, missed_event
 from durio.stores.postgres.connections import Connections
-from durio.stores.postgres.listener import complete
 from durio.stores.postgres.notify import NOTIFY, channel_name
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.wakeups import PostgresWakeups
@@ -39,16 +36,9 @@ LINGER_SECONDS = 0.02  # for events of other processes at the same time
 CLOSE_SECONDS = 1.0
 
 BATCH_BYTES_MAX = 256 * 1024
-EVENT_BYTES_MAX = 16 * 1024
 FRAME_BYTES_MAX = 7900  # PostgreSQL takes less than 8000, the stamp included
-EVENTS_MAX = 10_000  # kept for a subscriber that is slow to read
 STAMP_LENGTH = 32
 LAST, NOT_LAST = ".", "+"
-
-
-def missed_event(events: int) -> bytes:
-    """The event that stands for events a subscriber did not get."""
-    return msgspec.json.encode({"event": "live.missed", "events": events})
 
 
 def frames_of(stamp: str, text: bytes) -> list[str]:
@@ -81,7 +71,7 @@ class LiveEventBatch:
 
     def add(self, event: bytes) -> None:
         """Add the event, or count it as missed."""
-        taken = event if len(event) <= EVENT_BYTES_MAX else missed_event(1)
+        taken = bounded_event(event)
         # Keeps the order: after one event without room, all later ones are missed.
         if self.missed or self.size + len(taken) >= BATCH_BYTES_MAX:
             self.missed += 1
@@ -99,60 +89,18 @@ class LiveEventBatch:
         return frames, count
 
 
-class PostgresSubscriber:
-    """A bounded buffer, filled in the listener's thread and read on any loop."""
+class PostgresSubscriber(EventBuffer):
+    """Filled in the listener's thread."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._events: deque[tuple[str, bytes]] = deque()
-        self._missed = 0
-        self._wake: Callable[[], None] | None = None
-        self._is_closed = False
 
-    def receive(self, stamp: str, events: Sequence[bytes]) -> None:
-        """Keep the events there is room for, and wake the reader."""
-        room = max(0, EVENTS_MAX - len(self._events))
-        self._events.extend((stamp, event) for event in events[:room])
-        self._missed += len(events[room:])
-        if self._wake is not None:
-            self._wake()
-
-    async def read(self, timeout_seconds: float) -> list[bytes]:
-        """The received events, oldest first; empty after a timeout."""
-        await self._wait(timeout_seconds)
+    async def wait(self, timeout_seconds: float) -> None:
+        """Also for events of other processes, which may be older than the first."""
+        await super().wait(timeout_seconds)
         if self._events and not self._is_closed:
             await self._clock.sleep(LINGER_SECONDS)
-        received = [self._events.popleft() for _ in range(len(self._events))]
-        received.sort(key=lambda event: event[0])
-        found = [event for _, event in received]
-        if self._missed:
-            found.append(missed_event(self._missed))
-            self._missed = 0
-        return found
-
-    async def _wait(self, timeout_seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed
-                loop.call_soon_threadsafe(complete, ended)
-
-        # Set `_wake` before the check: an event in between is not missed.
-        self._wake = wake
-        timer = loop.call_later(timeout_seconds, complete, ended)
-        try:
-            if not self._events and not self._is_closed:
-                await ended
-        finally:
-            timer.cancel()
-            self._wake = None
-
-    def close(self) -> None:
-        """Let the reader return at once."""
-        self._is_closed = True
-        if self._wake is not None:
-            self._wake()
 
 
 class PostgresLiveEvents:

@@ -20,10 +20,11 @@ from durio.model.errors import StoreError
 from durio.ports.clock import Clock
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.statements import statement
+from durio.stores.waiting import CONTROL, WORK
 
 NOTIFY = statement("notify")
 
-WORK, CONTROL, LISTEN_CHECK = "+", "!", "="
+LISTEN_CHECK = "="
 NAME_LENGTH = 12
 NO_SENDER = (
     "-" * NAME_LENGTH

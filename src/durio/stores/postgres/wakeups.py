@@ -9,18 +9,16 @@ for commands to its worker: 10 ms after the last work, then less often, up to 25
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from durio.model.errors import StoreError
 from durio.model.queues import serves
 from durio.ports.clock import Clock
 from durio.ports.store import Wake
 from durio.stores.postgres.connections import Connections
-from durio.stores.postgres.listener import ListenCheck, NotificationListener, complete
+from durio.stores.postgres.listener import ListenCheck, NotificationListener
 from durio.stores.postgres.notify import (
-    CONTROL,
     LISTEN_CHECK,
-    WORK,
     Notifier,
     channel_name,
     messages_of,
@@ -28,6 +26,7 @@ from durio.stores.postgres.notify import (
     transaction_payloads,
 )
 from durio.stores.postgres.statements import statement
+from durio.stores.waiting import CONTROL, NOT_WOKEN, POLL_WAKE, WORK, WorkerWakeup
 
 POLL_WORKER = statement("poll_worker")
 
@@ -43,21 +42,17 @@ WAKEUPS_LOST = (
 )
 WAKEUPS_RESTORED = "Wakeups arrive again."
 
-NOT_WOKEN: Final = Wake(woken=False, lanes=frozenset(), control=False)
-POLL_WAKE: Final = Wake(woken=True, lanes=frozenset(), control=False)
 
-
-class PostgresWorkerWakeup:
-    """Wakeups of one worker: sent from any thread, waited for on any loop."""
+class PostgresWorkerWakeup(WorkerWakeup):
+    """The wakeups of a worker; it polls while they do not arrive."""
 
     def __init__(
         self, worker: int, namespace: str, queues: Collection[str] | None
     ) -> None:
+        super().__init__()
         self.worker = worker
         self._prefix = f"{namespace}:"
         self._queues = None if queues is None else tuple(queues)
-        self._messages: dict[str, None] = {}
-        self._waiters: list[Callable[[], None]] = []
         self._poll_seconds = POLL_FIRST_SECONDS
         self._took_seconds = 0.0  # by the last poll
         self._seen: tuple[Any, ...] = (None, 0, ())
@@ -65,55 +60,6 @@ class PostgresWorkerWakeup:
     def serves(self, lane: str) -> bool:
         prefix = self._prefix
         return lane.startswith(prefix) and serves(self._queues, lane[len(prefix) :])
-
-    # --- waking
-
-    def wake(self, message: str) -> None:
-        """Keep the message and wake the waiters; a message already kept has woken them."""
-        if message not in self._messages:
-            self._messages[message] = None
-            self.notify_waiters()
-
-    def notify_waiters(self) -> None:
-        """End every wait, also without a message."""
-        for wake in list(self._waiters):
-            wake()
-
-    @property
-    def is_woken(self) -> bool:
-        return bool(self._messages)
-
-    def take(self) -> Wake | None:
-        """All wakeups since the last call; None without one."""
-        messages: list[str] = []
-        with suppress(KeyError):  # empty; other threads may add messages meanwhile
-            while True:
-                messages.append(self._messages.popitem()[0])
-        if not messages:
-            return None
-        lanes = frozenset(
-            message[1:] for message in messages if message.startswith(WORK)
-        )
-        return Wake(woken=True, lanes=lanes, control=CONTROL in messages)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for a message or `notify_waiters`, or until the timeout."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed: nothing waits there
-                loop.call_soon_threadsafe(complete, ended)
-
-        # Register, then check: a wakeup in between is seen twice, never missed.
-        self._waiters.append(wake)
-        timer = loop.call_later(seconds, complete, ended)
-        try:
-            if not self._messages:
-                await ended
-        finally:
-            timer.cancel()
-            self._waiters.remove(wake)
 
     # --- polling
 
@@ -362,7 +308,7 @@ class PostgresWakeups:
         if before is is_receiving:
             return
         for wakeup in list(self._registered.values()):
-            wakeup.notify_waiters()
+            wakeup.end_waits()
         if self._on_change is not None and (before is False or not is_receiving):
             self._on_change(is_receiving)
 

@@ -13,22 +13,24 @@ import asyncio
 import errno
 import os
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
 from durio.ports.clock import Clock
 from durio.ports.live import Subscriber
+from durio.stores.event_buffer import (
+    EVENTS_MAX,
+    EventBuffer,
+    bounded_event,
+    missed_event,
+)
 from durio.stores.sqlite.store_files import Folder
-from durio.stores.sqlite.wakeups import complete, socket_address, until_readable
+from durio.stores.sqlite.wakeups import socket_address, until_readable
+from durio.stores.waiting import complete
 
 DATAGRAM_BYTES_MAX = 32 * 1024
-EVENT_BYTES_MAX = DATAGRAM_BYTES_MAX // 2
 BUFFER_BYTES = 1024 * 1024
-EVENTS_MAX = 10_000  # kept in memory for a slow subscriber; read at once from a socket
 SUBSCRIBERS_MAX = 16
 SUFFIX = ".ear"
 
@@ -55,11 +57,6 @@ class SqliteSubscriber(Subscriber, Protocol):
     def close(self) -> None: ...
 
 
-def missed_event(events: int) -> bytes:
-    """What a subscriber reads in place of events that it did not get."""
-    return msgspec.json.encode({"event": "live.missed", "events": events})
-
-
 # --- within one process
 
 
@@ -72,7 +69,7 @@ class LocalLiveEvents:
     def publish(self, events: Sequence[bytes]) -> bool:
         if events:
             for subscriber in list(self._subscribers):
-                subscriber.receive(events)
+                subscriber.receive("", events)
         return bool(self._subscribers)
 
     def subscribe(self) -> "LocalSubscriber":
@@ -88,53 +85,15 @@ class LocalLiveEvents:
         self._subscribers.clear()
 
 
-class LocalSubscriber:
-    """A bounded queue, filled from any thread and read on any loop."""
-
+class LocalSubscriber(EventBuffer):
     def __init__(self, subscribers: "list[LocalSubscriber]") -> None:
+        super().__init__()
         self._subscribers = subscribers
-        self._events: deque[bytes] = deque()
-        self._missed = 0
-        self._wake: Callable[[], object] | None = None
-        self._is_closed = False
-
-    def receive(self, events: Sequence[bytes]) -> None:
-        """Store the events that there is room for, count the rest, wake the reader."""
-        room = max(0, EVENTS_MAX - len(self._events))
-        self._events.extend(events[:room])
-        self._missed += len(events[room:])
-        if self._wake is not None:
-            self._wake()
-
-    async def read(self, timeout_seconds: float) -> list[bytes]:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed
-                loop.call_soon_threadsafe(complete, ended)
-
-        # Register before the check, so that no event in between is missed.
-        self._wake = wake
-        timer = loop.call_later(timeout_seconds, complete, ended)
-        try:
-            if not self._events and not self._is_closed:
-                await ended
-        finally:
-            timer.cancel()
-            self._wake = None
-        found = [self._events.popleft() for _ in range(len(self._events))]
-        if self._missed:
-            found.append(missed_event(self._missed))
-            self._missed = 0
-        return found
 
     def close(self) -> None:
-        self._is_closed = True
         with suppress(ValueError):
             self._subscribers.remove(self)
-        if self._wake is not None:
-            self._wake()
+        super().close()
 
 
 # --- between processes
@@ -286,8 +245,7 @@ def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes
     lines: list[bytes] = [missed_event(missed_count)] if missed_count else []
     size, number = sum(map(len, lines)), missed_count
     for published in events:
-        # An event that is too long for a datagram counts as missed.
-        event = published if len(published) <= EVENT_BYTES_MAX else missed_event(1)
+        event = bounded_event(published)
         if size + len(event) >= DATAGRAM_BYTES_MAX:
             datagrams.append((b"\n".join(lines), number))
             lines, size, number = [], 0, 0

@@ -51,7 +51,6 @@ from durio.stores.sqlite.transactions import SqliteTransactions
 from durio.stores.sqlite.translate import IN_MEMORY
 from durio.stores.sqlite.upkeep import SqliteUpkeep
 from durio.stores.sqlite.wakeups import (
-    NOT_WOKEN,
     LocalWakeups,
     NoWakeups,
     SocketWakeups,
@@ -65,6 +64,7 @@ from durio.stores.sqlite.writer import (
     opening_lock,
     remove_fork_handler,
 )
+from durio.stores.waiting import NOT_WOKEN, POLL_WAKE
 
 Warn = Callable[[str], None]
 # How often a worker without a wakeup socket looks for commits.
@@ -289,7 +289,7 @@ async def poll_for_change(context: SqliteContext, timeout_seconds: float) -> Wak
     while (left := end - context.clock.monotonic()) > 0:
         await context.clock.sleep(min(left, POLL_SECONDS))
         if await context.reader.read(data_version) != seen:
-            return Wake(woken=True, lanes=frozenset(), control=False)
+            return POLL_WAKE
     return NOT_WOKEN
 
 

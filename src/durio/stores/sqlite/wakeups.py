@@ -12,7 +12,6 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,16 @@ from typing import Protocol
 
 from durio.ports.store import Wake
 from durio.stores.sqlite.store_files import Folder
+from durio.stores.waiting import (
+    CONTROL,
+    NOT_WOKEN,
+    WorkerWakeup,
+    complete,
+    wake_from_messages,
+)
 
-CONTROL = b"!"
 PROC = "/proc/self/fd"
 DATAGRAM_BYTES_MAX = 512
-NOT_WOKEN = Wake(woken=False, lanes=frozenset(), control=False)
 
 
 class SqliteWakeups(Protocol):
@@ -36,7 +40,7 @@ class SqliteWakeups(Protocol):
 
     def remove(self, worker: int) -> None: ...
 
-    def wake(self, worker: int, message: bytes) -> None:
+    def wake(self, worker: int, message: str) -> None:
         """Never waits."""
         ...
 
@@ -51,17 +55,6 @@ class SqliteWakeups(Protocol):
     def forget(self) -> None:
         """In a forked child: drop the parent's sockets."""
         ...
-
-
-def lane_message(lane: str) -> bytes:
-    return b"+" + lane.encode()
-
-
-def wake_from_messages(messages: list[bytes]) -> Wake:
-    lanes = frozenset(
-        message[1:].decode() for message in messages if message.startswith(b"+")
-    )
-    return Wake(woken=True, lanes=lanes, control=CONTROL in messages)
 
 
 @dataclass(slots=True)
@@ -109,13 +102,13 @@ class SocketWakeups:
             wakeup.close_if_unused()
         self._folder.unlink(wakeup_socket_name(worker))
 
-    def wake(self, worker: int, message: bytes) -> None:
+    def wake(self, worker: int, message: str) -> None:
         """Send one datagram; a full buffer already holds wakeups, so one may be lost."""
         if self._sender is None:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
         try:
-            self._sender.sendto(message, self._path(worker))
+            self._sender.sendto(message.encode(), self._path(worker))
         except OSError as error:
             if error.errno == errno.ECONNREFUSED:  # the file exists, its owner is gone
                 self._folder.unlink(wakeup_socket_name(worker))
@@ -143,15 +136,15 @@ class SocketWakeups:
             wakeup.removed = True
             self.wake(worker, CONTROL)
             wakeup.close_if_unused()
-        self._registered.clear()
-        if self._sender is not None:
-            self._sender.close()
-        self._sender = None
+        self._forget_all()
 
     def forget(self) -> None:
         """Close the child's copies; the parent keeps its sockets."""
         for wakeup in self._registered.values():
             wakeup.socket.close()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._registered.clear()
         if self._sender is not None:
             self._sender.close()
@@ -172,12 +165,13 @@ def wakeup_socket_name(worker: int) -> str:
     return f"{worker}.bell"
 
 
-def drain(wakeup_socket: socket.socket) -> list[bytes]:
+def drain(wakeup_socket: socket.socket) -> list[str]:
     """Every message that has arrived."""
-    messages: list[bytes] = []
+    messages: list[str] = []
     with suppress(OSError):
         while True:
-            messages.append(wakeup_socket.recv(DATAGRAM_BYTES_MAX))
+            datagram = wakeup_socket.recv(DATAGRAM_BYTES_MAX)
+            messages.append(datagram.decode("utf-8", "replace"))
     return messages
 
 
@@ -195,75 +189,40 @@ async def until_readable(
         loop.remove_reader(descriptor)
 
 
-def complete(future: "asyncio.Future[None]") -> None:
-    """Set a future that may have been set or cancelled meanwhile."""
-    if not future.done():
-        future.set_result(None)
-
-
 class LocalWakeups:
     """Wakeups within one process: messages are kept until the next wait."""
 
     def __init__(self) -> None:
-        self._messages: dict[int, list[bytes]] = {}
-        self._waiters: dict[int, list[Callable[[], object]]] = {}
+        self._registered: dict[int, WorkerWakeup] = {}
 
     def register(self, worker: int) -> bool:
-        self._messages[worker] = []
+        self._registered[worker] = WorkerWakeup()
         return True
 
     def remove(self, worker: int) -> None:
         """Forget the worker and end its waits."""
-        self._messages.pop(worker, None)
-        self._wake_waiters(worker)
+        wakeup = self._registered.pop(worker, None)
+        if wakeup is not None:
+            wakeup.end_waits()
 
-    def wake(self, worker: int, message: bytes) -> None:
-        """Keep the message and wake all waiters, each on its own loop."""
-        messages = self._messages.get(worker)
-        if messages is None:
-            return
-        if message not in messages:
-            messages.append(message)
-        self._wake_waiters(worker)
+    def wake(self, worker: int, message: str) -> None:
+        wakeup = self._registered.get(worker)
+        if wakeup is not None:
+            wakeup.wake(message)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """Several loops may wait for the same worker."""
-        if worker not in self._messages:
+        wakeup = self._registered.get(worker)
+        if wakeup is None:
             return None
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # that loop is closed, and so is its wait
-                loop.call_soon_threadsafe(complete, ended)
-
-        waiters = self._waiters.setdefault(worker, [])
-        # Register before the check: a message in between is seen twice, never missed.
-        waiters.append(wake)
-        timer = loop.call_later(timeout_seconds, complete, ended)
-        try:
-            if not self._messages.get(worker):
-                await ended
-        finally:
-            timer.cancel()
-            waiters.remove(wake)
-        messages = self._messages.get(worker)
-        if not messages:
-            return NOT_WOKEN
-        self._messages[worker] = []
-        return wake_from_messages(messages)
+        await wakeup.wait(timeout_seconds)
+        return wakeup.take() or NOT_WOKEN
 
     def close(self) -> None:
-        for worker in list(self._messages):
+        for worker in list(self._registered):
             self.remove(worker)
 
     def forget(self) -> None:
-        self._messages.clear()
-        self._waiters.clear()
-
-    def _wake_waiters(self, worker: int) -> None:
-        for wake in list(self._waiters.get(worker, ())):
-            wake()
+        self._registered.clear()
 
 
 class NoWakeups:
@@ -275,7 +234,7 @@ class NoWakeups:
 
     def remove(self, worker: int) -> None: ...
 
-    def wake(self, worker: int, message: bytes) -> None:
+    def wake(self, worker: int, message: str) -> None:
         """The worker's safety poll finds the work."""
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:

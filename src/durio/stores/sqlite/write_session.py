@@ -39,7 +39,8 @@ from durio.stores.sqlite.store_files import (
     check_not_replaced,
     unregister_open_file,
 )
-from durio.stores.sqlite.wakeups import CONTROL, SqliteWakeups, lane_message
+from durio.stores.sqlite.wakeups import SqliteWakeups
+from durio.stores.waiting import CONTROL, WORK
 
 NO_WORKER = 0  # no worker has this id
 
@@ -344,11 +345,11 @@ class WriteSession:
             finally:
                 self.lock.release()
 
-    def _wakeups_after(self, tx: SqliteTransaction) -> list[tuple[int, bytes]]:
+    def _wakeups_after(self, tx: SqliteTransaction) -> list[tuple[int, str]]:
         wakeups = [(worker, CONTROL) for worker in tx.woken_workers]
         for lane, except_worker in tx.woken_lanes.items():
             found = workers_to_wake(tx.db, lane, except_worker, self._commits)
-            wakeups += [(worker, lane_message(lane)) for worker in found]
+            wakeups += [(worker, WORK + lane) for worker in found]
         return wakeups
 
     def _set_log_pages(self, pages: int) -> None:
