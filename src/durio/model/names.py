@@ -58,6 +58,11 @@ def namespace_of(stored_lane: str) -> str:
     return stored_lane.partition(":")[0]
 
 
+def namespace_span(namespace: str) -> tuple[str, str]:
+    """The bounds (first, end) of all its lanes; `;` follows `:` in ASCII."""
+    return f"{namespace}:", f"{namespace};"
+
+
 def queue_of(stored_lane: str) -> str:
     """The queue's name without its namespace."""
     return stored_lane.partition(":")[2]

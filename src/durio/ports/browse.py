@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-from durio.model.job import STATE_BY_CODE, StoredJob
+from durio.model.job import RUNNING, STATE_BY_CODE, StoredJob
 from durio.model.quantities import format_duration
 from durio.ports.lease import Vitals
 
@@ -21,6 +21,13 @@ class Query(NamedTuple):
     finished_before: float | None = None  # absolute seconds: dead for longer
     finished_after: float | None = None
     worker: int | None = None  # running under it
+
+    @property
+    def possible_states(self) -> tuple[int, ...] | None:
+        """The states asked for. With a worker, only `running`: no other job has a worker."""
+        if self.worker is None:
+            return self.states
+        return (RUNNING,) if self.states is None or RUNNING in self.states else ()
 
     def in_words(self) -> str:
         """The filter as text for the audit of a bulk action."""

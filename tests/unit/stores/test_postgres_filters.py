@@ -3,6 +3,7 @@
 import pytest
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.names import namespace_span
 from durio.ports.browse import Query
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
@@ -18,7 +19,6 @@ from durio.stores.postgres.filters import (
     can_hold,
     error_contains,
     narrow_conditions,
-    prefix_span,
     source_of_state,
     sources_of,
     wide_conditions,
@@ -136,8 +136,8 @@ def test_errors_are_compared_in_whatever_case(name: str) -> None:
     assert error_contains(error, text.casefold()) is wanted
 
 
-def test_a_prefix_is_a_span() -> None:
-    first, end = prefix_span("shop:")
+def test_a_namespace_is_a_span() -> None:
+    first, end = namespace_span("shop")
     assert first <= "shop:default" < end
     for other in ("shop", "shop-eu:default", "shop2:default", "shoq:a"):
         assert not first <= other < end

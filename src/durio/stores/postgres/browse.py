@@ -10,12 +10,16 @@ index entry for every waiting or dead job, and never the history.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from durio.model.errors import InvalidOption
 from durio.model.job import StoredJob
+from durio.model.names import namespace_span
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
-from durio.ports.lease import Vitals
+from durio.stores.browsing import (
+    EVERY_LANE,
+    PAGE_MAX,
+    invalid_cursor,
+    lane_rows,
+    worker_row,
+)
 from durio.stores.postgres.bulk import find_counted
 from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.driver import Row
@@ -29,7 +33,6 @@ from durio.stores.postgres.filters import (
     error_contains,
     last_error,
     narrow_conditions,
-    prefix_span,
     sources_of,
     wide_conditions,
 )
@@ -38,7 +41,6 @@ from durio.stores.postgres.transaction import ReadTransaction
 
 READ_JOBS = statement("read_jobs")
 
-PAGE_MAX = 200
 SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is sorted
 ERRORS_MAX = 1000  # errors read, per table and page
 NEWEST = b"\xff" * 16
@@ -89,9 +91,7 @@ def before_cursor(cursor: str | None) -> bytes:
     except ValueError:
         before = b""
     if len(cursor) != CURSOR_CHARS or before.hex() != cursor:
-        raise InvalidOption(
-            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
-        )
+        raise invalid_cursor(cursor)
     return before
 
 
@@ -227,9 +227,6 @@ READ_AUDIT = statement("read_audit")
 
 IDS_MAX = 1000  # ids in one statement
 AUDIT_ROWS_MAX = 2**31 - 1
-EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
-
-_vitals_decoder = msgspec.json.Decoder(Vitals)
 
 
 class PostgresBrowse(PostgresCapability):
@@ -278,51 +275,27 @@ class PostgresBrowse(PostgresCapability):
         heads: int = 0,
     ) -> list[LaneRow]:
         """Every queue of a namespace that was ever used, with its settings, by name."""
-        read, span = self.context.connections.read, prefix_span(f"{namespace}:")
-        by_lane: dict[str, dict[int, int]] = {}
-        if counts:
-            for lane, state, jobs in await read(COUNT_LIVE, *span):
-                by_lane.setdefault(lane, {})[state] = jobs
-        since: dict[str, float] = {}
-        if oldest:
-            since = dict(await read(READ_OLDEST, *span))
-        tasks: dict[str, dict[str, int]] = {}
+        read, span = self.context.connections.read, namespace_span(namespace)
+        counted = await read(COUNT_LIVE, *span) if counts else ()
+        since = await read(READ_OLDEST, *span) if oldest else ()
+        tasks: Sequence[Row] = ()
         if heads > 0:
             tasks = await self.context.connections.read_many(
                 lambda reading: head_tasks(reading, span, heads)
             )
         # Last: a queue is stored with its first job.
         rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
-        found = [lane_row(*row) for row in rows]
-        if not (counts or oldest or heads):  # workers read this in a loop
-            return found
-        return [
-            row._replace(
-                counts=by_lane.get(row.name, {}),
-                oldest_ready_at=since.get(row.name),
-                head_tasks=tasks.get(row.name, {}),
-            )
-            for row in found
-        ]
+        return lane_rows(rows, counted, since, tasks)
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         context = self.context
         now = context.process.lease_time.now()
         rows = await context.connections.read(READ_WORKERS, namespace, now)
-        return [
-            WorkerRow(
-                id=worker,
-                info=msgspec.json.decode(info),
-                lease_seconds_left=left,
-                running=running,
-                vitals=vitals_of(vitals),
-            )
-            for worker, info, left, running, vitals in rows
-        ]
+        return [worker_row(*row) for row in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
-        span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
+        span = EVERY_LANE if namespace is None else namespace_span(namespace)
         rows = await self.context.connections.read(READ_DEATH_COUNTS, *span)
         return [DeathCount(*row) for row in rows]
 
@@ -339,44 +312,12 @@ def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:
     return [able[at : at + IDS_MAX] for at in range(0, len(able), IDS_MAX)]
 
 
-def vitals_of(stored: str | None) -> Vitals | None:
-    """The vitals that a worker last sent; None if other code wrote another shape."""
-    try:
-        return None if stored is None else _vitals_decoder.decode(stored)
-    except msgspec.DecodeError:
-        return None
-
-
-def lane_row(
-    name: str,
-    paused: bool,  # noqa: FBT001 - a row of the database
-    closed: bool,  # noqa: FBT001
-    maxsize: int | None,
-    manual: int | None,
-    is_over: int,
-) -> LaneRow:
-    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
-    holds = maxsize if manual is None else manual
-    return LaneRow(
-        name=name,
-        paused=paused,
-        closed=closed,
-        maxsize=None if holds is None or holds < 0 else holds,
-        is_manual=manual is not None,
-        is_over=is_over > 0,
-    )
-
-
 async def head_tasks(
     reading: ReadTransaction, span: tuple[str, str], limit: int
-) -> dict[str, dict[str, int]]:
-    """Lane -> task -> jobs, for an equal share of every lane in which jobs wait."""
+) -> Sequence[Row]:
+    """Lane, task, jobs: for an equal share of every lane in which jobs wait."""
     lanes = [row[0] for row in await reading.rows(READ_BUSY_LANES, *span)]
-    found: dict[str, dict[str, int]] = {}
-    if lanes:
-        share = max(1, limit // len(lanes))
-        for lane, task, jobs in await reading.rows(
-            READ_WAITING_TASKS, lanes[:limit], share
-        ):
-            found.setdefault(lane, {})[task] = jobs
-    return found
+    if not lanes:
+        return ()
+    share = max(1, limit // len(lanes))
+    return await reading.rows(READ_WAITING_TASKS, lanes[:limit], share)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from durio.model.errors import InvalidOption
 from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
+from durio.stores.browsing import BULK_JOBS_MAX, invalid_cursor, invalid_mark, one_state
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
@@ -30,7 +30,6 @@ from durio.stores.postgres.filters import (
     narrow_conditions,
     source_of_state,
     sources_of,
-    states_of,
     wide_conditions,
 )
 from durio.stores.postgres.statements import statement
@@ -40,7 +39,6 @@ READ_MARK = statement("read_bulk_mark")
 
 SCAN_MAX = 20_000  # rows of a table, per page
 ERRORS_MAX = 1000  # errors read, per page
-BULK_JOBS_MAX = 1000
 
 Position = tuple[Any, ...]  # the columns of an index; none: at its beginning
 
@@ -66,9 +64,7 @@ def bulk_mark_from_text(text: str) -> PostgresBulkMark:
     except ValueError:
         mark = PostgresBulkMark(b"", 0.0, 0)
     if len(mark.id) != ID_BYTES or not 0 <= mark.deaths < 2**63:
-        raise InvalidOption(
-            f"{text[:40]!r} is no mark", cure="Pass back what `count` gave."
-        )
+        raise invalid_mark(text)
     return mark
 
 
@@ -131,12 +127,9 @@ async def find_counted(
     reading: ReadTransaction, query: Query, mark: str, cursor: str | None, limit: int
 ) -> Page:
     """The next jobs of one state that fit and are not beyond the mark."""
-    states = states_of(query)
-    if states is None or len(states) > 1:
-        raise InvalidOption("more than one state", cure="Ask for one state at a time.")
-    if not states:
+    state = one_state(query)
+    if state is None:
         return Page([], None)
-    state = states[0]
     source = source_of_state(state)
     after, last = position_of(cursor, source), bulk_mark_from_text(mark)
     if not can_hold(source, query):
@@ -165,9 +158,7 @@ def position_of(cursor: str | None, source: JobSource) -> Position:
     except ValueError:  # also what is no JSON
         pass
     if len(position) != len(source.order) or len(position[-1]) != ID_BYTES:
-        raise InvalidOption(
-            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
-        )
+        raise invalid_cursor(cursor)
     return position
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.names import namespace_span
 from durio.ports.browse import Query
 from durio.stores.postgres.death_counts import error_fields
 
@@ -110,16 +111,9 @@ def by_id(source: JobSource) -> JobSource:
     return JOB_ROWS._replace(also=also)
 
 
-def states_of(query: Query) -> tuple[int, ...] | None:
-    """Return the states of a query, None for all; only running jobs have a worker."""
-    if query.worker is None:
-        return query.states
-    return (RUNNING,) if query.states is None or RUNNING in query.states else ()
-
-
 def sources_of(query: Query) -> list[JobSource]:
     """Return every table that may hold jobs of this query; each job is in one of them."""
-    states = states_of(query)
+    states = query.possible_states
     if states is None:
         return [JOB_ROWS, KEPT_ROWS, FINISHED_ROWS]
     asked = set(states)
@@ -197,7 +191,7 @@ def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[st
     """Conditions on namespace and queue."""
     parts: list[str] = []
     if query.namespace is not None:
-        first, end = prefix_span(f"{query.namespace}:")
+        first, end = namespace_span(query.namespace)
         parts.append(f"{lane} >= {values.put(first, 'text')}")
         parts.append(f"{lane} < {values.put(end, 'text')}")
     if query.lane is not None:
@@ -212,11 +206,6 @@ def end_conditions(query: Query, values: StatementValues) -> list[str]:
         for sign, moment in ends
         if moment is not None
     ]
-
-
-def prefix_span(prefix: str) -> tuple[str, str]:
-    """Return the span [first, end) of all texts that begin with this prefix."""
-    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def and_conditions(parts: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from durio.model.errors import OperatingError
 from durio.model.job import DEAD, DONE, READY, SCHEDULED
-from durio.model.names import namespace_of
+from durio.model.names import namespace_of, namespace_span
 from durio.ports.move import (
     Counts,
     ImportProgress,
@@ -33,7 +33,6 @@ from durio.stores.postgres.bounds import (
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.control import INT2_MAX, INT4_MAX, clamp, error_list
 from durio.stores.postgres.death_counts import next_deaths
-from durio.stores.postgres.filters import prefix_span
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
@@ -90,7 +89,7 @@ class PostgresImportJobs:
             found: dict[str, dict[int, int]] = {}
             for namespace in namespaces:
                 of_app = found.setdefault(namespace, {})
-                span = prefix_span(f"{namespace}:")
+                span = namespace_span(namespace)
                 for _, state, jobs in await reading.rows(COUNT_JOBS, *span):
                     of_app[state] = of_app.get(state, 0) + jobs
             return found

@@ -39,6 +39,7 @@ from durio.ports.control import (
     MoveJobs,
     RetryJobs,
 )
+from durio.stores.browsing import BULK_JOBS_MAX
 from durio.stores.postgres.audit import write_audit_note
 from durio.stores.postgres.bounds import (
     PostgresGuard,
@@ -46,13 +47,9 @@ from durio.stores.postgres.bounds import (
     clear_soft_mark,
     lock_guards,
 )
-from durio.stores.postgres.bulk import (
-    BULK_JOBS_MAX,
-    PostgresBulkMark,
-    matching_jobs,
-)
+from durio.stores.postgres.bulk import PostgresBulkMark, matching_jobs
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.filters import ID_BYTES, states_of
+from durio.stores.postgres.filters import ID_BYTES
 from durio.stores.postgres.keys import free_at_end, retake_keys
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
@@ -107,7 +104,7 @@ class ActionRequest(NamedTuple):
             return False
         if self.only is None:
             return True
-        states = states_of(self.only[0])
+        states = self.only[0].possible_states
         is_there = isinstance(self.action, MoveJobs) and job.lane == self.action.lane
         return not is_there and (states is None or job.state in states)
 

@@ -9,6 +9,7 @@ from functools import partial
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, READY, attempt_number
+from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
@@ -28,7 +29,6 @@ from durio.stores.postgres.bounds import (
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import leave_running, lock_bounded
-from durio.stores.postgres.filters import prefix_span
 from durio.stores.postgres.finished_jobs import maintain_partitions, prune_rows
 from durio.stores.postgres.keys import free_unused_keys
 from durio.stores.postgres.lease import (
@@ -103,7 +103,7 @@ class PostgresUpkeep(PostgresCapability):
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues above the soft bound, and clear the mark of those below it."""
-        span = prefix_span(f"{namespace}:")
+        span = namespace_span(namespace)
         await count_entered(self.context, span)
         changes = await self.context.connections.read_many(
             lambda reading: changed_soft_marks(reading, soft_max, span)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from durio.model.errors import StoreError
+from durio.model.names import namespace_span
 from durio.model.queues import serves
 from durio.ports.clock import Clock
 from durio.ports.store import Wake
@@ -51,14 +52,14 @@ class PostgresWorkerWakeup(WorkerWakeup):
     ) -> None:
         super().__init__()
         self.worker = worker
-        self._prefix = f"{namespace}:"
+        self._span = namespace_span(namespace)
         self._queues = None if queues is None else tuple(queues)
         self._poll_seconds = POLL_FIRST_SECONDS
         self._took_seconds = 0.0  # by the last poll
         self._seen: tuple[Any, ...] = (None, 0, ())
 
     def serves(self, lane: str) -> bool:
-        prefix = self._prefix
+        prefix, _ = self._span
         return lane.startswith(prefix) and serves(self._queues, lane[len(prefix) :])
 
     # --- polling
@@ -76,11 +77,7 @@ class PostgresWorkerWakeup(WorkerWakeup):
     async def poll(self, connections: Connections, clock: Clock) -> Wake | None:
         """Look in the database for work, or for new commands to this worker."""
         began = clock.monotonic()
-        span = (
-            self._prefix,
-            f"{self._prefix[:-1]};",
-        )  # `;` follows `:` in ASCII: all lanes with this prefix
-        rows = await connections.read(POLL_WORKER, self.worker, *span)
+        rows = await connections.read(POLL_WORKER, self.worker, *self._span)
         self._took_seconds = min(clock.monotonic() - began, 1.0)
         command, cancels, paused, busy = rows[0]
         before, self._seen = self._seen, (command, cancels, tuple(paused))

@@ -10,14 +10,20 @@ from typing import Any
 
 import msgspec
 
-from durio.model.errors import InvalidOption
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
+from durio.model.names import namespace_span
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
-from durio.ports.lease import Vitals
+from durio.stores.browsing import (
+    EVERY_LANE,
+    PAGE_MAX,
+    invalid_cursor,
+    lane_rows,
+    worker_row,
+)
 from durio.stores.sqlite.bulk import find_counted
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.filters import prefix_span, state_conditions, states_of
+from durio.stores.sqlite.filters import state_conditions
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.translate import raise_if_moved
 
@@ -32,7 +38,6 @@ READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
-PAGE_MAX = 200
 NEWEST = 2**63 - 1
 # The index of a state is sorted up to this length; a longer one is skipped.
 SORTED_MAX = 20_000
@@ -47,10 +52,6 @@ WIDTH = len(StoredJob._fields)
 CANCEL_ASKED = StoredJob._fields.index("cancel_asked")
 
 Row = tuple[Any, ...]
-
-_vitals_decoder = msgspec.json.Decoder(Vitals)
-
-EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
 
 
 class SqliteBrowse(SqliteCapability):
@@ -97,27 +98,15 @@ class SqliteBrowse(SqliteCapability):
         heads: int = 0,
     ) -> list[LaneRow]:
         """Every queue of a namespace that was ever used, with its settings, by name."""
-        span = prefix_span(f"{namespace}:")
+        span = namespace_span(namespace)
 
         def look(db: Database) -> list[LaneRow]:
-            by_lane = counts_of_span(db, span) if counts else {}
-            since: dict[str, float] = (
-                dict(db.rows(READ_OLDEST_READY, span)) if oldest else {}
-            )
-            tasks = head_tasks(db, span, heads) if heads > 0 else {}
+            counted = db.rows(COUNT_JOBS_BY_STATE, span) if counts else ()
+            since = db.rows(READ_OLDEST_READY, span) if oldest else ()
+            tasks = head_tasks(db, span, heads) if heads > 0 else ()
             # Last: a queue is stored with its first job.
             rows = db.rows(READ_BUSY_LANES if busy else READ_LANES, span)
-            found = [lane_row(*row) for row in rows]
-            if not (counts or oldest or heads):  # workers read this in a loop
-                return found
-            return [
-                row._replace(
-                    counts=by_lane.get(row.name, {}),
-                    oldest_ready_at=since.get(row.name),
-                    head_tasks=tasks.get(row.name, {}),
-                )
-                for row in found
-            ]
+            return lane_rows(rows, counted, since, tasks)
 
         return await self.context.reader.read(look)
 
@@ -128,19 +117,15 @@ class SqliteBrowse(SqliteCapability):
         )
         boot, ticks = clock.boot_id(), clock.monotonic()
         return [
-            WorkerRow(
-                id=worker,
-                info=msgspec.json.decode(info),
-                lease_seconds_left=expires_at - ticks if of == boot else 0.0,
-                running=running,
-                vitals=vitals_of(vitals),
+            worker_row(
+                worker, info, expires_at - ticks if of == boot else 0.0, running, vitals
             )
             for worker, info, of, expires_at, running, vitals in rows
         ]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Dead letters ever, by queue, task and type of error."""
-        span = EVERY_LANE if namespace is None else prefix_span(f"{namespace}:")
+        span = EVERY_LANE if namespace is None else namespace_span(namespace)
         rows = await self.context.reader.read(
             lambda db: db.rows(READ_DEATH_COUNTS, span)
         )
@@ -153,52 +138,15 @@ class SqliteBrowse(SqliteCapability):
         return [AuditLine(*row) for row in rows]
 
 
-def vitals_of(stored: str | None) -> Vitals | None:
-    """The vitals that a worker last sent; None if other code wrote another shape."""
-    try:
-        return None if stored is None else _vitals_decoder.decode(stored)
-    except msgspec.DecodeError:
-        return None
-
-
-def lane_row(
-    name: str,
-    paused: int,
-    closed: int,
-    maxsize: int | None,
-    manual: int | None,
-    is_over: int,
-) -> LaneRow:
-    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
-    holds = maxsize if manual is None else manual
-    return LaneRow(
-        name=name,
-        paused=bool(paused),
-        closed=bool(closed),
-        maxsize=None if holds is None or holds < 0 else holds,
-        is_manual=manual is not None,
-        is_over=bool(is_over),
-    )
-
-
-def counts_of_span(db: Database, span: tuple[str, str]) -> dict[str, dict[int, int]]:
-    """Lane -> state -> jobs, for states that are not final, and dead."""
-    counted: dict[str, dict[int, int]] = {}
-    for lane, state, jobs in db.rows(COUNT_JOBS_BY_STATE, span):
-        counted.setdefault(lane, {})[state] = jobs
-    return counted
-
-
-def head_tasks(
-    db: Database, span: tuple[str, str], limit: int
-) -> dict[str, dict[str, int]]:
-    """Lane -> task -> jobs, for an equal share of every lane in which jobs wait."""
+def head_tasks(db: Database, span: tuple[str, str], limit: int) -> list[Row]:
+    """Lane, task, jobs: for an equal share of every lane in which jobs wait."""
     lanes = db.rows(READ_BUSY_LANES, span)
     share = max(1, limit // max(1, len(lanes)))
-    return {
-        lane: dict(db.rows(READ_WAITING_TASKS, (lane, share)))
+    return [
+        (lane, *row)
         for lane, *_ in lanes[:limit]
-    }
+        for row in db.rows(READ_WAITING_TASKS, (lane, share))
+    ]
 
 
 def stored_job_of(row: Row) -> StoredJob:
@@ -230,7 +178,7 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
 
 def best_index(db: Database, query: Query) -> str | None:
     """The index of a single state while it is short; else a scan by arrival is quicker."""
-    states = states_of(query)
+    states = query.possible_states
     if states is None or len(states) != 1:
         return None
     index, has_many = INDEXES.get(states[0], (None, ""))
@@ -244,7 +192,5 @@ def before_cursor(cursor: str | None) -> int:
     if cursor is None:
         return NEWEST
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) >= len(str(NEWEST)):
-        raise InvalidOption(
-            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
-        )
+        raise invalid_cursor(cursor)
     return int(cursor)

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from durio.model.errors import InvalidOption
 from durio.model.job import BLOCKED, CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
+from durio.stores.browsing import BULK_JOBS_MAX, invalid_cursor, invalid_mark, one_state
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.filters import conditions, states_of, walk_of
+from durio.stores.sqlite.filters import conditions, walk_of
 from durio.stores.sqlite.statements import statement
 
 READ_BULK_MARK = statement("read_bulk_mark")
 
-BULK_JOBS_MAX = 1000
 
 _position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
 
@@ -42,14 +41,12 @@ def bulk_mark_from_text(text: str) -> SqliteBulkMark:
         seq, at, deaths = text.split(":")
         return SqliteBulkMark(int(seq), float(at), int(deaths))
     except ValueError:
-        raise InvalidOption(
-            f"{text[:40]!r} is no mark", cure="Pass back what `count` gave."
-        ) from None
+        raise invalid_mark(text) from None
 
 
 def count_jobs(db: Database, query: Query, now: float) -> Counted:
     """One statement, so that number and mark are of the same moment."""
-    states = states_of(query)
+    states = query.possible_states
     parts: list[tuple[str, list[Any]]] = []
     if states is None:
         where, values = conditions(query, dead=False)
@@ -88,12 +85,9 @@ def find_counted(
     db: Database, query: Query, mark: str, cursor: str | None, limit: int
 ) -> Page:
     """The next jobs of one state that fit and are not beyond the mark."""
-    states = states_of(query)
-    if states is None or len(states) > 1:
-        raise InvalidOption("more than one state", cure="Ask for one state at a time.")
-    if not states:
+    state = one_state(query)
+    if state is None:
         return Page([], None)
-    state = states[0]
     size = max(1, min(limit, BULK_JOBS_MAX))
     after, last = position_of(cursor, state), bulk_mark_from_text(mark)
     rows = find_in_state(db, query, last, state, after, size)
@@ -111,9 +105,7 @@ def position_of(cursor: str | None, state: int) -> tuple[Any, ...]:
     except msgspec.DecodeError:
         position = ()
     if len(position) != len(walk_of(state).order):
-        raise InvalidOption(
-            f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
-        )
+        raise invalid_cursor(cursor)
     return position
 
 

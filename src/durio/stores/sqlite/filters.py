@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from durio.model.job import DEAD, READY, RUNNING, SCHEDULED
+from durio.model.names import namespace_span
 from durio.ports.browse import Query
 
 # `ValueError: no such order`, as people read and paste it; empty if errors are not JSON.
@@ -44,7 +45,7 @@ def walk_of(state: int) -> IndexWalk:
 
 def state_conditions(query: Query) -> tuple[str, list[Any]]:
     """All conditions, states included, for pages."""
-    states = states_of(query)
+    states = query.possible_states
     where, values = conditions(query, dead=states == (DEAD,))
     if states is None:
         return where, values
@@ -56,20 +57,13 @@ def state_conditions(query: Query) -> tuple[str, list[Any]]:
     return f"{where} and {part}", values
 
 
-def states_of(query: Query) -> tuple[int, ...] | None:
-    """The states asked for. With a worker, only `running`: no other job has a worker."""
-    if query.worker is None:
-        return query.states
-    return (RUNNING,) if query.states is None or RUNNING in query.states else ()
-
-
 def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
     """All conditions but the states, and their values."""
     parts: list[str] = []
     values: list[Any] = []
     if query.namespace is not None:
         parts.append("queue >= ? and queue < ?")
-        values += prefix_span(f"{query.namespace}:")
+        values += namespace_span(query.namespace)
     ended = "died_at" if dead else "finished_at"  # equal, but died_at has an index
     for sql, value in (
         ("queue = ?", query.lane),
@@ -91,8 +85,3 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
 def one_of(named: Sequence[str]) -> str:
     """Any of several states; without states, no job."""
     return f"state in ({', '.join(named)})"
-
-
-def prefix_span(prefix: str) -> tuple[str, str]:
-    """The bounds (first, end) of all texts that begin with a prefix."""
-    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -35,7 +35,6 @@ from durio.stores.sqlite.bulk import SqliteBulkMark, still_matches
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.death_counts import next_death
 from durio.stores.sqlite.exit import keeps_nothing
-from durio.stores.sqlite.filters import states_of
 from durio.stores.sqlite.keys import free_for_good
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -97,7 +96,7 @@ def is_meant(
     if state is None or state not in action.states:
         return False
     query, mark = only
-    states = states_of(query)
+    states = query.possible_states
     is_asked = states is None or state in states
     return is_asked and still_matches(db, query, mark, state, job_id)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
@@ -21,7 +22,6 @@ from durio.stores.commit_rules import check_puts
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.exit import leave_running
-from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.records import list_records, write_puts
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -149,7 +149,7 @@ def renew_worker(
         return Renewed(alive=False, cancels=[])
     remember_data_version(tx, context, worker)
     cancels = tx.db.rows(FIND_CANCEL_REQUESTS, (worker,))
-    paused = tx.db.rows(FIND_PAUSED_LANES, prefix_span(f"{rows[0][0]}:"))
+    paused = tx.db.rows(FIND_PAUSED_LANES, namespace_span(rows[0][0]))
     commands = list_records(tx.db, commands_kind(worker), "", "", tx.now, COMMANDS_MAX)
     return Renewed(
         alive=True,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from durio.model.errors import InvariantBroken
 from durio.model.failure import Failure, encode_failure
 from durio.model.job import DEAD, attempt_number
+from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
@@ -20,7 +21,6 @@ from durio.stores.sqlite.bounds import changed_soft_marks, write_soft_marks
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import OwnDatabase
 from durio.stores.sqlite.exit import leave_running
-from durio.stores.sqlite.filters import prefix_span
 from durio.stores.sqlite.lease import release_worker_files
 from durio.stores.sqlite.records import prune_records
 from durio.stores.sqlite.statements import statement
@@ -77,7 +77,7 @@ class SqliteUpkeep(SqliteCapability):
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues above the soft bound, and clear the mark of those below it."""
-        span = prefix_span(f"{namespace}:")
+        span = namespace_span(namespace)
         changes = await self.context.reader.read(
             lambda db: changed_soft_marks(db, soft_max, span)
         )

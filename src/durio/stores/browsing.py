@@ -1,0 +1,107 @@
+"""What every store makes of the rows that it reads for people, and of their cursors."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from durio.model.errors import InvalidOption
+from durio.ports.browse import LaneRow, Query, WorkerRow
+from durio.ports.lease import Vitals
+
+PAGE_MAX = 200
+BULK_JOBS_MAX = 1000
+EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
+
+Row = tuple[Any, ...]
+
+_vitals_decoder = msgspec.json.Decoder(Vitals)
+
+
+def lane_rows(
+    rows: Iterable[Row],
+    counts: Sequence[Row] = (),
+    oldest: Iterable[Row] = (),
+    heads: Sequence[Row] = (),
+) -> list[LaneRow]:
+    """Queues as stored, with what else was asked for.
+
+    `counts`: lane, state, jobs. `oldest`: lane, time. `heads`: lane, task, jobs.
+    """
+    found = [lane_row(*row) for row in rows]
+    if not (counts or oldest or heads):  # workers read this in a loop
+        return found
+    by_state, by_task = by_lane(counts), by_lane(heads)
+    since: dict[str, float] = dict(oldest)
+    return [
+        row._replace(
+            counts=by_state.get(row.name, {}),
+            oldest_ready_at=since.get(row.name),
+            head_tasks=by_task.get(row.name, {}),
+        )
+        for row in found
+    ]
+
+
+def by_lane(rows: Iterable[Row]) -> dict[str, dict[Any, int]]:
+    found: dict[str, dict[Any, int]] = {}
+    for lane, what, jobs in rows:
+        found.setdefault(lane, {})[what] = jobs
+    return found
+
+
+def lane_row(
+    name: str,
+    paused: int,
+    closed: int,
+    maxsize: int | None,
+    manual: int | None,
+    is_over: int,
+) -> LaneRow:
+    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
+    holds = maxsize if manual is None else manual
+    return LaneRow(
+        name=name,
+        paused=bool(paused),
+        closed=bool(closed),
+        maxsize=None if holds is None or holds < 0 else holds,
+        is_manual=manual is not None,
+        is_over=is_over > 0,
+    )
+
+
+def worker_row(
+    worker: int, info: str, left: float, running: int, vitals: str | None
+) -> WorkerRow:
+    """A worker as stored, with the seconds that are left of its lease."""
+    return WorkerRow(
+        worker, msgspec.json.decode(info), left, running, vitals_of(vitals)
+    )
+
+
+def vitals_of(stored: str | None) -> Vitals | None:
+    """The vitals that a worker last sent; None if other code wrote another shape."""
+    try:
+        return None if stored is None else _vitals_decoder.decode(stored)
+    except msgspec.DecodeError:
+        return None
+
+
+def one_state(query: Query) -> int | None:
+    """The state of a query with a mark; None: it asks for no jobs."""
+    states = query.possible_states
+    if states is None or len(states) > 1:
+        raise InvalidOption("more than one state", cure="Ask for one state at a time.")
+    return states[0] if states else None
+
+
+def invalid_cursor(cursor: str) -> InvalidOption:
+    return InvalidOption(
+        f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
+    )
+
+
+def invalid_mark(mark: str) -> InvalidOption:
+    return InvalidOption(
+        f"{mark[:40]!r} is no mark", cure="Pass back what `count` gave."
+    )
