@@ -114,7 +114,7 @@ class Browse(Protocol):
     """Read-only queries."""
 
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The jobs with these ids; unknown ones are missing."""
+        """The jobs with these ids, in this order; unknown ones are missing."""
         ...
 
     async def states(

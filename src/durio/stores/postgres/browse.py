@@ -230,10 +230,7 @@ AUDIT_ROWS_MAX = 2**31 - 1
 
 
 class PostgresBrowse(PostgresCapability):
-    """Read-only queries on what is committed."""
-
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The jobs with these ids, in this order; unknown ones are missing."""
         found: list[StoredJob] = []
         for some in chunks(ids):
             rows = await self.context.connections.read(READ_JOBS, some)
@@ -243,7 +240,6 @@ class PostgresBrowse(PostgresCapability):
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
-        """Only the states: what waiters poll."""
         del waiting  # jobs never move from here to another store
         found: dict[bytes, int] = {}
         for some in chunks(ids):
@@ -274,7 +270,6 @@ class PostgresBrowse(PostgresCapability):
         oldest: bool = False,
         heads: int = 0,
     ) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, with its settings, by name."""
         read, span = self.context.connections.read, namespace_span(namespace)
         counted = await read(COUNT_LIVE, *span) if counts else ()
         since = await read(READ_OLDEST, *span) if oldest else ()
@@ -294,13 +289,11 @@ class PostgresBrowse(PostgresCapability):
         return [worker_row(*row) for row in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
-        """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else namespace_span(namespace)
         rows = await self.context.connections.read(READ_DEATH_COUNTS, *span)
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """Actions of operators, newest first."""
         most = max(0, min(limit, AUDIT_ROWS_MAX))
         rows = await self.context.connections.read(READ_AUDIT, namespace, most)
         return [AuditLine(*row) for row in rows]

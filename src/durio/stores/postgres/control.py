@@ -124,8 +124,6 @@ def error_list(stored: bytes | None) -> list[bytes] | None:
 
 
 class PostgresControl(PostgresCapability):
-    """Acting on jobs, queues and workers."""
-
     async def act(
         self,
         ids: Sequence[bytes],
@@ -134,18 +132,15 @@ class PostgresControl(PostgresCapability):
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
     ) -> list[Acted]:
-        """Do it to each job whose state allows it; the others stay as they are."""
         counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
         return await act_on_ids(self.context, ids, ActionRequest(action, counted, note))
 
     async def count(self, query: Query) -> Counted:
-        """Exactly how many jobs fit, and a mark for `find` and `act`."""
         return await self.context.connections.read_many(
             lambda reading: count_jobs(reading, query)
         )
 
     async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
-        """Insert dead letters from elsewhere; ids that are stored stay as they are."""
         if not jobs:
             return 0
         return await self.context.connections.write(
@@ -153,7 +148,6 @@ class PostgresControl(PostgresCapability):
         )
 
     async def set_queue(self, lane: str, change: QueueChange, note: AuditNote) -> None:
-        """Pause, resume, close, open or bound a queue; its workers are woken."""
         context = self.context
         await context.connections.write(lambda tx: set_queue(tx, lane, change, note))
         if change.maxsize is not None:

@@ -88,7 +88,6 @@ class PostgresExchange(PostgresCapability):
         known: Sequence[str] | None = None,
         resync: bool = False,
     ) -> Exchanged:
-        """Record outcomes, promote what is due in these lanes, claim up to `want`."""
         context = self.context
         if not outcomes and not lanes and not resync:
             return Exchanged([], [], [], more=False, next_due_seconds=None)

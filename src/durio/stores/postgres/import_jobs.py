@@ -79,7 +79,6 @@ class PostgresImportJobs:
     # --- looking
 
     async def progress(self, move: str) -> ImportProgress | None:
-        """The progress of this move; None: nothing of it is here."""
         rows = await self.connections.read(READ_MARK, move)
         return decode_mark(rows[0][0]) if rows else None
 
@@ -130,8 +129,6 @@ class PostgresImportJobs:
     async def take_jobs(
         self, move: str, after: int, job_rows: Sequence[JobRow]
     ) -> None:
-        """Store these jobs and the new progress."""
-
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             check_stage(mark, "arriving")
             if mark.seq != after:  # stored by a step whose answer was lost
@@ -143,8 +140,6 @@ class PostgresImportJobs:
         await self._step(move, work)
 
     async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
-        """Store these keys and the new progress."""
-
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             check_stage(mark, "arriving")
             if mark.key != after:
@@ -189,8 +184,6 @@ class PostgresImportJobs:
         return await self.connections.write(work)
 
     async def remove(self, move: str, ids: Sequence[bytes]) -> None:
-        """Delete these jobs; a repeat finds them gone."""
-
         async def work(tx: PostgresTransaction) -> None:
             check_stage((await lock_mark(tx, move))[1], "leaving")
             await tx.rows(DELETE_JOBS, list(ids))
@@ -198,8 +191,6 @@ class PostgresImportJobs:
         await self.connections.write(work)
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
-        """Delete these keys where the same jobs hold them."""
-
         async def work(tx: PostgresTransaction) -> None:
             check_stage((await lock_mark(tx, move))[1], "leaving")
             await tx.rows(DELETE_KEYS, *columns([key[:2] for key in keys], 2))

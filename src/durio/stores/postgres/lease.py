@@ -44,7 +44,6 @@ class PostgresLease(PostgresCapability):
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """Return a new worker id, never used before; its lease starts now."""
         check_puts(puts)
         context = self.context
         bound = context.process.life_sockets.bind()
@@ -74,12 +73,10 @@ class PostgresLease(PostgresCapability):
         )
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs that the worker still holds go back and count no loss."""
         context = self.context
         await context.connections.write(lambda tx: remove_worker(tx, context, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: returns a token that only grows, or None."""
         now = self.context.process.lease_time.now()
         rows = await self.context.connections.write_one(
             TAKE_LEASE, name, worker, seconds, now

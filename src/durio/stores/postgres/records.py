@@ -24,7 +24,6 @@ RecordKey = tuple[str, str]  # kind, name
 
 class PostgresRecords(PostgresCapability):
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
-        """The records with these names, in this order; absent ones are left out."""
         connections = self.context.connections
         rows = await connections.read(READ_RECORDS, kind, list(names), connections.now)
         found = {row[1]: Record(*row) for row in rows}
@@ -33,14 +32,12 @@ class PostgresRecords(PostgresCapability):
     async def list_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
     ) -> list[Record]:
-        """Records of a kind in the order of their names."""
         connections = self.context.connections
         values = (kind, *names_from(prefix), after, connections.now, max(0, limit))
         rows = await connections.read(LIST_RECORDS, *values)
         return [Record(*row) for row in rows]
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
-        """Records that are due, the longest due first."""
         connections = self.context.connections
         rows = await connections.read(
             FIND_DUE_RECORDS, kind, connections.now, limit + 1

@@ -151,7 +151,6 @@ class PostgresStore(
         context.process.close()
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Wait until this worker is woken, or the timeout."""
         return await self.context.wakeups.wait(worker, timeout_seconds)
 
     async def health(self, worker: int | None = None) -> Health:

@@ -62,7 +62,6 @@ class PostgresTransactions(PostgresCapability):
     async def transaction(
         self, worker: int, *, is_sync: bool = False
     ) -> OwnTransaction:
-        """A transaction for a task of this worker, on a connection of its own."""
         if is_sync:
             raise UsageError(
                 "a sync task has no transaction of its own on PostgreSQL: its connection "

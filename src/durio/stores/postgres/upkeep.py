@@ -53,17 +53,13 @@ LOCK_ORPHANS = statement("lock_orphaned_jobs")
 
 
 class PostgresUpkeep(PostgresCapability):
-    """The leader calls this; two leaders at once do no harm."""
-
     async def promote(self, limit: int) -> Promoted:
-        """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         context = self.context
         return await context.connections.write(
             lambda tx: promote_due(tx, context, limit)
         )
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
-        """Take back the jobs of lost workers, at most `limit`."""
         context = self.context
         match scope:
             case DeadOnThisHost(namespace):
@@ -87,7 +83,6 @@ class PostgresUpkeep(PostgresCapability):
                 )
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past retention, and expired keys; returns how many."""
         context = self.context
         await vacuum_tables(context)
         await free_unused_keys(context)
@@ -102,7 +97,6 @@ class PostgresUpkeep(PostgresCapability):
         )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
-        """Mark queues above the soft bound, and clear the mark of those below it."""
         span = namespace_span(namespace)
         await count_entered(self.context, span)
         changes = await self.context.connections.read_many(

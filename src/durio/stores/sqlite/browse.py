@@ -55,16 +55,12 @@ Row = tuple[Any, ...]
 
 
 class SqliteBrowse(SqliteCapability):
-    """Read-only queries on what is committed."""
-
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The jobs with these ids, in this order; unknown ones are missing."""
         return await self.context.reader.read(lambda db: read_stored_jobs(db, ids))
 
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
-        """Only the states: what waiters poll."""
         wanted = msgspec.json.encode([job_id.hex() for job_id in ids]).decode()
         path = self.context.path
 
@@ -79,7 +75,6 @@ class SqliteBrowse(SqliteCapability):
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 per page."""
         if mark is not None:
             return await self.context.reader.read(
                 lambda db: find_counted(db, query, mark, cursor, limit)
@@ -97,7 +92,6 @@ class SqliteBrowse(SqliteCapability):
         oldest: bool = False,
         heads: int = 0,
     ) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, with its settings, by name."""
         span = namespace_span(namespace)
 
         def look(db: Database) -> list[LaneRow]:
@@ -124,7 +118,6 @@ class SqliteBrowse(SqliteCapability):
         ]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
-        """Dead letters ever, by queue, task and type of error."""
         span = EVERY_LANE if namespace is None else namespace_span(namespace)
         rows = await self.context.reader.read(
             lambda db: db.rows(READ_DEATH_COUNTS, span)
@@ -132,7 +125,6 @@ class SqliteBrowse(SqliteCapability):
         return [DeathCount(*row) for row in rows]
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """Actions of operators, newest first."""
         values = (namespace, max(0, limit))
         rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
         return [AuditLine(*row) for row in rows]

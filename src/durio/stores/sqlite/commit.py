@@ -26,7 +26,6 @@ class SqliteCommit(SqliteCapability):
         enters: bool = False,
         note: AuditNote | None = None,
     ) -> Committed:
-        """Write all or nothing; a condition that does not hold is the answer."""
         check_effects(effects, in_caller_tx=tx is not None)
         work = partial(
             commit_effects, effects=effects, all_new=all_new, enters=enters, note=note

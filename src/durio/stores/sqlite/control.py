@@ -64,8 +64,6 @@ def actual_change(tx: SqliteTransaction, lane: str, change: QueueChange) -> Queu
 
 
 class SqliteControl(SqliteCapability):
-    """Acting on jobs, queues and workers."""
-
     async def act(
         self,
         ids: Sequence[bytes],
@@ -74,7 +72,6 @@ class SqliteControl(SqliteCapability):
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
     ) -> list[Acted]:
-        """Do it to each job whose state allows it; the others stay as they are."""
         counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
         if not ids:
             return []
@@ -86,12 +83,10 @@ class SqliteControl(SqliteCapability):
         return acted
 
     async def count(self, query: Query) -> Counted:
-        """Exactly how many jobs fit, and a mark for `find` and `act`."""
         now = self.context.clock.now()
         return await self.context.reader.read(lambda db: count_jobs(db, query, now))
 
     async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
-        """Insert dead letters from elsewhere; ids that are stored stay as they are."""
         if not jobs:
             return 0
         return await self.context.writer.write(
@@ -99,5 +94,4 @@ class SqliteControl(SqliteCapability):
         )
 
     async def set_queue(self, lane: str, change: QueueChange, note: AuditNote) -> None:
-        """Pause, resume, close, open or bound a queue; its workers are woken."""
         await self.context.writer.write(lambda tx: set_queue(tx, lane, change, note))

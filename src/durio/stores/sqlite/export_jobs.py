@@ -76,7 +76,6 @@ class SqliteExportJobs:
     # --- looking
 
     async def mark(self) -> MoveMark | None:
-        """The move of these jobs, if there is one."""
         return await self._context.reader.read(read_mark)
 
     async def counts(self) -> Counts:
@@ -147,7 +146,6 @@ class SqliteExportJobs:
         return await self._context.reader.read(look)
 
     async def keys(self, move: str, after: bytes, limit: int) -> list[KeyRow]:
-        """The next keys, in their order."""
 
         def look(db: OwnDatabase) -> list[KeyRow]:
             current_mark(db, move, "frozen", "moved")

@@ -44,7 +44,6 @@ class SqliteLease(SqliteCapability):
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """Return a new worker id, never used before; its lease starts now."""
         check_puts(puts)
         context = self.context
         return await context.writer.write(
@@ -63,13 +62,10 @@ class SqliteLease(SqliteCapability):
         )
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs that the worker still holds go back and count no loss."""
         context = self.context
         await context.writer.write(lambda tx: remove_worker(tx, context, worker))
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: returns a token that only grows, or None."""
-
         def work(tx: SqliteTransaction) -> int | None:
             values = (
                 name,

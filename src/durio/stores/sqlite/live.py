@@ -10,14 +10,12 @@ from durio.stores.sqlite.context import SqliteCapability
 
 class SqliteLive(SqliteCapability):
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Send these to all subscribers; returns whether there are any."""
         with suppress(StoreUnavailable):  # a closed store has no subscribers
             return self.context.live_events.publish(events)
         return False
 
     @asynccontextmanager
     async def subscribe(self) -> AsyncGenerator[Subscriber]:
-        """Receive what all processes on this store publish from now on."""
         subscriber = self.context.live_events.subscribe()
         try:
             yield subscriber

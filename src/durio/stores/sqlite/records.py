@@ -20,7 +20,6 @@ PRUNE_RECORDS = statement("prune_records")
 
 class SqliteRecords(SqliteCapability):
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
-        """The records with these names, in this order; absent ones are left out."""
         now = self.context.clock.now()
         return await self.context.reader.read(
             lambda db: [
@@ -33,14 +32,12 @@ class SqliteRecords(SqliteCapability):
     async def list_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
     ) -> list[Record]:
-        """Records of a kind in the order of their names."""
         now = self.context.clock.now()
         return await self.context.reader.read(
             lambda db: list_records(db, kind, prefix, after, now, limit)
         )
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
-        """Records that are due, the longest due first."""
         now = self.context.clock.now()
         rows = await self.context.reader.read(
             lambda db: db.rows(FIND_DUE_RECORDS, (kind, now, limit + 1))

@@ -157,7 +157,6 @@ class SqliteStore(
         add_fork_handler(self)
 
     async def close(self) -> None:
-        """Answer all submitted requests, then close."""
         context, self._context = self._context, None
         if context is None:
             return
@@ -166,7 +165,6 @@ class SqliteStore(
         await self._close_context(context)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Until this worker is woken, or the time is over."""
         context = self.context
         wake = await context.wakeups.wait(worker, timeout_seconds)
         return await poll_for_change(context, timeout_seconds) if wake is None else wake

@@ -32,8 +32,6 @@ STILL_IN_USE_SECONDS = 0.1
 
 
 class SqliteTransactions(SqliteCapability):
-    """Transactions for tasks."""
-
     async def transaction(
         self, worker: int, *, is_sync: bool = False
     ) -> OwnTransaction:

@@ -48,14 +48,10 @@ FREE_PAGES_MAX = 2000  # given back per tidy
 
 
 class SqliteUpkeep(SqliteCapability):
-    """The leader calls this; two leaders at once do no harm."""
-
     async def promote(self, limit: int) -> Promoted:
-        """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
         return await self.context.writer.write(lambda tx: promote_due(tx, limit))
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
-        """Take back the jobs of lost workers, at most `limit`."""
         context = self.context
         match scope:
             case DeadOnThisHost(namespace):
@@ -70,13 +66,11 @@ class SqliteUpkeep(SqliteCapability):
                 return await rescue_expired(context, namespace, limit)
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past retention, and expired keys; returns how many."""
         return await self.context.writer.write(
             lambda tx: prune_rows(tx, limit, dead_count)
         )
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
-        """Mark queues above the soft bound, and clear the mark of those below it."""
         span = namespace_span(namespace)
         changes = await self.context.reader.read(
             lambda db: changed_soft_marks(db, soft_max, span)
