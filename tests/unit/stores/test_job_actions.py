@@ -10,7 +10,8 @@ from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
 from durio.ports.control import AuditNote, CancelJobs, DiscardJobs, RetryJobs
 from durio.ports.exchange import Lane
-from durio.stores.sqlite import audit, death_counts
+from durio.stores import job_rules
+from durio.stores.sqlite import audit
 from durio.stores.sqlite.bulk import SqliteBulkMark, find_counted
 from durio.stores.sqlite.store import SqliteStore
 from tests.bulk_actions import run_bulk
@@ -100,7 +101,7 @@ async def die(
 
 def test_kinds_of_deaths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound a kind says less, and in the end almost nothing."""
-    monkeypatch.setattr(death_counts, "KINDS_MAX", 4)
+    monkeypatch.setattr(job_rules, "KINDS_MAX", 4)
 
     async def story(store: SqliteStore) -> None:
         for n in range(20):

@@ -25,9 +25,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from durio.ports.control import AS_IN_CODE, NO_BOUND
+from durio.stores.job_rules import new_bounds
 from durio.stores.postgres.caller_checks import RowReader
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.driver import Row
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
 
@@ -128,31 +128,13 @@ async def change_depths(tx: PostgresTransaction, changes: Mapping[str, int]) -> 
 # --- bounds
 
 
-def changed_bounds(
-    rows: Iterable[Row], maxsizes: Mapping[str, int | None], *, is_default: bool
-) -> dict[str, int | None]:
-    """The bounds that differ from the stored ones; a default replaces no other bound."""
-    known: dict[str, tuple[int | None, bool]] = {
-        name: (maxsize, stored_is_default)
-        for name, maxsize, stored_is_default, _is_unsettled in rows
-    }
-    news: dict[str, int | None] = {}
-    for lane, maxsize in maxsizes.items():
-        stored, stored_is_default = known.get(lane, (None, False))
-        is_chosen = stored is not None and not stored_is_default
-        if is_default and is_chosen:
-            continue
-        if stored != maxsize or (is_chosen == is_default and maxsize is not None):
-            news[lane] = maxsize
-    return news
-
-
 async def declare_bounds(
     context: PostgresContext, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
     """Store the bounds of the code where they changed; a bound set by hand stays."""
     rows = await context.connections.read(READ, sorted(maxsizes))
-    news = changed_bounds(rows, maxsizes, is_default=is_default)
+    stored = {name: (maxsize, by_default) for name, maxsize, by_default, _ in rows}
+    news = new_bounds(stored, maxsizes, is_default=is_default)
     lanes = sorted(news)
 
     async def work(tx: PostgresTransaction) -> None:
@@ -194,20 +176,19 @@ async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
     holds the lock of its row. While one of them lasts, the row stays marked as
     uncounted.
     """
-    old = {
-        transaction
-        for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
-    }
+    old = await open_transactions(context)
     for pause in RECOUNT_PAUSES_SECONDS:
         if not old:
             break
         await context.clock.sleep(pause)
-        old &= {
-            transaction
-            for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
-        }
+        old &= await open_transactions(context)
     mark = UNCOUNTED if old else COUNTED
     await context.connections.write(lambda tx: count_depths(tx, lanes, mark))
+
+
+async def open_transactions(context: PostgresContext) -> set[str]:
+    rows = await context.connections.read(FIND_OPEN_TRANSACTIONS)
+    return {transaction for (transaction,) in rows}
 
 
 async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) -> None:
@@ -215,16 +196,10 @@ async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) ->
     lanes = [lane for (lane,) in await context.connections.read(READ_UNCOUNTED, *span)]
     if not lanes:
         return
-    old = {
-        transaction
-        for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
-    }
+    old = await open_transactions(context)
     if old:
         await context.clock.sleep(SHORT_SECONDS)
-        old &= {
-            transaction
-            for (transaction,) in await context.connections.read(FIND_OPEN_TRANSACTIONS)
-        }
+        old &= await open_transactions(context)
     if not old:
         await context.connections.write(lambda tx: count_depths(tx, lanes, COUNTED))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from durio.model.names import namespace_of
+from durio.stores.job_rules import TYPE_CHARS_MAX, DeathKind, bounded_kind
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -22,12 +22,6 @@ NUMBER_DEATHS = statement("number_death")
 FIND_KINDS = statement("find_death_counts")
 COUNT_KINDS = statement("count_death_rows")
 ADD_DEATHS = statement("upsert_death_counts")
-
-KINDS_MAX = 10_000
-OTHER_KIND = "other"
-TYPE_CHARS_MAX = 200
-
-DeathKind = tuple[str, str, str]  # lane, task, type of error
 
 _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -81,14 +75,6 @@ async def add_deaths(tx: PostgresTransaction, deaths: Counter[DeathKind]) -> Non
     rows = sorted(added.items())
     jobs = [count for _, count in rows]
     await tx.rows(ADD_DEATHS, *kind_columns([kind for kind, _ in rows]), jobs)
-
-
-def bounded_kind(kind: DeathKind, kinds: int) -> DeathKind:
-    """Return the kind that counts a death of a new kind, when `kinds` exist already."""
-    lane, task, _ = kind
-    if kinds > 2 * KINDS_MAX:
-        return f"{namespace_of(lane)}:{OTHER_KIND}", OTHER_KIND, OTHER_KIND
-    return (lane, task, OTHER_KIND) if kinds > KINDS_MAX else kind
 
 
 def kind_columns(kinds: Sequence[DeathKind]) -> tuple[list[str], list[str], list[str]]:

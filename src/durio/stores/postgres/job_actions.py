@@ -25,9 +25,8 @@ from collections.abc import (
 from functools import partial
 from typing import NamedTuple
 
-from durio.model.errors import InvalidOption, StoreError
+from durio.model.errors import StoreError
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
-from durio.model.options import row_options
 from durio.model.outcome import Keep
 from durio.ports.browse import Query
 from durio.ports.control import (
@@ -40,6 +39,7 @@ from durio.ports.control import (
     RetryJobs,
 )
 from durio.stores.browsing import BULK_JOBS_MAX
+from durio.stores.job_rules import retention_of
 from durio.stores.postgres.audit import write_audit_note
 from durio.stores.postgres.bounds import (
     PostgresGuard,
@@ -326,15 +326,6 @@ async def end_jobs(
     await change_depths(tx, bounded_changes(guards, left))
     free_at_end(tx, keys)
     return ids
-
-
-def retention_of(opts: bytes | None) -> Keep | None:
-    """The job's own word on how long it stays."""
-    try:
-        kept = row_options(opts).keep
-    except InvalidOption:
-        return None  # damaged: as long as any other
-    return None if kept is None else Keep(*kept)
 
 
 async def cancel_running(

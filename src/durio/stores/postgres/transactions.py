@@ -9,14 +9,13 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from durio.model.errors import (
-    LeaseLost,
     StoreUnavailable,
     UsageError,
     WrongTransaction,
 )
-from durio.model.ids import id_text
 from durio.model.outcome import Outcome, with_progress
 from durio.ports.transactions import OwnTransaction
+from durio.stores.job_rules import lease_lost
 from durio.stores.postgres.caller_checks import (
     FIXED_SNAPSHOT,
     SNAPSHOT,
@@ -149,11 +148,7 @@ class PostgresOwnTransaction:
                     tx, self._worker, with_progress(outcome)
                 )
                 if recorded.rejected:
-                    raise LeaseLost(
-                        f"job {id_text(outcome.id)} has another owner: its transaction "
-                        "is rolled back",
-                        cure="Nothing was written; whoever has the job now does its work.",
-                    )
+                    raise lease_lost(outcome.id)
                 for call in tx.before_commit:
                     await call()
             except DriverError as error:

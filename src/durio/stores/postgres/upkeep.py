@@ -6,11 +6,9 @@ Two leaders at once share the work: each skips rows that the other has locked.
 from collections.abc import Sequence
 from functools import partial
 
-from durio.model.errors import InvariantBroken
-from durio.model.failure import Failure, encode_failure
-from durio.model.job import DEAD, READY, attempt_number
+from durio.model.job import READY, attempt_number
 from durio.model.names import namespace_span
-from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
+from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
     ExpiredLeases,
@@ -20,6 +18,7 @@ from durio.ports.upkeep import (
     Rescued,
     RescueScope,
 )
+from durio.stores.job_rules import lost_outcome, rescued_job
 from durio.stores.postgres.bounds import (
     changed_soft_marks,
     count_entered,
@@ -198,23 +197,10 @@ async def leave_as_lost(
     attempts: list[int] = []
     for job_id, claim_no, retried, losses, worker in held:
         attempt = attempt_number(retried, losses)
-        error = loss_error(worker, attempt, now)
         workers.append(worker)
-        outcomes.append(Outcome(job_id, claim_no, OutcomeKind.LOST, error=error))
+        outcomes.append(lost_outcome(job_id, claim_no, worker, attempt, now))
         attempts.append(attempt)
     return await leave_by_rescue(tx, context, workers, outcomes, attempts)
-
-
-def loss_error(worker: int, attempt: int, now: float) -> bytes:
-    return encode_failure(
-        Failure(
-            type="WorkerLost",
-            message=f"worker {worker} was lost while it held this job",
-            attempt=attempt,
-            at=now,
-            worker=str(worker),
-        )
-    )
 
 
 async def leave_by_rescue(
@@ -229,14 +215,11 @@ async def leave_by_rescue(
     for outcome, passed, attempt, worker in zip(
         outcomes, ways, attempts, workers, strict=True
     ):
-        if passed is None:
-            raise InvariantBroken("a job found running did not leave by the gate")
-        state, lane, task, rank = passed
-        reason = Reason.WORKER_LOST if state == DEAD else None
-        left.append(RescuedJob(outcome.id, task, lane, state, reason, attempt, worker))
-        if state == READY:
-            lower = partial(context.process.watermarks.lower, lane, rank, outcome.id)
-            tx.after_commit.append(lower)
+        way_out = None if passed is None else passed[:3]
+        left.append(rescued_job(outcome.id, way_out, attempt, worker))
+        if passed is not None and passed.state == READY:
+            lower = context.process.watermarks.lower
+            tx.after_commit.append(partial(lower, passed.lane, passed.rank, outcome.id))
     return left
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from durio.model.names import namespace_of
 from durio.ports.control import AS_IN_CODE, NO_BOUND
 from durio.ports.enqueue import Full
+from durio.stores.job_rules import new_bounds
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteGuard, SqliteTransaction
@@ -150,20 +151,10 @@ def clear_refusals(tx: SqliteTransaction) -> None:
 def changed_bounds(
     db: Database, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
-    """The bounds that differ from the stored ones.
-
-    A default bound never replaces one that was chosen for its queue.
-    """
-    changed: dict[str, int | None] = {}
-    for lane, maxsize in maxsizes.items():
-        rows = db.rows(READ_BOUND, (lane,))
-        stored, stored_is_default = rows[0] if rows else (None, 0)
-        is_chosen = stored is not None and not stored_is_default
-        if is_default and is_chosen:
-            continue
-        if stored != maxsize or (is_chosen == is_default and maxsize is not None):
-            changed[lane] = maxsize
-    return changed
+    """The bounds that differ from the stored ones."""
+    found = {lane: db.rows(READ_BOUND, (lane,)) for lane in maxsizes}
+    stored = {lane: rows[0] for lane, rows in found.items() if rows}
+    return new_bounds(stored, maxsizes, is_default=is_default)
 
 
 def declare_bounds(

@@ -4,7 +4,7 @@ Deaths are rare, and a job that does not die costs nothing here. Each death has 
 that only grows, so that a bulk action can skip jobs that died after it began.
 """
 
-from durio.model.names import namespace_of
+from durio.stores.job_rules import TYPE_CHARS_MAX, DeathKind, bounded_kind
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -13,10 +13,6 @@ NUMBER_DEATH = statement("number_death")
 ADD_TO_DEATH_COUNT = statement("add_to_death_count")
 INSERT_DEATH_COUNT = statement("insert_death_count")
 COUNT_DEATH_ROWS = statement("count_death_rows")
-
-KINDS_MAX = 10_000
-OTHER = "other"
-TYPE_CHARS_MAX = 200
 
 
 def count_death(tx: SqliteTransaction, job_id: bytes, lane: str, task: str) -> None:
@@ -31,13 +27,8 @@ def next_death(tx: SqliteTransaction) -> int:
     return tx.db.value(NEXT_DEATH_NUMBER)
 
 
-def add_kind(tx: SqliteTransaction, kind: tuple[str, str, str]) -> None:
+def add_kind(tx: SqliteTransaction, kind: DeathKind) -> None:
     """Add a new kind; beyond KINDS_MAX kinds, a less specific one."""
-    lane, task, _ = kind
-    kinds = tx.db.value(COUNT_DEATH_ROWS)
-    if kinds > KINDS_MAX:
-        kind = (lane, task, OTHER)
-    if kinds > 2 * KINDS_MAX:
-        kind = (f"{namespace_of(lane)}:{OTHER}", OTHER, OTHER)
+    kind = bounded_kind(kind, tx.db.value(COUNT_DEATH_ROWS))
     if not tx.db.rows(ADD_TO_DEATH_COUNT, kind):
         tx.db.rows(INSERT_DEATH_COUNT, kind)

@@ -8,12 +8,10 @@ is not opened again.
 from collections import Counter
 from collections.abc import Sequence
 
-from durio.model.errors import InvalidOption
 from durio.model.ids import format_ids
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, StoredJob
 from durio.model.keys import WINDOW, payload_digest
 from durio.model.names import namespace_of
-from durio.model.options import row_options
 from durio.model.outcome import Keep
 from durio.ports.browse import Query
 from durio.ports.control import (
@@ -25,6 +23,7 @@ from durio.ports.control import (
     MoveJobs,
     RetryJobs,
 )
+from durio.stores.job_rules import retention_of
 from durio.stores.sqlite.audit import write_audit_line, write_audit_note
 from durio.stores.sqlite.bounds import (
     add_to_depth,
@@ -130,20 +129,13 @@ def cancel_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
     subtract_from_depth(tx, lane)
     if key is not None:
         free_for_good(tx, job_id, key)
-    if opts is not None:
-        apply_retention(tx, job_id, opts)
+    keep = retention_of(opts)
+    if keep is not None:
+        apply_retention(tx, job_id, keep)
     return CANCELLED
 
 
-def apply_retention(tx: SqliteTransaction, job_id: bytes, opts: bytes) -> None:
-    """The job's own word on how long it stays."""
-    try:
-        kept = row_options(opts).keep
-    except InvalidOption:
-        return  # damaged: as long as any other
-    if kept is None:
-        return
-    keep = Keep(*kept)
+def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: Keep) -> None:
     if keeps_nothing(keep):
         tx.db.rows(DELETE_JOB, (job_id,))
         return

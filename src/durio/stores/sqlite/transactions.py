@@ -9,10 +9,10 @@ from typing import Any
 
 import apsw
 
-from durio.model.errors import LeaseLost, StoreError, StoreUnavailable, WrongTransaction
-from durio.model.ids import id_text
+from durio.model.errors import StoreError, StoreUnavailable, WrongTransaction
 from durio.model.outcome import Outcome, with_progress
 from durio.ports.transactions import OwnTransaction
+from durio.stores.job_rules import lease_lost
 from durio.stores.sqlite.caller_connection import (
     UnsentWakeups,
 )
@@ -101,11 +101,7 @@ class SqliteOwnTransaction:
             db = self._checked()
             tx = transaction_on(self._context, db)
             if record_outcomes(tx, self._worker, with_progress(outcome)).rejected:
-                raise LeaseLost(
-                    f"job {id_text(outcome.id)} has another owner: its transaction is "
-                    "rolled back",
-                    cure="Nothing was written; whoever has the job now does its work.",
-                )
+                raise lease_lost(outcome.id)
             at_commit = True
             db.rows("commit")
         except apsw.Error as error:

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from durio.model.errors import InvariantBroken
-from durio.model.failure import Failure, encode_failure
-from durio.model.job import DEAD, attempt_number
+from durio.model.job import attempt_number
 from durio.model.names import namespace_span
-from durio.model.outcome import Outcome, OutcomeKind, Reason, RescuedJob
+from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
     ExpiredLeases,
@@ -16,6 +14,7 @@ from durio.ports.upkeep import (
     Rescued,
     RescueScope,
 )
+from durio.stores.job_rules import lost_outcome, rescued_job
 from durio.stores.sqlite.audit import prune_audit
 from durio.stores.sqlite.bounds import changed_soft_marks, write_soft_marks
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
@@ -183,34 +182,15 @@ def leave_as_lost(
 ) -> RescuedJob:
     job_id, claim_no, retried, losses = held
     attempt = attempt_number(retried, losses)
-    outcome = Outcome(
-        job_id, claim_no, OutcomeKind.LOST, error=loss_error(tx, worker, attempt)
-    )
+    outcome = lost_outcome(job_id, claim_no, worker, attempt, tx.now)
     return leave_by_rescue(tx, worker, outcome, attempt)
-
-
-def loss_error(tx: SqliteTransaction, worker: int, attempt: int) -> bytes:
-    return encode_failure(
-        Failure(
-            type="WorkerLost",
-            message=f"worker {worker} was lost while it held this job",
-            attempt=attempt,
-            at=tx.now,
-            worker=str(worker),
-        )
-    )
 
 
 def leave_by_rescue(
     tx: SqliteTransaction, worker: int, outcome: Outcome, attempt: int
 ) -> RescuedJob:
-    passed = leave_running(tx, worker, outcome)
-    if passed is None:
-        raise InvariantBroken("a job found running did not leave by the gate")
-    reason = Reason.WORKER_LOST if passed.state == DEAD else None
-    return RescuedJob(
-        outcome.id, passed.task, passed.lane, passed.state, reason, attempt, worker
-    )
+    way_out = leave_running(tx, worker, outcome)
+    return rescued_job(outcome.id, way_out, attempt, worker)
 
 
 def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:

@@ -1,0 +1,98 @@
+"""Rules for jobs that every store applies: losses, retention, counts of deaths, bounds."""
+
+from collections.abc import Mapping
+
+from durio.model.errors import InvalidOption, InvariantBroken, LeaseLost
+from durio.model.failure import Failure, encode_failure
+from durio.model.ids import id_text
+from durio.model.job import DEAD
+from durio.model.names import namespace_of
+from durio.model.options import row_options
+from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason, RescuedJob
+
+# --- ends
+
+
+def lost_outcome(
+    job_id: bytes, claim_no: int, worker: int, attempt: int, now: float
+) -> Outcome:
+    """The end of an attempt whose worker was lost."""
+    failure = Failure(
+        type="WorkerLost",
+        message=f"worker {worker} was lost while it held this job",
+        attempt=attempt,
+        at=now,
+        worker=str(worker),
+    )
+    return Outcome(job_id, claim_no, OutcomeKind.LOST, error=encode_failure(failure))
+
+
+def rescued_job(
+    job_id: bytes,
+    way_out: tuple[int, str, str] | None,  # state, lane, task
+    attempt: int,
+    worker: int,
+) -> RescuedJob:
+    if way_out is None:
+        raise InvariantBroken("a job found running did not leave by the gate")
+    state, lane, task = way_out
+    reason = Reason.WORKER_LOST if state == DEAD else None
+    return RescuedJob(job_id, task, lane, state, reason, attempt, worker)
+
+
+def lease_lost(job_id: bytes) -> LeaseLost:
+    """The error for a task whose own transaction the fence refuses."""
+    return LeaseLost(
+        f"job {id_text(job_id)} has another owner: its transaction is rolled back",
+        cure="Nothing was written; whoever has the job now does its work.",
+    )
+
+
+def retention_of(opts: bytes | None) -> Keep | None:
+    """How long the job itself asks to stay, once it has ended."""
+    try:
+        kept = row_options(opts).keep
+    except InvalidOption:
+        return None  # damaged: as long as any other
+    return None if kept is None else Keep(*kept)
+
+
+# --- counts of deaths
+
+KINDS_MAX = 10_000
+OTHER = "other"
+TYPE_CHARS_MAX = 200
+
+DeathKind = tuple[str, str, str]  # lane, task, type of error
+
+
+def bounded_kind(kind: DeathKind, kinds: int) -> DeathKind:
+    """The kind that counts a death of a new kind, when `kinds` exist already."""
+    lane, task, _ = kind
+    if kinds > 2 * KINDS_MAX:
+        return f"{namespace_of(lane)}:{OTHER}", OTHER, OTHER
+    return (lane, task, OTHER) if kinds > KINDS_MAX else kind
+
+
+# --- bounds of queues
+
+
+def new_bounds(
+    stored: Mapping[str, tuple[int | None, bool]],
+    maxsizes: Mapping[str, int | None],
+    *,
+    is_default: bool,
+) -> dict[str, int | None]:
+    """The declared bounds that differ from the stored ones (bound, whether by default).
+
+    A default bound never replaces one that was chosen for its queue.
+    """
+    news: dict[str, int | None] = {}
+    for lane, maxsize in maxsizes.items():
+        bound, is_by_default = stored.get(lane, (None, False))
+        is_chosen = bound is not None and not is_by_default
+        if is_default and is_chosen:
+            continue
+        if bound != maxsize or (is_chosen == is_default and maxsize is not None):
+            news[lane] = maxsize
+    return news
