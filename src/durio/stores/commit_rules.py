@@ -1,11 +1,13 @@
 """Rules of a commit that every store applies: bounds, and which answers are conflicts."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from durio.model.errors import InvalidName, UsageError, WrongTransaction
 from durio.model.ids import id_text
 from durio.model.job import NewJob
 from durio.ports.commit import ROWS_MAX, Conflict, Effects
+from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
 from durio.ports.records import NAME_BYTES_MAX, RECORD_BYTES_MAX, Put, Record
 
@@ -16,6 +18,15 @@ class CommitRefused(Exception):
     def __init__(self, conflict: Conflict) -> None:
         super().__init__(conflict)
         self.conflict = conflict
+
+
+class CommitRequest(NamedTuple):
+    """What `Commit.commit` was called with."""
+
+    effects: Effects
+    all_new: bool
+    enters: bool
+    note: AuditNote | None
 
 
 def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:

@@ -6,7 +6,12 @@ from durio.model.tx import Joinable
 from durio.ports.commit import Committed, Effects
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
-from durio.stores.commit_rules import CommitRefused, check_effects, check_jobs
+from durio.stores.commit_rules import (
+    CommitRefused,
+    CommitRequest,
+    check_effects,
+    check_jobs,
+)
 from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.audit import write_audit_line
 from durio.stores.postgres.caller_transaction import write_joined
@@ -27,13 +32,8 @@ class PostgresCommit(PostgresCapability):
         note: AuditNote | None = None,
     ) -> Committed:
         check_effects(effects, in_caller_tx=tx is not None)
-        work = partial(
-            commit_with_retries,
-            effects=effects,
-            all_new=all_new,
-            enters=enters,
-            note=note,
-        )
+        request = CommitRequest(effects, all_new, enters, note)
+        work = partial(commit_with_retries, request=request)
         try:
             if tx is not None:
                 return await write_joined(self.context, tx, effects.jobs, work)
@@ -43,22 +43,10 @@ class PostgresCommit(PostgresCapability):
 
 
 async def commit_with_retries(
-    context: PostgresContext,
-    *,
-    effects: Effects,
-    all_new: bool,
-    enters: bool,
-    note: AuditNote | None,
+    context: PostgresContext, *, request: CommitRequest
 ) -> Committed:
     """Commit; start again when another transaction changed what was read."""
-    work = partial(
-        commit_effects,
-        context,
-        effects=effects,
-        all_new=all_new,
-        enters=enters,
-        note=note,
-    )
+    work = partial(commit_effects, context, request=request)
     for _ in range(TRIES):
         try:
             return await context.connections.write(work)
@@ -72,15 +60,10 @@ async def commit_with_retries(
 
 
 async def commit_effects(
-    context: PostgresContext,
-    tx: PostgresTransaction,
-    *,
-    effects: Effects,
-    all_new: bool,
-    enters: bool,
-    note: AuditNote | None,
+    context: PostgresContext, tx: PostgresTransaction, *, request: CommitRequest
 ) -> Committed:
     """Lock and check, then write; CommitRefused and StaleRead undo what was written."""
+    effects, all_new, enters, note = request
     new = await check_versions(tx, effects.puts)
     enqueued: list[Enqueued] = []
     if effects.jobs:

@@ -6,7 +6,12 @@ from durio.model.tx import Joinable
 from durio.ports.commit import Committed, Conflict, Effects
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
-from durio.stores.commit_rules import CommitRefused, check_effects, check_jobs
+from durio.stores.commit_rules import (
+    CommitRefused,
+    CommitRequest,
+    check_effects,
+    check_jobs,
+)
 from durio.stores.sqlite.audit import write_audit_line
 from durio.stores.sqlite.bounds import SqliteNoRoom
 from durio.stores.sqlite.caller_transaction import write_joined
@@ -27,9 +32,8 @@ class SqliteCommit(SqliteCapability):
         note: AuditNote | None = None,
     ) -> Committed:
         check_effects(effects, in_caller_tx=tx is not None)
-        work = partial(
-            commit_effects, effects=effects, all_new=all_new, enters=enters, note=note
-        )
+        request = CommitRequest(effects, all_new, enters, note)
+        work = partial(commit_effects, request=request)
         try:
             if tx is not None:
                 return await write_joined(self.context, tx, work)
@@ -39,15 +43,9 @@ class SqliteCommit(SqliteCapability):
             return Committed([], [], refused.conflict)
 
 
-def commit_effects(
-    tx: SqliteTransaction,
-    *,
-    effects: Effects,
-    all_new: bool,
-    enters: bool,
-    note: AuditNote | None,
-) -> Committed:
+def commit_effects(tx: SqliteTransaction, *, request: CommitRequest) -> Committed:
     """Check, then write; CommitRefused rolls back what was written."""
+    effects, all_new, enters, note = request
     check_versions(tx, effects.puts)
     enqueued = enqueue_effects(tx, effects, enters=enters)
     check_jobs(effects.jobs, enqueued, all_new=all_new)
