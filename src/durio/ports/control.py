@@ -155,6 +155,17 @@ class QueueChange(NamedTuple):
     closed: bool | None = None  # takes no new jobs
     maxsize: int | None = None  # by hand: beats the code; NO_BOUND, AS_IN_CODE
 
+    def difference_to(
+        self, *, paused: bool, closed: bool, manual: int | None
+    ) -> "QueueChange":
+        """The part of it that is not so yet, for a queue as it is stored."""
+        bound = AS_IN_CODE if manual is None else manual
+        return QueueChange(
+            None if self.paused == paused else self.paused,
+            None if self.closed == closed else self.closed,
+            None if self.maxsize == bound else self.maxsize,
+        )
+
     def in_words(self, lane: str) -> list[tuple[str, str]]:
         """Verb and target of each part of it, for the audit."""
         parts: list[tuple[str, str]] = []

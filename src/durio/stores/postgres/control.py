@@ -10,7 +10,6 @@ from durio.model.job import StoredJob
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import (
-    AS_IN_CODE,
     Acted,
     Action,
     AuditNote,
@@ -45,7 +44,9 @@ async def set_queue(
     The caller counts a queue with a new bound after the commit: see bounds.py.
     """
     await tx.rows(MAKE_LANES, [lane])
-    news = await actual_change(tx, lane, change)
+    # Locked: of two changes at once, the second sees the first.
+    paused, closed, manual = (await tx.rows(LOCK_QUEUE, lane))[0]
+    news = change.difference_to(paused=paused, closed=closed, manual=manual)
     if (news.paused, news.closed) != (None, None):
         await tx.rows(CHANGE_QUEUE, lane, news.paused, news.closed)
     if change.maxsize is not None:
@@ -62,20 +63,6 @@ async def wake_workers(tx: PostgresTransaction, lane: str, *, paused: bool) -> N
         tx.wake_worker(worker)
     if not paused:
         tx.wake(lane)
-
-
-async def actual_change(
-    tx: PostgresTransaction, lane: str, change: QueueChange
-) -> QueueChange:
-    """The part of a change that is not so yet; of two at once, the second sees the first."""
-    paused, closed, bound = (await tx.rows(LOCK_QUEUE, lane))[0]
-    return QueueChange(
-        None if change.paused == paused else change.paused,
-        None if change.closed == closed else change.closed,
-        None
-        if change.maxsize == (AS_IN_CODE if bound is None else bound)
-        else change.maxsize,
-    )
 
 
 async def restore_jobs(

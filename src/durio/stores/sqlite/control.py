@@ -6,7 +6,6 @@ from durio.model.job import StoredJob
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 from durio.ports.control import (
-    AS_IN_CODE,
     Acted,
     Action,
     AuditNote,
@@ -30,7 +29,9 @@ def set_queue(
     tx: SqliteTransaction, lane: str, change: QueueChange, note: AuditNote
 ) -> None:
     """The change and its lines in the audit; what was so already is no change."""
-    news = actual_change(tx, lane, change)
+    rows = tx.db.rows(READ_LANES, (lane, f"{lane}\0"))
+    _, paused, closed, _, manual, _ = rows[0] if rows else (lane, 0, 0, None, None, 0)
+    news = change.difference_to(paused=bool(paused), closed=bool(closed), manual=manual)
     tx.db.rows(CHANGE_QUEUE, (lane, change.paused, change.closed))
     tx.new_lanes.add(lane)
     forget_guards(tx)
@@ -48,19 +49,6 @@ def wake_workers(tx: SqliteTransaction, lane: str, *, paused: bool) -> None:
         tx.woken_workers.add(worker)
     if not paused:
         tx.wake(lane)
-
-
-def actual_change(tx: SqliteTransaction, lane: str, change: QueueChange) -> QueueChange:
-    """The part of a change that is not so yet."""
-    rows = tx.db.rows(READ_LANES, (lane, f"{lane}\0"))
-    _, paused, closed, _, bound, _ = rows[0] if rows else (lane, 0, 0, None, None, 0)
-    return QueueChange(
-        None if change.paused == bool(paused) else change.paused,
-        None if change.closed == bool(closed) else change.closed,
-        None
-        if change.maxsize == (AS_IN_CODE if bound is None else bound)
-        else change.maxsize,
-    )
 
 
 class SqliteControl(SqliteCapability):
