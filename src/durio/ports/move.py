@@ -8,6 +8,8 @@ says what has arrived, written in the same transaction as the jobs.
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from durio.model.errors import OperatingError
+
 # draining: takes no new workers; frozen: nothing can change; moved: final.
 ExportStage = Literal["draining", "frozen", "moved"]
 # arriving: its queues are closed; open: its jobs run; leaving: the move is taken back.
@@ -121,6 +123,14 @@ class StoreMetadata(NamedTuple):
     deaths: int  # the sequence number of the last one
     # at, namespace, who, verb, target, jobs; oldest first
     audit: Sequence[tuple[float, str, str, str, str, int]]
+
+
+def move_ended() -> OperatingError:
+    """Two operators at once want different things."""
+    return OperatingError(
+        "this move was ended by somebody else",
+        cure="See: durio audit ls; then begin it again.",
+    )
 
 
 class ExportJobs(Protocol):

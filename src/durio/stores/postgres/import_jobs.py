@@ -22,6 +22,7 @@ from durio.ports.move import (
     JobRow,
     KeyRow,
     StoreMetadata,
+    move_ended,
 )
 from durio.stores.postgres.audit import storable
 from durio.stores.postgres.bounds import (
@@ -269,14 +270,6 @@ def check_stage(mark: ImportProgress, *stages: ImportStage) -> None:
     """Raise if another mover has opened the queues or takes the move back."""
     if mark.stage not in stages:
         raise move_ended()
-
-
-def move_ended() -> OperatingError:
-    """Two operators at once want different things."""
-    return OperatingError(
-        "this move was ended by somebody else",
-        cure="See: durio audit ls; then begin it again.",
-    )
 
 
 async def write_mark(

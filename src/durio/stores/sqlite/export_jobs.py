@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from durio.model.errors import OperatingError
 from durio.model.ids import id_text
 from durio.ports.lease import command_put
 from durio.ports.move import (
@@ -23,6 +22,7 @@ from durio.ports.move import (
     QueueSettingsRow,
     RecordRow,
     StoreMetadata,
+    move_ended,
 )
 from durio.stores.sqlite.audit import write_audit_line
 from durio.stores.sqlite.context import SqliteContext
@@ -194,10 +194,7 @@ def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
     """The mark of this move; raises if another process has ended the move."""
     mark = read_mark(db)
     if mark is None or mark.id != move or (stages and mark.stage not in stages):
-        raise OperatingError(
-            "this move was ended by somebody else",
-            cure="See: durio audit ls; then begin it again.",
-        )
+        raise move_ended()
     return mark
 
 
