@@ -1,4 +1,4 @@
-"""Reads a store's SQL: one file per capability, each statement under its name.
+"""Reads a store's SQL: migrations, and one file per capability with named statements.
 
 A statement begins with its name and the order of its parameters, and uses them by name:
 
@@ -14,7 +14,10 @@ not sent to the database.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
+
+from durio.model.migration import Migration, migrations_of
 
 HEAD = re.compile(
     r"-- (?P<kind>name|part): (?P<name>\w+)(?:\((?P<parameters>[^)]*)\))?"
@@ -40,7 +43,7 @@ def read_statements(
     """
     parts: dict[str, str] = dict(given or {})
     found: dict[str, tuple[list[str], str]] = {}
-    for text in _texts(package):
+    for _, text in _texts(package, "sql"):
         for head, body in _blocks(text):
             name = head["name"]
             if name in parts or name in found:
@@ -56,11 +59,18 @@ def read_statements(
     }
 
 
-def _texts(package: str) -> Iterator[str]:
-    folder = files(package).joinpath("sql")
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+@cache
+def read_migrations(package: str) -> tuple[Migration, ...]:
+    """Every migration below `migrations/` of this package, in order."""
+    return migrations_of(_texts(package, "migrations"))
+
+
+def _texts(package: str, folder: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each SQL file."""
+    found = files(package).joinpath(folder).iterdir()
+    for file in sorted(found, key=lambda file: file.name):
         if file.name.endswith(".sql"):
-            yield file.read_text(encoding="utf-8")
+            yield file.name, file.read_text(encoding="utf-8")
 
 
 def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:

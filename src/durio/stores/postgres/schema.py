@@ -6,19 +6,16 @@ migration file that was changed after it was applied is refused, and so is a sch
 newer code.
 """
 
-from functools import cache
-from importlib.resources import files
-
 from durio.model.errors import SchemaMismatch, StoreUnavailable
 from durio.model.migration import (
     Migration,
     MigrationStatus,
     compare_migrations,
-    migrations_of,
 )
 from durio.stores.postgres.driver import NO_RIGHT, DriverError, PostgresLocation
 from durio.stores.postgres.statements import SchemaStatements, statement
 from durio.stores.postgres.transaction import ReadTransaction
+from durio.stores.statement_files import read_migrations
 
 HAS_MIGRATIONS = statement("has_migrations")
 HAS_SCHEMA = statement("has_schema")
@@ -131,8 +128,5 @@ def with_schema(text: str, schema: str) -> str:
     return SchemaStatements(schema)[text]
 
 
-@cache
 def migrations() -> tuple[Migration, ...]:
-    folder = files("durio.stores.postgres").joinpath("migrations")
-    sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)
+    return read_migrations("durio.stores.postgres")

@@ -7,8 +7,6 @@ of a migration, or by newer code, is refused.
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -17,12 +15,12 @@ from durio.model.migration import (
     Migration,
     MigrationStatus,
     compare_migrations,
-    migrations_of,
 )
 from durio.ports.clock import Clock
 from durio.stores.sqlite.database import Database, DriverName, OwnDatabase, connect
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import WriterLock
+from durio.stores.statement_files import read_migrations
 
 BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
 IN_MEMORY = ":memory:"
@@ -198,8 +196,5 @@ def check_status(status: MigrationStatus, path: str | None) -> None:
         )
 
 
-@cache
 def migrations() -> tuple[Migration, ...]:
-    folder = files("durio.stores.sqlite").joinpath("migrations")
-    sql = [file for file in folder.iterdir() if file.name.endswith(".sql")]
-    return migrations_of((file.name, file.read_text(encoding="utf-8")) for file in sql)
+    return read_migrations("durio.stores.sqlite")
