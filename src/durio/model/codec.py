@@ -84,6 +84,11 @@ def canonical(value: Any, encoded: bytes) -> bytes:
         return encoded
 
 
+def json_text(value: object) -> str:
+    """A value of our own as text: SQLite's functions read a blob as something else."""
+    return msgspec.json.encode(value).decode()
+
+
 def decode(data: bytes) -> Any:
     """Plain values from JSON bytes that we wrote."""
     return _decoder.decode(data)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from durio.model.codec import json_text
 from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
@@ -144,7 +145,7 @@ async def find_counted(
 def cursor_of(position: Position) -> str:
     """The columns of the last job met, as text."""
     parts = [part.hex() if isinstance(part, bytes) else part for part in position]
-    return msgspec.json.encode(parts).decode()
+    return json_text(parts)
 
 
 def position_of(cursor: str | None, source: JobSource) -> Position:

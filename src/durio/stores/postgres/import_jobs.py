@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from durio.model.codec import json_text
 from durio.model.errors import OperatingError
 from durio.model.job import DEAD, DONE, READY, SCHEDULED
 from durio.model.names import namespace_of, namespace_span
@@ -281,7 +282,7 @@ async def write_mark(
 def encode_mark(mark: ImportProgress, origin: str) -> str:
     """The mark as stored, with the origin of the jobs for people to read."""
     stored = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
-    return msgspec.json.encode(stored).decode()
+    return json_text(stored)
 
 
 async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:

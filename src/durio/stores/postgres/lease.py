@@ -11,8 +11,7 @@ is deleted: a process that sees the row can trust the mark.
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from durio.model.codec import json_text
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
@@ -25,11 +24,6 @@ from durio.stores.postgres.life_sockets import LifeAddress
 from durio.stores.postgres.records import list_records, write_puts
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-
-
-def to_json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
 
 REGISTER_WORKER = statement("register_worker")
 RENEW_WORKER = statement("renew_worker")
@@ -67,7 +61,7 @@ class PostgresLease(PostgresCapability):
         """Extend the lease of a worker that no rescue has marked."""
         context = self.context
         context.wakeups.on_renewal()
-        vitals_json = None if vitals is None else to_json(vitals)
+        vitals_json = None if vitals is None else json_text(vitals)
         return await context.connections.write(
             lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json)
         )
@@ -94,13 +88,13 @@ async def register_worker(
 ) -> int:
     shown: dict[str, Any] = {**info._asdict(), "started_at": await tx.now()}
     shown["life"] = None if mark is None else mark._asdict()
-    queues = None if info.queues is None else to_json(list(info.queues))
+    queues = None if info.queues is None else json_text(list(info.queues))
     await write_puts(tx, puts)
     return await tx.value(
         REGISTER_WORKER,
         info.namespace,
         queues,
-        to_json(shown),
+        json_text(shown),
         lease_seconds,
         context.process.lease_time.now(),
     )

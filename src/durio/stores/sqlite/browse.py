@@ -6,10 +6,8 @@ dead job: about 0.1 s per million.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-
+from durio.model.codec import json_text
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
 from durio.model.names import namespace_span
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
@@ -22,7 +20,7 @@ from durio.stores.browsing import (
 )
 from durio.stores.sqlite.bulk import find_counted
 from durio.stores.sqlite.context import SqliteCapability
-from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.database import Database, Row
 from durio.stores.sqlite.filters import state_conditions
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.translate import raise_if_moved
@@ -51,8 +49,6 @@ INDEXES = {
 WIDTH = len(StoredJob._fields)
 CANCEL_ASKED = StoredJob._fields.index("cancel_asked")
 
-Row = tuple[Any, ...]
-
 
 class SqliteBrowse(SqliteCapability):
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
@@ -61,7 +57,7 @@ class SqliteBrowse(SqliteCapability):
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
-        wanted = msgspec.json.encode([job_id.hex() for job_id in ids]).decode()
+        wanted = json_text([job_id.hex() for job_id in ids])
         path = self.context.path
 
         def look(db: Database) -> dict[bytes, int]:

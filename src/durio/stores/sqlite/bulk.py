@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from durio.model.codec import json_text
 from durio.model.job import BLOCKED, CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
@@ -92,7 +93,7 @@ def find_counted(
     after, last = position_of(cursor, state), bulk_mark_from_text(mark)
     rows = find_in_state(db, query, last, state, after, size)
     is_end = len(rows) < size
-    then = None if is_end else msgspec.json.encode(rows[-1][1:]).decode()
+    then = None if is_end else json_text(rows[-1][1:])
     return Page([], then, [row[0] for row in rows])
 
 

@@ -8,8 +8,7 @@ after the mover was killed. The settings of the queues are not touched.
 import re
 from typing import Any
 
-import msgspec
-
+from durio.model.codec import json_text
 from durio.model.ids import id_text
 from durio.ports.lease import command_put
 from durio.ports.move import (
@@ -187,7 +186,7 @@ class SqliteExportJobs:
 
 def write_mark(tx: SqliteTransaction, mark: MoveMark) -> None:
     """There is one mark per file: all its jobs go to one store."""
-    tx.db.rows(WRITE_MOVE_MARK, (msgspec.json.encode(mark._asdict()).decode(),))
+    tx.db.rows(WRITE_MOVE_MARK, (json_text(mark._asdict()),))
 
 
 def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:

@@ -11,8 +11,7 @@ and released after the row is deleted: a process that sees the row can trust bot
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from durio.model.codec import json_text
 from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
@@ -55,7 +54,7 @@ class SqliteLease(SqliteCapability):
     ) -> Renewed:
         """Extend the lease, before everything else that waits to be written."""
         context = self.context
-        vitals_json = None if vitals is None else to_json(vitals)
+        vitals_json = None if vitals is None else json_text(vitals)
         return await context.writer.write(
             lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json),
             urgent=True,
@@ -109,11 +108,11 @@ def register_worker(
     """Insert the row and the records; take life lock and wakeup before others see it."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
     shown["synchronous"] = context.synchronous
-    queues = None if info.queues is None else to_json(list(info.queues))
+    queues = None if info.queues is None else json_text(list(info.queues))
     values = (
         info.namespace,
         queues,
-        to_json(shown),
+        json_text(shown),
         tx.boot,
         tx.monotonic_seconds + lease_seconds,
     )
@@ -124,11 +123,6 @@ def register_worker(
     tx.db.rows(SET_WORKER_FLAGS, (worker, context.wakeups.register(worker), has_life))
     remember_data_version(tx, context, worker)
     return worker
-
-
-def to_json(value: object) -> str:
-    """JSON as text: SQLite's own functions read a blob as something else."""
-    return msgspec.json.encode(value).decode()
 
 
 def renew_worker(
