@@ -18,6 +18,12 @@ from uuid import UUID
 
 from durio.model.errors import UsageError, WrongTransaction
 from durio.model.tx import TxKind, tx_kind
+from durio.stores.caller_rules import (
+    begin_in_sqlalchemy,
+    connection_closed_error,
+    not_in_transaction,
+    session_of,
+)
 from durio.stores.postgres.driver import ID_CAST, DriverError, Row, id_parameters
 
 ID = "id"  # the name of every id column, and of no other column
@@ -205,19 +211,6 @@ def caller_connection(connection: Any, kind: TxKind) -> PostgresCallerConnection
     )
 
 
-def connection_closed_error() -> WrongTransaction:
-    return WrongTransaction(
-        "tx is a connection that is closed", cure="Give one that is open."
-    )
-
-
-def not_in_transaction(how: str) -> WrongTransaction:
-    return WrongTransaction(
-        "tx has no open transaction: the job would be stored at once",
-        cure=f"Begin one: {how}. Or leave tx out.",
-    )
-
-
 def failed_transaction_error() -> WrongTransaction:
     return WrongTransaction(
         "the transaction of tx has failed already", cure="Roll it back first."
@@ -252,13 +245,13 @@ async def caller_connection_in_sqlalchemy(
     """Begin SQLAlchemy's transaction and wrap the driver's connection in it."""
     if not kind.is_async:
         connection = sqlalchemy_connection(tx, kind)
-        begin_in_sqlalchemy(connection)
+        begin_in_sqlalchemy(connection, failed_transaction_error)
         check_not_autocommit(connection.connection.dbapi_connection)
         return known_driver_connection(
             connection, connection.connection.driver_connection
         )
     connection = await async_sqlalchemy_connection(tx, kind)
-    begin_in_sqlalchemy(connection.sync_connection)
+    begin_in_sqlalchemy(connection.sync_connection, failed_transaction_error)
     raw = await connection.get_raw_connection()
     check_not_autocommit(raw.dbapi_connection)
     driver = raw.driver_connection
@@ -296,7 +289,7 @@ def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
     if kind is TxKind.CONNECTION:
         check_sync(tx)
         return tx
-    session = tx() if type(tx).__name__ == "scoped_session" else tx
+    session = session_of(tx)
     if not session.is_active:
         raise failed_transaction_error()
     try:
@@ -325,18 +318,7 @@ async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
     """The same for AsyncSession and AsyncConnection."""
     if kind is TxKind.ASYNC_CONNECTION:
         return tx
-    session = tx() if type(tx).__name__ == "async_scoped_session" else tx
+    session = session_of(tx)
     if not session.sync_session.is_active:
         raise failed_transaction_error()
     return await session.connection()
-
-
-def begin_in_sqlalchemy(connection: Any) -> None:
-    """Begin as SQLAlchemy does before a first statement; refuse what is already over."""
-    if connection is None or connection.closed or connection.invalidated:
-        raise connection_closed_error()
-    transaction = connection.get_transaction()
-    if transaction is None:
-        connection.begin()
-    elif not transaction.is_active:
-        raise failed_transaction_error()

@@ -19,6 +19,11 @@ import apsw
 
 from durio.model.errors import UsageError, WrongTransaction
 from durio.model.tx import TxKind, tx_kind
+from durio.stores.caller_rules import (
+    begin_in_sqlalchemy,
+    not_in_transaction,
+    session_of,
+)
 from durio.stores.sqlite.database import (
     Database,
     DriverName,
@@ -210,13 +215,6 @@ def first_value(rows: list[Row]) -> Any:
     return rows[0][0] if rows else None
 
 
-def not_in_transaction(how: str) -> WrongTransaction:
-    return WrongTransaction(
-        "tx has no open transaction: the job would be stored at once",
-        cure=f"Begin one: {how}. Or leave tx out.",
-    )
-
-
 def caller_transaction(
     connection: Any, kind: TxKind, task_wakeups: UnsentWakeups | None = None
 ) -> SqliteCallerTransaction:
@@ -245,7 +243,7 @@ _sqlalchemy_wakeups: "WeakKeyDictionary[Any, UnsentWakeups]" = WeakKeyDictionary
 
 def sqlalchemy_transaction(connection: Any) -> SqliteCallerTransaction:
     """For the driver's connection below a SQLAlchemy connection; begins its transaction."""
-    begin_in_sqlalchemy(connection)
+    begin_in_sqlalchemy(connection, transaction_over)
     driver = connection.connection.driver_connection
     watch = partial(wake_after_sqlalchemy_commit, connection)
     if type(driver).__module__.startswith("aiosqlite."):
@@ -261,11 +259,17 @@ def sqlalchemy_transaction(connection: Any) -> SqliteCallerTransaction:
     return SqliteCallerTransaction(caller_transaction(driver, kind).connection, watch)
 
 
+def transaction_over() -> WrongTransaction:
+    return WrongTransaction(
+        "the transaction of tx is over", cure="Begin another: connection.begin()."
+    )
+
+
 def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
     """The connection of a session; a connection is returned as it is."""
     if kind is TxKind.CONNECTION:
         return tx
-    session = tx() if type(tx).__name__ == "scoped_session" else tx
+    session = session_of(tx)
     check_session(session)
     return session.connection()
 
@@ -273,7 +277,7 @@ def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
     if kind is TxKind.ASYNC_CONNECTION:
         return tx
-    session = tx() if type(tx).__name__ == "async_scoped_session" else tx
+    session = session_of(tx)
     check_session(session.sync_session)
     return await session.connection()
 
@@ -284,21 +288,6 @@ def check_session(session: Any) -> None:
         raise WrongTransaction(
             "the session's transaction has failed already",
             cure="Roll it back first: session.rollback().",
-        )
-
-
-def begin_in_sqlalchemy(connection: Any) -> None:
-    """Begin as SQLAlchemy does before the first statement."""
-    if connection.closed or connection.invalidated:
-        raise WrongTransaction(
-            "tx is a connection that is closed", cure="Give one that is open."
-        )
-    transaction = connection.get_transaction()
-    if transaction is None:
-        connection.begin()
-    elif not transaction.is_active:
-        raise WrongTransaction(
-            "the transaction of tx is over", cure="Begin another: connection.begin()."
         )
 
 
