@@ -9,7 +9,6 @@ child forgets the parent's connections without closing them, and opens its own.
 
 import os
 import weakref
-from typing import Protocol
 
 from durio.model.errors import StoreUnavailable
 from durio.model.settings import RetentionSettings, Settings
@@ -42,30 +41,12 @@ from durio.stores.postgres.wakeups import (
     PostgresWakeups,
 )
 
-
-class PostgresForkHandler(Protocol):
-    """An owner of connections that must not cross a fork."""
-
-    def after_fork_in_child(self) -> None:
-        """Forget the parent's connections."""
-        ...
-
-
-_fork_handlers: "weakref.WeakSet[PostgresForkHandler]" = weakref.WeakSet()
-
-
-def add_fork_handler(handler: PostgresForkHandler) -> None:
-    """Call the handler after every fork in the child, for as long as it lives."""
-    _fork_handlers.add(handler)
-
-
-def remove_fork_handler(handler: PostgresForkHandler) -> None:
-    _fork_handlers.discard(handler)
+_open_stores: "weakref.WeakSet[PostgresStore]" = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    for handler in list(_fork_handlers):
-        handler.after_fork_in_child()
+    for store in list(_open_stores):
+        store.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -137,14 +118,14 @@ class PostgresStore(
             await context.connections.close()
             return
         self._context = context
-        add_fork_handler(self)
+        _open_stores.add(self)
 
     async def close(self) -> None:
         """Release all waiters, send what is left, then close."""
         context, self._context = self._context, None
         if context is None:
             return
-        remove_fork_handler(self)
+        _open_stores.discard(self)
         await context.live_events.close()
         await context.wakeups.close()
         await context.connections.close()
