@@ -186,27 +186,15 @@ class PostgresImportJobs:
         return await self.connections.write(work)
 
     async def remove(self, move: str, ids: Sequence[bytes]) -> None:
-        async def work(tx: PostgresTransaction) -> None:
-            check_stage((await lock_mark(tx, move))[1], "leaving")
-            await tx.rows(DELETE_JOBS, list(ids))
-
-        await self.connections.write(work)
+        await self._take_back(move, lambda tx: tx.rows(DELETE_JOBS, list(ids)))
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
-        async def work(tx: PostgresTransaction) -> None:
-            check_stage((await lock_mark(tx, move))[1], "leaving")
-            await tx.rows(DELETE_KEYS, *columns([key[:2] for key in keys], 2))
-
-        await self.connections.write(work)
+        pairs = columns([key[:2] for key in keys], 2)
+        await self._take_back(move, lambda tx: tx.rows(DELETE_KEYS, *pairs))
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
         """Open the queues as they were; the mark stays, for movers that come late."""
-
-        async def work(tx: PostgresTransaction) -> None:
-            check_stage((await lock_mark(tx, move))[1], "leaving")
-            await set_queues(tx, metadata)
-
-        await self.connections.write(work)
+        await self._take_back(move, lambda tx: set_queues(tx, metadata))
 
     # --- parts
 
@@ -224,6 +212,15 @@ class PostgresImportJobs:
             after = await work(tx, mark)
             if after != mark:
                 await write_mark(tx, move, after, body["from"])
+
+        await self.connections.write(step)
+
+    async def _take_back(
+        self, move: str, work: Callable[[PostgresTransaction], Awaitable[object]]
+    ) -> None:
+        async def step(tx: PostgresTransaction) -> None:
+            check_stage((await lock_mark(tx, move))[1], "leaving")
+            await work(tx)
 
         await self.connections.write(step)
 
