@@ -30,8 +30,8 @@ from durio.stores.postgres.filters import (
     and_conditions,
     by_id,
     can_hold,
-    error_contains,
-    last_error,
+    error_column,
+    error_matches,
     narrow_conditions,
     sources_of,
     wide_conditions,
@@ -182,17 +182,9 @@ order by t.id desc limit {most}""",  # noqa: S608 - ours
     )
 
 
-def error_column(query: Query, source: JobSource) -> str:
-    """The newest error, if the query asks for it."""
-    return "null" if query.error is None else last_error(source)
-
-
 def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
     """The ids of the rows whose error matches too."""
-    if query.error is None:
-        return [job_id for job_id, _ in rows]
-    folded = query.error.casefold()
-    return [job_id for job_id, error in rows if error_contains(error, folded)]
+    return [job_id for job_id, error in rows if error_matches(query, error)]
 
 
 # --- records

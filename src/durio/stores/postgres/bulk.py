@@ -18,7 +18,6 @@ from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
 from durio.stores.browsing import BULK_JOBS_MAX, invalid_cursor, invalid_mark, one_state
-from durio.stores.postgres.driver import Row
 from durio.stores.postgres.filters import (
     DEAD_ROWS,
     ID_BYTES,
@@ -26,8 +25,8 @@ from durio.stores.postgres.filters import (
     StatementValues,
     and_conditions,
     can_hold,
-    error_contains,
-    last_error,
+    error_column,
+    error_matches,
     narrow_conditions,
     source_of_state,
     sources_of,
@@ -181,7 +180,7 @@ async def find_in_source(
     for state, mark in beyond:
         wide += before_mark(mark, state, source, values)
     keys, order = ", ".join(source.columns), order_of(query, source)
-    error = "null" if query.error is None else last_error(source)
+    error = error_column(query, source)
     most = room if query.error is None else ERRORS_MAX
     rows = await reading.rows(
         f"""select t.id, {error}, {keys}
@@ -190,9 +189,8 @@ where {and_conditions(wide)} order by {order} limit {most}""",  # noqa: S608 - o
         *values.given,
     )
     found: list[bytes] = []
-    folded = None if query.error is None else query.error.casefold()
     for job_id, said, *key in rows:
-        if folded is None or error_contains(said, folded):
+        if error_matches(query, said):
             found.append(job_id)
         if len(found) == room:
             return found, tuple(key)
@@ -266,12 +264,12 @@ async def matching_jobs(
     parts += wide_conditions(query, source, values)
     parts += before_mark(mark, state, source, values)
     parts.append(f"{source.job}.id = any({values.put(list(ids), 'uuid[]')})")
-    error = "null" if query.error is None else last_error(source)
+    error = error_column(query, source)
     rows: Any = await tx.rows(
         f"select t.id, {error} from {join_by_id(source)} where {and_conditions(parts)}",  # noqa: S608 - ours
         *values.given,
     )
-    return {row[0] for row in rows if error_matches(query, row)}
+    return {row[0] for row in rows if error_matches(query, row[1])}
 
 
 def join_by_id(source: JobSource) -> str:
@@ -281,8 +279,3 @@ def join_by_id(source: JobSource) -> str:
         return table
     same = " and ".join(f"t.{name} = j.{name}" for name, _ in source.order)
     return f"{{schema}}.job as j join {table} on {same}"
-
-
-def error_matches(query: Query, row: Row) -> bool:
-    """Whether its newest error fits."""
-    return query.error is None or error_contains(row[1], query.error.casefold())

@@ -220,6 +220,16 @@ def last_error(source: JobSource) -> str:
     return f"{source.job}.errors[cardinality({source.job}.errors)]"
 
 
+def error_column(query: Query, source: JobSource) -> str:
+    """The newest error, if the query asks for it."""
+    return "null" if query.error is None else last_error(source)
+
+
+def error_matches(query: Query, error: bytes | None) -> bool:
+    """Whether the newest error of a job fits the query."""
+    return query.error is None or error_contains(error, query.error.casefold())
+
+
 def error_contains(error: bytes | None, folded: str) -> bool:
     """Whether the type or message of an error contains this text, in any case.
 
