@@ -59,7 +59,7 @@ class Probe:
             await connection.run(self.connector.begin("begin read only"))
             try:
                 reading = ReadTransaction(
-                    connection, SchemaStatements(self.location.schema), None, None
+                    connection, SchemaStatements(self.location.schema)
                 )
                 return list(await reading.rows(sql, *args))
             finally:
@@ -284,9 +284,7 @@ async def schema(probe: Probe) -> Findings:
     name, connection = "store.schema", probe.connection
     if connection is None:
         return
-    reading = ReadTransaction(
-        connection, SchemaStatements(probe.location.schema), None, None
-    )
+    reading = ReadTransaction(connection, SchemaStatements(probe.location.schema))
     try:
         seen = await migration_status(reading)
     except DriverError as failure:

@@ -544,9 +544,7 @@ class Connections:
         """Several reads that see one state of the database."""
 
         async def within(connection: Connection) -> T:
-            return await work(
-                ReadTransaction(connection, self._statements, self.now, None)
-            )
+            return await work(ReadTransaction(connection, self._statements, self.now))
 
         return await self._read(lambda it: it.transaction(BEGIN_READ, within, None))
 

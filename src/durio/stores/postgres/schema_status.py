@@ -75,10 +75,7 @@ async def run_and_commit(
 ) -> T:
     """Begin, work, commit. After an error, closing the connection rolls back."""
     await connection.run(connector.begin(BEGIN_WRITE))
-    answer = await work(
-        ReadTransaction(
-            connection, SchemaStatements(connector.location.schema), None, None
-        )
-    )
+    statements = SchemaStatements(connector.location.schema)
+    answer = await work(ReadTransaction(connection, statements))
     await connection.run("commit")
     return answer

@@ -23,8 +23,8 @@ class ReadTransaction:
         self,
         connection: Connection,
         statements: Mapping[str, str],
-        injected: float | None,
-        on_statement: StatementHook | None,
+        injected: float | None = None,
+        on_statement: StatementHook | None = None,
     ) -> None:
         self.injected = injected  # the tests' time; None: use the server's
         self._connection = connection
