@@ -44,7 +44,7 @@ class SqliteCallerConnection(Database, Protocol):
 
     def settings_restored(self) -> AbstractContextManager[object]:
         """Wraps every use: the caller's settings are as before at its end."""
-        ...
+        return nullcontext()
 
     def begin(self) -> bool:
         """Ensure that a transaction is open; True: it was begun by this call."""
@@ -58,16 +58,13 @@ class SqliteCallerTransaction(NamedTuple):
     wake_after_commit: WakeAfterCommit
 
 
-class ApswCallerConnection:
+class ApswCallerConnection(SqliteCallerConnection):
     driver: DriverName = "apsw"
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._cursor: Any = apsw.Cursor(connection)
         self._cursor.row_trace = unchanged_row  # in place of the caller's
-
-    def settings_restored(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
     @property
     def in_transaction(self) -> bool:
@@ -84,9 +81,6 @@ class ApswCallerConnection:
         self.rows_of_many(sql, many)
         return self._connection.total_changes() - before
 
-    def value(self, sql: str, values: Values = ()) -> Any:
-        return first_value(self.rows(sql, values))
-
     def begin(self) -> bool:
         """Refuse a caller without a transaction: apsw does not begin one by itself."""
         if not self.in_transaction:
@@ -96,7 +90,7 @@ class ApswCallerConnection:
         return False
 
 
-class StdlibCallerConnection:
+class StdlibCallerConnection(SqliteCallerConnection):
     driver: DriverName = "stdlib"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -127,10 +121,6 @@ class StdlibCallerConnection:
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
 
-    def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """One by one: the driver's executemany discards rows."""
-        return [row for values in many for row in self.rows(sql, values)]
-
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         before = self._connection.total_changes
         try:
@@ -138,9 +128,6 @@ class StdlibCallerConnection:
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
         return self._connection.total_changes - before
-
-    def value(self, sql: str, values: Values = ()) -> Any:
-        return first_value(self.rows(sql, values))
 
     def begin(self) -> bool:
         """Begin as the driver does before the first write; autocommit mode is refused."""
@@ -208,11 +195,6 @@ def wake_never(wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
 
 def unchanged_row(_cursor: object, row: Row) -> Row:
     return row
-
-
-def first_value(rows: list[Row]) -> Any:
-    """The first column of the first row; None without a row."""
-    return rows[0][0] if rows else None
 
 
 def caller_transaction(
@@ -304,16 +286,13 @@ def wake_after_sqlalchemy_commit(
     wakeups.add(lanes)
 
 
-class SqlalchemyCallerConnection:
+class SqlalchemyCallerConnection(SqliteCallerConnection):
     """A connection of aiosqlite, which only SQLAlchemy can use synchronously."""
 
     driver: DriverName = "stdlib"
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-
-    def settings_restored(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
     @property
     def in_transaction(self) -> bool:
@@ -322,17 +301,10 @@ class SqlalchemyCallerConnection:
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         return self._run(sql, tuple(values))
 
-    def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """One by one: the driver's executemany discards rows."""
-        return [row for values in many for row in self.rows(sql, values)]
-
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         before = self.value("select total_changes()")
         self._run(sql, [tuple(values) for values in many])
         return self.value("select total_changes()") - before
-
-    def value(self, sql: str, values: Values = ()) -> Any:
-        return first_value(self.rows(sql, values))
 
     def begin(self) -> bool:
         """Begin as the driver does before the first write; autocommit mode is refused."""

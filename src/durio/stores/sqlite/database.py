@@ -40,8 +40,11 @@ class Database(Protocol):
         ...
 
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """Run one statement once for each element; return the rows of all."""
-        ...
+        """Run one statement once for each element; return the rows of all.
+
+        One by one, unless a driver can do better: sqlite3's executemany discards rows.
+        """
+        return [row for values in many for row in self.rows(sql, values)]
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         """Run one statement once for each element; return the number of changed rows.
@@ -52,7 +55,8 @@ class Database(Protocol):
 
     def value(self, sql: str, values: Values = ()) -> Any:
         """The first column of the first row; None without a row."""
-        ...
+        rows = self.rows(sql, values)
+        return rows[0][0] if rows else None
 
 
 class OwnDatabase(Database, Protocol):
@@ -166,7 +170,7 @@ PAGES_PER_COMMIT = 64
 UNHEX_SINCE = (3, 41, 0)
 
 
-class StdlibDatabase:
+class StdlibDatabase(OwnDatabase):
     def __init__(self, path: str, *, make: bool = False) -> None:
         """Open the file at `path`; `make`: create it if it is missing."""
         self._path = path
@@ -209,10 +213,6 @@ class StdlibDatabase:
             self._report_commit()
         return rows
 
-    def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """One by one: the driver's executemany discards rows."""
-        return [row for values in many for row in self.rows(sql, values)]
-
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         before = self._db.total_changes
         try:
@@ -220,10 +220,6 @@ class StdlibDatabase:
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
         return self._db.total_changes - before
-
-    def value(self, sql: str, values: Values = ()) -> Any:
-        rows = self.rows(sql, values)
-        return rows[0][0] if rows else None
 
     # --- configuration and upkeep
 
