@@ -28,6 +28,7 @@ from durio.stores.postgres.driver import (
     DriverError,
     PostgresLocation,
     Row,
+    time_limit,
 )
 from durio.stores.postgres.finished_jobs import day_of_partition, partition_name
 from durio.stores.postgres.location import location_from_url
@@ -79,11 +80,8 @@ class Probe:
     @asynccontextmanager
     async def _translating(self) -> AsyncGenerator[None, None]:
         try:
-            async with asyncio.timeout(self.location.call_seconds):
+            async with time_limit(self.location.call_seconds):
                 yield
-        except TimeoutError as late:
-            text = f"no answer within {self.location.call_seconds:g} s"
-            raise translated(DriverError(text, lost=True), self.location) from late
         except DriverError as failure:
             raise translated(failure, self.location) from failure
 

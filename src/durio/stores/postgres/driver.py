@@ -14,7 +14,8 @@ the settings are sent at the start of every transaction instead.
 import asyncio
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -61,6 +62,16 @@ class DriverError(Exception):
         self.detail = detail
         self.lost = lost
         self.unsent = unsent
+
+
+@asynccontextmanager
+async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
+    """Turn a timeout into a DriverError with `lost`."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise DriverError(f"no answer within {seconds:g} s", lost=True) from error
 
 
 @dataclass(frozen=True, slots=True)

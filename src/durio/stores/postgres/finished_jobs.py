@@ -9,12 +9,6 @@ whoever may still have an old transaction open. Today and the next two are made 
 the tables deletes row by row instead.
 
 Nobody waits long for the locks: a fifth of a second, and then the next turn tries again.
-
-Where final jobs are, and how they leave.
-
-`hist` has the jobs that are done and stay as long as all do: they leave by whole days, or by
-the row where days cannot be dropped. `kept` has every other one: dead, cancelled, done with
-a retention of its own, and done with a key whose window is longer.
 """
 
 from datetime import date

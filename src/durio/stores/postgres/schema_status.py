@@ -17,6 +17,7 @@ from durio.stores.postgres.driver import (
     Connector,
     DriverError,
     PostgresLocation,
+    time_limit,
 )
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import SchemaStatements
@@ -56,14 +57,11 @@ async def in_transaction(
     try:
         connection = await connector.connect()
         try:
-            async with asyncio.timeout(location.call_seconds):
+            async with time_limit(location.call_seconds):
                 return await run_and_commit(connector, connection, work)
         finally:
             with suppress(DriverError):
                 await connection.close()
-    except TimeoutError as error:
-        text = f"no answer within {location.call_seconds:g} s"
-        raise translated(DriverError(text, lost=True), location) from error
     except DriverError as error:
         raise translated(error, location) from error
 

@@ -30,7 +30,12 @@ from durio.stores.postgres.caller_connection import (
     PsycopgCallerConnection,
     in_use_error,
 )
-from durio.stores.postgres.driver import NO_RIGHT, DriverError, PostgresLocation
+from durio.stores.postgres.driver import (
+    NO_RIGHT,
+    DriverError,
+    PostgresLocation,
+    time_limit,
+)
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -186,16 +191,6 @@ TASK_CONNECTIONS: dict[
     "asyncpg": AsyncpgTaskConnection,
     "psycopg": PsycopgTaskConnection,
 }
-
-
-@asynccontextmanager
-async def time_limit(seconds: float) -> AsyncGenerator[None, None]:
-    """Turn a timeout into a DriverError with `lost`."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise DriverError(f"no answer within {seconds:g} s", lost=True) from error
 
 
 def connection_lost() -> DriverError:
