@@ -62,7 +62,6 @@ JOB_COLUMNS = (
     *("progress", "created_at", "finished_at", "gone_at", "result", "result_until"),
     *("reason", "bucket", "keep_count", "died_no"),
 )
-RUNNING_COLUMNS = ("worker", "cancel", "alone")
 
 
 class KeyClaim(NamedTuple):

@@ -20,19 +20,6 @@ class OutcomeKind(IntEnum):
     ALONE = 8  # about to run alone: its last chance after two lost workers
 
 
-# The kinds that end an attempt; the others are about a running one.
-ENDING_KINDS = frozenset(
-    {
-        OutcomeKind.DONE,
-        OutcomeKind.RETRY,
-        OutcomeKind.SNOOZE,
-        OutcomeKind.RELEASE,
-        OutcomeKind.DEAD,
-        OutcomeKind.CANCEL,
-    }
-)
-
-
 class Reason:
     """Why a job is dead."""
 
