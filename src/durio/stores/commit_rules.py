@@ -6,7 +6,8 @@ from typing import NamedTuple
 from durio.model.errors import InvalidName, UsageError, WrongTransaction
 from durio.model.ids import id_text
 from durio.model.job import NewJob
-from durio.ports.commit import ROWS_MAX, Conflict, Effects
+from durio.model.tx import Joinable
+from durio.ports.commit import ROWS_MAX, Committed, Conflict, Effects
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
 from durio.ports.records import NAME_BYTES_MAX, RECORD_BYTES_MAX, Put, Record
@@ -27,6 +28,32 @@ class CommitRequest(NamedTuple):
     all_new: bool
     enters: bool
     note: AuditNote | None
+
+
+class CheckedCommit:
+    """Checks a commit before it begins, and answers with the condition that failed."""
+
+    async def commit(
+        self,
+        effects: Effects,
+        *,
+        tx: Joinable | None = None,
+        all_new: bool = False,
+        enters: bool = False,
+        note: AuditNote | None = None,
+    ) -> Committed:
+        check_effects(effects, in_caller_tx=tx is not None)
+        try:
+            request = CommitRequest(effects, all_new, enters, note)
+            return await self.write_commit(request, tx)
+        except CommitRefused as refused:
+            return Committed([], [], refused.conflict)
+
+    async def write_commit(
+        self, request: CommitRequest, tx: Joinable | None
+    ) -> Committed:
+        """Write all of it or raise CommitRefused; a store overrides this."""
+        raise NotImplementedError
 
 
 def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:

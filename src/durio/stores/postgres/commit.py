@@ -3,15 +3,9 @@
 from functools import partial
 
 from durio.model.tx import Joinable
-from durio.ports.commit import Committed, Effects
-from durio.ports.control import AuditNote
+from durio.ports.commit import Committed
 from durio.ports.enqueue import Enqueued
-from durio.stores.commit_rules import (
-    CommitRefused,
-    CommitRequest,
-    check_effects,
-    check_jobs,
-)
+from durio.stores.commit_rules import CheckedCommit, CommitRequest, check_jobs
 from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.audit import write_audit_line
 from durio.stores.postgres.caller_transaction import write_joined
@@ -21,25 +15,14 @@ from durio.stores.postgres.records import check_versions, write_puts
 from durio.stores.postgres.transaction import PostgresTransaction
 
 
-class PostgresCommit(PostgresCapability):
-    async def commit(
-        self,
-        effects: Effects,
-        *,
-        tx: Joinable | None = None,
-        all_new: bool = False,
-        enters: bool = False,
-        note: AuditNote | None = None,
+class PostgresCommit(PostgresCapability, CheckedCommit):
+    async def write_commit(
+        self, request: CommitRequest, tx: Joinable | None
     ) -> Committed:
-        check_effects(effects, in_caller_tx=tx is not None)
-        request = CommitRequest(effects, all_new, enters, note)
         work = partial(commit_with_retries, request=request)
-        try:
-            if tx is not None:
-                return await write_joined(self.context, tx, effects.jobs, work)
-            return await work(self.context)
-        except CommitRefused as refused:
-            return Committed([], [], refused.conflict)
+        if tx is not None:
+            return await write_joined(self.context, tx, request.effects.jobs, work)
+        return await work(self.context)
 
 
 async def commit_with_retries(

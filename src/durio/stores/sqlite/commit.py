@@ -4,12 +4,11 @@ from functools import partial
 
 from durio.model.tx import Joinable
 from durio.ports.commit import Committed, Conflict, Effects
-from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
 from durio.stores.commit_rules import (
+    CheckedCommit,
     CommitRefused,
     CommitRequest,
-    check_effects,
     check_jobs,
 )
 from durio.stores.sqlite.audit import write_audit_line
@@ -21,26 +20,15 @@ from durio.stores.sqlite.records import check_versions, write_puts
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 
-class SqliteCommit(SqliteCapability):
-    async def commit(
-        self,
-        effects: Effects,
-        *,
-        tx: Joinable | None = None,
-        all_new: bool = False,
-        enters: bool = False,
-        note: AuditNote | None = None,
+class SqliteCommit(SqliteCapability, CheckedCommit):
+    async def write_commit(
+        self, request: CommitRequest, tx: Joinable | None
     ) -> Committed:
-        check_effects(effects, in_caller_tx=tx is not None)
-        request = CommitRequest(effects, all_new, enters, note)
         work = partial(commit_effects, request=request)
-        try:
-            if tx is not None:
-                return await write_joined(self.context, tx, work)
-            rows = len(effects.jobs) + len(effects.puts)
-            return await self.context.writer.write(work, rows=rows)
-        except CommitRefused as refused:
-            return Committed([], [], refused.conflict)
+        if tx is not None:
+            return await write_joined(self.context, tx, work)
+        rows = len(request.effects.jobs) + len(request.effects.puts)
+        return await self.context.writer.write(work, rows=rows)
 
 
 def commit_effects(tx: SqliteTransaction, *, request: CommitRequest) -> Committed:
