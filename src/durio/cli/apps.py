@@ -32,6 +32,7 @@ from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import WARNING, EmissionMeaning
 
 T = TypeVar("T")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 DEFAULT_ATTRIBUTE = "app"
 DEFAULT_NAME = "app"
 PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
@@ -127,7 +128,36 @@ JSON_OPTION = click.option(
 STORE_OPTION = click.option(
     "--store", metavar="URL", help="The store; beats the App's own URL and DURIO_URL."
 )
-SELECTION_OPTIONS = (
+
+
+def with_options(*options: Decorator) -> Decorator:
+    """Adds options to a command, in this order."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def grouped_options(parameter: str, kind: type[Any], *options: Decorator) -> Decorator:
+    """Adds options to a command, which gets them as one object of this class."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def called(**given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in kind.__slots__}
+            return function(**{parameter: kind(**chosen)}, **given)
+
+        return with_options(*options)(called)
+
+    return decorate
+
+
+selection_options = grouped_options(
+    "selection",
+    AppSelection,
     click.option(
         "--app",
         "app_path",
@@ -142,28 +172,6 @@ SELECTION_OPTIONS = (
     ),
     JSON_OPTION,
 )
-
-
-def selection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --app, --store, --name and --json, passed as one `selection`."""
-
-    @functools.wraps(function)
-    def called(
-        *,
-        app_path: str | None,
-        store: str | None,
-        name: str | None,
-        is_json: bool,
-        **given: Any,
-    ) -> Any:
-        selection = AppSelection(
-            app_path=app_path, store=store, name=name, is_json=is_json
-        )
-        return function(selection=selection, **given)
-
-    for option in reversed(SELECTION_OPTIONS):
-        called = option(called)
-    return called
 
 
 # --- loading

@@ -14,7 +14,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.edit_arguments import checked_payload
-from durio.cli.apps import AppSelection
+from durio.cli.apps import AppSelection, grouped_options
 from durio.cli.enqueue import parse_arguments, parse_json
 from durio.cli.filters import Filters
 from durio.cli.job_output import arguments_of
@@ -93,7 +93,10 @@ class BulkSelection:
             )
 
 
-BULK_OPTIONS = (
+# `filter_options` must stand above it: it adds the filters.
+bulk_options = grouped_options(
+    "bulk",
+    BulkSelection,
     click.argument("job_ids", metavar="[ID]...", nargs=-1),
     click.option("--all", "everything", is_flag=True, help="Every dead letter."),
     click.option(
@@ -106,20 +109,6 @@ BULK_OPTIONS = (
     DRY_RUN_OPTION,
     BY_OPTION,
 )
-
-
-def bulk_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ids, --all, filters and the options for confirmation, passed as one `bulk`."""
-
-    @functools.wraps(function)
-    def called(*, filters: Filters, **given: Any) -> Any:
-        names = [name for name in BulkSelection.__slots__ if name != "filters"]
-        chosen = {name: given.pop(name) for name in names}
-        return function(bulk=BulkSelection(filters=filters, **chosen), **given)
-
-    for option in reversed(BULK_OPTIONS):
-        called = option(called)
-    return called
 
 
 def act_on_dead_letters(

@@ -2,14 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
 
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, run_in_app, selection_options
+from durio.cli.apps import AppSelection, run_in_app, selection_options, with_options
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import safe, show_json, show_text, to_json
 from durio.client.handle import Job
@@ -29,16 +28,17 @@ WAIT_SECONDS_MAX = 86400.0
 EXAMPLE = """durio enqueue resize '{"path": "cat.png"}'"""
 
 
-def option_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """A flag for each option of the call that has one."""
-    for name, flag in reversed(FLAGS.items()):
-        function = click.option(
+option_flags = with_options(
+    *(
+        click.option(
             f"--{name.replace('_', '-')}",
             type=int if flag.kind == "number" else str,
             metavar=flag.metavar,
             help=flag.help,
-        )(function)
-    return function
+        )
+        for name, flag in FLAGS.items()
+    )
+)
 
 
 @click.command("enqueue", short_help="Ask for a job by name; wait for its result.")

@@ -1,14 +1,11 @@
 """Filters for dead letters from the command line, as a query and as text."""
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection
+from durio.cli.apps import AppSelection, grouped_options, with_options
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, StoredJob
 from durio.model.names import check_name, lane, task_name
@@ -91,7 +88,9 @@ def check_search_text(text: str | None) -> str | None:
     return text
 
 
-FILTER_OPTIONS = (
+filter_options = grouped_options(
+    "filters",
+    Filters,
     click.option("--task", metavar="TASK", help="Only jobs of this task."),
     click.option("--queue", metavar="QUEUE", help="Only jobs of this queue."),
     click.option(
@@ -105,19 +104,6 @@ FILTER_OPTIONS = (
 )
 
 
-def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the filter options, passed as one `filters`."""
-
-    @functools.wraps(function)
-    def called(**given: Any) -> Any:
-        chosen = {name: given.pop(name) for name in Filters.__slots__}
-        return function(filters=Filters(**chosen), **given)
-
-    for option in reversed(FILTER_OPTIONS):
-        called = option(called)
-    return called
-
-
 LIMIT_OPTION = click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),
@@ -127,12 +113,10 @@ LIMIT_OPTION = click.option(
 )
 
 
-def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --limit and --cursor."""
-    cursor = click.option(
-        "--cursor", metavar="CURSOR", help="Go on where the last list ended."
-    )
-    return LIMIT_OPTION(cursor(function))
+CURSOR_OPTION = click.option(
+    "--cursor", metavar="CURSOR", help="Go on where the last list ended."
+)
+page_options = with_options(LIMIT_OPTION, CURSOR_OPTION)
 
 
 async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:

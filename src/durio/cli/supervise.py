@@ -18,6 +18,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.configuration import configuration
+from durio.cli.apps import with_options
 from durio.cli.main import error_fields, error_text, exit_code_of, first_error
 from durio.host.clock import HostClock
 from durio.host.fleet import ProcessFleet, SupervisorPipe
@@ -45,7 +46,7 @@ class KeepArguments(click.Command):
         return super().parse_args(ctx, args)
 
 
-SUPERVISOR_OPTIONS = (
+supervise_options = with_options(
     click.option(
         "--processes",
         type=int,
@@ -65,13 +66,6 @@ SUPERVISOR_OPTIONS = (
     ),
     click.option("--supervised", type=int, hidden=True),
 )
-
-
-def supervise_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --processes and the options that go with it."""
-    for option in reversed(SUPERVISOR_OPTIONS):
-        function = option(function)
-    return function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -13,7 +13,13 @@ import msgspec
 from durio.app.app import App
 from durio.app.connect import masked
 from durio.app.worker_builder import make_worker
-from durio.cli.apps import JSON_OPTION, STORE_OPTION, deps_failed, load_app
+from durio.cli.apps import (
+    JSON_OPTION,
+    STORE_OPTION,
+    deps_failed,
+    load_app,
+    with_options,
+)
 from durio.cli.main import keep_lines
 from durio.cli.stall import StallWatch
 from durio.cli.supervise import (
@@ -38,8 +44,6 @@ from durio.telemetry.log import configure
 from durio.worker.watchdog import EXIT_BLOCKED, exit_code_for_signal
 from durio.worker.worker import Worker
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 class QueueFlags(NamedTuple):
     """The flags about queues, as given on the command line."""
@@ -59,14 +63,7 @@ class QueueFlags(NamedTuple):
         )
 
 
-def queue_options(function: Function) -> Function:
-    """Adds these flags to a command."""
-    for option in reversed(QUEUE_OPTIONS):
-        function = option(function)
-    return function
-
-
-QUEUE_OPTIONS = (
+queue_options = with_options(
     click.option(
         "-q", "--queue", "queues", multiple=True, metavar="QUEUE[=SLOTS]",
         help="Serve this queue, at most so many of its jobs at once; may be repeated. A "
