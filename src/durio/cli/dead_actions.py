@@ -3,7 +3,6 @@
 Also `durio dead retry --edit|--args`: retries one job with other arguments.
 """
 
-import functools
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,11 @@ from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
-    BulkSummary,
     NotConfirmed,
+    act_on_counted,
     confirm,
     is_interactive,
     operator,
-    run_steps,
     show_summary,
 )
 from durio.cli.responses import (
@@ -39,7 +37,7 @@ from durio.cli.responses import (
     show_responses,
     wrong_app_errors,
 )
-from durio.client.bulk import CountedJobs, act_in_bulk
+from durio.client.bulk import CountedJobs
 from durio.model.errors import InvalidArguments, JobNotFound, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, StoredJob
@@ -118,39 +116,25 @@ def act_on_dead_letters(
     bulk.check()
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
-    counted, query = selection.run(
-        functools.partial(count_matching, bulk=bulk, selection=selection)
-    )
+
+    async def count(app: App) -> tuple[Counted, Query]:
+        query = bulk.filters.query(app, selection)
+        return await (await app.store()).count(query), query
+
+    counted, query = selection.run(count)
     jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
     which = f"{bulk.filters.text()}{scope_text(query)}"
     jobs_text = f"{dead_letters_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
-        return show_summary(
-            selection, counted.jobs, BulkSummary(0), jobs_text, dry_run=bulk.dry_run
-        )
+        return show_summary(selection, counted.jobs, jobs_text, dry_run=bulk.dry_run)
     confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
-    by = operator(bulk.by)
-
-    async def do(app: App) -> BulkSummary:
-        store = await app.store()
-        meant = CountedJobs(query, counted.mark, jobs)
-        steps = act_in_bulk(store, ACTION_OF_VERB[verb], meant, by=by)
-        return await run_steps(steps, jobs, verb)
-
-    done = selection.run(do)
+    chosen = CountedJobs(query, counted.mark, jobs)
+    done = act_on_counted(selection, ACTION_OF_VERB[verb], chosen, verb, bulk.by)
     words = f"{dead_letters_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
     words += done.held_text(verb)
     if others := jobs - done.jobs - done.held:
         words += f"; {others} not: {SKIPPED_REASONS[verb]}"
-    return show_summary(selection, counted.jobs, done, words, dry_run=False)
-
-
-async def count_matching(
-    app: App, *, bulk: BulkSelection, selection: AppSelection
-) -> tuple[Counted, Query]:
-    """The exact count now, with a mark that excludes later deaths, and the query."""
-    query = bulk.filters.query(app, selection)
-    return await (await app.store()).count(query), query
+    return show_summary(selection, counted.jobs, words, done)
 
 
 def scope_text(query: Query) -> str:
@@ -170,22 +154,16 @@ def dead_letters_text(jobs: int) -> str:
 def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
     """Act on these jobs; what cannot be undone is confirmed first."""
     if verb == "discard" or bulk.dry_run:
-        dead = selection.run(
-            functools.partial(count_dead, job_ids=bulk.job_ids, selection=selection)
-        )
+        dead = selection.run(lambda app: count_dead(app, bulk.job_ids, selection))
         jobs_text = dead_letters_text(dead)
         if bulk.dry_run:
-            return show_summary(
-                selection, dead, BulkSummary(0), jobs_text, dry_run=True
-            )
+            return show_summary(selection, dead, jobs_text, dry_run=True)
         if dead:
             confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     return act_on_jobs(selection, bulk.job_ids, verb, by=operator(bulk.by))
 
 
-async def count_dead(
-    app: App, *, job_ids: Sequence[str], selection: AppSelection
-) -> int:
+async def count_dead(app: App, job_ids: Sequence[str], selection: AppSelection) -> int:
     """How many of these jobs are dead and belong to the selected App."""
     known: set[bytes] = set()
     for job_id in job_ids:

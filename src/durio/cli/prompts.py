@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import click
 
+from durio.app.app import App
 from durio.cli.apps import AppSelection
 from durio.cli.output import show_json, show_text
-from durio.client.bulk import STEP_JOBS, BulkStep
+from durio.client.bulk import STEP_JOBS, BulkStep, CountedJobs, act_in_bulk
 from durio.host.signals import process_name
 from durio.model.errors import UsageError
 from durio.model.failure import storable
+from durio.ports.control import Action
 
 OPERATOR_CHARS_MAX = 180  # the store keeps 200 characters; ` via cli` is appended
 
@@ -41,6 +43,9 @@ class BulkSummary(NamedTuple):
         them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
         what = f"{them} or {keys}" if verb == "retry" else them
         return f"; {self.held} not: an open transaction holds {what}"
+
+
+NOTHING_DONE = BulkSummary(0)
 
 
 class NotConfirmed(UsageError):
@@ -92,18 +97,35 @@ def confirm(what: str, *, yes: bool, typed: str | None = None) -> None:
 def show_summary(
     selection: AppSelection,
     counted: int,
-    summary: BulkSummary,
     words: str,
+    done: BulkSummary = NOTHING_DONE,
     *,
-    dry_run: bool,
+    dry_run: bool = False,
 ) -> int:
     """Print the counts as JSON, or `words`."""
     if selection.is_json:
-        counts = {"counted": counted, "done": summary.jobs, "held": summary.held}
+        counts = {"counted": counted, "done": done.jobs, "held": done.held}
         show_json({**counts, "dry_run": dry_run})
     else:
         show_text(words)
     return 0
+
+
+def act_on_counted(
+    selection: AppSelection,
+    action: Action,
+    counted: CountedJobs,
+    label: str,
+    by: str | None,
+) -> BulkSummary:
+    """Act on the jobs that were counted; says what became of them."""
+    who = operator(by)
+
+    async def act(app: App) -> BulkSummary:
+        steps = act_in_bulk(await app.store(), action, counted, by=who)
+        return await run_steps(steps, counted.limit, label)
+
+    return selection.run(act)
 
 
 async def run_steps(

@@ -15,10 +15,9 @@ from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
-    BulkSummary,
+    act_on_counted,
     confirm,
     operator,
-    run_steps,
     show_summary,
 )
 from durio.cli.queue_rows import (
@@ -29,7 +28,7 @@ from durio.cli.queue_rows import (
     load_queue_rows,
     waiting_jobs_text,
 )
-from durio.client.bulk import CountedJobs, act_in_bulk
+from durio.client.bulk import CountedJobs
 from durio.model.errors import UsageError
 from durio.model.job import utc_datetime
 from durio.model.names import check_name, lane
@@ -41,7 +40,6 @@ from durio.ports.control import (
     NO_BOUND,
     AuditNote,
     CancelJobs,
-    Counted,
     MoveJobs,
     QueueChange,
 )
@@ -392,7 +390,8 @@ def move_jobs(
     target: str,
     create: bool,
     yes: bool,
-    **given: Any,
+    dry_run: bool,
+    by: str | None,
 ) -> None:
     r"""Move the waiting jobs of a queue to another; running ones stay.
 
@@ -412,27 +411,18 @@ def move_jobs(
     if source == target:
         raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
     wanted = [source] if create else [source, target]
-    counted = count_waiting(selection, source, wanted)
-    jobs_text = f"{waiting_jobs_text(counted.jobs)} of queue {source}"
-    if not counted.jobs or given["dry_run"]:
-        words = f"{jobs_text} to move"
-        show_summary(
-            selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
-        )
+    app_name, counted = count_waiting(selection, source, wanted)
+    jobs, jobs_text = counted.limit, waiting_jobs_text(counted.limit)
+    if not jobs or dry_run:
+        words = f"{jobs_text} of queue {source} to move"
+        show_summary(selection, jobs, words, dry_run=dry_run)
         return
-    confirm(f"{jobs_text} will move to {check_name('queue', target)}", yes=yes)
-    by = operator(given["by"])
-
-    async def do(app: App) -> BulkSummary:
-        to = MoveJobs(lane(app.name, target))
-        meant = CountedJobs(waiting_query(app, source), counted.mark, counted.jobs)
-        steps = act_in_bulk(await app.store(), to, meant, by=by)
-        return await run_steps(steps, counted.jobs, "move")
-
-    done = selection.run(do)
+    to = check_name("queue", target)
+    confirm(f"{jobs_text} of queue {source} will move to {to}", yes=yes)
+    action = MoveJobs(lane(app_name, target))
+    done = act_on_counted(selection, action, counted, "move", by)
     words = f"{waiting_jobs_text(done.jobs)} moved from {source} to {target}"
-    words += done.held_text("move")
-    show_summary(selection, counted.jobs, done, words, dry_run=False)
+    show_summary(selection, jobs, words + done.held_text("move"), done)
 
 
 @command.command("purge")
@@ -443,7 +433,7 @@ def move_jobs(
 @selection_options
 @keep_lines
 def purge_queue(
-    *, selection: AppSelection, queue: str, yes: bool, **given: Any
+    *, selection: AppSelection, queue: str, yes: bool, dry_run: bool, by: str | None
 ) -> None:
     r"""Cancel all jobs that wait in a queue; running ones and dead letters stay.
 
@@ -462,39 +452,29 @@ def purge_queue(
     \b
     Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
     """
-    counted = count_waiting(selection, queue, [queue])
-    jobs_text = f"{waiting_jobs_text(counted.jobs)} of queue {queue}"
-    if not counted.jobs or given["dry_run"]:
-        words = f"{jobs_text} to cancel"
-        show_summary(
-            selection, counted.jobs, BulkSummary(0), words, dry_run=given["dry_run"]
-        )
+    _, counted = count_waiting(selection, queue, [queue])
+    jobs, jobs_text = counted.limit, waiting_jobs_text(counted.limit)
+    if not jobs or dry_run:
+        words = f"{jobs_text} of queue {queue} to cancel"
+        show_summary(selection, jobs, words, dry_run=dry_run)
         return
-    typed = queue if counted.jobs > TYPED_ABOVE_JOBS else None
-    confirm(f"{jobs_text} will be cancelled", yes=yes, typed=typed)
-    by = operator(given["by"])
-
-    async def do(app: App) -> BulkSummary:
-        meant = CountedJobs(waiting_query(app, queue), counted.mark, counted.jobs)
-        steps = act_in_bulk(await app.store(), CancelJobs(), meant, by=by)
-        return await run_steps(steps, counted.jobs, "purge")
-
-    done = selection.run(do)
+    typed = queue if jobs > TYPED_ABOVE_JOBS else None
+    confirm(f"{jobs_text} of queue {queue} will be cancelled", yes=yes, typed=typed)
+    done = act_on_counted(selection, CancelJobs(), counted, "purge", by)
     words = f"{waiting_jobs_text(done.jobs)} cancelled{done.held_text('cancel')}"
-    show_summary(selection, counted.jobs, done, words, dry_run=False)
+    show_summary(selection, jobs, words, done)
 
 
 def count_waiting(
     selection: AppSelection, queue: str, wanted: Sequence[str]
-) -> Counted:
-    """The exact number of waiting jobs; raises when a queue in `wanted` is unknown."""
+) -> tuple[str, CountedJobs]:
+    """The App's name and its waiting jobs; raises when a queue in `wanted` is unknown."""
 
-    async def ask(app: App) -> Counted:
-        check_known(wanted, await known_queues(app), app.name)
-        return await (await app.store()).count(waiting_query(app, queue))
+    async def ask(app: App) -> tuple[str, CountedJobs]:
+        name = app.name
+        check_known(wanted, await known_queues(app), name)
+        query = Query(namespace=name, lane=lane(name, queue), states=WAITING_STATES)
+        counted = await (await app.store()).count(query)
+        return name, CountedJobs(query, counted.mark, counted.jobs)
 
     return selection.run(ask)
-
-
-def waiting_query(app: App, queue: str) -> Query:
-    return Query(namespace=app.name, lane=lane(app.name, queue), states=WAITING_STATES)
