@@ -8,10 +8,10 @@ import click
 from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
 from durio.cli.dead_actions import (
-    ArgumentsEdit,
     BulkSelection,
     act_on_dead_letters,
     bulk_options,
+    dead_letter_by_id,
     dead_letters_text,
     retry_edited,
 )
@@ -25,7 +25,6 @@ from durio.cli.dead_letter_file import (
 from durio.cli.filters import Filters, filter_options, find, page_options
 from durio.cli.job_output import (
     arguments_of,
-    job_by_id,
     job_fields,
     job_text,
     row_fields,
@@ -34,9 +33,8 @@ from durio.cli.job_output import (
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
 from durio.cli.prompts import BY_OPTION, operator
-from durio.cli.responses import not_dead
 from durio.model.errors import UsageError
-from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
+from durio.model.job import StoredJob
 from durio.model.names import queue_of
 from durio.ports.browse import DeathCount, Page
 
@@ -146,13 +144,6 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
         show_text(job_text(fields))
 
 
-async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
-    record = await job_by_id(app, job_id)
-    if record.state != DEAD:
-        raise not_dead(job_id, STATE_BY_CODE[record.state])
-    return record
-
-
 # --- retry and discard
 
 
@@ -207,8 +198,7 @@ def retry_dead(
         raise UsageError("--edit and --args are both given", cure="Give one.")
     if edit or arguments is not None:
         bulk.check()
-        change = ArgumentsEdit(arguments=arguments, unchecked=unchecked)
-        return retry_edited(selection, bulk, change, dead_letter_by_id)
+        return retry_edited(selection, bulk, arguments, unchecked=unchecked)
     if unchecked:
         raise UsageError("--unchecked needs --args or --edit", cure="Leave it out.")
     return act_on_dead_letters(selection, bulk, "retry")

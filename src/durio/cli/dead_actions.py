@@ -4,7 +4,7 @@ Also `durio dead retry --edit|--args`: retries one job with other arguments.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,8 @@ from durio.app.edit_arguments import checked_payload
 from durio.cli.apps import AppSelection, grouped_options
 from durio.cli.enqueue import parse_arguments, parse_json
 from durio.cli.filters import Filters
-from durio.cli.job_output import arguments_of
+from durio.cli.job_output import arguments_of, job_by_id
 from durio.cli.main import error_fields, error_text
-from durio.cli.output import show_json, show_text
 from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
@@ -32,6 +31,7 @@ from durio.cli.prompts import (
 )
 from durio.cli.responses import (
     act_on_jobs,
+    not_dead,
     refusal,
     response_fields,
     show_responses,
@@ -40,7 +40,7 @@ from durio.cli.responses import (
 from durio.client.bulk import CountedJobs
 from durio.model.errors import InvalidArguments, JobNotFound, UsageError
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import DEAD, StoredJob
+from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
 from durio.ports.browse import Query
 from durio.ports.control import (
     ACTION_OF_VERB,
@@ -177,7 +177,6 @@ async def count_dead(app: App, job_ids: Sequence[str], selection: AppSelection) 
 
 
 Arguments = tuple[list[Any], dict[str, Any]]
-FindJob = Callable[[App, str], Awaitable[StoredJob]]
 EDIT_CURE = "Correct it in the editor; nothing was changed."
 
 
@@ -188,34 +187,27 @@ class EditedArguments(msgspec.Struct, forbid_unknown_fields=True):
     kwargs: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentsEdit:
-    """What a command line says about new arguments."""
-
-    arguments: str | None  # None: ask in an editor
-    unchecked: bool
-
-
 def retry_edited(
-    selection: AppSelection, bulk: BulkSelection, edit: ArgumentsEdit, find: FindJob
+    selection: AppSelection,
+    bulk: BulkSelection,
+    given: str | None,
+    *,
+    unchecked: bool,
 ) -> int:
-    """Check the new arguments, then retry the job with them; returns the exit code."""
+    """Check new arguments, given or from an editor, then retry the job with them."""
     if len(bulk.job_ids) != 1:
         raise UsageError(
             "--edit and --args are for one job", cure="Name one job by its id."
         )
-    record = selection.run(
-        lambda app: find_in_app(app, bulk.job_ids[0], selection, find)
-    )
-    if edit.arguments is None:
-        payload = payload_from_editor(selection, record, edit)
+    record = selection.run(lambda app: find_in_app(app, bulk.job_ids[0], selection))
+    if given is None:
+        payload = payload_from_editor(selection, record, unchecked=unchecked)
     else:
-        arguments = parse_arguments(edit.arguments)
-        payload = checked_arguments(
-            selection, record, arguments, unchecked=edit.unchecked
-        )
+        arguments = parse_arguments(given)
+        payload = checked_arguments(selection, record, arguments, unchecked=unchecked)
     if bulk.dry_run:
-        return show_dry_run(selection, record, payload)
+        words = f"{id_text(record.id)}  would run with {payload.decode()}"
+        return show_summary(selection, 1, words, dry_run=True)
     by = operator(bulk.by)
 
     async def ask(app: App) -> Acted:
@@ -228,11 +220,16 @@ def retry_edited(
     return show_responses(selection, [row], "retry")
 
 
-async def find_in_app(
-    app: App, job_id: str, selection: AppSelection, find: FindJob
-) -> StoredJob:
+async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
+    record = await job_by_id(app, job_id)
+    if record.state != DEAD:
+        raise not_dead(job_id, STATE_BY_CODE[record.state])
+    return record
+
+
+async def find_in_app(app: App, job_id: str, selection: AppSelection) -> StoredJob:
     """The job; raises when it belongs to another App than the one that was named."""
-    record = await find(app, job_id)
+    record = await dead_letter_by_id(app, job_id)
     for error in (await wrong_app_errors(app, [record.id], selection)).values():
         raise error
     return record
@@ -250,20 +247,11 @@ def checked_arguments(
     return selection.run(ask)
 
 
-def show_dry_run(selection: AppSelection, job: StoredJob, payload: bytes) -> int:
-    """Show the arguments that the job would run with."""
-    if selection.is_json:
-        show_json({"counted": 1, "done": 0, "held": 0, "dry_run": True})
-    else:
-        show_text(f"{id_text(job.id)}  would run with {payload.decode()}")
-    return 0
-
-
 # --- in an editor
 
 
 def payload_from_editor(
-    selection: AppSelection, job: StoredJob, edit: ArgumentsEdit
+    selection: AppSelection, job: StoredJob, *, unchecked: bool
 ) -> bytes:
     """Open an editor until the arguments fit or the person gives up."""
     if not is_interactive():
@@ -278,9 +266,7 @@ def payload_from_editor(
         text = written
         try:
             arguments = parse_edited(text, is_plain=is_plain)
-            return checked_arguments(
-                selection, job, arguments, unchecked=edit.unchecked
-            )
+            return checked_arguments(selection, job, arguments, unchecked=unchecked)
         except UsageError as error:
             click.echo(error_text(error_fields(error)), err=True)
             if not click.confirm("Edit again?", default=True, err=True):
