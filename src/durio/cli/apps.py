@@ -69,15 +69,17 @@ class AppSelection:
         """Whether one App is selected; otherwise lists show every App in the store."""
         return self.app_path is not None or self.namespace() is not None
 
+    def scope_of(self, app: App) -> str | None:
+        """The namespace that a list is limited to; None: every App in the store."""
+        return app.name if self.is_named() else None
+
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Run the work on an existing store; raises StoreUnavailable when there is none."""
         app = self.app()
         connect(app.url, app.clock, app.settings)  # raises when the URL names no store
         survey = schema_status_of(app.url)
-        if (
-            not survey.MADE_AT_OPEN
-        ):  # opening such a store raises when it does not exist
-            return run_in_app(app, work)
+        if not survey.MADE_AT_OPEN:
+            return run_in_app(app, work)  # opening raises when it does not exist
         if survey.is_missing(app.url):
             raise StoreUnavailable(
                 f"there is no store at {masked(app.url)}",

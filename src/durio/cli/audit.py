@@ -45,7 +45,7 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
     async def ask(app: App) -> tuple[list[AuditLine], float]:
         store = await app.store()
-        name = app.name if selection.is_named() else None
+        name = selection.scope_of(app)
         return await store.audit(name, limit=limit), app.now()
 
     rows, now = selection.run(ask)

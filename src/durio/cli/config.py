@@ -1,5 +1,6 @@
 """`durio config show`: the effective settings and the origin of each."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -81,12 +82,7 @@ def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
         return selection
     if selection.app_path is not None:
         raise UsageError("the App is named twice", cure="Leave out --app.")
-    return AppSelection(
-        app_path=path,
-        store=selection.store,
-        name=selection.name,
-        is_json=selection.is_json,
-    )
+    return replace(selection, app_path=path)
 
 
 def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:

@@ -304,7 +304,7 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 
     async def ask(app: App) -> tuple[int, int]:
         bounds = app.settings.payload.bytes_max
-        named = app.name if selection.is_named() else None
+        named = selection.scope_of(app)
         with open_input(file) as stream:
 
             def read() -> Iterator[StoredJob]:
@@ -338,7 +338,7 @@ def show_totals(*, selection: AppSelection) -> None:
     """
 
     async def ask(app: App) -> tuple[str, Sequence[DeathCount]]:
-        name = app.name if selection.is_named() else None
+        name = selection.scope_of(app)
         whose = "" if name is None else f" of app {name}"
         return whose, await (await app.store()).tallies(name)
 

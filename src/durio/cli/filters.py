@@ -45,7 +45,7 @@ class Filters:
             )
         now, queue, task = app.now(), self.queue, self.task
         return Query(
-            namespace=app.name if selection.is_named() else None,
+            namespace=selection.scope_of(app),
             states=(DEAD,),
             lane=None if queue is None else lane(app.name, check_name("queue", queue)),
             task=None

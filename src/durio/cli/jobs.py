@@ -83,7 +83,7 @@ def list_jobs(
 def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
     queue, task = given["queue"], given["task"]
     return Query(
-        namespace=app.name if selection.is_named() else None,
+        namespace=selection.scope_of(app),
         states=tuple(CODE_BY_STATE[State(state)] for state in given["states"]) or None,
         lane=lane(app.name, check_name("queue", queue)) if queue else None,
         task=task_name(app.name, check_name("task", task)) if task else None,

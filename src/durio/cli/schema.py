@@ -53,16 +53,11 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     if check:
         return show_check(selection, app, before)
     if survey.MADE_AT_OPEN:
-        run_in_app(app, open_store)
+        run_in_app(app, App.store)  # opening migrates; raises if it is not ours
     else:
         survey.migrate(app.url)
     show_status(selection, app, survey.status(app.url), done=before.waiting)
     return 0
-
-
-async def open_store(app: App) -> None:
-    """Opening migrates; it raises when the schema is not ours."""
-    await app.store()
 
 
 def show_script(selection: AppSelection, text: str) -> None:

@@ -112,7 +112,7 @@ def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
         check_event(event)
     task, queue = given["task"], given["queue"]
     return TailFilter(
-        namespace=app.name if selection.is_named() else None,
+        namespace=selection.scope_of(app),
         queue=check_name("queue", queue) if queue else None,
         task=task_name(app.name, check_name("task", task)) if task else None,
         events=given["events"],

@@ -255,7 +255,7 @@ def list_workers(*, selection: AppSelection) -> None:
     """
 
     async def ask(app: App) -> tuple[list[WorkerRow], float]:
-        name = app.name if selection.is_named() else None
+        name = selection.scope_of(app)
         return await (await app.store()).workers(name), app.now()
 
     rows, now = selection.run(ask)
@@ -391,7 +391,7 @@ def command_workers(
 
     async def ask(app: App) -> list[WorkerResponse]:
         store = await app.store()
-        rows = await store.workers(app.name if selection.is_named() else None)
+        rows = await store.workers(selection.scope_of(app))
         chosen = find_workers(rows, ids)
         return await ask_workers(
             store, app.clock, chosen, verb, by=name, wait_seconds=wait_seconds
