@@ -25,10 +25,10 @@ from durio.cli.dead_letter_file import (
 from durio.cli.filters import Filters, filter_options, find, page_options
 from durio.cli.job_output import (
     arguments_of,
-    job_fields,
-    job_text,
+    attempt_text,
     row_fields,
     short_error,
+    show_job,
 )
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
@@ -107,14 +107,13 @@ def dead_row(job: StoredJob, app: App) -> dict[str, Any]:
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
-    of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
     return [
         row["id"],
         row["task"],
         row["queue"],
         row["reason"],
         short_error(row),
-        f"{row['attempt']}{of}",
+        attempt_text(row),
         ago(row["finished_at"], now),
     ]
 
@@ -133,15 +132,7 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
 
     With --json: the fields of `durio jobs show`.
     """
-
-    async def ask(app: App) -> dict[str, Any]:
-        return job_fields(await dead_letter_by_id(app, job_id), app)
-
-    fields = selection.run(ask)
-    if selection.is_json:
-        show_json(fields)
-    else:
-        show_text(job_text(fields))
+    show_job(selection, lambda app: dead_letter_by_id(app, job_id))
 
 
 # --- retry and discard

@@ -1,24 +1,26 @@
 """A stored job as data for `--json`, and as text for people."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import msgspec
 
 from durio.app.app import App
-from durio.cli.output import cell, to_json
+from durio.cli.apps import AppSelection
+from durio.cli.output import cell, show_json, show_text, to_json
 from durio.client.handle import job_errors, status_of
 from durio.client.result_waiters import not_found
 from durio.model.codec import decode
 from durio.model.errors import InvalidOption
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import DEAD, JobError, Progress, StoredJob, utc_datetime
+from durio.model.job import DEAD, JobError, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
 from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
 HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
 TIMES = ("created_at", "run_at", "started_at", "finished_at")
+ATTEMPT = ("attempt", "at", "worker", "type", "message", "traceback", "logs")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
 RAW_BYTES_MAX = 200
@@ -58,6 +60,26 @@ async def job_by_id(app: App, job_id: str) -> StoredJob:
     return records[0]
 
 
+def show_job(
+    selection: AppSelection, find_job: Callable[[App], Awaitable[StoredJob]]
+) -> None:
+    """Print everything about one job."""
+
+    async def ask(app: App) -> dict[str, Any]:
+        return job_fields(await find_job(app), app)
+
+    fields = selection.run(ask)
+    if selection.is_json:
+        show_json(fields)
+    else:
+        show_text(job_text(fields))
+
+
+def attempt_text(row: dict[str, Any]) -> str:
+    of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
+    return f"{row['attempt']}{of}"
+
+
 def short_error(row: dict[str, Any]) -> str:
     """The last error of a job in a list, or why it is dead, cut to fit a cell."""
     full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
@@ -78,7 +100,7 @@ def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
         "meta": options.meta or {},
         "options": call_options_of(job),
         "key": options.key,
-        "progress": progress_fields(status.progress),
+        "progress": status.progress,
         "result": None if job.result is None else readable(job.result),
         "result_until": utc_datetime(job.result_until),
         "cancel_asked": job.cancel_asked,
@@ -127,23 +149,8 @@ def options_of(job: StoredJob) -> RowOptions:
         return NO_ROW_OPTIONS
 
 
-def progress_fields(progress: Progress | None) -> dict[str, Any] | None:
-    if progress is None:
-        return None
-    names = ("done", "total", "message", "state")
-    return {name: getattr(progress, name) for name in names}
-
-
 def attempt_fields(error: JobError) -> dict[str, Any]:
-    return {
-        "attempt": error.attempt,
-        "at": error.at,
-        "worker": error.worker,
-        "type": error.type,
-        "message": error.message,
-        "traceback": error.traceback,
-        "logs": list(error.logs),
-    }
+    return {name: getattr(error, name) for name in ATTEMPT}
 
 
 def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
@@ -163,9 +170,9 @@ def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
 
 
 def job_text(fields: dict[str, Any]) -> str:
-    of = f" of {fields['max_attempts']}" if fields["max_attempts"] else ""
-    shown = {**fields, "attempt": f"{fields['attempt']}{of}"}
-    shown["state"] += " (asked to cancel)" if is_cancel_requested(fields) else ""
+    shown = {**fields, "attempt": attempt_text(fields)}
+    if fields["cancel_asked"] and fields["finished_at"] is None:
+        shown["state"] += " (asked to cancel)"
     lines = [f"job {fields['id']}"]
     lines += value_lines(shown, (*HEAD, *TIMES))
     lines += value_lines(
@@ -174,11 +181,6 @@ def job_text(fields: dict[str, Any]) -> str:
     for attempt in fields["attempts"]:
         lines += ["", *attempt_lines(attempt)]
     return "\n".join(lines)
-
-
-def is_cancel_requested(fields: dict[str, Any]) -> bool:
-    """Whether the job runs and was asked to stop."""
-    return fields["cancel_asked"] and fields["finished_at"] is None
 
 
 def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:

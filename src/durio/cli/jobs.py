@@ -8,11 +8,11 @@ from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
 from durio.cli.filters import find, page_options
 from durio.cli.job_output import (
+    attempt_text,
     job_by_id,
-    job_fields,
-    job_text,
     row_fields,
     short_error,
+    show_job,
 )
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
@@ -91,14 +91,13 @@ def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
-    of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
     return [
         row["id"],
         row["state"],
         row["task"],
         row["queue"],
         row["priority"],
-        f"{row['attempt']}{of}",
+        attempt_text(row),
         ago(row["created_at"], now),
         short_error(row),
     ]
@@ -108,7 +107,7 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
 @click.argument("job_id", metavar="ID")
 @selection_options
 @keep_lines
-def show_job(*, selection: AppSelection, job_id: str) -> None:
+def show_one(*, selection: AppSelection, job_id: str) -> None:
     """Show everything about one job.
 
     Its arguments, meta and options, its times, progress and result, and every failed
@@ -120,15 +119,7 @@ def show_job(*, selection: AppSelection, job_id: str) -> None:
     "type", "message", "traceback", "logs"}. A dead job has also {"job", "original",
     "failed_at", "source_queue", "traceback"}.
     """
-
-    async def ask(app: App) -> dict[str, Any]:
-        return job_fields(await job_by_id(app, job_id), app)
-
-    fields = selection.run(ask)
-    if selection.is_json:
-        show_json(fields)
-    else:
-        show_text(job_text(fields))
+    show_job(selection, lambda app: job_by_id(app, job_id))
 
 
 # --- acting on jobs
