@@ -48,6 +48,7 @@ CPU_MEANINGS = {
     "drain": "one worker runs jobs, CPU us per job",
     "enqueue_many": "enqueue_many, CPU us per job",
     "enqueue_concurrent": "100 callers who await each, CPU us per job",
+    "latency_ms": MEANINGS["latency_ms"],
 }
 
 
@@ -128,9 +129,9 @@ def command(
     if is_json:
         show_json(figures)
     elif is_cpu:
-        show_cpu_figures(figures)
+        show_figures({**figures, **figures["cpu_us_per_job"]}, CPU_MEANINGS)
     else:
-        show_figures(figures)
+        show_figures(figures, MEANINGS)
 
 
 class BenchProgress:
@@ -151,29 +152,7 @@ class BenchProgress:
         self.bar.update(self._step, description=what, advance=1)
 
 
-def show_figures(figures: dict[str, Any]) -> None:
-    show_head(figures)
-    rows = [
-        [name, figure_text(figures[name]), meaning]
-        for name, meaning in MEANINGS.items()
-        if name in figures
-    ]
-    show_table(("figure", "value", "what"), rows, "nothing was measured")
-
-
-def show_cpu_figures(figures: dict[str, Any]) -> None:
-    show_head(figures)
-    costs = figures["cpu_us_per_job"]
-    rows = [
-        [name, figure_text(costs[name]), meaning]
-        for name, meaning in CPU_MEANINGS.items()
-    ]
-    latency = figure_text(figures["latency_ms"])
-    rows.append(["latency_ms", latency, MEANINGS["latency_ms"]])
-    show_table(("figure", "value", "what"), rows, "nothing was measured")
-
-
-def show_head(figures: dict[str, Any]) -> None:
+def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
     click.echo(
         f"{figures['store']}: {figures['jobs']} jobs, best of {figures['passes']} passes"
     )
@@ -181,6 +160,12 @@ def show_head(figures: dict[str, Any]) -> None:
         f"{engine_text(figures)}, Python {figures['python']}, "
         f"{figures['loop']}, {figures['cores']} cores"
     )
+    rows = [
+        [name, figure_text(figures[name]), meaning]
+        for name, meaning in meanings.items()
+        if name in figures
+    ]
+    show_table(("figure", "value", "what"), rows, "nothing was measured")
 
 
 def engine_text(figures: dict[str, Any]) -> str:

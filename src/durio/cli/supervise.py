@@ -153,6 +153,10 @@ def log_settings(given: dict[str, Any]) -> LogSettings:
     log = LogSettings()
     with suppress(InvalidOption):
         log = configuration(None, None).settings.log
+    return with_log_flags(log, given)
+
+
+def with_log_flags(log: LogSettings, given: dict[str, Any]) -> LogSettings:
     chosen: dict[str, Any] = {}
     if given["log_format"]:
         chosen["format"] = given["log_format"]

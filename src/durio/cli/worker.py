@@ -29,6 +29,7 @@ from durio.cli.supervise import (
     run_supervised,
     supervise,
     supervise_options,
+    with_log_flags,
 )
 from durio.host.fleet import SupervisorPipe
 from durio.host.processes import loop_factory
@@ -264,15 +265,10 @@ def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
     if given.get("recycle_rss"):
         size = size_bytes(given["recycle_rss"], "--recycle-rss")
         worker["recycle_rss_bytes"] = size
-    log: dict[str, Any] = {}
-    if given["log_format"]:
-        log["format"] = given["log_format"]
-    if given["log_level"]:
-        log["level"] = given["log_level"].upper()
     return msgspec.structs.replace(
         settings,
         worker=msgspec.structs.replace(settings.worker, **worker),
-        log=msgspec.structs.replace(settings.log, **log),
+        log=with_log_flags(settings.log, given),
     )
 
 
