@@ -192,7 +192,6 @@ def source_of_variables(
 
 
 def variable_name(name: str) -> str:
-    """The environment variable of a setting."""
     return PREFIX + name.replace(".", "__").upper()
 
 

@@ -96,7 +96,6 @@ def is_in_memory(url: str) -> bool:
 
 
 def scheme_of(url: str) -> str:
-    """The part before `://`."""
     return url.partition("://")[0].lower() if "://" in url else url.partition(":")[0]
 
 

@@ -272,7 +272,6 @@ class Mover:
         comparison.keys += len(keys)
 
     def refuse_differences(self, comparison: Comparison) -> None:
-        """Raise MoveFailed unless both stores are equal."""
         if comparison.differences:
             named = "; ".join(comparison.differences[:NAMED_MAX])
             raise MoveFailed(

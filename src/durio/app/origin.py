@@ -76,7 +76,6 @@ def check_importable(handler: Handler, main_file: str | None) -> None:
 
 
 def find_app(origin: AppOrigin) -> App:
-    """Load the App of this origin."""
     sys.path[:] = origin.path
     if origin.app is not None:
         app = named_app(origin.app)

@@ -51,7 +51,6 @@ class CpuBenchmark(Benchmark):
     postmaster: int | None = None
 
     async def run(self) -> dict[str, Any]:
-        """Take all measurements; the figures by name."""
         self.postmaster = await self.target.postmaster()
         with self.children:
             passes = [await self.measure_cpu(n) for n in range(1, self.passes + 1)]
@@ -76,7 +75,6 @@ class CpuBenchmark(Benchmark):
 
     @staticmethod
     def steps(passes: int) -> int:
-        """How often `show_progress` is called."""
         return 3 * passes + 1
 
     async def measure_cpu(self, number: int) -> CpuPass:

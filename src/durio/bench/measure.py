@@ -279,7 +279,6 @@ class Benchmark:
         return worker.wait(0) or 0
 
     async def wait_until_drained(self, worker: Subprocess) -> None:
-        """Wait until no job is left to run."""
         store = await workload.app.store()
         final = {code for code, state in enumerate(STATE_BY_CODE) if state in FINAL}
         while True:

@@ -79,12 +79,10 @@ class RawSqliteLoop:
         self.db.set_wal_hook(self.note_pages)  # also switches automatic checkpoints off
 
     def note_pages(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        """Remember how many pages the write-ahead log has."""
         self.pages = pages
         return apsw.SQLITE_OK
 
     def insert(self, jobs: int) -> None:
-        """Insert rows as an enqueue does."""
         for start in range(0, jobs, BATCH):
             now = self.clock.now()
             rows = [self.row(n, now) for n in range(start, min(start + BATCH, jobs))]

@@ -83,7 +83,6 @@ class SqliteBenchTarget:
         self._files = 0
 
     async def new_store(self) -> str:
-        """The named store, or a new file."""
         return self._url or f"sqlite:///{self._next('bench')}"
 
     async def measure_raw(self, jobs: int) -> RawRates:

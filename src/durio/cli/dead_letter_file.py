@@ -214,7 +214,6 @@ def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
 
 
 def required(stored: bytes | None, name: str) -> bytes:
-    """Raise ValueError for null."""
     if stored is None:
         raise ValueError(f"{name} is null")
     return stored
@@ -278,7 +277,6 @@ def open_output(output: str | None) -> Generator[BinaryIO]:
 
 
 async def write_dead_letters(app: App, query: Query, stream: BinaryIO) -> int:
-    """Write all matching letters; returns their number."""
     jobs = 0
     async for record in find_dead_letters(app, query):
         stream.write(encode_line(record) + b"\n")
@@ -332,7 +330,6 @@ def open_input(file: str) -> Generator[BinaryIO]:
 
 @contextmanager
 def temporary_copy(stream: BinaryIO) -> Generator[BinaryIO]:
-    """Copy the stream to a temporary file."""
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(stream, copy)
         yield copy

@@ -217,7 +217,6 @@ def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
 
 
 def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
-    """Print the table, the problems and the last line."""
     show_table(TABLE_COLUMNS, table_rows(verdict.rows), "no jobs")
     again = f"{verdict.rerun} jobs ran again after it"
     notes = [

@@ -178,7 +178,6 @@ def parse_timeout(text: str | None, *, wait: bool) -> float | None:
 
 
 def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> None:
-    """Print which job was created or found."""
     if selection.is_json:
         show_json(job_fields(job, status))
         return

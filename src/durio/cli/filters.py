@@ -70,7 +70,6 @@ class Filters:
 
 
 def age_seconds(text: str | None, option: str) -> float | None:
-    """An age in seconds."""
     return None if text is None else seconds(text, option)
 
 

@@ -63,8 +63,6 @@ async def job_by_id(app: App, job_id: str) -> StoredJob:
 def show_job(
     selection: AppSelection, find_job: Callable[[App], Awaitable[StoredJob]]
 ) -> None:
-    """Print everything about one job."""
-
     async def ask(app: App) -> dict[str, Any]:
         return job_fields(await find_job(app), app)
 

@@ -133,8 +133,6 @@ def run_move(request: MoveRequest) -> int:
 
 
 def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]) -> T:
-    """Run the work with both stores open."""
-
     async def ask(app: App) -> T:
         leaving = await app.store()
         departure = export_jobs_from(leaving)
@@ -224,7 +222,6 @@ def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
 
 
 def counts_by_state_name(counts: Counts) -> dict[str, dict[str, int]]:
-    """Job counts by namespace and name of the state."""
     return {
         namespace: {STATE_BY_CODE[state].value: n for state, n in sorted(jobs.items())}
         for namespace, jobs in sorted(counts.items())

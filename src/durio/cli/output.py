@@ -38,7 +38,6 @@ def is_terminal() -> bool:
 
 
 def show_json(value: object) -> None:
-    """Print one JSON object on one line."""
     click.echo(msgspec.json.encode(value, enc_hook=repr))
 
 

@@ -102,7 +102,6 @@ def show_summary(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Print the counts as JSON, or `words`."""
     if selection.is_json:
         counts = {"counted": counted, "done": done.jobs, "held": done.held}
         show_json({**counts, "dry_run": dry_run})

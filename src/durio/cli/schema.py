@@ -61,7 +61,6 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
 
 
 def show_script(selection: AppSelection, text: str) -> None:
-    """Print the migrations as SQL."""
     if selection.is_json:
         show_json({"sql": text})
     else:

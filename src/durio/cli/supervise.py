@@ -79,14 +79,12 @@ class WorkerInvocation:
 
     @classmethod
     def of(cls, ctx: click.Context, **given: Any) -> "WorkerInvocation":
-        """From click's context."""
         return cls(
             arguments=ctx.meta[ARGUMENTS], from_env_file=ctx.find_root().obj, **given
         )
 
 
 def check_processes(processes: int) -> int:
-    """Refuse an impossible number of processes."""
     if not 1 <= processes <= PROCESSES_MAX:
         raise UsageError(
             f"--processes {processes}: not from 1 to {PROCESSES_MAX}",

@@ -232,7 +232,6 @@ def run_in_process(
     given: dict[str, Any],
     supervisor: SupervisorPipe | None,
 ) -> int:
-    """Run a worker in this process to its end."""
     app.settings = changed_settings(app.settings, given)
     configure(app.settings.log)
     if supervisor is None:
@@ -273,7 +272,6 @@ def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
 
 
 def print_banner(app: App, flags: QueueFlags) -> None:
-    """Print App, queues and tasks on a terminal."""
     tasks = sorted(app.registry.handlers)
     if not tasks:
         click.echo(f"warning: {app!r} has no tasks: give it imports=(...)", err=True)
@@ -351,7 +349,6 @@ async def run_worker(
 
 
 def exit_code(worker: Worker, signal: str | None) -> int:
-    """How a worker ended, as an exit code."""
     if worker.broken is not None:
         return EXIT_BLOCKED
     if not worker.was_cut_short:

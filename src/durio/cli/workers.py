@@ -126,7 +126,6 @@ MIB = 2**20
 
 
 def stack_text(answer: Mapping[str, Any]) -> str:
-    """The stacks of all attempts, threads and children."""
     lines = [worker_heading(answer)]
     for attempt in answer["attempts"]:
         lines += [f"{attempt_line(attempt)}, {EXECUTOR_TEXTS[attempt['where']]}"]
@@ -141,7 +140,6 @@ def stack_text(answer: Mapping[str, Any]) -> str:
 
 
 def report_text(answer: Mapping[str, Any]) -> str:
-    """What a worker runs and serves, and its figures."""
     stats = answer["stats"]
     figures = {
         "app": f"{answer['namespace']}, durio {answer['version']}",
@@ -190,7 +188,6 @@ def attempt_line(attempt: Mapping[str, Any]) -> str:
 
 
 def active_line(attempt: Mapping[str, Any]) -> str:
-    """A running attempt with its limit and progress."""
     hard = attempt["hard_seconds"]
     limit = "no limit" if hard is None else f"limit {format_duration(hard)}"
     progress = attempt["progress"]
@@ -199,7 +196,6 @@ def active_line(attempt: Mapping[str, Any]) -> str:
 
 
 def job_line(job: Mapping[str, Any]) -> str:
-    """Task, id, queue and attempt of a job."""
     return (
         f"{job['task']} {job['job_id']} queue {job['queue']} attempt {job['attempt']}"
     )
@@ -376,7 +372,6 @@ def drain_workers(
 
 
 def check_chosen(ids: Sequence[str], *, is_all: bool) -> None:
-    """Require either ids or --all."""
     if bool(ids) == is_all:
         problem = "workers and --all are both given" if ids else "no worker is named"
         raise UsageError(problem, cure="Give ids from durio workers ls, or --all.")

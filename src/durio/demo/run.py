@@ -129,7 +129,6 @@ class Demo:
         self.children.end(GRACE_SECONDS * 3)
 
     async def registered_workers(self) -> list[Descendant]:
-        """The registered worker processes, oldest first."""
         rows = await (await shop.app.store()).workers(shop.NAMESPACE)
         rows.sort(key=lambda row: row.id)
         found = (
@@ -148,7 +147,6 @@ class Demo:
     # --- the shop
 
     async def run_shop(self) -> None:
-        """Sell and inject faults concurrently."""
         parts: list[Coroutine[Any, Any, None]] = [
             self.sell(),
             self.cancel_jobs(),

@@ -47,7 +47,6 @@ def own_ledger() -> Ledger | None:
 
 
 def write_line(kind: str, **fields: Any) -> None:
-    """Write a line, if there is a ledger."""
     ledger = own_ledger()
     if ledger is not None:
         ledger.write(kind, **fields)

@@ -108,13 +108,11 @@ class LedgerIndex:
         return "cancelled" if job in self.cancel_requested else ""
 
     def has_crashed(self, job: str) -> bool:
-        """Whether any attempt crashed its process."""
         return any(
             step.ev == LedgerLineKind.CRASHING for step in self.attempt_lines[job]
         )
 
     def has_effect(self, job: str) -> bool:
-        """Whether any attempt did the work of the task."""
         return any(step.ev == LedgerLineKind.EFFECT for step in self.attempt_lines[job])
 
     def was_killed(self, line: LedgerLine) -> bool:

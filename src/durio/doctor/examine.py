@@ -116,7 +116,6 @@ def store_checks(app: App) -> dict[str, StoreCheck]:
 
 
 async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
-    """Checks of queues, jobs and workers."""
     registered = frozenset(app.registry.handlers) if has_code else None
     found: list[Finding] = []
     try:

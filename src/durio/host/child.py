@@ -120,21 +120,17 @@ class ProcessJob:
         self.child: Child | None = None
 
     def withdraw(self) -> bool:
-        """Stop waiting for a child; False: a child has it."""
         return self.child is None and self._pool.withdraw(self)
 
     def warn(self) -> None:
-        """Raise the soft time limit inside the task."""
         if self.child is not None:
             self.child.process.send(Warn())
 
     def interrupt(self, why: str) -> None:
-        """Cancel it inside the child, for this reason."""
         if self.child is not None:
             self.child.process.send(Interrupt(why))
 
     def kill(self) -> None:
-        """Kill its child and all processes that this started; no callback follows."""
         child = self.child
         if child is not None and child.job is self:
             child.job = None
@@ -193,7 +189,6 @@ class Child:
             self.stack_reply.set_result(message.stack)
 
     def assign(self, job: ProcessJob) -> None:
-        """Give a job to this idle child."""
         self.state, self.job, job.child = ChildState.BUSY, job, self
         self.jobs_given += 1
         self.process.send(ChildRun(job.claim))

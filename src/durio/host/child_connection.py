@@ -228,7 +228,6 @@ def format_stacks() -> str:
 
 
 def kill_own_group() -> NoReturn:
-    """Kill this process and all processes that it started."""
     with suppress(OSError):
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)

@@ -71,7 +71,6 @@ class ChildProcessPool:
             await self._opened
 
     def send(self, claim: Claim, callbacks: ChildAttemptCallbacks) -> ProcessJob:
-        """Give a job to an idle child, or queue it."""
         job = ProcessJob(self, claim, callbacks)
         self._waiting.append(job)
         self._fill()
@@ -79,7 +78,6 @@ class ChildProcessPool:
         return job
 
     def withdraw(self, job: ProcessJob) -> bool:
-        """Remove a job from the queue; False: it is not there."""
         try:
             self._waiting.remove(job)
         except ValueError:
@@ -87,7 +85,6 @@ class ChildProcessPool:
         return True
 
     def kill(self, child: Child, claim: Claim) -> None:
-        """Kill a child whose job does not stop, and start another."""
         self._emit(
             "child.killed", pid=child.pid, task=claim.task, job_id=id_text(claim.id)
         )
@@ -96,18 +93,15 @@ class ChildProcessPool:
         self._fill()
 
     def vitals(self) -> ChildVitals:
-        """CPU time, memory and number of all children; callable from any thread."""
         vitals = [child.vitals() for child in list(self._children)]
         cpu_seconds = self._gone_cpu_seconds + sum(cpu for cpu, _ in vitals)
         return ChildVitals(cpu_seconds, sum(rss for _, rss in vitals), len(vitals))
 
     async def stacks(self, timeout_seconds: float) -> dict[int, str]:
-        """The stacks of each child, by pid; missing if it gives no answer in time."""
         asked = [child for child in self._children if child.state in AT_WORK]
         return await stacks_of(asked, timeout_seconds)
 
     async def close(self) -> None:
-        """End all children within a bounded time; those that still run are killed."""
         self._is_closed = True
         self._waiting.clear()
         if self._backoff_timer is not None:
@@ -216,7 +210,6 @@ class ChildProcessPool:
         self._assign_jobs()
 
     def kill_later(self, child: Child) -> None:
-        """Kill a leaving child after LEAVE_SECONDS."""
         self._loop.call_later(LEAVE_SECONDS, child.process.kill)
 
     def exited(

@@ -50,7 +50,6 @@ class Descendant:
         wait_until(lambda seen: set(seen.states) <= {STOPPED, ZOMBIE}, self.pid)
 
     def resume(self) -> None:
-        """SIGCONT."""
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -89,7 +89,6 @@ class ThreadExecutor:
         self.mailbox: CompletionQueue | None = None
 
     def start(self, function: Callable[[], Any]) -> "ThreadCall":
-        """Run it in a thread, in a copy of the caller's context."""
         loop = asyncio.get_running_loop()
         mailbox = self.mailbox
         if mailbox is None or mailbox.loop is not loop:
@@ -106,7 +105,6 @@ class ThreadExecutor:
             )
 
     def close(self) -> None:
-        """End idle threads; those that hang last until the process ends."""
         with self.lock:
             self.closed = True
             idle, self.idle = self.idle, []
@@ -276,7 +274,6 @@ class ThreadCall:
         return is_refused
 
     def abandon(self) -> None:
-        """The caller stops waiting: the thread of this call no longer counts."""
         self.executor.abandon(self)
         with self.lock:
             is_refused = self.refuse(asyncio.CancelledError)

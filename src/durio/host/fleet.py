@@ -92,13 +92,11 @@ class StartedWorker:
         self._process.send_signal(signal.Signals[name])
 
     def kill(self) -> None:
-        """SIGKILL for it and all processes that it started."""
         if self._process.poll() is None:  # not reaped: the id is still its own
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def look_for_deaths(self) -> None:
-        """Ask it to look for dead workers on this host now."""
         self._pipe.send(LOOK)
 
     def fileno(self) -> int:

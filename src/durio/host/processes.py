@@ -42,11 +42,9 @@ class Subprocess:
         return self._process.poll()
 
     def terminate(self) -> None:
-        """SIGTERM."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """SIGKILL."""
         self._process.kill()
 
     def stop(self) -> None:
@@ -57,7 +55,6 @@ class Subprocess:
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     def wait(self, seconds: float) -> int | None:
@@ -122,7 +119,6 @@ class Subprocesses:
 
 
 def durio_command() -> list[str]:
-    """The command line of this installation."""
     return [sys.executable, "-m", "durio"]
 
 

@@ -24,7 +24,6 @@ class ThreadSideLoop:
         self._thread.submit(work())
 
     async def stop(self) -> None:
-        """Cancel what runs there and wait for its end, at most STOP_SECONDS."""
         self._thread.stop(STOP_SECONDS)
 
 
@@ -36,29 +35,23 @@ class WorkerMachine:
         self._signals = signals
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
         return own_cpu_seconds()
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
         return own_rss_bytes()
 
     def stops(self) -> list[tuple[str, float]]:
-        """The signals that asked for a stop, also those received by a blocked loop."""
         return [] if self._signals is None else self._signals.received
 
     def stack(self) -> str:
-        """The live stack of the thread that runs the worker's loop."""
         return thread_stack(self._thread_id)
 
     def stacks(self) -> list[ThreadStack]:
-        """The live stacks of all threads."""
         return all_stacks()
 
     async def run_elsewhere(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> bool:
-        """Run it on a thread of its own; False: it has not ended within this time."""
         thread = LoopThread("durio-last-word")
         running = asyncio.wrap_future(thread.submit(work()))
         done, _ = await asyncio.wait((running,), timeout=seconds)

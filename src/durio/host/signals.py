@@ -198,7 +198,6 @@ def process_name() -> ProcessName:
 
 
 def host_name() -> str:
-    """The name of this machine or container."""
     return platform.node()[:HOST_NAME_CHARS_MAX] or "localhost"
 
 
@@ -235,7 +234,6 @@ def end_process(code: int) -> None:
 
 
 def flush_streams() -> None:
-    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         # None under pythonw, closed at shutdown, or a pipe without a reader.
         with suppress(AttributeError, ValueError, OSError):

@@ -34,7 +34,6 @@ class SystemdNotifier:
         return bool(self._address)
 
     def send(self, *lines: str) -> None:
-        """Send one datagram."""
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
@@ -43,15 +42,12 @@ class SystemdNotifier:
             out.send("\n".join(lines).encode())
 
     def ready(self, status: str) -> None:
-        """The service claims jobs now."""
         self.send("READY=1", status_line(status))
 
     def status(self, text: str) -> None:
-        """A free text about the service's state."""
         self.send(status_line(text))
 
     def reloading(self) -> None:
-        """Workers are being replaced; `ready` follows."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
