@@ -9,15 +9,14 @@ import concurrent.futures
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any, TypeVar, TypeVarTuple, final
+from typing import Any, TypeVar, final
 
 from durio.model.errors import OperatingError, StoreUnavailable, UsageError
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 JOIN_SECONDS = 5.0
 
@@ -40,30 +39,18 @@ class LoopThread:
         self.ending: asyncio.Future[None] | None = None
         self.futures: set[concurrent.futures.Future[Any]] = set()
 
-    def start(self) -> None:
-        """Start the thread unless it runs; also after a stop."""
-        with self.lock:
-            self.is_stopped = False
-            self.ensure_running()
-
     def submit(self, coro: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run a coroutine there; the future gets its result, error or cancel."""
         with self.lock:
             if self.is_stopped:
                 coro.close()
-                raise self.stopped_error()
+                raise OperatingError(f"the thread {self.name!r} was stopped")
             loop = self.ensure_running()
             # Under the lock: all submitted work reaches the loop before its end does.
             future = asyncio.run_coroutine_threadsafe(self.without_exit(coro), loop)
             self.futures.add(future)  # a loop holds its tasks only weakly
         future.add_done_callback(self.futures.discard)
         return future
-
-    def call_soon(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        with self.lock:
-            if self.is_stopped:
-                raise self.stopped_error()
-            self.ensure_running().call_soon_threadsafe(function, *args)
 
     def stop(self, join_seconds: float = JOIN_SECONDS) -> bool:
         """Cancel what runs there and close the loop; False: it did not end in time."""
@@ -93,11 +80,6 @@ class LoopThread:
         )
         self.thread.start()
         return self.loop
-
-    def stopped_error(self) -> OperatingError:
-        return OperatingError(
-            f"the thread {self.name!r} was stopped", cure="Call start() first."
-        )
 
     async def without_exit(self, coro: Coroutine[Any, Any, T]) -> T:
         """Convert SystemExit and KeyboardInterrupt, which would end the loop."""
@@ -148,18 +130,14 @@ class Portal:
     def __init__(self, thread: LoopThread) -> None:
         self.thread = thread
 
-    def run(
-        self,
-        work: Coroutine[Any, Any, T] | Callable[[], Coroutine[Any, Any, T]],
-        timeout_seconds: float,
-    ) -> T:
-        """Run a coroutine, or what a function makes, in the thread; return its result.
+    def run(self, work: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
+        """Run a coroutine in the thread; return its result.
 
         Raises StoreUnavailable with `unknown` set when the time is over: the coroutine
         is cancelled, but the store may have done what it asked.
         """
         self.refuse_running_loop(work)
-        future = self.thread.submit(work() if callable(work) else work)
+        future = self.thread.submit(work)
         try:
             return future.result(timeout_seconds)
         except TimeoutError:

@@ -51,13 +51,6 @@ def test_its_loop_is_plain_asyncio(thread: LoopThread):
     )
 
 
-def test_start_is_idempotent(thread: LoopThread):
-    thread.start()
-    before = thread.thread
-    thread.start()
-    assert thread.thread is before
-
-
 def test_errors_reach_the_submitter(thread: LoopThread):
     error = ValueError("no")
     with pytest.raises(ValueError, match="no") as caught:
@@ -86,12 +79,6 @@ def test_cancel_reaches_the_coroutine(thread: LoopThread):
     assert entered.wait(BOUND_SECONDS)
     future.cancel()
     assert cancelled.wait(BOUND_SECONDS)
-
-
-def test_call_soon(thread: LoopThread):
-    called = threading.Event()
-    thread.call_soon(called.set)
-    assert called.wait(BOUND_SECONDS)
 
 
 def test_stop_cancels_what_runs_and_closes_the_loop():
@@ -130,16 +117,11 @@ def test_stop_is_bounded():
     assert thread.stop()
 
 
-def test_a_stopped_thread_refuses_work_until_it_is_started():
+def test_a_stopped_thread_refuses_work():
     thread = LoopThread()
     assert thread.stop()
     with pytest.raises(OperatingError, match="was stopped"):
         thread.submit(name_of_thread())
-    with pytest.raises(OperatingError, match="was stopped"):
-        thread.call_soon(print)
-    thread.start()
-    assert thread.submit(name_of_thread()).result(BOUND_SECONDS) == thread.name
-    assert thread.stop()
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -160,7 +142,6 @@ def test_a_forked_child_makes_its_own_thread(thread: LoopThread):
 def test_portal_returns_results_and_errors(thread: LoopThread):
     portal = Portal(thread)
     assert portal.run(name_of_thread(), BOUND_SECONDS) == "test-loop"
-    assert portal.run(name_of_thread, BOUND_SECONDS) == "test-loop"
     with pytest.raises(TimeoutError, match="own"):
         portal.run(fail(TimeoutError("its own")), BOUND_SECONDS)
 
