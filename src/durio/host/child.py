@@ -21,7 +21,6 @@ from durio.host.child_wire import (
     Setup,
     StackReply,
     StackRequest,
-    ToChild,
     Warn,
     from_child,
 )
@@ -30,26 +29,8 @@ from durio.model.job import Claim
 from durio.ports.executor import ChildAttemptCallbacks
 
 
-class StackPipe(Protocol):
-    """The part of a ChildProcess that a stack request uses."""
-
-    def send(self, message: ToChild) -> None: ...
-
-
-class StackSource(Protocol):
-    """The part of a Child that a stack request uses."""
-
-    stack_reply: asyncio.Future[str] | None
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def process(self) -> StackPipe: ...
-
-
 async def stacks_of(
-    children: Collection[StackSource], timeout_seconds: float
+    children: Collection["Child"], timeout_seconds: float
 ) -> dict[int, str]:
     """The stacks of each child, by pid; one that does not answer in time is missing."""
     loop = asyncio.get_running_loop()

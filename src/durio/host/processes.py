@@ -15,8 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, final
+from typing import Literal, Self, final
 
 from durio.host.signals import flush_streams
 
@@ -109,12 +108,7 @@ class Subprocesses:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self.end(END_SECONDS if kind is None else ABORT_SECONDS)
 
 
@@ -140,15 +134,13 @@ def own_cpu_seconds() -> float:
 
 def own_rss_bytes() -> int:
     """Resident memory of this process now; without /proc, its maximum so far."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        # Bytes on macOS, where there is no /proc.
+    found = rss_bytes_of("self")
+    if found is None:  # bytes on macOS, where there is no /proc
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(pages) * resource.getpagesize()
+    return found
 
 
-def rss_bytes_of(pid: int) -> int | None:
+def rss_bytes_of(pid: int | Literal["self"]) -> int | None:
     """Resident memory of a process now; None: unknown."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]

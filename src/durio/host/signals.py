@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NamedTuple, Self, cast, final
 
 from durio.ports.executor import ThreadStack
@@ -111,12 +111,7 @@ class Signals:
         self.install()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self.uninstall()
 
 
