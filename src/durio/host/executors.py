@@ -39,7 +39,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from durio.model.errors import OperatingError, UsageError
 from durio.ports.executor import ThreadResult
@@ -61,13 +61,6 @@ send_error.argtypes = (ctypes.c_ulong, ctypes.py_object)
 send_error.restype = ctypes.c_int
 
 
-class ThreadCounts(NamedTuple):
-    counted: int  # threads that count against `threads_max`
-    idle: int
-    waiting: int  # calls for which no thread is free
-    abandoned: int  # threads without a caller, still inside their function
-
-
 @final
 class ThreadExecutor:
     """Up to `threads_max` daemon threads, started on demand; last idle, first used.
@@ -76,14 +69,14 @@ class ThreadExecutor:
     `waiting_max` bounds other users.
     """
 
-    def __init__(self, threads_max: int, *, waiting_max: int = 10_000) -> None:
+    def __init__(self, threads_max: int) -> None:
         self.threads_max = threads_max
-        self.waiting_max = waiting_max
+        self.waiting_max = 10_000
         self.lock = threading.Lock()
         self.idle: list[SimpleQueue[ThreadCall | None]] = []
-        self.waiting: deque[ThreadCall] = deque()
-        self.counted = 0
-        self.abandoned = 0
+        self.waiting: deque[ThreadCall] = deque()  # no thread is free for them
+        self.counted = 0  # threads that count against `threads_max`
+        self.abandoned = 0  # threads without a caller, still inside their function
         self.started = 0
         self.closed = False
         self.mailbox: CompletionQueue | None = None
@@ -97,12 +90,6 @@ class ThreadExecutor:
         with self.lock:
             self.admit(call)
         return call
-
-    def statistics(self) -> ThreadCounts:
-        with self.lock:
-            return ThreadCounts(
-                self.counted, len(self.idle), len(self.waiting), self.abandoned
-            )
 
     def close(self) -> None:
         with self.lock:
