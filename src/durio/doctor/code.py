@@ -75,13 +75,8 @@ def time_limits(handlers: Handlers) -> Iterator[Finding]:
 
 def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
     """Async tasks that block every other job of their worker."""
-    bad = [
-        f"{h.task} calls {call.name} ({call_location(h, call)})"
-        for h in handlers
-        if h.is_async and not h.is_process
-        for call in calls_of(h.function)
-        if not call.is_awaited and is_one_of(call.name, BLOCKING)
-    ]
+    on_loop = [h for h in handlers if h.is_async and not h.is_process]
+    bad = bad_calls(on_loop, is_blocking)
     fix = "Use an async library, or a plain `def` task: those run in threads."
     problem = f"blocks the event loop: {first_names(bad)}"
     yield task_finding(
@@ -91,28 +86,31 @@ def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
 
 def pickles(handlers: Handlers) -> Iterator[Finding]:
     """Tasks that load pickles: a pickle may run any code."""
-    bad = [
-        f"{h.task} calls {call.name} ({call_location(h, call)})"
-        for h in handlers
-        for call in calls_of(h.function)
-        if is_one_of(call.name, PICKLES)
-    ]
+    bad = bad_calls(handlers, lambda call: is_one_of(call.name, PICKLES))
     fix = "Use JSON: arguments and results travel as JSON anyway."
     yield task_finding("code.pickle", bad, first_names(bad), fix, "none seen in tasks")
 
 
 def naive_times(handlers: Handlers) -> Iterator[Finding]:
     """Tasks that make times without a zone: they mean another moment on another machine."""
-    bad = [
-        f"{h.task} calls {call.name} ({call_location(h, call)})"
-        for h in handlers
-        for call in calls_of(h.function)
-        if is_naive(call)
-    ]
+    bad = bad_calls(handlers, is_naive)
     fix = "Use datetime.now(UTC)."
     yield task_finding(
         "code.naive_times", bad, first_names(bad), fix, "none seen in tasks"
     )
+
+
+def bad_calls(handlers: Handlers, is_bad: Callable[[SourceCall], bool]) -> list[str]:
+    return [
+        f"{h.task} calls {call.name} ({call_location(h, call)})"
+        for h in handlers
+        for call in calls_of(h.function)
+        if is_bad(call)
+    ]
+
+
+def is_blocking(call: SourceCall) -> bool:
+    return not call.is_awaited and is_one_of(call.name, BLOCKING)
 
 
 def is_naive(call: SourceCall) -> bool:

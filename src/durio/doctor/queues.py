@@ -78,13 +78,12 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
     for lane in snapshot.lanes:
         jobs = lane.jobs(READY, SCHEDULED, BLOCKED)
         queue = queue_of(lane.name)
+        fix = f"When you are ready: durio queues resume {queue}"
         if lane.paused and jobs:
             found = True
-            fix = f"When you are ready: durio queues resume {queue}"
             yield warning(name, f"{queue} is paused, and {jobs} jobs wait", fix)
         if lane.closed:
             found = True
-            fix = f"When you are ready: durio queues resume {queue}"
             yield warning(name, f"{queue} takes no new jobs: it is closed", fix)
     if not found:
         yield fine(name, "none is paused with jobs, none is closed")
