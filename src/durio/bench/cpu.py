@@ -9,22 +9,14 @@ it can also measure an older checkout. Keep the two in step.
 """
 
 import asyncio
-import os
-import platform
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from durio.bench import workload
-from durio.bench.measure import (
-    CALLERS,
-    READY_SECONDS_MAX,
-    TOGETHER_MAX,
-    Benchmark,
-    WorkerFailed,
-)
+from durio.bench.measure import CALLERS, READY_SECONDS_MAX, TOGETHER_MAX, Benchmark
 from durio.bench.server_cpu import server_cpu_seconds
-from durio.host.processes import loop_factory, own_cpu_seconds
+from durio.host.processes import own_cpu_seconds
 
 CPU_PASSES = 4
 
@@ -66,10 +58,7 @@ class CpuBenchmark(Benchmark):
                 ),
             },
             **latency,
-            "passes": self.passes,
-            "python": platform.python_version(),
-            "loop": "asyncio" if loop_factory() is None else "uvloop",
-            "cores": os.cpu_count(),
+            **self.conditions(),
             **facts,
         }
 
@@ -100,11 +89,7 @@ class CpuBenchmark(Benchmark):
         """Start a worker on the last store, which is empty, and wake it."""
         worker = self.start_worker(workload.app.url)
         await (await workload.now.enqueue()).result(READY_SECONDS_MAX)
-        latency = await self.measure_wakeups()
-        worker.terminate()
-        if await self.wait_for_exit(worker) != 0:
-            raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
-        return latency
+        return await self.measure_wakeups(worker)
 
     async def cost(self, count: int, work: Awaitable[Any]) -> CpuCost:
         """CPU time of this process and of the server, in microseconds per job."""

@@ -110,12 +110,17 @@ class Benchmark:
             **idle,
             "cpu_us_per_job": round(min(d.cpu_us_per_job for d in drains), 1),
             "worker_rss_mb": round(max(d.rss_mb for d in drains), 1),
+            **self.conditions(),
+            **costs_per_job([one.server_costs for one in passes], self.jobs),
+            **facts,
+        }
+
+    def conditions(self) -> dict[str, Any]:
+        return {
             "passes": self.passes,
             "python": platform.python_version(),
             "loop": "asyncio" if loop_factory() is None else "uvloop",
             "cores": os.cpu_count(),
-            **costs_per_job([one.server_costs for one in passes], self.jobs),
-            **facts,
         }
 
     @staticmethod
@@ -230,14 +235,14 @@ class Benchmark:
         at_last = await after.result(READY_SECONDS_MAX)
         spent = at_last.cpu_seconds - at_first.cpu_seconds
         percent = 100 * spent / (at_last.at - at_first.at)
-        latency = await self.measure_wakeups()
-        worker.terminate()
-        if await self.wait_for_exit(worker) != 0:
-            raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
+        latency = await self.measure_wakeups(worker)
         return {**latency, "idle_cpu_percent": round(percent, 2)}
 
-    async def measure_wakeups(self) -> dict[str, Any]:
-        """From `enqueue` in this process to the first line of the task in the worker."""
+    async def measure_wakeups(self, worker: Subprocess) -> dict[str, Any]:
+        """From `enqueue` in this process to the first line of the task in the worker.
+
+        The worker is ended afterwards.
+        """
         self.show_progress(f"one worker is woken {self.wakeups} times")
         called: list[float] = []
         returned: list[float] = []
@@ -248,6 +253,9 @@ class Benchmark:
             returned.append(self.clock.monotonic())
             await self.clock.sleep(PAUSE_SECONDS)
         began = [await job.result(READY_SECONDS_MAX) for job in jobs]
+        worker.terminate()
+        if await self.wait_for_exit(worker) != 0:
+            raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
         return {
             "latency_ms": percentiles(returned, began),
             "latency_from": "the return of enqueue to the start of the task",
