@@ -5,7 +5,7 @@ compared with the store. The store is asked only for the state of each job.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,15 +147,11 @@ class Demo:
     # --- the shop
 
     async def run_shop(self) -> None:
-        parts: list[Coroutine[Any, Any, None]] = [
-            self.sell(),
-            self.cancel_jobs(),
-            self.send_parcels(),
-            self.inject_faults(),
-        ]
         async with asyncio.TaskGroup() as group:
-            for part in parts:
-                group.create_task(part)
+            group.create_task(self.sell())
+            group.create_task(self.cancel_jobs())
+            group.create_task(self.send_parcels())
+            group.create_task(self.inject_faults())
 
     def seconds_until(self, share: float) -> float:
         """Seconds until this share of the whole time has passed."""

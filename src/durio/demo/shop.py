@@ -54,11 +54,7 @@ def write_line(kind: str, **fields: Any) -> None:
 
 async def ledger_middleware(ctx: Context[Any], call_next: CallNext) -> Any:
     """Write a line when an attempt begins, and when it fails or has had its effect."""
-    facts: dict[str, Any] = {
-        "job": ctx.job_id,
-        "task": short_name(ctx.task),
-        "attempt": ctx.attempt,
-    }
+    facts = attempt_fields(ctx)
     write_line(LedgerLineKind.STARTED, **facts)
     try:
         value = await call_next()
@@ -78,9 +74,9 @@ app.queue(
 )
 
 
-def short_name(task: str) -> str:
-    """A task's name without that of its App."""
-    return task.partition(".")[2]
+def attempt_fields(of: Context[Any] | HookEvent) -> dict[str, Any]:
+    """The fields of a line about an attempt; the task without the name of its App."""
+    return {"job": of.job_id, "task": of.task.partition(".")[2], "attempt": of.attempt}
 
 
 # --- what the store has recorded
@@ -88,14 +84,8 @@ def short_name(task: str) -> str:
 
 def write_finished(event: HookEvent, state: str) -> None:
     """The store has recorded the end of this job."""
-    write_line(
-        LedgerLineKind.FINISHED,
-        job=event.job_id,
-        task=short_name(event.task),
-        state=state,
-        attempt=event.attempt,
-        reason=event.reason,
-    )
+    facts = attempt_fields(event)
+    write_line(LedgerLineKind.FINISHED, state=state, reason=event.reason, **facts)
 
 
 @app.hooks.after
@@ -115,12 +105,7 @@ def on_cancelled(event: HookEvent) -> None:
 
 @app.hooks.retry
 def on_retry(event: HookEvent) -> None:
-    write_line(
-        LedgerLineKind.RETRIED,
-        job=event.job_id,
-        task=short_name(event.task),
-        attempt=event.attempt,
-    )
+    write_line(LedgerLineKind.RETRIED, **attempt_fields(event))
 
 
 # --- tasks
@@ -162,8 +147,7 @@ def resize_image(ctx: Context[Any], order: int) -> str:
 @app.task(retry=QUICK_RETRY, process=True)
 def open_bad_image(ctx: Context[Any], order: int) -> str:
     """Open a picture that crashes every library: the process dies each time."""
-    facts = {"job": ctx.job_id, "task": short_name(ctx.task), "attempt": ctx.attempt}
-    write_line(LedgerLineKind.CRASHING, **facts)
+    write_line(LedgerLineKind.CRASHING, **attempt_fields(ctx))
     os.abort()
     return f"order-{order}.png"
 

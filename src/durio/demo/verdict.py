@@ -123,22 +123,21 @@ class LedgerIndex:
         """Whether an attempt died with a killed process and another followed."""
         return any(
             self.was_killed(before) and before.ev not in FAILED_KINDS
-            for before, _ in self.restarts(job)
+            for before in self.restarts(job)
         )
 
     def is_unexplained(self, job: str) -> bool:
         """Whether an attempt began although the one before it neither failed nor died."""
         return any(
             not self.was_killed(before) and before.ev not in FAILED_KINDS
-            for before, _ in self.restarts(job)
+            for before in self.restarts(job)
         )
 
-    def restarts(self, job: str) -> Iterable[tuple[LedgerLine, LedgerLine]]:
-        """Each start but the first, with the job's last line before it."""
-        steps = self.attempt_lines[job]
-        for before, step in pairwise(steps):
+    def restarts(self, job: str) -> Iterable[LedgerLine]:
+        """The job's last line before each start but the first."""
+        for before, step in pairwise(self.attempt_lines[job]):
             if step.ev == LedgerLineKind.STARTED:
-                yield before, step
+                yield before
 
 
 def judge(lines: Sequence[LedgerLine], stored: Mapping[str, str]) -> DemoVerdict:
