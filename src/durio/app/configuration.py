@@ -5,11 +5,12 @@ pyproject.toml beside it; folders above are not searched. `DURIO_X_FILE` names a
 holds the value of `DURIO_X`, for secrets. Flags of the command line come on top of this.
 """
 
+import importlib
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from durio.app.connect import DEFAULT_URL, settings_file
+from durio.app.connect import DEFAULT_URL
 from durio.model.errors import InvalidOption
 from durio.model.names import did_you_mean
 from durio.model.settings import (
@@ -225,7 +226,9 @@ def has_durio_table(path: str) -> bool:
 
 def source_of_file(path: str) -> SettingsSource:
     """The settings in a file; it may also name the store and the App."""
-    tree = dict(settings_file(path))
+    # The parser is imported only when there is a file.
+    reader = importlib.import_module("durio.app.settings_file")
+    tree: dict[str, Any] = reader.settings_file(path)
     known = (*TOP_LEVEL_NAMES, *Settings.__struct_fields__)
     for name, value in tree.items():
         if name not in known:

@@ -4,12 +4,11 @@ Store modules are imported by name on first use, so that `import durio` loads no
 """
 
 import importlib
-import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Literal
 
 from durio.model.errors import InvalidURL, UsageError
 from durio.model.names import did_you_mean
@@ -52,16 +51,10 @@ def loading(script: str) -> Generator[None, None, None]:
         LOADING.pop()
 
 
-def schema_status_of(url: str) -> ModuleType:
-    """The module that reads such a store's schema without opening it for work."""
+def store_module(url: str, name: Literal["schema_status", "checks"]) -> ModuleType:
+    """A module of this kind of store that needs no open store."""
     package = module_of(url).rpartition(".")[0]
-    return importlib.import_module(f"{package}.schema_status")
-
-
-def checks_of(url: str) -> ModuleType:
-    """The module with the doctor's checks of this kind of store."""
-    package = module_of(url).rpartition(".")[0]
-    return importlib.import_module(f"{package}.checks")
+    return importlib.import_module(f"{package}.{name}")
 
 
 def module_of(url: str) -> str:
@@ -102,8 +95,3 @@ def scheme_of(url: str) -> str:
 def masked(url: str) -> str:
     """A URL without its password, for people and logs."""
     return SECRETS.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))
-
-
-def settings_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a TOML file; the parser is imported only when there is one."""
-    return importlib.import_module("durio.app.settings_file").settings_file(path)

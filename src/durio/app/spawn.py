@@ -6,7 +6,7 @@ must not be lost is a job.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -51,23 +51,20 @@ class Spawner:
         context.run(in_job.set, None)
         task = loop.create_task(coro, name=name or _name(coro), context=context)
         tasks.add(task)
-        task.add_done_callback(self._ended(tasks))
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(self._report_failure)
         return task
 
-    def _ended(self, tasks: Tasks) -> "Callable[[asyncio.Task[Any]], None]":
-        def ended(task: "asyncio.Task[Any]") -> None:
-            tasks.discard(task)
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                failure = failure_of(error, attempt=1, at=0.0)
-                self._emit(
-                    "spawn.failed",
-                    spawned=task.get_name(),
-                    error=f"{failure.type}: {failure.message}",
-                    stack=failure.traceback,
-                )
-
-        return ended
+    def _report_failure(self, task: "asyncio.Task[Any]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            failure = failure_of(error)
+            self._emit(
+                "spawn.failed",
+                spawned=task.get_name(),
+                error=f"{failure.type}: {failure.message}",
+                stack=failure.traceback,
+            )
 
     async def end(self, grace_seconds: float) -> None:
         """Wait up to `grace_seconds` for the work of this loop, then cancel it.

@@ -73,7 +73,8 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
         declared=app.registry.queues,
         is_strict=settings.worker.strict,
     )
-    served.check({*app.registry.queue_names(), *await stored_queues(app)})
+    stored = [queue_of(row.name) for row in await store.queues(app.name)]
+    served.check({*app.registry.queue_names(), *stored})
     total = served.concurrency(concurrency, settings.worker.concurrency)
     settings = with_concurrency(settings, total)
     config = worker_config(app, settings, served, process or process_name())
@@ -131,12 +132,6 @@ def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None
         jobs_max=worker.child_jobs,
         rss_max=worker.child_rss_bytes,
     )
-
-
-async def stored_queues(app: App) -> set[str]:
-    """Queues of this App that ever got a job."""
-    rows = await (await app.store()).queues(app.name)
-    return {queue_of(row.name) for row in rows}
 
 
 def with_concurrency(settings: Settings, concurrency: int) -> Settings:

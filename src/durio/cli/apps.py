@@ -17,7 +17,7 @@ import click
 
 from durio.app.app import App
 from durio.app.configuration import configuration
-from durio.app.connect import connect, masked, schema_status_of
+from durio.app.connect import connect, masked, store_module
 from durio.cli.main import AppImportFailed, DepsFailed
 from durio.cli.stall import StallWatch
 from durio.model.errors import (
@@ -77,7 +77,7 @@ class AppSelection:
         """Run the work on an existing store; raises StoreUnavailable when there is none."""
         app = self.app()
         connect(app.url, app.clock, app.settings)  # raises when the URL names no store
-        survey = schema_status_of(app.url)
+        survey = store_module(app.url, "schema_status")
         if not survey.MADE_AT_OPEN:
             return run_in_app(app, work)  # opening raises when it does not exist
         if survey.is_missing(app.url):

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.app.connect import connect, masked, schema_status_of
+from durio.app.connect import connect, masked, store_module
 from durio.cli.apps import AppSelection, run_in_app, selection_options
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import show_json, show_text
@@ -45,7 +45,7 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
         raise UsageError("--check and --sql are both given", cure="Give one.")
     app = selection.app()
     connect(app.url, app.clock, app.settings)  # raises when the URL names no store
-    survey = schema_status_of(app.url)
+    survey = store_module(app.url, "schema_status")
     if sql:
         show_script(selection, survey.script(app.url))
         return 0

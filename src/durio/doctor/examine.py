@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 
 from durio.app.app import App
-from durio.app.connect import checks_of, masked
+from durio.app.connect import masked, store_module
 from durio.doctor import code, machine, queues, settings, workers
 from durio.doctor.snapshot import StoreSnapshot, namespaces, take_snapshot
 from durio.model.errors import DurioError
@@ -109,7 +109,7 @@ def settings_checks(app: App) -> dict[str, Check]:
 def store_checks(app: App) -> dict[str, StoreCheck]:
     """Checks that do not read the content of the store."""
     try:
-        return checks_of(app.url).checks(app.url, app.clock)
+        return store_module(app.url, "checks").checks(app.url, app.clock)
     except DurioError as trouble:
         finding = error("store.url", f"{masked(app.url)}: {trouble.what}", trouble.cure)
         return {"store.url": lambda: [finding]}
