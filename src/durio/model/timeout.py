@@ -26,24 +26,16 @@ def time_limits(timeout: Timeout) -> TimeLimits:
         return NO_LIMITS
     if not isinstance(timeout, tuple | list):
         hard = seconds(timeout, "timeout")
-        return _checked(timeout, hard * SOFT_SHARE, hard)
-    if len(timeout) != 2:  # noqa: PLR2004 - soft and hard
-        raise _refused(timeout)
-    return _checked(
-        timeout, seconds(timeout[0], "timeout"), seconds(timeout[1], "timeout")
-    )
-
-
-def _checked(timeout: object, soft: float, hard: float) -> TimeLimits:
+        soft = hard * SOFT_SHARE
+    elif len(timeout) == 2:  # noqa: PLR2004 - soft and hard
+        soft, hard = (seconds(limit, "timeout") for limit in timeout)
+    else:
+        soft = hard = 0.0
     if not 0 < soft < hard:
-        raise _refused(timeout)
+        raise InvalidOption(
+            f"timeout cannot be {timeout!r}",
+            cure="Give hard seconds, or (soft, hard) with 0 < soft < hard, or None.",
+            option="timeout",
+            value=timeout,
+        )
     return TimeLimits(soft, hard)
-
-
-def _refused(timeout: object) -> InvalidOption:
-    return InvalidOption(
-        f"timeout cannot be {timeout!r}",
-        cure="Give hard seconds, or (soft, hard) with 0 < soft < hard, or None.",
-        option="timeout",
-        value=timeout,
-    )
