@@ -50,15 +50,12 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
     rows, now = selection.run(ask)
     if selection.is_json:
-        show_json({"audit": [audit_fields(row) for row in rows]})
+        fields = [{**row._asdict(), "at": utc_datetime(row.at)} for row in rows]
+        show_json({"audit": fields})
     else:
         show_table(
             COLUMNS, [cells(row, now) for row in rows], "nothing was done by hand"
         )
-
-
-def audit_fields(row: AuditLine) -> dict[str, Any]:
-    return {**row._asdict(), "at": utc_datetime(row.at)}
 
 
 def cells(row: AuditLine, now: float) -> list[Any]:

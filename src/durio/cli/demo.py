@@ -187,14 +187,10 @@ def live_table(demo: Demo) -> RenderableType:
     """The current counts, from the ledger alone."""
     if not demo.tasks:
         return Spinner("dots", "the shop opens ...")
-    return live_rows(judge(demo.ledger_lines(), {}).rows)
-
-
-def live_rows(rows: dict[str, TaskCounts]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in TABLE_COLUMNS:
         table.add_column(name, justify="left" if name == "task" else "right")
-    for line in table_rows(rows):
+    for line in table_rows(judge(demo.ledger_lines(), {}).rows):
         table.add_row(*line)
     return table
 

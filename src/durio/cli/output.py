@@ -85,13 +85,8 @@ def cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, datetime):
-        return moment_text(value)
+        return value.strftime("%Y-%m-%d %H:%M:%SZ")
     return str(value)
-
-
-def moment_text(moment: datetime | None) -> str:
-    """A time in UTC, to the second."""
-    return "-" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def ago(moment: datetime | None, now: float) -> str:

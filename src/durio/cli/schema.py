@@ -47,7 +47,11 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     connect(app.url, app.clock, app.settings)  # raises when the URL names no store
     survey = store_module(app.url, "schema_status")
     if sql:
-        show_script(selection, survey.script(app.url))
+        script = survey.script(app.url)
+        if selection.is_json:
+            show_json({"sql": script})
+        else:
+            click.echo(script.rstrip())
         return 0
     before = survey.status(app.url)
     if check:
@@ -58,13 +62,6 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
         survey.migrate(app.url)
     show_status(selection, app, survey.status(app.url), done=before.waiting)
     return 0
-
-
-def show_script(selection: AppSelection, text: str) -> None:
-    if selection.is_json:
-        show_json({"sql": text})
-    else:
-        click.echo(text.rstrip())
 
 
 def show_check(selection: AppSelection, app: App, status: Any) -> int:

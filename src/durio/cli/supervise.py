@@ -84,15 +84,6 @@ class WorkerInvocation:
         )
 
 
-def check_processes(processes: int) -> int:
-    if not 1 <= processes <= PROCESSES_MAX:
-        raise UsageError(
-            f"--processes {processes}: not from 1 to {PROCESSES_MAX}",
-            cure="Give one for each core, or leave it out: one worker, no supervisor.",
-        )
-    return processes
-
-
 def check_unsupervised(
     invocation: WorkerInvocation, app: App, given: dict[str, Any]
 ) -> None:
@@ -123,7 +114,11 @@ def supervise(
     invocation: WorkerInvocation, processes: int, given: dict[str, Any]
 ) -> int:
     """Keep this number of workers running until a stop; returns the exit code."""
-    check_processes(processes)
+    if not 1 <= processes <= PROCESSES_MAX:
+        raise UsageError(
+            f"--processes {processes}: not from 1 to {PROCESSES_MAX}",
+            cure="Give one for each core, or leave it out: one worker, no supervisor.",
+        )
     configure(log_settings(given))
     if sys.stderr.isatty():
         banner = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"

@@ -37,18 +37,16 @@ class TailFilter:
 
     def wants(self, fields: dict[str, Any]) -> bool:
         """Whether an event matches; a note about missed events always does."""
-        if fields.get("event") == MISSED:
+        event = fields.get("event")
+        if event == MISSED:
             return True
         return (
             LEVEL_NUMBERS.get(str(fields.get("level")), 0) >= self.level
             and self.namespace in {None, fields.get("namespace")}
             and self.queue in {None, fields.get("queue")}
             and self.task in {None, fields.get("task")}
-            and self._is_named(str(fields.get("event")))
+            and any(fnmatchcase(str(event), each) for each in self.events or ("*",))
         )
-
-    def _is_named(self, event: str) -> bool:
-        return not self.events or any(fnmatchcase(event, each) for each in self.events)
 
 
 @click.command("tail", short_help="See what happens, as it happens.")
