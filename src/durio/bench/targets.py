@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import apsw
@@ -41,34 +41,6 @@ class ServerCosts(NamedTuple):
     dead_tuples: float  # row versions left behind by an update or a delete
 
 
-class BenchTarget(Protocol):
-    """A kind of store, as the bench uses it."""
-
-    async def new_store(self) -> str:
-        """The URL of a store without jobs; of the named SQLite file, whatever it holds."""
-        ...
-
-    async def measure_raw(self, jobs: int) -> RawRates:
-        """Measure the driver without Durio."""
-        ...
-
-    async def server_costs(self) -> ServerCosts | None:
-        """The server's counters now; None: there is no server."""
-        ...
-
-    async def postmaster(self) -> int | None:
-        """The id of the server's first process; None: no server on this host."""
-        ...
-
-    async def engine_facts(self) -> dict[str, Any]:
-        """Name and version of the engine, and its settings."""
-        ...
-
-    async def clean_up(self) -> None:
-        """Remove the stores that were made."""
-        ...
-
-
 class SqliteBenchTarget:
     """New files in a folder, or the one file that the user named."""
 
@@ -83,19 +55,20 @@ class SqliteBenchTarget:
         self._files = 0
 
     async def new_store(self) -> str:
+        """The URL of a store without jobs; of the named file, whatever it holds."""
         return self._url or f"sqlite:///{self._next('bench')}"
 
     async def measure_raw(self, jobs: int) -> RawRates:
-        """Measure on a new file with the same `synchronous` as the store."""
+        """Measure the driver without Durio, with the same `synchronous` as the store."""
         asked = self._url or ""
         synchronous = "normal" if "synchronous=normal" in asked else "full"
         return measure_raw_sqlite(self._next("bare"), jobs, synchronous)
 
-    async def server_costs(self) -> ServerCosts | None:
-        return None
+    async def server_costs(self) -> None:
+        """There is no server."""
 
-    async def postmaster(self) -> int | None:
-        return None
+    async def postmaster(self) -> None:
+        """There is no server."""
 
     async def engine_facts(self) -> dict[str, Any]:
         return {"sqlite": apsw.sqlite_lib_version()}
@@ -162,7 +135,7 @@ class PostgresBenchTarget:
         async with self._connected() as connection:
             return await measure_raw_postgres(connection, name, jobs)
 
-    async def server_costs(self) -> ServerCosts | None:
+    async def server_costs(self) -> ServerCosts:
         """Close our own connections first: their server processes report when they end."""
         await workload.app.close()
         await self._clock.sleep(FLUSH_SECONDS)
@@ -170,7 +143,7 @@ class PostgresBenchTarget:
             return ServerCosts(*(await connection.rows(READ_COSTS, (self._name,)))[0])
 
     async def postmaster(self) -> int | None:
-        """The parent of the process that serves a connection, if it runs on this host."""
+        """The id of the server's first process; None: it is not on this host."""
         async with self._connected() as connection:
             serving, is_local = (await connection.rows(READ_SERVER_PROCESS, ()))[0]
             # Looked up while the connection is open: the process ends with it.
@@ -228,6 +201,9 @@ class PostgresBenchTarget:
                     await connection.close()
         except DriverError as error:
             raise translated(error, self._place) from error
+
+
+BenchTarget = SqliteBenchTarget | PostgresBenchTarget
 
 
 def url_with(url: str, name: str) -> str:
