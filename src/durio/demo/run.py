@@ -81,7 +81,8 @@ class Demo:
                     await self.run_shop()
                     await self.wait_until_final()
                 finally:
-                    self.close_shop()
+                    # Jobs that still run after the grace are given back.
+                    self.children.end(GRACE_SECONDS * 3)
             self.ledger.close()
             return judge(self.ledger_lines(), await self.stored_states())
 
@@ -123,10 +124,6 @@ class Demo:
         self.started = self.clock.monotonic()
         names = ", ".join(str(worker.pid) for worker in workers)
         self.print_line(f"the shop opens with {self.workers} workers: {names}")
-
-    def close_shop(self) -> None:
-        """End all workers; they give back jobs that still run after the grace."""
-        self.children.end(GRACE_SECONDS * 3)
 
     async def registered_workers(self) -> list[Descendant]:
         rows = await (await shop.app.store()).workers(shop.NAMESPACE)
