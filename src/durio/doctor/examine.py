@@ -28,8 +28,7 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     `has_code`: the App comes from user code, so its tasks are known. `is_named`: examine
     only this App's jobs, not those of every App in the store.
     """
-    found = list(run_checks(machine_checks(app)))
-    found += run_checks(settings_checks(app))
+    found = list(run_checks(machine_and_settings_checks(app)))
     stored = await run_store_checks(store_checks(app))
     found += stored
     if has_code:
@@ -90,17 +89,12 @@ def failed_check(name: str, trouble: BaseException) -> Finding:
     return error(name, evidence, "Please report it, with this line.")
 
 
-def machine_checks(app: App) -> dict[str, Check]:
+def machine_and_settings_checks(app: App) -> dict[str, Check]:
     return {
         "machine.python": machine.python,
         "machine.clock": lambda: machine.clock(app.clock),
         "machine.open_files": machine.open_files,
         "machine.time_zones": machine.time_zones,
-    }
-
-
-def settings_checks(app: App) -> dict[str, Check]:
-    return {
         "settings.heartbeat": lambda: settings.heartbeat(app.settings),
         "settings.dead_letters": lambda: settings.dead_letters(app.settings),
     }
