@@ -6,7 +6,6 @@ id. A process is stopped (SIGSTOP) before it is killed, so that its open attempt
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -44,13 +43,6 @@ class FaultTarget(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class StoppedProcess:
-    what: str
-    process: Descendant
-    jobs: set[str]
-
-
 class Kill(NamedTuple):
     """The interrupted jobs, and when the kill happened."""
 
@@ -68,29 +60,6 @@ class FaultInjector:
 
     async def kill_worker(self) -> Kill | None:
         """Kill a worker in the middle of jobs; its children die with it."""
-        victim = await self._stop_busy_worker()
-        return None if victim is None else self._kill(victim)
-
-    async def kill_child(self) -> Kill | None:
-        """Kill a child in the middle of its job; None: none had one within 30 turns."""
-        victim = await self._stop_busy_child()
-        return None if victim is None else self._kill(victim)
-
-    def _kill(self, victim: StoppedProcess) -> Kill:
-        target, pid = self._target, victim.process.pid
-        target.ledger.write(LedgerLineKind.KILLING, victim=pid)
-        self._interrupted |= victim.jobs
-        kill = Kill(victim.jobs, target.clock.monotonic())
-        victim.process.kill()
-        target.ledger.write(LedgerLineKind.KILLED, victim=pid)
-        tasks = Counter(target.tasks[job] for job in victim.jobs)
-        named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
-        target.print_line(f"kill -9 of {victim.what} {pid} in the middle of: {named}")
-        return kill
-
-    # --- choose a process
-
-    async def _stop_busy_worker(self) -> StoppedProcess | None:
         for turn in range(TURNS_MAX):
             wanted = OPEN_ATTEMPTS_WANTED if turn < PREFERRED_TURNS else 1
             for worker in await self._target.registered_workers():
@@ -98,24 +67,38 @@ class FaultInjector:
                 family = [worker.pid, *(child.pid for child in self._children(worker))]
                 jobs = self._open_jobs(family)
                 if len(jobs) >= wanted and not jobs & self._interrupted:
-                    return StoppedProcess("worker", worker, jobs)
+                    return self._kill("worker", worker, jobs)
                 worker.resume()
             await self._target.clock.sleep(POLL_SECONDS)
             self._target.check_workers()
         return None
 
-    async def _stop_busy_child(self) -> StoppedProcess | None:
+    async def kill_child(self) -> Kill | None:
+        """Kill a child in the middle of its job; None: none had one within 30 turns."""
         for _ in range(PREFERRED_TURNS):
             for worker in await self._target.registered_workers():
                 for child in self._children(worker):
                     child.stop()
                     jobs = self._open_jobs([child.pid])
                     if jobs and not jobs & self._interrupted:
-                        return StoppedProcess("child", child, jobs)
+                        return self._kill("child", child, jobs)
                     child.resume()
             await self._target.clock.sleep(POLL_SECONDS)
             self._target.check_workers()
         return None
+
+    def _kill(self, what: str, process: Descendant, jobs: set[str]) -> Kill:
+        """Kill a process that is stopped."""
+        target, pid = self._target, process.pid
+        target.ledger.write(LedgerLineKind.KILLING, victim=pid)
+        self._interrupted |= jobs
+        kill = Kill(jobs, target.clock.monotonic())
+        process.kill()
+        target.ledger.write(LedgerLineKind.KILLED, victim=pid)
+        tasks = Counter(target.tasks[job] for job in jobs)
+        named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
+        target.print_line(f"kill -9 of {what} {pid} in the middle of: {named}")
+        return kill
 
     def _children(self, worker: Descendant) -> list[Descendant]:
         """Its child processes that have run at least one job."""
