@@ -213,6 +213,3 @@ class SupervisorPipe:
                 on_closed()
 
         loop.add_reader(self._pipe.fileno(), read)
-
-    def close(self) -> None:
-        self._pipe.close()

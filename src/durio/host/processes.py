@@ -46,13 +46,6 @@ class Subprocess:
     def kill(self) -> None:
         self._process.kill()
 
-    def stop(self) -> None:
-        """SIGSTOP; returns when it is stopped, or has ended."""
-        self._process.send_signal(signal.SIGSTOP)
-        if self.is_running:
-            # WNOWAIT leaves the exit code for `wait`.
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 

@@ -118,7 +118,7 @@ def test_worker_hears_words_and_the_end_of_its_supervisor():
         line.send_message(
             ProcessMessage(word="beat")
         )  # nobody hears it, nothing breaks
-        line.close()
+        line._pipe.close()
         return heard
 
     assert asyncio.run(main()) == ["look"]
