@@ -13,7 +13,7 @@ import hashlib
 import importlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from durio.app.connect import is_in_memory, masked, module_of
 from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
@@ -35,7 +35,6 @@ from durio.ports.move import (
 from durio.ports.store import Store
 from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
 
-T = TypeVar("T")
 FROM, TO = "durio.stores.sqlite", "durio.stores.postgres"
 BATCH = 1000
 POLL_SECONDS = 0.2

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -192,6 +192,3 @@ def utc_datetime(seconds: float | None) -> datetime | None:
 def attempt_number(retried: int, losses: int) -> int:
     """The number of the current attempt; it never decreases."""
     return retried + losses + 1
-
-
-Meta = dict[str, Any]
