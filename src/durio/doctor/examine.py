@@ -1,6 +1,6 @@
 """Runs every check. A check that raises becomes a finding, not a traceback."""
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
 from durio.app.app import App
 from durio.app.connect import masked, store_module
@@ -10,8 +10,8 @@ from durio.model.errors import DurioError
 from durio.model.failure import error_text
 from durio.model.finding import Finding, error
 
-Check = Callable[[], Iterable[Finding]]
-StoreCheck = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
+# A check of a store may wait for a server.
+Check = Callable[[], Iterable[Finding] | AsyncIterable[Finding]]
 # If one of these checks fails, the content of the store is not examined.
 PRECONDITIONS = (
     "store.place",
@@ -28,11 +28,13 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     `has_code`: the App comes from user code, so its tasks are known. `is_named`: examine
     only this App's jobs, not those of every App in the store.
     """
-    found = list(run_checks(machine_and_settings_checks(app)))
-    stored = await run_store_checks(store_checks(app))
+    found = await run_checks(machine_and_settings_checks(app))
+    stored = await run_checks(store_checks(app))
     found += stored
     if has_code:
-        found += run_checks(code.code_checks(list(app.registry.handlers.values())))
+        found += await run_checks(
+            code.code_checks(list(app.registry.handlers.values()))
+        )
     is_closed = any(
         finding.name in PRECONDITIONS and finding.severity == "error"
         for finding in stored
@@ -56,17 +58,8 @@ async def examine_and_close(
         await app.close()
 
 
-def run_checks(checks: Mapping[str, Check]) -> Iterator[Finding]:
+async def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
     """The findings of each check, or one that says that it failed."""
-    for name, check in checks.items():
-        try:
-            yield from check()
-        except Exception as trouble:
-            yield failed_check(name, trouble)
-
-
-async def run_store_checks(checks: Mapping[str, StoreCheck]) -> list[Finding]:
-    """The same for checks of a store, some of which wait for a server."""
     found: list[Finding] = []
     for name, check in checks.items():
         try:
@@ -100,7 +93,7 @@ def machine_and_settings_checks(app: App) -> dict[str, Check]:
     }
 
 
-def store_checks(app: App) -> dict[str, StoreCheck]:
+def store_checks(app: App) -> dict[str, Check]:
     """Checks that do not read the content of the store."""
     try:
         return store_module(app.url, "checks").checks(app.url, app.clock)
@@ -118,9 +111,8 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
         for namespace in named:
             known = registered if namespace == app.name else None
             seen = await take_snapshot(store, app.clock, namespace, known)
-            found += with_namespace(
-                run_checks(content_checks(seen)), namespace, len(named)
-            )
+            findings = await run_checks(content_checks(seen))
+            found += with_namespace(findings, namespace, len(named))
     except Exception as trouble:
         found.append(failed_check("store.content", trouble))
     return found
@@ -135,11 +127,11 @@ def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
 
 
 def with_namespace(
-    findings: Iterable[Finding], namespace: str, namespace_count: int
+    findings: list[Finding], namespace: str, namespace_count: int
 ) -> list[Finding]:
     """Prefix each finding with its App's name when several Apps share the store."""
     if namespace_count == 1:
-        return list(findings)
+        return findings
     return [
         finding._replace(evidence=f"{namespace}: {finding.evidence}")
         for finding in findings

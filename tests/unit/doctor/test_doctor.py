@@ -170,7 +170,8 @@ def test_a_check_that_fails_is_a_finding() -> None:
     def refused() -> Iterator[Finding]:
         raise StoreUnavailable("away", cure="Wait.")
 
-    first, second, third = run_checks({"a.b": broken, "a.c": refused})
+    checks = run_checks({"a.b": broken, "a.c": refused})
+    first, second, third = asyncio.run(checks)
     assert first.severity == "ok"
     bad(second, "error", "failed itself", "ZeroDivisionError", "oops")
     bad(third, "error", "away")
