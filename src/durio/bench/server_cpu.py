@@ -8,10 +8,12 @@ time of an ended process to its parent, so the sum over postmaster and children 
 import os
 from pathlib import Path
 
+from durio.host.processes import cpu_seconds_of
+
 PROC = Path("/proc")
 PROGRAMS = {"postgres", "postmaster"}
 # Fields of /proc/PID/stat, counted after the program's name.
-PARENT, USER, SYSTEM, ENDED_USER, ENDED_SYSTEM = 1, 11, 12, 13, 14
+PARENT, ENDED_USER, ENDED_SYSTEM = 1, 13, 14
 
 
 def postmaster_of(pid: int) -> int | None:
@@ -54,13 +56,8 @@ def run_seconds(pid: int) -> float:
     try:
         # Nanoseconds. The fields of `stat` are in ticks, which are usually 10 ms.
         return int((PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
-    except (OSError, IndexError):
-        pass  # a kernel without this file
-    try:
-        stat = stat_fields(pid)
-    except OSError:
-        return 0.0
-    return (int(stat[USER]) + int(stat[SYSTEM])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):  # a kernel without this file
+        return cpu_seconds_of(pid) or 0.0
 
 
 def stat_fields(pid: int) -> list[str]:
