@@ -1,10 +1,10 @@
-"""Which jobs of an enqueue are stored, and as what: decided before anything is written.
+"""Decide, before anything is written, which jobs of an enqueue are stored and how.
 
 All inputs were read under their locks: guards of queues, holders of keys, jobs that are
-stored already. So the calls are decided in memory, one by one. A call enters its queues
-whole or not at all, in the order of the callers: when one is refused, no later call
-takes the room that was too small for it. A job that a stored job answers for needs no
-room.
+already stored. So the calls are decided in memory, one by one. Either all jobs of a call
+enter their queues or none does. Calls are decided in the order in which they arrived: after
+a call is refused, no later call takes the room that was too small for it. A job that
+returns an already stored job needs no room.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ class StoredState(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A job as this enqueue leaves it: a new one, or the rewritten holder of a key."""
+    """The row of a job as this enqueue writes it: a new job, or a key's rewritten holder."""
 
     is_new: bool
     state: int
@@ -57,7 +57,7 @@ class StaleRead(Exception):
 
 
 class PostgresNoRoom(Exception):
-    """This call does not fit."""
+    """A call does not fit into a queue."""
 
     def __init__(self, full: Full) -> None:
         super().__init__(full)
@@ -65,11 +65,11 @@ class PostgresNoRoom(Exception):
 
 
 class AdmissionInput(NamedTuple):
-    """What was read under locks before the calls are decided."""
+    """The state that was read under locks, from which the calls are decided."""
 
     now: float
     guards: Mapping[str, PostgresGuard]
-    locked_lanes: frozenset[str]  # whose guards were read
+    locked_lanes: frozenset[str]  # lanes whose guards were read
     namespaces_with_workers: frozenset[str]
     stored: Mapping[bytes, StoredState]
     held: Mapping[bytes, KeyHold]
@@ -77,7 +77,7 @@ class AdmissionInput(NamedTuple):
 
 
 class Admission:
-    """The result of all calls together."""
+    """Decides all calls of an enqueue and collects the changes to write."""
 
     def __init__(
         self,
@@ -87,10 +87,11 @@ class Admission:
         has_fixed_snapshot: bool = False,
         enters_full: bool = False,
     ) -> None:
-        """`in_caller_tx`: in a caller's transaction, where the answers name full queues.
+        """Take the state that was read and the kind of transaction.
 
-        `has_fixed_snapshot`: it may not see every bound. `enters_full`: full queues take
-        these jobs, and closed ones refuse them.
+        `in_caller_tx`: the enqueue runs in a caller's transaction, and its results name
+        full queues. `has_fixed_snapshot`: that transaction may not see every bound.
+        `enters_full`: the jobs enter full queues, but not closed ones.
         """
         self.known = known
         self.in_caller_tx = in_caller_tx
@@ -98,13 +99,13 @@ class Admission:
         self.enters_full = enters_full or in_caller_tx
         self.full_queues: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
-        self.holds: dict[bytes, KeyHold] = {}  # by key: the final holder
+        self.holds: dict[bytes, KeyHold] = {}  # by key: the holder after this enqueue
         self.entered: Counter[str] = Counter()
         self.stale_soft_marks: set[str] = set()
         self.refused_lanes: dict[str, Full] = {}  # refused for the rest of this enqueue
 
     def enqueue(self, jobs: Sequence[NewJob], calls: Sequence[int]) -> list[Enqueued]:
-        """Decide all jobs; one answer each, in order."""
+        """Decide all jobs; return one result for each, in order."""
         if sum(calls) != len(jobs):
             raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
         answers: list[Enqueued] = []
@@ -134,7 +135,7 @@ class Admission:
     # --- room
 
     def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
-        """Why this number of new jobs may not enter; None: they may."""
+        """Return why this number of new jobs may not enter; None if they may."""
         full = self._missing_room(lane, jobs, entered)
         if full is not None and self.enters_full and not full.is_closed:
             self.full_queues[lane] = full
@@ -156,7 +157,7 @@ class Admission:
         return self._over_soft_limit(lane, guard)
 
     def _over_soft_limit(self, lane: str, guard: PostgresGuard) -> Full | None:
-        """Obey a mark while a leader may clear it; clear an old one here."""
+        """Obey the soft mark while a leader can clear it; otherwise clear it here."""
         if (
             guard.soft_limit
             and namespace_of(lane) in self.known.namespaces_with_workers
@@ -175,7 +176,7 @@ class Admission:
 
 
 class CallAdmission:
-    """The jobs of one caller; its changes are separate until the call is admitted."""
+    """The jobs of one call; its changes are kept apart until the call is admitted."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
@@ -185,13 +186,13 @@ class CallAdmission:
         self.entered: Counter[str] = Counter()
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Admit all of them or raise PostgresNoRoom."""
+        """Admit all jobs or raise PostgresNoRoom."""
         if all(job.key is None for job in jobs):
             self.check_plain(jobs)
         return [self.admit_one(job) for job in jobs]
 
     def check_plain(self, jobs: Sequence[NewJob]) -> None:
-        """Check at once the room for jobs without keys: their number is known."""
+        """Check the room for jobs without keys first: their number is known in advance."""
         new = {job.id: job.lane for job in jobs if self.stored(job.id) is None}
         for lane, count in Counter(new.values()).items():
             full = self.admission.missing_room(lane, count, 0)
@@ -209,18 +210,18 @@ class CallAdmission:
     # --- what is there
 
     def draft(self, job_id: bytes) -> Draft | None:
-        """What this enqueue has made of the job so far."""
+        """Return the row that this enqueue has prepared for the job so far, if any."""
         return self.drafts.get(job_id) or self.admission.drafts.get(job_id)
 
     def stored(self, job_id: bytes) -> StoredState | None:
-        """The job as it would be found now, including those of this enqueue."""
+        """Return the job's state, including the changes that this enqueue has prepared."""
         draft = self.draft(job_id)
         if draft is None:
             return self.known.stored.get(job_id)
         return StoredState(draft.state, draft.lane, draft.created_at)
 
     def hold(self, key: bytes) -> KeyHold | None:
-        """The current holder of the key."""
+        """Return the current holder of the key."""
         return (
             self.holds.get(key)
             or self.admission.holds.get(key)
@@ -237,7 +238,7 @@ class CallAdmission:
         self.move(lane, 1)
 
     def move(self, lane: str, jobs: int) -> None:
-        """Add `jobs` to the depth of the lane if that is counted."""
+        """Add `jobs` to the depth of the lane if the lane's depth is counted."""
         if self.admission.counts(lane):
             self.entered[lane] += jobs
 
@@ -267,7 +268,7 @@ class CallAdmission:
     # --- keys
 
     def admit_keyed(self, job: NewJob, key: KeyClaim) -> Enqueued:
-        """Store a new job, or answer as the key's holder demands."""
+        """Store a new job, or return what the key's holder requires."""
         held = self.hold(key.key)
         stored = None if held is None else self.stored(held.id)
         answer = key_answer(key.mode, None if held is None else self.holder(held, key))
@@ -284,20 +285,20 @@ class CallAdmission:
             and key.mode == WAITING
             and not self.cannot_start(held.id)
         ):
-            raise StaleRead  # the holder may begin before the caller commits
+            raise StaleRead  # the holder may start before the caller commits
         same_args = held.digest == key.digest
         is_conflict = answer is KeyAnswer.CONFLICT
         return Enqueued(held.id, False, stored.state, same_args, conflict=is_conflict)
 
     def cannot_start(self, job_id: bytes) -> bool:
-        """Whether this waiting job cannot begin before this enqueue is committed."""
+        """Whether this waiting job cannot start before this enqueue is committed."""
         return job_id in self.known.locked_jobs or self.draft(job_id) is not None
 
     def holder(self, held: KeyHold, key: KeyClaim) -> KeyHolder:
-        """The holder as `model.keys.answer` reads it."""
+        """Return the holder as `model.keys.key_answer` reads it."""
         stored = self.stored(held.id)
         if stored is not None and stored.state == RUNNING and held.mode == WAITING:
-            stored = None  # the holder has begun, and could not free its key
+            stored = None  # the holder has started, and could not free its key
         return KeyHolder(
             state=None if stored is None else STATE_BY_CODE[stored.state],
             in_window=held.until is not None and held.until > self.known.now,
@@ -307,7 +308,7 @@ class CallAdmission:
     def rewrite(
         self, job: NewJob, key: KeyClaim, held: KeyHold, stored: StoredState
     ) -> Enqueued:
-        """Give the waiting holder these arguments and this due time."""
+        """Give the waiting holder this job's arguments and due time."""
         now = self.known.now
         run_at = due_at(job, now)
         if key.delay_seconds > 0:
@@ -316,7 +317,8 @@ class CallAdmission:
                 run_at = min(run_at, stored.created_at + key.ttl_seconds)
         if job.lane != stored.lane:
             if stored.lane not in self.known.locked_lanes:
-                raise StaleRead  # it was in another lane when the guards were locked
+                # The holder was in another lane when guards were locked.
+                raise StaleRead
             self.enter(job.lane)
             self.move(stored.lane, -1)
         before = self.draft(held.id)
@@ -332,7 +334,7 @@ class CallAdmission:
 
 
 def due_at(job: NewJob, now: float) -> float | None:
-    """When a job may run; None is now."""
+    """Return when a job may run; None means now."""
     if job.run_at is not None:
         return job.run_at
     return now + job.delay_seconds if job.delay_seconds > 0 else None

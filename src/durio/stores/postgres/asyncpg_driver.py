@@ -18,7 +18,7 @@ from durio.stores.postgres.driver import (
 
 STATEMENTS_CACHED = 400
 CLOSE_SECONDS = 2.0
-READ_TURNS = 3  # until the loop has read the socket and the driver has the data
+READ_TURNS = 3  # loop iterations until the socket is read and the driver has the data
 FAILURES = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
@@ -53,7 +53,7 @@ class AsyncpgConnection:
             raise self._driver_error(error) from error
 
     async def _read(self) -> None:
-        """Let the loop read what has arrived. If that is the end, nothing is sent."""
+        """Let the loop read the socket, so that a lost connection is noticed first."""
         for _ in range(READ_TURNS):
             await asyncio.sleep(0)  # noqa: TID251 - a turn for the loop, no time passes
 
@@ -81,9 +81,9 @@ class AsyncpgConnection:
                 await self._connection.remove_listener(channel, listener)
 
     async def close(self) -> None:
-        """Close; a server that does not answer within CLOSE_SECONDS is cut off."""
+        """Close the connection; cut it if the server does not answer within CLOSE_SECONDS."""
         self._listeners.clear()
-        self._connection._listeners.clear()  # else asyncpg warns about them  # noqa: SLF001
+        self._connection._listeners.clear()  # noqa: SLF001
         with suppress(*FAILURES):
             await self._connection.close(timeout=CLOSE_SECONDS)
 
@@ -93,7 +93,7 @@ class AsyncpgConnection:
         self._connection.terminate()
 
     def abandon(self, *, inherited: bool) -> None:
-        """Forget it, so that not even the garbage collector touches its transport."""
+        """Drop the connection so that not even the garbage collector touches its transport."""
         # asyncio's transports outlive their loop, uvloop's do not.
         transport = self._connection._transport  # noqa: SLF001
         socket = getattr(transport, "_sock", None)
@@ -110,7 +110,7 @@ class AsyncpgConnection:
             raise self._driver_error(error) from error
 
     def _driver_error(self, error: BaseException) -> BaseException:
-        """Keep a TimeoutError: it belongs to the caller. All else becomes DriverError."""
+        """Convert an error, except a TimeoutError, which belongs to the caller."""
         if isinstance(error, TimeoutError):
             return error
         return driver_error(error, lost=self._connection.is_closed())
@@ -157,7 +157,7 @@ def driver_error(error: BaseException, *, lost: bool) -> DriverError:
     severity = getattr(error, "severity", None) or ""
     # asyncpg appends detail and hint to the text; DriverError has a field for the detail.
     text = str(error).partition("\nDETAIL: ")[0] or type(error).__name__
-    # The server has ended the connection, and asyncpg has not read the end yet.
+    # The server has closed the connection, and asyncpg has not noticed it yet.
     is_ending = isinstance(error, asyncpg.InternalClientError)
     return DriverError(
         text,

@@ -1,24 +1,24 @@
 """Bounded queues: their depths, and where their bounds come from.
 
-Most queues have no guard: the statement of a plain enqueue or claim sees that in an
-empty index, at no further cost. The row of a guarded queue is locked by name before
-anything else, so the transaction that holds the lock knows the exact depth: every
-transition into and out of waiting changes the depth in the same transaction. A caller's
-transaction may last, so it locks no queue: it records the jobs that it adds, and the
-next transaction that holds the lock counts them. Only an enqueue asks for room
-(admission.py); a job that was accepted once (a retry, a rescue, an operator's action)
-always enters.
+Most queues have no guard: the statement of a plain enqueue or claim finds that in an empty
+index, at no further cost. The row of a guarded queue is locked by name before anything
+else, so the transaction that holds the lock knows the exact depth. Every transition into
+and out of waiting changes the depth in the same transaction. A caller's transaction may
+last long, so it locks no queue: it records the jobs that it adds, and the next transaction
+that holds the lock counts them. Only an enqueue needs room (admission.py). A job that was
+accepted once always enters again, by a retry, a rescue or an operator's action.
 
-A new bound takes effect while other transactions that have not seen it are open. So the
-bound is committed first, and the depth is counted when all of these have ended
-(`recount`). Until then the row is marked as uncounted: if the process that set the
-bound dies in between, the next process that declares its bounds counts, or the leader
-does. A caller's transaction with a fixed snapshot may never see a new bound: it records
-what it adds for every queue, and the leader removes the records of queues without a
+When a bound is set, transactions that have not seen it may be open. So the bound is
+committed first, and the depth is counted when all of these transactions have ended
+(`recount`). Until then the row is marked as uncounted. If the process that set the bound
+dies in between, the depth is counted by the next process that declares its bounds, or by
+the leader. A caller's transaction with a fixed snapshot may never see a new bound. It
+records what it adds for every queue, and the leader removes the records of queues without a
 bound.
 
 A queue without a bound has the soft bound: the leader checks it about once a second and
-sets a mark. Enqueues obey the mark while there are workers, one of which leads.
+sets a mark. Enqueues obey the mark while the namespace has workers, because one of them is
+the leader.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -53,20 +53,20 @@ CLEAR_SOFT_MARK = statement("clear_mark")
 
 # Values of the mark column for a queue with a bound of its own.
 COUNTED, UNCOUNTED = 0, -1
-# How long a new bound waits for transactions that have not seen it: mostly
-# milliseconds. If one lasts longer, a caller's transaction perhaps, the leader counts
-# again when it ends.
+# How long to wait for transactions that have not seen a new bound. Most end within
+# milliseconds. If one lasts longer, such as a caller's transaction, the leader counts again
+# when it has ended.
 SHORT_SECONDS = 0.05
 RECOUNT_PAUSES_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(slots=True)
 class PostgresGuard:
-    """What an enqueue must know of a queue."""
+    """The bound and depth of a queue, as an enqueue reads them."""
 
     limit: int | None  # None: no bound of its own
     depth: int  # waiting jobs; exact only under a bound
-    soft_limit: int  # the soft bound that the queue exceeds; 0: it is below
+    soft_limit: int  # the soft bound, if the queue exceeds it; else 0
     is_closed: bool
 
 
@@ -84,7 +84,7 @@ async def lock_guards(
     rows = await tx.rows(LOCK, sorted(set(lanes)))
     guards = {name: PostgresGuard(*others) for name, *others, _ in rows}
     entered = [row[0] for row in rows if row[-1]]
-    if entered:  # a separate statement: it sees what the lock had to wait for
+    if entered:  # a new statement, to see commits that the lock waited for
         for name, depth in await tx.rows(COUNT_ENTERED, entered):
             guards[name].depth = depth
     return guards
@@ -111,7 +111,7 @@ async def count_entered(context: PostgresContext, span: tuple[str, str]) -> None
 
     async def work(tx: PostgresTransaction) -> None:
         await lock_guards(tx, lanes)
-        await tx.rows(COUNT_ENTERED, lanes)  # of lanes without a bound
+        await tx.rows(COUNT_ENTERED, lanes)  # records of lanes without a bound
 
     if lanes:
         await context.connections.write(work)
@@ -131,7 +131,7 @@ async def change_depths(tx: PostgresTransaction, changes: Mapping[str, int]) -> 
 async def declare_bounds(
     context: PostgresContext, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> None:
-    """Store the bounds of the code where they changed; a bound set by hand stays."""
+    """Store the code's bounds where they changed; keep a bound that an operator has set."""
     rows = await context.connections.read(READ, sorted(maxsizes))
     stored = {name: (maxsize, by_default) for name, maxsize, by_default, _ in rows}
     news = new_bounds(stored, maxsizes, is_default=is_default)
@@ -150,9 +150,10 @@ async def declare_bounds(
 
 
 async def set_manual_bound(tx: PostgresTransaction, lane: str, maxsize: int) -> None:
-    """Set a bound that wins over the code; NO_BOUND is none, AS_IN_CODE takes it back.
+    """Set a bound that overrides the code.
 
-    After the commit the caller must call `recount`.
+    NO_BOUND removes the limit, AS_IN_CODE restores the code's bound. The caller must call
+    `recount` after the commit.
     """
     by_hand = None if maxsize == AS_IN_CODE else max(maxsize, NO_BOUND)
     await tx.rows(SET_MANUAL_BOUND, lane, by_hand)
@@ -164,16 +165,16 @@ async def count_depths(
     tx: PostgresTransaction, lanes: Collection[str], mark: int
 ) -> None:
     if await lock_guards(tx, lanes):
-        # A separate statement: it sees what was committed before this lock was taken.
+        # A new statement, to see what was committed before this lock was taken.
         await tx.rows(COUNT, sorted(lanes), mark)
 
 
 async def recount(context: PostgresContext, lanes: Collection[str]) -> None:
     """Correct the depths of these lanes after their bounds were committed.
 
-    Transactions that read the queues before the commit may have seen no bound, and
-    count nothing. When all of them have ended, every transaction that changes a depth
-    holds the lock of its row. While one of them lasts, the row stays marked as
+    Transactions that read the queues before the commit may have seen no bound, and then do
+    not count their jobs. When all of them have ended, every transaction that changes a
+    depth holds the lock of its row. While one of them is open, the row stays marked as
     uncounted.
     """
     old = await open_transactions(context)
@@ -210,7 +211,7 @@ async def recount_unfinished(context: PostgresContext, span: tuple[str, str]) ->
 async def namespaces_with_workers(
     tx: PostgresTransaction, namespaces: Collection[str], lease_time: float | None
 ) -> set[str]:
-    """The namespaces that have workers: only there does a leader clear a mark again."""
+    """Return the namespaces that have workers: only there does a leader clear marks."""
     if not namespaces:
         return set()
     rows = await tx.rows(HAS_WORKERS, sorted(namespaces), lease_time)
@@ -220,9 +221,9 @@ async def namespaces_with_workers(
 async def changed_soft_marks(
     reading: ReadTransaction, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
-    """(lane, mark, depth) where the stored mark is wrong; the cost is bounded."""
+    """Return (lane, mark, depth) for lanes whose stored mark is wrong, at bounded cost."""
     if not soft_max or await reading.value(IS_SMALL, soft_max):
-        # No queue can exceed it: only old marks must go.
+        # No queue can exceed the soft bound, so only old marks are cleared.
         return [(lane, 0, 0) for (lane,) in await reading.rows(READ_SOFT_MARKED, *span)]
     rows = await reading.rows(READ_SOFT, *span)
     marks: dict[str, int] = {row[0]: row[1] for row in rows}
@@ -237,7 +238,7 @@ async def changed_soft_marks(
 async def write_soft_marks(
     tx: PostgresTransaction, changes: Sequence[tuple[str, int, int]]
 ) -> None:
-    """Set or clear marks, except where the queue has a bound by now."""
+    """Set or clear marks, except in queues that have got a bound of their own."""
     if changes:
         lanes, marks, depths = (list(column) for column in zip(*changes, strict=True))
         await tx.rows(WRITE_SOFT_MARKS, lanes, marks, depths)

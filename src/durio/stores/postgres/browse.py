@@ -1,10 +1,11 @@
-"""Reading the store: jobs by id or page, lanes, counts, workers, tasks.
+"""Read the store: jobs by id or page, lanes, counts, workers, tasks.
 
-Pages go newest first, by id. A job keeps its id wherever it goes, so pages miss none and
-repeat none. Each table gives its newest ids below the cursor by an index; only the merged
-page is read in full, in the same snapshot. A page reads a bounded number of rows: where few
-jobs fit it may be short, or empty, and still have a cursor. Counts read the narrow lanes, one
-index entry for every waiting or dead job, and never the history.
+Pages are sorted by id, newest first. A job keeps its id in every state and queue, so pages
+neither miss nor repeat a job. Each table returns its newest ids below the cursor from an
+index; only the merged page is read in full, in the same snapshot. A page reads a limited
+number of rows. If few of them match, the page may be short or empty and still have a
+cursor. Counts read the narrow lane tables, one index entry for every waiting or dead job,
+and never the history.
 """
 
 from collections.abc import Sequence
@@ -41,8 +42,8 @@ from durio.stores.postgres.transaction import ReadTransaction
 
 READ_JOBS = statement("read_jobs")
 
-SCAN_MAX = 20_000  # rows of a table, per page; a shorter lane is sorted
-ERRORS_MAX = 1000  # errors read, per table and page
+SCAN_MAX = 20_000  # rows per table and page; a shorter lane is sorted
+ERRORS_MAX = 1000  # errors read per table and page
 NEWEST = b"\xff" * 16
 CURSOR_CHARS = 32
 ERRORS = StoredJob._fields.index("errors")
@@ -52,13 +53,13 @@ class SourcePage(NamedTuple):
     """The newest matching jobs of one source, and how far down it was scanned."""
 
     ids: list[bytes]
-    low: bytes | None  # None: to the end
+    low: bytes | None  # the lowest id scanned; None: to the end
 
 
 async def find_page(
     reading: ReadTransaction, query: Query, size: int, before: bytes
 ) -> Page:
-    """One page; it is complete down to where every source was scanned."""
+    """Return one page; it covers all ids that every source has scanned."""
     looks = [
         await newest_in_source(reading, query, source, before, size + 1)
         for source in sources_of(query)
@@ -72,18 +73,18 @@ async def find_page(
 def merge_pages(
     looks: Sequence[SourcePage], size: int
 ) -> tuple[list[bytes], bytes | None]:
-    """The newest of all sources, and where the next page begins."""
+    """Return the newest ids of all sources, and where the next page begins."""
     low = max((seen.low for seen in looks if seen.low is not None), default=None)
     ids = sorted({job_id for seen in looks for job_id in seen.ids}, reverse=True)
     if low is not None:
-        # Below that, some source was not scanned: the next page has these again.
+        # Some source was not scanned below `low`: the next page returns these ids.
         ids = [job_id for job_id in ids if job_id >= low]
     shown = ids[:size]
     return shown, shown[-1] if len(ids) > size else low
 
 
 def before_cursor(cursor: str | None) -> bytes:
-    """Where the last page ended; raises for text that is no cursor."""
+    """Return where the last page ended; raise if the text is not a cursor."""
     if cursor is None:
         return NEWEST
     try:
@@ -101,7 +102,7 @@ def before_cursor(cursor: str | None) -> bytes:
 async def newest_in_source(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """The newest ids of one table that match and are below a cursor."""
+    """Return the newest ids of one table that match and are below a cursor."""
     if len(source.order) == 1:
         return await scan_by_id(reading, query, source, before, room)
     if await is_too_long_to_sort(reading, query, source):
@@ -112,7 +113,7 @@ async def newest_in_source(
 async def scan_by_id(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """Scan from the newest id down, by the index of ids; at most SCAN_MAX rows."""
+    """Scan from the newest id down in the index of ids; at most SCAN_MAX rows."""
     values = StatementValues()
     window = window_of(query, source, values, before)
     wide = wide_conditions(query, source, values)
@@ -132,7 +133,7 @@ where {and_conditions(wide)} order by t.id desc limit {most}""",  # noqa: S608 -
 async def scan_end(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes
 ) -> bytes | None:
-    """The id at which a bounded scan stopped; None: it reached the end."""
+    """Return the id at which a limited scan stopped; None if it reached the end."""
     values = StatementValues()
     window = window_of(query, source, values, before)
     sql = f"select t.id {window} offset {SCAN_MAX - 1} limit 1"
@@ -142,7 +143,7 @@ async def scan_end(
 def window_of(
     query: Query, source: JobSource, values: StatementValues, before: bytes
 ) -> str:
-    """The condition for the rows to scan, in the order of ids."""
+    """Return the condition for the rows to scan, in the order of ids."""
     parts = narrow_conditions(query, source, values)
     parts.append(f"t.id < {values.put(before, 'uuid')}")
     return f"from {{schema}}.{source.table} as t where {and_conditions(parts)} order by t.id desc"
@@ -161,11 +162,11 @@ where {and_conditions(parts)} offset {SCAN_MAX} limit 1"""  # noqa: S608 - ours
 async def scan_sorted(
     reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
 ) -> SourcePage:
-    """Sort all of a short table, read by its own index."""
+    """Read a short table through its own index, and sort it."""
     values = StatementValues()
     narrow = narrow_conditions(query, source, values)
     wide = wide_conditions(query, source, values)
-    # `is true` hides this from the index of ids, which would lead through the whole
+    # `is true` keeps the planner from using the index of ids, which would scan the whole
     # table.
     below = f"(t.id < {values.put(before, 'uuid')}) is true"
     most = room if query.error is None else ERRORS_MAX
@@ -183,7 +184,7 @@ order by t.id desc limit {most}""",  # noqa: S608 - ours
 
 
 def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
-    """The ids of the rows whose error matches too."""
+    """Return the ids of the rows whose error also matches."""
     return [job_id for job_id, error in rows if error_matches(query, error)]
 
 
@@ -191,7 +192,7 @@ def matching_ids(query: Query, rows: Sequence[Row]) -> list[bytes]:
 
 
 async def read_jobs(reading: ReadTransaction, ids: Sequence[bytes]) -> list[StoredJob]:
-    """The jobs with these ids, in this order; unknown ones are missing."""
+    """Return the jobs with these ids, in this order; unknown ids are left out."""
     return jobs_in_order(ids, await reading.rows(READ_JOBS, list(ids)) if ids else [])
 
 
@@ -201,7 +202,7 @@ def jobs_in_order(ids: Sequence[bytes], rows: Sequence[Row]) -> list[StoredJob]:
 
 
 def stored_job_of(row: Row) -> StoredJob:
-    """A row of `read_jobs`; its errors are one JSON list."""
+    """Convert a row of `read_jobs`; its errors are one JSON list."""
     record = StoredJob(*row)
     errors = row[ERRORS]
     return record._replace(errors=b"[" + b",".join(errors) + b"]" if errors else None)
@@ -217,7 +218,7 @@ READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
-IDS_MAX = 1000  # ids in one statement
+IDS_MAX = 1000  # per statement
 AUDIT_ROWS_MAX = 2**31 - 1
 
 
@@ -232,7 +233,7 @@ class PostgresBrowse(PostgresCapability):
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
-        del waiting  # jobs never move from here to another store
+        del waiting  # jobs never move from PostgreSQL to another store
         found: dict[bytes, int] = {}
         for some in chunks(ids):
             rows = await self.context.connections.read(READ_STATES, some)
@@ -242,7 +243,7 @@ class PostgresBrowse(PostgresCapability):
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 per page; a page may be short."""
+        """Return matching jobs, newest first, at most 200 per page; a page may be short."""
         if mark is not None:
             return await self.context.connections.read_many(
                 lambda reading: find_counted(reading, query, mark, cursor, limit)
@@ -270,7 +271,7 @@ class PostgresBrowse(PostgresCapability):
             tasks = await self.context.connections.read_many(
                 lambda reading: head_tasks(reading, span, heads)
             )
-        # Last: a queue is stored with its first job.
+        # Read this last: a queue is stored together with its first job.
         rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
         return lane_rows(rows, counted, since, tasks)
 
@@ -292,7 +293,7 @@ class PostgresBrowse(PostgresCapability):
 
 
 def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:
-    """Ids in chunks of IDS_MAX; values that are no ids are left out."""
+    """Split ids into chunks of IDS_MAX; leave out values that are not ids."""
     able = [job_id for job_id in ids if len(job_id) == ID_BYTES]
     return [able[at : at + IDS_MAX] for at in range(0, len(able), IDS_MAX)]
 
@@ -300,7 +301,7 @@ def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:
 async def head_tasks(
     reading: ReadTransaction, span: tuple[str, str], limit: int
 ) -> Sequence[Row]:
-    """Lane, task, jobs: for an equal share of every lane in which jobs wait."""
+    """Return (lane, task, jobs), from an equal number of waiting jobs of every lane."""
     lanes = [row[0] for row in await reading.rows(READ_BUSY_LANES, *span)]
     if not lanes:
         return ()

@@ -1,11 +1,11 @@
-"""The jobs of a bulk action: counted, looked for page by page, and checked again.
+"""Count the jobs of a bulk action, find them page by page, and check them again.
 
-A mark says how far a count looked: the newest id, the time, and the number of deaths so far.
-Waiting and running jobs are beyond it when they arrived later, dead ones when they died
-later: a job that is retried and dies again is not met twice. A job that only comes back to a
-waiting state had arrived before the count and is meant.
+A count returns a mark: the newest id, the time, and the number of deaths so far. A waiting
+or running job is beyond the mark if it arrived after the count, a dead job if it died after
+the count. So a job that is retried and dies again is not acted on twice. A job that only
+returns to a waiting state had arrived before the count and is included.
 
-A page is read in a snapshot of its own, by an index, and looks at a bounded number of rows.
+A page is read from an index, in a snapshot of its own, and reads a limited number of rows.
 """
 
 from collections.abc import Collection
@@ -37,16 +37,16 @@ from durio.stores.postgres.transaction import PostgresTransaction, ReadTransacti
 
 READ_MARK = statement("read_bulk_mark")
 
-SCAN_MAX = 20_000  # rows of a table, per page
-ERRORS_MAX = 1000  # errors read, per page
+SCAN_MAX = 20_000  # rows of a table per page
+ERRORS_MAX = 1000  # errors read per page
 
-Position = tuple[Any, ...]  # the columns of an index; none: at its beginning
+Position = tuple[Any, ...]  # values of the index columns; empty: the beginning
 
 _position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
 
 
 class PostgresBulkMark(NamedTuple):
-    """How far a count looked."""
+    """Which jobs a count included."""
 
     id: bytes
     at: float
@@ -57,7 +57,7 @@ class PostgresBulkMark(NamedTuple):
 
 
 def bulk_mark_from_text(text: str) -> PostgresBulkMark:
-    """The mark that a count gave; text that the store did not write is refused."""
+    """Parse the mark that `count` returned; refuse any other text."""
     try:
         newest, at, deaths = text.split(":")
         mark = PostgresBulkMark(bytes.fromhex(newest), float(at), int(deaths))
@@ -72,7 +72,7 @@ def bulk_mark_from_text(text: str) -> PostgresBulkMark:
 
 
 async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
-    """Number and mark are of the same moment: one snapshot."""
+    """Count the jobs; number and mark come from the same snapshot."""
     newest, deaths = (await reading.rows(READ_MARK))[0]
     jobs, at = 0, await reading.now()
     for source in sources_of(query):
@@ -85,9 +85,10 @@ async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
 async def count_in(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> tuple[int, float]:
-    """How many fit, and their latest time: another clock may have been ahead of ours.
+    """Return how many jobs match, and the latest of their times.
 
-    Deaths are numbered: a count of dead letters needs no time.
+    That time may be later than ours, because another clock was ahead. Deaths are numbered,
+    so a count of dead letters needs no time.
     """
     values = StatementValues()
     where = and_conditions(
@@ -110,7 +111,7 @@ async def count_in(
 async def count_errors(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> int:
-    """How many have a fitting newest error, read page by page."""
+    """Return how many jobs have a newest error that matches, read page by page."""
     jobs, after = 0, ()
     while after is not None:
         found, after = await find_in_source(
@@ -126,7 +127,7 @@ async def count_errors(
 async def find_counted(
     reading: ReadTransaction, query: Query, mark: str, cursor: str | None, limit: int
 ) -> Page:
-    """The next jobs of one state that fit and are not beyond the mark."""
+    """Return the next jobs of one state that match and are not beyond the mark."""
     state = one_state(query)
     if state is None:
         return Page([], None)
@@ -142,20 +143,20 @@ async def find_counted(
 
 
 def cursor_of(position: Position) -> str:
-    """The columns of the last job met, as text."""
+    """Return the position of the last job read, as text."""
     parts = [part.hex() if isinstance(part, bytes) else part for part in position]
     return json_text(parts)
 
 
 def position_of(cursor: str | None, source: JobSource) -> Position:
-    """The columns of the last job met; text that the store did not write is refused."""
+    """Parse the position of the last job read; refuse text that the store did not write."""
     if cursor is None:
         return ()
     position: Position = ()
     try:
         *others, job_id = _position_decoder.decode(cursor)
         position = (*others, bytes.fromhex(str(job_id)))
-    except ValueError:  # also what is no JSON
+    except ValueError:  # also for text that is not JSON
         pass
     if len(position) != len(source.order) or len(position[-1]) != ID_BYTES:
         raise invalid_cursor(cursor)
@@ -170,9 +171,9 @@ async def find_in_source(
     after: Position,
     room: int,
 ) -> tuple[list[bytes], Position | None]:
-    """At most `room` jobs of one source, by its index, after the last one met.
+    """Return at most `room` jobs of one source after a position, in the order of its index.
 
-    The second value is where the next page begins; None: the source has been read.
+    The second value is where the next page begins; None if the source is exhausted.
     """
     values = StatementValues()
     window = scan_window(query, source, after, values)
@@ -202,7 +203,7 @@ where {and_conditions(wide)} order by {order} limit {most}""",  # noqa: S608 - o
 async def scan_end(
     reading: ReadTransaction, query: Query, source: JobSource, after: Position
 ) -> Position | None:
-    """The last row that a bounded page looked at; None: it was not cut short."""
+    """Return the last row that a limited page read; None if it reached the end."""
     values = StatementValues()
     window = scan_window(query, source, after, values)
     keys = ", ".join(source.columns)
@@ -215,7 +216,7 @@ async def scan_end(
 def scan_window(
     query: Query, source: JobSource, after: Position, values: StatementValues
 ) -> str:
-    """What is looked at, in the order of the index."""
+    """Return the SQL for the rows to scan, in the order of the index."""
     parts = narrow_conditions(query, source, values)
     keys = ", ".join(source.columns)
     if after:
@@ -227,7 +228,10 @@ def scan_window(
 
 
 def order_of(query: Query, source: JobSource) -> str:
-    """The order of the index; one queue needs none among queues, and a plan sees that."""
+    """Return the columns to sort by.
+
+    With a single queue, the queue is left out, so that the planner can use the index.
+    """
     is_one = source.has_lane and query.lane is not None
     return ", ".join(source.columns[1:] if is_one else source.columns)
 
@@ -235,7 +239,7 @@ def order_of(query: Query, source: JobSource) -> str:
 def before_mark(
     mark: PostgresBulkMark, state: int, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """What had arrived, or died, when the count was made."""
+    """Return conditions for jobs that had arrived, or died, before the count."""
     if state == DEAD:
         return [f"coalesce(t.died_no, 0) <= {values.put(mark.deaths, 'int8')}"]
     moment = "t.finished_at" if state == CANCELLED else f"{source.job}.created_at"
@@ -243,7 +247,8 @@ def before_mark(
         f"t.id <= {values.put(mark.id, 'uuid')}",
         f"{moment} <= {values.put(mark.at, 'float8')}",
     ]
-    return [*parts, "not t.cancel"] if state == RUNNING else parts  # asked already
+    # A job with `cancel` is being cancelled already.
+    return [*parts, "not t.cancel"] if state == RUNNING else parts
 
 
 # --- checking again
@@ -256,7 +261,7 @@ async def matching_jobs(
     state: int,
     ids: Collection[bytes],
 ) -> set[bytes]:
-    """Which of these jobs, whose rows are locked, still fit and are not beyond the mark."""
+    """Return those of the locked jobs that still match and are not beyond the mark."""
     source, values = source_of_state(state), StatementValues()
     if not can_hold(source, query):
         return set()
@@ -273,7 +278,7 @@ async def matching_jobs(
 
 
 def join_by_id(source: JobSource) -> str:
-    """By id: a lane row is found through its job."""
+    """Return the join that finds rows by id; a lane row is found through its job."""
     table = f"{{schema}}.{source.table} as t"
     if not source.is_lane:
         return table

@@ -1,7 +1,8 @@
-"""Check that a caller's connection leads to the store's database and keeps values unchanged.
+"""Check that a caller's connection leads to the store's database and changes no values.
 
-One statement asks this before anything is written: its answer does not break the caller's
-transaction. The store has run it too, when it was opened, on a connection of its own.
+One statement reads the database's identity and some sample values before anything is
+written. A mismatch does not break the caller's transaction. The store runs the same
+statement on its own connection when it opens, for comparison.
 """
 
 from contextlib import suppress
@@ -13,7 +14,7 @@ from durio.stores.postgres.driver import DriverError, Row
 from durio.stores.postgres.statements import statement
 
 READ_IDENTITY = statement("read_identity")
-# Parameters of that statement, one value of each type. The server returns them.
+# Parameters of that statement, one value per type. The server returns them unchanged.
 SAMPLE_VALUES = (
     "Aa",
     b"\x00\xff\x5c",
@@ -25,18 +26,18 @@ SAMPLE_VALUES = (
 )
 TYPES = ("text", "bytea", "float8", "int2", "int4", "int8", "bool", "uuid")
 DATABASE_NAME, DATABASE_ID, MODE, TASK_MARK, SNAPSHOT, FIRST_SAMPLE = range(6)
-FIXED_SNAPSHOT = "frozen"  # it sees the store as it was at its first statement
-# In a transaction of a task's own, until it ends; and whose it is: task_connection.py.
+FIXED_SNAPSHOT = "frozen"  # the transaction sees the store as of its first statement
+# Marks a task's own transaction until it ends, and names the task: see task_connection.py.
 SET_TASK_MARK = "set local durio.block = 'on'; set local application_name = '{name}'"
 TASK_MARKED = "on"
 
 NO_SCHEMA = frozenset({"3F000", "42P01"})
-# SQLSTATE classes of errors when an encoder of the caller fails; empty: no SQLSTATE.
+# SQLSTATE classes of errors when a codec of the caller fails; empty: no SQLSTATE.
 CODEC_FAILED = ("", "22")
 
 
 class RowReader(Protocol):
-    """Runs one statement. Its errors are DriverError, not translated."""
+    """Runs one statement; raises DriverError, not translated."""
 
     async def rows(self, sql: str, *args: Any) -> Any: ...
 
@@ -48,7 +49,7 @@ async def check_caller_connection(
 
     The schema may have been created again since the store was opened. So after a mismatch
     the store reads its own identity once more. Without `may_wait` it does that in the
-    background: this call is refused, the next one is not.
+    background: this call is refused, but the next one succeeds.
     """
     theirs = await read_caller_identity(context, connection)
     if not is_same_database(context, theirs):
@@ -73,7 +74,7 @@ async def check_caller_connection(
 
 
 def is_same_database(context: PostgresContext, identity: Row) -> bool:
-    """Compare with the database in which the store last found itself."""
+    """Compare with the identity that the store last read on its own connection."""
     where: Row = context.process.database_identity or ()
     return identity[: DATABASE_ID + 1] == where[: DATABASE_ID + 1]
 
@@ -90,7 +91,7 @@ async def read_identity(context: PostgresContext) -> Row:
 
 
 async def read_caller_identity(context: PostgresContext, connection: RowReader) -> Row:
-    """Read it on the caller's connection, whose codecs may fail on our values."""
+    """Read the identity on the caller's connection, whose codecs may fail on our values."""
     try:
         return tuple((await connection.rows(READ_IDENTITY, *SAMPLE_VALUES))[0])
     except DriverError as error:
@@ -106,7 +107,7 @@ async def read_caller_identity(context: PostgresContext, connection: RowReader) 
 
 
 def wrong_database(context: PostgresContext, which: str) -> WrongTransaction:
-    """No worker of this store would see a job there."""
+    """Return the error for another database: no worker of this store would see its jobs."""
     return WrongTransaction(
         f"tx is a connection to another database ({which}) than the store's: "
         f"{context.location.shown}",
@@ -115,7 +116,7 @@ def wrong_database(context: PostgresContext, which: str) -> WrongTransaction:
 
 
 def wrong_codecs(how: str) -> WrongTransaction:
-    """The connection would change values that the store writes or reads."""
+    """Return the error for a connection that would change values of the store."""
     return WrongTransaction(
         f"tx has codecs or an encoding of its own for values that a job is made of: {how}",
         cure="Give a connection without codecs for text, bytea, bool, float8 and integers, "
@@ -125,7 +126,7 @@ def wrong_codecs(how: str) -> WrongTransaction:
 
 
 def read_only_error() -> WrongTransaction:
-    """READ ONLY was set for this transaction, or by default for all."""
+    """Return the error for a READ ONLY transaction, set for this one or by default."""
     return WrongTransaction(
         "the transaction of tx is read-only: nothing can be written in it",
         cure="Begin one that may write: not READ ONLY, and without "

@@ -1,12 +1,13 @@
-"""Runs statements on a caller's own connection.
+"""Run statements on a caller's own connection.
 
 The caller may have changed how the connection encodes types. Our own psycopg cursors do not
 use these settings. asyncpg has no such cursors: there, ids are sent as text and come back
 in the type that the caller has chosen; caller_checks.py checks every other type. Nothing is
-committed here, and nothing is set for longer than a transaction.
+committed here, and no setting outlives the transaction.
 
 For sessions and connections of SQLAlchemy, the store uses the driver's connection inside
-them. SQLAlchemy is not imported here: a caller that passes one of its objects has done so.
+them. This module does not import SQLAlchemy: a caller that passes one of its objects has
+imported it.
 """
 
 import asyncio
@@ -41,7 +42,10 @@ class PostgresCallerConnection(Protocol):
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]: ...
 
     async def run(self, sql: str) -> str:
-        """Run statements without parameters or rows; of a single one, return the status."""
+        """Run statements without parameters or rows.
+
+        Return the status of a single statement.
+        """
         ...
 
 
@@ -55,9 +59,9 @@ class AsyncpgCallerConnection:
             if connection.is_closed():
                 raise connection_closed_error()
             is_begun = connection.is_in_transaction()
-        except self._driver.FAILURES:  # it was returned to its pool
+        except self._driver.FAILURES:  # the connection was returned to its pool
             raise connection_closed_error() from None
-        # The call would never return, and would leave the connection unusable.
+        # On another loop the call would never return, and leave the connection unusable.
         loop = getattr(connection, "_loop", None)
         if loop not in (None, asyncio.get_running_loop()):
             raise other_loop_error()
@@ -92,7 +96,7 @@ class AsyncpgCallerConnection:
 
 
 class PsycopgCallerConnection:
-    """Statements on a connection of psycopg; on a synchronous one no method ever suspends.
+    """Statements on a psycopg connection; on a synchronous one no method ever suspends.
 
     `is_locked`: the caller of `rows` and `run` holds the connection's lock.
     """
@@ -108,7 +112,7 @@ class PsycopgCallerConnection:
             raise connection_closed_error()
         if connection.pgconn.pipeline_status:
             raise pipeline_error()
-        if connection.lock.locked():  # held during a COPY: we would wait for ever
+        if connection.lock.locked():  # a COPY holds the lock: we would wait forever
             raise in_use_error()
         status = connection.info.transaction_status
         if status == FAILED:
@@ -187,7 +191,7 @@ def row_with_id_bytes(row: Any) -> Row:
 
 
 def id_bytes(value: Any) -> Any:
-    """An id from a UUID, its text or its bytes; anything else is returned unchanged."""
+    """Convert an id from a UUID, its text or its bytes; return anything else unchanged."""
     if value is None or isinstance(value, bytes):
         return value
     try:
@@ -218,7 +222,7 @@ def failed_transaction_error() -> WrongTransaction:
 
 
 def pipeline_error() -> WrongTransaction:
-    """Answers come only when the caller reads them; the store needs its own at once."""
+    """Return the error for pipeline mode: the store cannot wait for the caller to read."""
     return WrongTransaction(
         "tx is in pipeline mode, where nothing is answered at once",
         cure="Enqueue before `with connection.pipeline()`, or after it.",
@@ -257,13 +261,13 @@ async def caller_connection_in_sqlalchemy(
     driver = raw.driver_connection
     is_begun = getattr(driver, "is_in_transaction", None)
     if is_begun is not None and not is_begun():
-        # SQLAlchemy begins with its first statement, and ours bypass it.
+        # SQLAlchemy begins a transaction with its own first statement, which ours bypass.
         await connection.exec_driver_sql("select 1")
     return known_driver_connection(connection, driver)
 
 
 def check_not_autocommit(connection: Any) -> None:
-    """Refuse AUTOCOMMIT: there a commit of the session means nothing."""
+    """Refuse AUTOCOMMIT: the session's commit would have no effect there."""
     if getattr(connection, "autocommit", False):
         raise not_in_transaction(
             "without isolation_level='AUTOCOMMIT' on engine or connection"
@@ -305,7 +309,7 @@ def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 def check_sync(bind: Any) -> None:
-    """Refuse the inner side of an async object: it cannot run statements by itself."""
+    """Refuse the inner sync object of an async one: it cannot run statements by itself."""
     if bind.dialect.is_async:
         raise WrongTransaction(
             f"tx is the inner side of an async session or connection "
@@ -315,7 +319,7 @@ def check_sync(bind: Any) -> None:
 
 
 async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The same for AsyncSession and AsyncConnection."""
+    """Return the connection of an AsyncSession, or the AsyncConnection that was given."""
     if kind is TxKind.ASYNC_CONNECTION:
         return tx
     session = session_of(tx)

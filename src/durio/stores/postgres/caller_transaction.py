@@ -1,7 +1,7 @@
 """Enqueue in a transaction that a caller has open.
 
-Jobs are written by the statements of every enqueue, on the caller's connection. Workers
-learn of them by a notification that the caller's commit sends.
+Jobs are written with the same statements as in any enqueue, on the caller's connection. The
+caller's commit sends a notification that wakes the workers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,7 +61,7 @@ async def write_joined(
     jobs: Sequence[NewJob],
     work: Callable[[PostgresContext], Awaitable[T]],
 ) -> T:
-    """Run work that brings these jobs in the transaction of `tx`."""
+    """Run work that enqueues these jobs in the transaction of `tx`."""
     kind = tx_kind(tx)
     try:
         if kind in SQLALCHEMY:
@@ -105,16 +105,17 @@ def context_on(
         wakeups=cast("Any", connections),
         in_caller_tx=True,
         has_fixed_snapshot=has_fixed_snapshot,
-        known_lanes=set(context.known_lanes),  # the caller may roll back what is new
+        # A copy: the caller may roll back new lanes.
+        known_lanes=set(context.known_lanes),
         guarded_lanes=set(),
     )
 
 
 async def make_lanes(context: PostgresContext, jobs: Sequence[NewJob]) -> None:
-    """Create queues that are not known yet, in a transaction of our own.
+    """Create unknown queues in a transaction of our own.
 
     If the caller's transaction created them, every other enqueue into them would wait until
-    it ends. That happens only where our own connection fails now.
+    it ends. That happens only if our own connection fails now.
     """
     new_lanes = sorted({job.lane for job in jobs} - context.known_lanes)
     if new_lanes:
@@ -126,7 +127,7 @@ async def make_lanes(context: PostgresContext, jobs: Sequence[NewJob]) -> None:
 
 
 class CallerConnectionAdapter:
-    """Stands for the store's connections and wakeups in an enqueue on one connection."""
+    """Takes the place of the store's connections and wakeups, on one connection."""
 
     def __init__(
         self, context: PostgresContext, connection: PostgresCallerConnection
@@ -142,7 +143,7 @@ class CallerConnectionAdapter:
         self.woken_lanes |= lanes
 
     async def rows(self, sql: str, *args: Any) -> Sequence[Row]:
-        """One statement; raises DriverError."""
+        """Run one statement; raises DriverError."""
         return await self._connection.rows(self._statements[sql], args)
 
     async def write_one(
@@ -151,7 +152,7 @@ class CallerConnectionAdapter:
         *args: Any,
         lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002 - the caller's own counts
     ) -> Sequence[Row]:
-        """One statement; raises StoreError."""
+        """Run one statement; raises StoreError."""
         try:
             return await self.rows(sql, *args)
         except DriverError as error:
@@ -163,7 +164,10 @@ class CallerConnectionAdapter:
         *,
         lock_wait: LockWait = LockWait.LONG,  # noqa: ARG002
     ) -> T:
-        """Several statements. An error undoes them, and nothing else of the caller's."""
+        """Run several statements.
+
+        An error undoes them, but nothing else in the transaction.
+        """
         tx = transaction_on(self._context, self._connection)
         try:
             await self._connection.run("savepoint durio")
@@ -185,7 +189,7 @@ class CallerConnectionAdapter:
 def transaction_on(
     context: PostgresContext, connection: PostgresCallerConnection
 ) -> PostgresTransaction:
-    """A transaction on a connection that is not the store's."""
+    """Return a transaction on a connection that does not belong to the store."""
     return PostgresTransaction(
         cast("Connection", connection),
         SchemaStatements(context.location.schema),
@@ -196,7 +200,7 @@ def transaction_on(
 
 
 def caller_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error for a caller whose own transaction has failed."""
+    """Return the error for a caller whose own transaction has failed."""
     if error.lost:
         return StoreUnavailable(
             f"{context.location.shown}: the connection of tx was lost, and its transaction with "
@@ -221,7 +225,7 @@ def caller_error(error: DriverError, context: PostgresContext) -> Exception:
 
 
 def transaction_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error for both a caller's and a task's transaction."""
+    """Return the error for both a caller's and a task's transaction."""
     if error.state == FAILED_TRANSACTION:
         return failed_transaction_error()
     if error.state == READ_ONLY:

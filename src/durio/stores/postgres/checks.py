@@ -1,4 +1,4 @@
-"""Checks of a PostgreSQL store, for `durio doctor`. They write nothing.
+"""Checks of a PostgreSQL store for `durio doctor`; they write nothing.
 
 One connection serves all checks: the first check opens it, the last one closes it. If the
 server cannot be reached, that is the only finding.
@@ -41,7 +41,7 @@ from durio.stores.postgres.translate import GRANTS, SLOTS, translated
 
 @dataclass(slots=True)
 class Probe:
-    """One connection for all checks; None: the server could not be reached."""
+    """The connection for all checks; None if the server could not be reached."""
 
     location: PostgresLocation
     connector: Connector = field(init=False)
@@ -102,17 +102,18 @@ NOTIFY = "select pg_notify($1::text, $2::text)"
 CALL_SECONDS_MAX = 5.0
 NOTIFY_SECONDS_MAX = 1.0
 PREPARED_TRIES = 5
-FREE_LOW = 10  # connections; a worker process needs two
+FREE_LOW = 10  # free connections; a worker process needs two
 DEAD_ROWS_MAX = 100_000
 OLD_SECONDS_MAX = 300.0
-OLD_AGE_MAX = 1_000_000  # transactions, where the age in seconds is unknown
+OLD_AGE_MAX = 1_000_000  # age in transactions, used if the age in seconds is unknown
 CLOCK_SECONDS_MAX = 1.0
 CHANNEL = "durio_doctor"
 NAMED_MAX = 5
 # Values of ports.move.ImportStage at which the queues accept no jobs.
 CLOSED_STAGES = ("arriving", "shut")
 
-# A setting that must be on -> what may happen, and whether the whole database is at risk.
+# Settings that must be on: what may be lost otherwise, and whether all databases are at
+# risk.
 DURABILITY = {
     "fsync": ("a power cut may ruin the whole database", True),
     "full_page_writes": ("a power cut may tear pages apart", True),
@@ -156,7 +157,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
 
 
 async def reachable(probe: Probe) -> Findings:
-    """The server answers, and its version is supported."""
+    """Check that the server answers and that its version is supported."""
     await probe.connect()
     version, user = (await probe.rows(READ_SERVER))[0][:2]
     text = f"{probe.location.shown}: PostgreSQL {version}, as {user}"
@@ -164,7 +165,7 @@ async def reachable(probe: Probe) -> Findings:
 
 
 async def pooler(probe: Probe) -> Findings:
-    """A pooler, if there is one, keeps prepared statements."""
+    """Check that a pooler, if there is one, keeps prepared statements."""
     name, connection = "store.pooler", probe.connection
     if connection is None:
         return
@@ -188,7 +189,7 @@ async def pooler(probe: Probe) -> Findings:
 
 
 async def listen(probe: Probe) -> Findings:
-    """A notification from another connection arrives."""
+    """Check that a notification from another connection arrives."""
     name, connection = "store.listen", probe.connection
     if connection is None:
         return
@@ -215,7 +216,7 @@ async def listen(probe: Probe) -> Findings:
 
 
 def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
-    """Nothing was heard: a pooler's doing, unless the server says why."""
+    """Return the finding for a missing notification; a pooler is the likely cause."""
     text, fix = "does not work here", "Let workers connect without a pooler in "
     fix += "transaction mode, or leave it so."
     why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
@@ -227,7 +228,7 @@ def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
 
 
 async def notify(probe: Probe, payload: str) -> None:
-    """From elsewhere: a pooler may bring our own payload along with an answer."""
+    """Notify from another connection: a pooler could return our own payload with a reply."""
     other = await probe.connector.connect()
     try:
         await other.rows(NOTIFY, (CHANNEL, payload))
@@ -236,7 +237,7 @@ async def notify(probe: Probe, payload: str) -> None:
 
 
 async def planner(probe: Probe) -> Findings:
-    """The planner settings are in effect: hot statements are written for their indexes."""
+    """Check that the planner settings that hot statements rely on are in effect."""
     name, rows = "store.planner", await probe.rows(READ_SETTINGS, list(PLANNER))
     if not rows:
         return
@@ -252,7 +253,7 @@ async def planner(probe: Probe) -> Findings:
 
 
 async def clocks(probe: Probe, clock: Clock) -> Findings:
-    """Compare the clocks: due times are set by producers, leases and ages by the server.
+    """Compare the clocks: producers set due times, the server sets leases and ages.
 
     This is the last check. It closes the connection.
     """
@@ -278,7 +279,7 @@ async def clocks(probe: Probe, clock: Clock) -> Findings:
 
 
 async def schema(probe: Probe) -> Findings:
-    """Whether this release and the schema fit each other."""
+    """Check that this release and the schema fit each other."""
     name, connection = "store.schema", probe.connection
     if connection is None:
         return
@@ -304,7 +305,7 @@ async def schema(probe: Probe) -> Findings:
 
 
 async def rights(probe: Probe) -> Findings:
-    """This role may read and write every table, and call every function."""
+    """Check that this role may read and write every table and call every function."""
     name, rows = (
         "store.rights",
         await probe.rows(READ_MISSING_RIGHTS, probe.location.schema),
@@ -324,7 +325,7 @@ async def rights(probe: Probe) -> Findings:
 
 
 async def writable(probe: Probe) -> Findings:
-    """The server is not a replica, and default_transaction_read_only is off."""
+    """Check that the server is no replica and default_transaction_read_only is off."""
     rows = await probe.rows(READ_SERVER)
     if not rows:
         return
@@ -341,7 +342,7 @@ async def writable(probe: Probe) -> Findings:
 
 
 async def task_transactions(probe: Probe) -> Findings:
-    """Find tasks' own transactions that this login role could not end."""
+    """Find tasks' own transactions that this login role could not terminate."""
     for role, count in await probe.rows(
         FIND_TASK_TRANSACTIONS, schema_tag(probe.location.schema)
     ):
@@ -355,7 +356,7 @@ async def task_transactions(probe: Probe) -> Findings:
 
 
 async def durability(probe: Probe) -> Findings:
-    """An acknowledged commit is on disk."""
+    """Check that an acknowledged commit is on disk."""
     name, rows = "store.durability", await probe.rows(READ_SETTINGS, list(DURABILITY))
     off = [setting for setting, value in rows if value == "off"]
     for setting in off:
@@ -368,7 +369,7 @@ async def durability(probe: Probe) -> Findings:
 
 
 async def connections(probe: Probe) -> Findings:
-    """The server has free connections."""
+    """Check that the server has free connections."""
     rows = await probe.rows(COUNT_CONNECTIONS)
     if not rows:
         return
@@ -384,12 +385,15 @@ async def connections(probe: Probe) -> Findings:
 
 
 async def finished_jobs(probe: Probe) -> Findings:
-    """Today and tomorrow have a partition, so that finished jobs are dropped by the day."""
+    """Check that today and tomorrow have a partition.
+
+    Without one, finished jobs are not dropped by the day.
+    """
     try:
         rows = await probe.rows(READ_DAYS, None)
         is_used = bool(await probe.rows(IS_DEFAULT_USED))
     except DurioError:
-        return  # no schema or no rights: other checks report that
+        return  # no schema or no rights, which other checks report
     if not rows:
         return
     name, today = "store.history", int(rows[0][0] // DAY)
@@ -407,7 +411,7 @@ async def finished_jobs(probe: Probe) -> Findings:
 
 
 async def dead_rows(probe: Probe) -> Findings:
-    """Lane tables have few dead row versions: claims depend on vacuum."""
+    """Check that lane tables have few dead row versions, so that vacuum keeps claims fast."""
     try:
         rows = await probe.rows(READ_DEAD_ROWS)
     except DurioError:
@@ -426,7 +430,7 @@ async def dead_rows(probe: Probe) -> Findings:
 
 
 async def horizon(probe: Probe) -> Findings:
-    """No transaction is so old that vacuum cannot remove row versions."""
+    """Check that no transaction is so old that vacuum cannot remove row versions."""
     if probe.connection is None:
         return
     rows = await probe.rows(FIND_OLDEST_SNAPSHOT)

@@ -1,4 +1,4 @@
-"""Jobs and records in one PostgreSQL transaction."""
+"""Write jobs and records in one PostgreSQL transaction."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ class PostgresCommit(PostgresCapability, CheckedCommit):
 async def commit_with_retries(
     context: PostgresContext, *, request: CommitRequest
 ) -> Committed:
-    """Commit; start again when another transaction changed what was read."""
+    """Commit the effects; start again if another transaction changed what was read."""
     work = partial(commit_effects, context, request=request)
     for _ in range(TRIES):
         try:
@@ -45,14 +45,16 @@ async def commit_with_retries(
 async def commit_effects(
     context: PostgresContext, tx: PostgresTransaction, *, request: CommitRequest
 ) -> Committed:
-    """Lock and check, then write; CommitRefused and StaleRead undo what was written."""
+    """Lock, check, then write.
+
+    CommitRefused and StaleRead undo what was written.
+    """
     effects, all_new, enters, note = request
     new = await check_versions(tx, effects.puts)
     enqueued: list[Enqueued] = []
     if effects.jobs:
         calls = (len(effects.jobs),)
-        # A commit does not know whether it is a repeat: it looks for finished jobs,
-        # too.
+        # A commit does not know whether it is a repeat, so it also looks for finished jobs.
         again = not context.in_caller_tx
         enqueued = await enqueue_jobs(
             context, tx, effects.jobs, calls, again=again, enters_full=enters

@@ -1,16 +1,14 @@
 """Connections to the server: one per event loop of this process, with a lock.
 
-A connection is opened at its first use, and opened again when it is lost. A call that
-was cancelled or took too long discards the connection: its answer may still arrive. A
-process that serves one worker has two connections, whatever its concurrency: one for
-its own loop, one for the heartbeat's.
+A connection is opened at its first use, and opened again when it is lost. A call that was
+cancelled or timed out discards the connection, because its answer may still arrive. A
+process that serves one worker has two connections, whatever its concurrency: one for its
+own loop, one for the heartbeat's.
 
-Methods of LoopConnection are called with its lock held, except those that start and end
-it.
+Methods of LoopConnection are called with its lock held, except those that start and end it.
 
-While an enqueue waits for a key that an open transaction has locked, its event loop has
-a spare connection: it is opened for the first such enqueue and closed 5 s after the
-last.
+While an enqueue waits for a key that an open transaction has locked, its event loop has a
+spare connection. It is opened for the first such enqueue and closed 5 s after the last.
 """
 
 import asyncio
@@ -59,12 +57,12 @@ RECONNECT_PAUSE_SECONDS_MIN = 0.05
 RECONNECT_PAUSE_SECONDS_MAX = 5.0
 CLOSE_LOCK_SECONDS = 1.0
 TERMINATE_LOST = statement("terminate_lost_connections")
-# The server's sessions belong to the login role, whatever role is set.
+# Server sessions belong to the login role, even if another role is set.
 BEGIN_AS_LOGIN_ROLE = "begin; set local role none"
-TERMINATE_SECONDS = 3.0  # waits once, for at most this long
+TERMINATE_SECONDS = 3.0  # longest wait for it, once
 SPARE_IDLE_SECONDS = 5.0
-# A forked child must never touch connections of its parent, not even by garbage
-# collection: closing one would write to a socket of the parent.
+# A forked child must never touch connections of its parent, not even by garbage collection:
+# closing one would write to the parent's socket.
 _inherited: "list[LoopConnection]" = []
 
 
@@ -79,8 +77,8 @@ class LoopConnection:
     def __init__(self, connector: Connector, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         self.lock = asyncio.Lock()
-        self.is_unknown = False  # whether the last failed call may have been executed
-        self.lock_timeout: str | None = None  # of the current call; None: LOCK_WAIT
+        self.is_unknown = False  # the last failed call may have been executed
+        self.lock_timeout: str | None = None  # for the current call; None: LOCK_WAIT
         self._connector = connector
         self._clock = clock
         self._connection: Connection | None = None
@@ -99,7 +97,7 @@ class LoopConnection:
         self.is_unknown = False
         connection = await self.ready()
         if self._connector.is_pooled or self.lock_timeout is not None:
-            # Settings of one call are set at the beginning of a transaction.
+            # Settings for one call are made at the beginning of a transaction.
             return await self.transaction(
                 BEGIN_WRITE, lambda it: it.rows(text, args), None
             )
@@ -116,7 +114,7 @@ class LoopConnection:
         work: Callable[[Connection], Awaitable[T]],
         on_statement: StatementHook | None,
     ) -> T:
-        """Begin, work, commit; any failure rolls back or cuts the connection."""
+        """Begin, run the work, commit; on failure roll back or cut the connection."""
         self.is_unknown = False
         is_sent = False
         connection = await self._begin(begin)
@@ -135,7 +133,7 @@ class LoopConnection:
             raise
 
     async def _begin(self, begin: str) -> Connection:
-        """A connection with an open transaction; if it is lost, nothing has happened."""
+        """Return a connection with an open transaction; if lost here, nothing is written."""
         try:
             return await self._try_to_begin(begin)
         except DriverError as error:
@@ -155,7 +153,7 @@ class LoopConnection:
 
     @asynccontextmanager
     async def _limited(self) -> AsyncGenerator[None, None]:
-        """Limit one call in time; cut the connection if it is cancelled."""
+        """Apply the time limit of one call; cut the connection if the call is cancelled."""
         seconds = self._connector.location.call_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -165,13 +163,14 @@ class LoopConnection:
         except Exception:
             raise
         except BaseException:
-            self.terminate()  # else the next caller would get its answer
+            self.terminate()  # else the next caller would get this answer
             raise
 
     def _handle_error(self, error: DriverError, *, sent: bool) -> None:
-        """Note what the error says of the server; cut a connection that is unusable."""
+        """Learn from the error about the server; cut a connection that is unusable."""
         self._connector.learn(error)
-        # Read-only: a replica by now, or a default that a new connection may not have.
+        # Read-only: the server became a replica, or a default changed that a new connection
+        # may not have.
         is_of_use = not self._connector.is_stale(error) and error.state != READ_ONLY
         if error.lost or not is_of_use:
             self.is_unknown = sent and error.lost and not error.unsent
@@ -195,10 +194,10 @@ class LoopConnection:
         return self._connection is not None and not self._connection.is_closed
 
     async def ready(self) -> Connection:
-        """The open connection; opens one if needed, after a pause if that failed."""
+        """Return the open connection; open one if needed, after a pause if that failed."""
         if self._connection is not None and self.is_open:
             return self._connection
-        if self._has_ended:  # no code would close it
+        if self._has_ended:  # a new connection would never be closed
             raise DriverError("this event loop has ended", state="08003")
         self.terminate()
         left = self._not_before - self._clock.monotonic()
@@ -225,9 +224,9 @@ class LoopConnection:
     async def _terminate_lost(self, connection: Connection) -> None:
         """Terminate the server processes of lost connections.
 
-        A statement that they had begun may wait for a lock or for the disk, and would
-        be executed after the caller has checked the state. Processes behind a pooler
-        are not ours to terminate.
+        A statement that they have begun may wait for a lock or for the disk, and would be
+        executed after the caller has checked the state. Processes behind a pooler are not
+        terminated, because they may serve other clients.
         """
         if not self._lost or self._connector.is_pooled:
             return
@@ -240,7 +239,7 @@ class LoopConnection:
                 )
         except DriverError as error:
             if error.lost:
-                raise  # otherwise not permitted: the process ends by itself
+                raise  # otherwise we lack the right; the process ends by itself
         async with self._limited():
             await connection.run("rollback")
         self._lost.clear()
@@ -259,7 +258,7 @@ class LoopConnection:
             connection.terminate()
 
     def abandon(self, *, inherited: bool) -> None:
-        """Never use it again: it belongs to another process, or its loop is gone."""
+        """Never use the connection again: it is another process's, or its loop is closed."""
         if self._connection is not None:
             self._connection.abandon(inherited=inherited)
         if inherited:
@@ -270,7 +269,7 @@ class LoopConnection:
     async def listen(
         self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
     ) -> None:
-        """Listen on this channel, on this connection and its successors."""
+        """Listen on this channel, also on connections that replace this one."""
         connection = await self.ready()
         try:
             async with self._limited():
@@ -295,7 +294,7 @@ class LoopConnection:
     # --- the end of the loop
 
     async def start(self) -> None:
-        """Register for the end of the loop: it closes its async generators then."""
+        """Register for the end of the loop, when the loop closes its async generators."""
         self._loop_guard = self._close_at_loop_end()
         await anext(self._loop_guard)
 
@@ -303,8 +302,8 @@ class LoopConnection:
         try:
             yield
         finally:
-            # A wakeup may be under way though all tasks were cancelled. If it were cut
-            # off now, it would wait forever: the loop does not run again.
+            # A wakeup may be in progress although all tasks were cancelled. If it were
+            # interrupted now, it would wait forever, because the loop does not run again.
             is_ours = False
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_LOCK_SECONDS):
@@ -318,7 +317,7 @@ class LoopConnection:
                 self.lock.release()
 
     async def close(self) -> None:
-        """Wait for the call under way, then close the connection."""
+        """Wait for the call in progress, then close the connection."""
         if self._loop_guard is not None:
             await self._loop_guard.aclose()
 
@@ -326,7 +325,8 @@ class LoopConnection:
 class SpareConnection(LoopConnection):
     """A second connection of an event loop, open while enqueues wait for keys.
 
-    It is opened in the background: the server may refuse it, or a pooler may delay it.
+    It is opened in the background, because the server may refuse it or a pooler may delay
+    it.
     """
 
     def __init__(self, connector: Connector, clock: Clock) -> None:
@@ -336,7 +336,7 @@ class SpareConnection(LoopConnection):
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def is_ready(self) -> bool:
-        """Whether it is open; if not, starts to open it."""
+        """Whether the connection is open; if not, start to open it."""
         self._restart_timer()
         if self.is_open:
             return True
@@ -372,7 +372,7 @@ class SpareConnection(LoopConnection):
                     await connection.close()
 
     async def close(self) -> None:
-        """Stop opening it, and close it for good."""
+        """Stop opening the connection, and close it for good."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if self._opening is not None:
@@ -386,13 +386,12 @@ def check_commit(done: str) -> None:
         raise DriverError(f"the commit became a {done}", state=FAILED_TRANSACTION)
 
 
-# Called after the commit: lanes with work -> worker not to wake, and workers that must
-# renew.
+# Called after the commit with the lanes that have work (and the worker not to wake in
+# each), and the workers that must renew.
 WakeCallback = Callable[[Mapping[str, int], Collection[int]], None]
 
-# Errors after which the same work may succeed: a deadlock, a snapshot that was too old,
-# or a row on its way into the default partition when the partition of its day was
-# created.
+# Errors after which the same work may succeed: a deadlock, a snapshot that was too old, or
+# a row written to the default partition while the partition of its day was created.
 RETRY_STATES = frozenset({DEADLOCK, NOT_SERIALIZABLE, "23514"})
 TRIES = 5
 PAUSE_SECONDS = 0.02  # before the second try; jittered, and longer each time
@@ -401,18 +400,18 @@ BEGIN_READ = "begin isolation level repeatable read read only"
 
 
 class LockWait(Enum):
-    """How long a call may wait for locks that others hold."""
+    """How long a call may wait for locks of other transactions."""
 
-    LONG = auto()  # tries until the time limit of a call
+    LONG = auto()  # repeated tries until the time limit of a call
     ONE_TURN = auto()
     KEY = auto()  # one try of KEY_WAIT
-    # One try of KEY_WAIT on the spare connection. While that is not open, one try of
-    # BRIEF_WAIT on the connection of the loop: all other calls need that one.
+    # One try of KEY_WAIT on the spare connection. While that is not open, one try
+    # of BRIEF_WAIT on the loop's connection, which all other calls need.
     SPARE = auto()
 
 
 def no_wakeups(_lanes: Mapping[str, int], _workers: Collection[int]) -> None:
-    """Used until the store has its wakeups."""
+    """Placeholder until the store has its wakeups."""
 
 
 class Connections:
@@ -425,7 +424,7 @@ class Connections:
         injected: Clock | None,
         retention: RetentionSettings,
     ) -> None:
-        # Tests set it: called for every statement of a write.
+        # Set by tests; called for every statement of a write.
         self.on_statement: StatementHook | None = None
         self.wake: WakeCallback = no_wakeups
         self._connector = connector
@@ -439,7 +438,7 @@ class Connections:
 
     @property
     def now(self) -> float | None:
-        """The time argument of statements: a test's, or None for the server's."""
+        """The time argument of statements: a test's time, or None for the server's."""
         return None if self._injected is None else self._injected.now()
 
     @property
@@ -450,12 +449,12 @@ class Connections:
     # --- one statement
 
     async def read(self, sql: str, *args: Any) -> Sequence[Row]:
-        """Run one statement; after a lost connection, once more on a new one."""
+        """Run one statement; repeat it once on a new connection if the connection is lost."""
         text = self._statements[sql]
         return await self._read(lambda it: it.fetch(text, args))
 
     async def _read(self, ask: Callable[[LoopConnection], Awaitable[T]]) -> T:
-        """Run a read; after a lost connection, once more: reads are safe to repeat."""
+        """Run a read; repeat it once if the connection is lost, which is safe for reads."""
         connection = await self.connection()
 
         async def attempt() -> T:
@@ -490,7 +489,7 @@ class Connections:
     ) -> Sequence[Row]:
         if self.on_statement is not None:
             self.on_statement(text)
-            self.on_statement("commit")  # of the statement itself
+            self.on_statement("commit")  # the statement commits itself
         return await loop_connection.fetch(text, args)
 
     # --- several statements
@@ -501,12 +500,11 @@ class Connections:
         *,
         lock_wait: LockWait = LockWait.LONG,
     ) -> T:
-        """Begin, work, commit; then wake those whom the work has named.
+        """Begin, run the work, commit; then wake the workers that the work has named.
 
-        After a deadlock or a serialization failure the work is repeated from its
-        beginning, a few times. While a lock is not free it is repeated for as long as a
-        call may last, if `lock_wait` allows that. Any exception of the work rolls
-        everything back.
+        After a deadlock or a serialization failure the work is repeated from its beginning,
+        a few times. While a lock is not free, the work is repeated until the time limit of
+        a call, if `lock_wait` allows that. Any exception of the work rolls everything back.
         """
         connection, lock_timeout = await self._connection_for(lock_wait)
         tx, answer = await self._in_turns(
@@ -541,7 +539,7 @@ class Connections:
         return await loop_connection.transaction(BEGIN_WRITE, within, self.on_statement)
 
     async def read_many(self, work: Callable[[ReadTransaction], Awaitable[T]]) -> T:
-        """Several reads that see one state of the database."""
+        """Run several reads that see one state of the database."""
 
         async def within(connection: Connection) -> T:
             return await work(ReadTransaction(connection, self._statements, self.now))
@@ -559,9 +557,9 @@ class Connections:
     ) -> T:
         """Use the connection, and let other callers use it while a lock is not free.
 
-        A long transaction may hold that lock: one caller that needs it must not block
-        all others of this process. Later turns are brief: others need the connection,
-        and many callers may wait like this one.
+        A long transaction may hold that lock. One caller that needs it must not block all
+        other callers of this process. Later tries are brief, because others need the
+        connection and many callers may wait in the same way.
         """
         last = self._clock.monotonic() + self._location.call_seconds
         pause = PAUSE_SECONDS
@@ -585,7 +583,7 @@ class Connections:
     async def _retry(
         self, loop_connection: LoopConnection, attempt: Callable[[], Awaitable[T]]
     ) -> T:
-        """Repeat an attempt, a few times, after errors that mean nothing was written."""
+        """Repeat the work a few times after errors that mean nothing was written."""
         for tried in range(1, TRIES + 1):
             loop_connection.is_unknown = False
             try:
@@ -598,7 +596,7 @@ class Connections:
         raise AssertionError
 
     def _is_harmless(self, error: DriverError) -> bool:
-        """Whether nothing was written, and the same may succeed now."""
+        """Whether nothing was written and the same work may succeed now."""
         was_gone = error.lost and error.unsent
         return (
             was_gone or error.state in RETRY_STATES or self._connector.is_stale(error)
@@ -609,10 +607,10 @@ class Connections:
     async def listen(
         self, channel: str, callback: NotificationCallback, on_gap: Callable[[], None]
     ) -> None:
-        """Listen on the connection of this loop, also after it was opened again.
+        """Listen on the connection of this loop, also after it is opened again.
 
-        `on_gap` is called whenever notifications may be missing: the connection was
-        lost, or is a new one.
+        `on_gap` is called whenever notifications may be missing: the connection was lost,
+        or is a new one.
         """
         connection = await self.connection()
         try:
@@ -631,7 +629,7 @@ class Connections:
     # --- opening and closing
 
     async def connection(self) -> LoopConnection:
-        """The connection of the running loop; made at its first call."""
+        """Return the connection of the running loop, created at the first call."""
         loop = asyncio.get_running_loop()
         connection = self._by_loop.get(loop)
         if connection is None:
@@ -645,7 +643,7 @@ class Connections:
     async def _connection_for(
         self, lock_wait: LockWait
     ) -> tuple[LoopConnection, str | None]:
-        """The connection to use, and the lock_timeout of the first try."""
+        """Return the connection to use, and the lock_timeout of the first try."""
         if lock_wait is LockWait.SPARE:
             loop = asyncio.get_running_loop()
             spare = self._spare_by_loop.get(loop)
@@ -660,14 +658,14 @@ class Connections:
         return await self.connection(), lock_timeout
 
     def run_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start this on one of our running loops, if any, and do not wait for it."""
+        """Start the work on one of our running loops, if any, without waiting for it."""
         for loop in list(self._by_loop):
             if loop.is_running():
                 asyncio.run_coroutine_threadsafe(work(), loop)
                 return
 
     def _drop_closed_loops(self) -> None:
-        """Drop connections of loops that are closed, properly or not."""
+        """Drop the connections of closed loops, whether these were closed properly or not."""
         for connections in (self._by_loop, self._spare_by_loop):
             for loop, connection in list(connections.items()):
                 if loop.is_closed():
@@ -686,7 +684,7 @@ class Connections:
                 connection.loop.call_soon_threadsafe(connection.terminate)
 
     def forget(self) -> None:
-        """After a fork, in the child: these connections are the parent's."""
+        """Drop all connections in a forked child: they belong to the parent."""
         for connection in self._take_all():
             connection.abandon(inherited=True)
 

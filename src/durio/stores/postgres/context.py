@@ -1,6 +1,6 @@
-"""What the capabilities share: connections, wakeups, and what the process remembers.
+"""State that the store's capabilities share: connections, wakeups, hints of this process.
 
-What it remembers are hints; nothing depends on them for its correctness.
+Correctness does not depend on the hints.
 """
 
 from dataclasses import dataclass, field
@@ -21,10 +21,10 @@ from durio.stores.postgres.watermarks import (
 
 @dataclass(slots=True)
 class LeaseClock:
-    """The time of leases: the server's, or a test's.
+    """The clock for leases: the server's, or a test's.
 
-    A test may step its wall clock, as a host may; the server's clock, on which all
-    leases count, does not step with it. So a test's leases use elapsed seconds.
+    A test may step its wall clock, as a host's clock may step. The server's clock, which
+    decides all leases, does not step with it. So leases in a test use elapsed seconds.
     """
 
     injected: Clock | None
@@ -35,7 +35,7 @@ class LeaseClock:
             self.shift = self.injected.now() - self.injected.monotonic()
 
     def now(self) -> float | None:
-        """The time argument of a statement; None: the server's own clock."""
+        """Return the time argument of a statement; None means the server's own clock."""
         if self.injected is None:
             return None
         return self.injected.monotonic() + self.shift
@@ -43,11 +43,11 @@ class LeaseClock:
 
 @dataclass(slots=True)
 class PartitionState:
-    """The daily partitions, as this process knows them: see finished_jobs.py."""
+    """The daily partitions that this process knows: see finished_jobs.py."""
 
     # Whether our role owns the tables; None: not known yet.
     may_change: bool | None = None
-    next_at: float = 0.0  # by this process's clock
+    next_at: float = 0.0  # time of the next check, by this process's clock
 
 
 @dataclass(slots=True)
@@ -71,17 +71,18 @@ class UnusedKeyScan:
 
 @dataclass(slots=True)
 class ProcessState:
-    """State that claims, leases and upkeep of this process keep."""
+    """State that claims, leases and upkeep share in this process."""
 
     lease_time: LeaseClock
     life_sockets: PostgresLifeSockets
     watermarks: Watermarks
     due_watermarks: DueWatermarks
-    leader_due_watermarks: DueWatermarks  # of the leader, for all lanes
+    leader_due_watermarks: DueWatermarks  # the leader's, for all lanes
     warn: Warn
-    database_identity: Row | None = None  # which database this is: see caller_checks.py
+    # Identity of the database: see caller_checks.py.
+    database_identity: Row | None = None
     is_split: bool = False  # finish and claim are two statements: see driver.py
-    # Lanes with a due job that another transaction holds: due jobs are not read until
+    # Lanes with a due job that another transaction has locked: due jobs are not read until
     # this monotonic time.
     held_lanes: dict[str, float] = field(default_factory=dict[str, float])
     partitions: PartitionState = field(default_factory=PartitionState)
@@ -109,7 +110,7 @@ def new_process_state(
 
 @dataclass(slots=True)
 class PostgresContext:
-    clock: Clock  # of this process: for pauses, jitter, waits
+    clock: Clock  # this process's clock: for pauses, jitter, waits
     injected: Clock | None  # a test's time instead of the server's
     retention: RetentionSettings
     location: PostgresLocation
@@ -119,16 +120,16 @@ class PostgresContext:
     live_events: PostgresLiveEvents
     # Lanes whose row this process has seen or created: an enqueue need not create it.
     known_lanes: set[str] = field(default_factory=set[str])
-    # Lanes that were guarded when an enqueue last looked: a hint which statement to send.
+    # Lanes that were guarded at the last enqueue: a hint for which statement to send.
     guarded_lanes: set[str] = field(default_factory=set[str])
-    # Writes in a caller's transaction: see caller_transaction.py.
+    # Whether writes run in a caller's transaction: see caller_transaction.py.
     in_caller_tx: bool = False
-    # That transaction does not see bounds that are younger than it.
+    # Whether that transaction may not see bounds that were set after it began.
     has_fixed_snapshot: bool = False
 
 
 class PostgresCapability:
     @property
     def context(self) -> PostgresContext:
-        """The context of this store; raises when the store is not open."""
+        """The context of this store; raises if the store is not open."""
         raise NotImplementedError

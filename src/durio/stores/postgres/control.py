@@ -1,4 +1,4 @@
-"""Acting on jobs, queues and workers."""
+"""Act on jobs, queues and workers."""
 
 from collections.abc import Sequence
 
@@ -39,12 +39,13 @@ _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 async def set_queue(
     tx: PostgresTransaction, lane: str, change: QueueChange, note: AuditNote
 ) -> None:
-    """The change and its lines in the audit; what was so already is no change.
+    """Apply the change and write it to the audit.
 
-    The caller counts a queue with a new bound after the commit: see bounds.py.
+    Settings that already have the value are left out. If the queue gets a new bound, the
+    caller counts its jobs after the commit: see bounds.py.
     """
     await tx.rows(MAKE_LANES, [lane])
-    # Locked: of two changes at once, the second sees the first.
+    # Locked, so that of two concurrent changes the second sees the first.
     paused, closed, manual = (await tx.rows(LOCK_QUEUE, lane))[0]
     news = change.difference_to(paused=paused, closed=closed, manual=manual)
     if (news.paused, news.closed) != (None, None):
@@ -58,7 +59,7 @@ async def set_queue(
 
 
 async def wake_workers(tx: PostgresTransaction, lane: str, *, paused: bool) -> None:
-    """Every worker of the namespace, so that it asks at once."""
+    """Wake every worker of the namespace, so that it sends an exchange at once."""
     for (worker,) in await tx.rows(FIND_WORKERS, namespace_of(lane)):
         tx.wake_worker(worker)
     if not paused:
@@ -68,7 +69,10 @@ async def wake_workers(tx: PostgresTransaction, lane: str, *, paused: bool) -> N
 async def restore_jobs(
     tx: PostgresTransaction, jobs: Sequence[StoredJob], note: AuditNote
 ) -> int:
-    """Insert those that are not stored; they are kept as long as new dead letters."""
+    """Insert jobs that are not stored; return their number.
+
+    They are kept as long as new dead letters.
+    """
     now = await tx.now()
     await tx.rows(MAKE_LANES, sorted({record.lane for record in jobs}))
     of_apps: dict[str, list[bytes]] = {}
@@ -96,12 +100,12 @@ async def restore_jobs(
 
 
 def clamp(number: int, most: int) -> int:
-    """A counter that its column can hold."""
+    """Limit a counter to what its column can hold."""
     return max(0, min(number, most))
 
 
 def error_list(stored: bytes | None) -> list[bytes] | None:
-    """A JSON list, element by element; what is none is kept as one damaged error."""
+    """Split a JSON list into its elements; keep anything else as one damaged error."""
     if stored is None:
         return None
     try:
@@ -141,5 +145,5 @@ class PostgresControl(PostgresCapability):
             try:
                 await recount(context, [lane])
             except StoreError as error:
-                error.unknown = True  # the change itself was made
+                error.unknown = True  # the change itself is committed
                 raise

@@ -1,10 +1,10 @@
 """Counts of deaths by queue, task and type of error.
 
-Deaths are rare, and a job that does not die costs nothing here. Each death has a number
-that only grows, so that a bulk action can skip jobs that died after it began. The row that
-gives the numbers stays locked until the commit. So numbers follow the order of commits: a
-transaction that sees a number sees every earlier death. Only the counts and the audit log
-are locked after this row, so its holder never waits for another transaction.
+Deaths are rare, and a job that does not die costs nothing here. Each death has an
+increasing number, so that a bulk action can skip jobs that died after it began. The row
+that gives the numbers stays locked until the commit. So numbers follow the order of
+commits: a transaction that sees a number sees every earlier death. Only the counts and the
+audit log are locked after this row, so its holder never waits for another transaction.
 """
 
 from collections import Counter
@@ -27,7 +27,10 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 async def count_deaths(tx: PostgresTransaction, ids: Sequence[bytes]) -> None:
-    """Number and count jobs that have just died: they are in `kept`, with errors and reason."""
+    """Number and count jobs that have just died.
+
+    They are in `kept`, with errors and reason.
+    """
     if not ids:
         return
     first = await next_deaths(tx, len(ids))
@@ -40,12 +43,15 @@ async def count_deaths(tx: PostgresTransaction, ids: Sequence[bytes]) -> None:
 
 
 async def next_deaths(tx: PostgresTransaction, deaths: int) -> int:
-    """Take this many numbers and return the first; other takers wait for the commit."""
+    """Reserve this many numbers and return the first.
+
+    Other transactions wait for the commit.
+    """
     return await tx.value(NEXT_DEATHS, deaths) - deaths + 1
 
 
 def error_type(error: bytes | None, reason: str | None) -> str:
-    """Return the type of the error, or the reason; bad JSON must not keep a job from dying."""
+    """Return the type of the error, or the reason if the error names none or is damaged."""
     named = error_fields(error).get("type")
     return ((reason or "") if named is None else without_nul(named))[:TYPE_CHARS_MAX]
 
@@ -59,12 +65,12 @@ def error_fields(error: bytes | None) -> dict[str, Any]:
 
 
 def without_nul(value: Any) -> str:
-    """Return it as text without NUL, which the database does not store."""
+    """Convert the value to text without NUL, which the database does not store."""
     return str(value).replace("\0", "")
 
 
 async def add_deaths(tx: PostgresTransaction, deaths: Counter[DeathKind]) -> None:
-    """Add to the counts; beyond the bound, new kinds are counted under a less specific one."""
+    """Add to the counts; beyond KINDS_MAX, new kinds are counted as a less specific one."""
     known = await tx.rows(FIND_KINDS, *kind_columns(sorted(deaths)))
     new = deaths.keys() - {(lane, task, kind) for lane, task, kind in known}
     kinds = await tx.value(COUNT_KINDS) if new else 0

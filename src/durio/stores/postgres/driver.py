@@ -1,9 +1,9 @@
-"""What the store needs of a driver, and how it opens connections.
+"""The interface of a database driver, and how the store opens connections.
 
 SQL has `$1`, `$2` ... for every driver, with a cast at each parameter. Ids are 16 bytes in
-Python and `uuid` on the server. No exception of a driver leaves its adapter: there is only
-`DriverError`, and translate.py says what it means. The SQLSTATE codes named here are those
-that more than one module uses.
+Python and `uuid` on the server. An adapter never lets its driver's own exceptions through:
+it raises only `DriverError`, which translate.py turns into an error for callers. The
+SQLSTATE codes named here are those that more than one module uses.
 
 A connection gets its settings for its whole life. A pooler such as PgBouncer may refuse
 settings at the start, and may give each transaction another server process, so that no
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from durio.model.errors import StoreUnavailable
 
 UNIQUE_VIOLATION = "23505"
-FAILED_TRANSACTION = "25P02"  # a statement of it has failed: it can only be rolled back
+FAILED_TRANSACTION = "25P02"  # after a failed statement; it can only be rolled back
 READ_ONLY = "25006"
 NOT_SERIALIZABLE = "40001"
 DEADLOCK = "40P01"
@@ -32,7 +32,7 @@ NO_RIGHT = "42501"
 LOCKED = "55P03"  # a lock was not free within lock_timeout
 
 
-# Indexable and iterable like a tuple; some drivers have their own type for it.
+# Indexable and iterable like a tuple; some drivers have their own row type.
 Row = tuple[Any, ...]
 # Called with the payload of a notification, on the loop of the connection.
 NotificationCallback = Callable[[str], None]
@@ -40,7 +40,7 @@ ID_CAST = re.compile(r"\$(\d+)::uuid\b(\[\])?")
 
 
 class DriverError(Exception):
-    """The server refused something, or cannot be reached any more.
+    """The server refused a request, or cannot be reached any more.
 
     `state` is the SQLSTATE, empty if the server sent none. `lost` says that the connection
     is gone: the call in progress may have taken effect or not, unless it was `unsent`.
@@ -56,7 +56,7 @@ class DriverError(Exception):
         unsent: bool = False,
     ) -> None:
         super().__init__(text)
-        self.was_open = True  # False: it happened while connecting
+        self.was_open = True  # False: the error happened while connecting
         self.text = text
         self.state = state
         self.detail = detail
@@ -83,7 +83,7 @@ class PostgresLocation:
     schema: str = "durio"
     driver: str = "asyncpg"
     notify: bool = True
-    is_split: bool = False  # exchange by keys, for servers that have no row addresses
+    is_split: bool = False  # finish and claim by key, for servers without row addresses
     prepared: bool | None = None  # None: yes, unless a pooler is in between
     connect_seconds: float = 10.0
     call_seconds: float = 30.0
@@ -91,9 +91,9 @@ class PostgresLocation:
 
 
 class Connection(Protocol):
-    """One connection of one event loop; one call at a time.
+    """One connection of one event loop; it runs one call at a time.
 
-    After a cancelled call its state is unknown: terminate it.
+    After a cancelled call its state is unknown, and it must be terminated.
     """
 
     @property
@@ -103,11 +103,14 @@ class Connection(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is known to be closed or lost."""
+        """Whether the connection is known to be closed or lost."""
         ...
 
     async def rows(self, sql: str, args: Sequence[Any]) -> Sequence[Row]:
-        """Run one statement, its own transaction unless one is begun; return all rows."""
+        """Run one statement and return all rows.
+
+        It commits itself unless a transaction is open.
+        """
         ...
 
     async def run(self, sql: str) -> str:
@@ -121,17 +124,18 @@ class Connection(Protocol):
     async def unlisten(self, channel: str) -> None: ...
 
     async def close(self) -> None:
-        """Close in good order, within a bounded time."""
+        """Close the connection properly, within a limited time."""
         ...
 
     def terminate(self) -> None:
-        """Cut it at once, whatever is in progress."""
+        """Cut the connection at once, whatever is in progress."""
         ...
 
     def abandon(self, *, inherited: bool) -> None:
-        """Forget it without its event loop, which is closed or another process's.
+        """Drop the connection without its event loop, which is closed or another process's.
 
-        Nothing is sent on an `inherited` connection: the other process still uses it.
+        Nothing is sent on an `inherited` connection, because the other process still uses
+        it.
         """
         ...
 
@@ -154,8 +158,8 @@ def id_parameters(sql: str) -> tuple[tuple[int, bool], ...]:
     return tuple(found.items())
 
 
-# Every hot statement is written for its index. A plan that scans a table may be the best one
-# now, but the server keeps it when the table has grown.
+# Every hot statement is written for its index. A plan that scans the table may be best for
+# a small table, but the server would keep it when the table has grown.
 PLANNER = MappingProxyType(
     {
         "enable_seqscan": "off",
@@ -167,16 +171,17 @@ PLANNER = MappingProxyType(
         "plan_cache_mode": "force_generic_plan",
     }
 )
-# psycopg sends lists as text. With array_nulls off, a null in one becomes the word "NULL".
+# psycopg sends lists as text. With array_nulls off, a null in a list becomes the word
+# "NULL".
 SETTINGS = MappingProxyType({**PLANNER, "array_nulls": "on"})
 SETTINGS_IN_TRANSACTION = "".join(
     f"; set local {name} = {SETTINGS[name]}" for name in SETTINGS
 )
 # How long a statement waits for a lock before other calls get the connection for a while:
-# as a rule, for the key of an enqueue, and in later tries over the connection of a loop.
+# by default, for the key of an enqueue, and in later tries on a loop's connection.
 LOCK_WAIT, KEY_WAIT, BRIEF_WAIT = "300ms", "100ms", "5ms"
-# Every write is made for this level: whoever waited for a row goes on with what it is now.
-# A role, or a database, may have another one by default.
+# Every write is made for this isolation level: a statement that waited for a row continues
+# with the row's new version. A role or a database may have another default.
 ISOLATION = "read committed"
 BEGIN_WRITE = f"begin isolation level {ISOLATION}"
 VERSION_MIN = 150000
@@ -203,23 +208,23 @@ Warn = Callable[[str], None]
 
 
 class Connector:
-    """Opens the connections of one store, and remembers whether a pooler is in between."""
+    """Opens the connections of one store, and remembers whether there is a pooler."""
 
     def __init__(self, location: PostgresLocation, warn: Warn) -> None:
         self.location = location
         self.is_pooled = False
         self._driver = load_driver(location)
         self._takes_settings = True
-        # None: it is not known yet whether a pooler is in between.
+        # None: it is not known yet whether there is a pooler.
         self._may_prepare = location.prepared
-        # A host that vanishes during a transaction must not keep its locks for hours. A
-        # call of a live one lasts at most half of this time.
+        # Limits how long a host that vanishes during a transaction keeps its locks. A call
+        # of a live host lasts at most half of this time.
         self._idle = f"{max(1, round(location.call_seconds * 2))}s"
         self._warn = warn
         self._warned: set[str] = set()
 
     async def connect(self) -> Connection:
-        """Open a connection and check that it works, within `connect_seconds` in all."""
+        """Open a connection and check that it works, within `connect_seconds` in total."""
         seconds = self.location.connect_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -237,7 +242,8 @@ class Connector:
         await self._read_server(connection)
         if self._may_prepare is not None:
             return connection
-        # The first one prepares nothing: behind a pooler that would stay, for other clients.
+        # The first connection prepares nothing: a pooler would pass the statement on to
+        # other clients.
         self._may_prepare = not self.is_pooled
         if self.is_pooled:
             self.warn(POOLED)
@@ -267,7 +273,7 @@ class Connector:
         return await self._connect_once()
 
     async def _read_server(self, connection: Connection) -> None:
-        """Check the version, and whether the process that accepted us still answers."""
+        """Check the version, and whether the server process that accepted us still answers."""
         try:
             rows = await connection.rows(READ_SERVER, ())
             self._check(connection, *rows[0])
@@ -289,7 +295,10 @@ class Connector:
     # --- poolers
 
     def begin(self, text: str, lock_timeout: str | None = None) -> str:
-        """How a transaction begins here; without a `lock_timeout` it is LOCK_WAIT."""
+        """Return the text that begins a transaction.
+
+        The default `lock_timeout` is LOCK_WAIT.
+        """
         if not self.is_pooled and lock_timeout is None:
             return text
         settings = SETTINGS_IN_TRANSACTION if self.is_pooled else ""
@@ -297,7 +306,7 @@ class Connector:
         return f"{text}{settings}; set local lock_timeout = '{wait}'"
 
     def is_stale(self, error: DriverError) -> bool:
-        """Whether nothing was done, and the same would work on another connection."""
+        """Whether nothing was done and the statement would work on another connection."""
         changed = error.state == PLAN_CHANGED and "cached plan" in error.text
         return changed or error.state in PREPARED_ELSEWHERE
 

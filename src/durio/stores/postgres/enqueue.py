@@ -1,13 +1,14 @@
-"""Accepts jobs: each call is one transaction, and mostly one statement takes all calls.
+"""Accept jobs; one statement usually stores all calls of a batch.
 
-Nearly all calls take one round trip (enqueue_fast.py). A call with a guarded queue or a held
-key reads under locks, decides in memory (admission.py) and writes. Every transaction locks
-in this order: guarded queues, lane rows, keys.
+Nearly all calls take one round trip (enqueue_fast.py). A call with a guarded queue or a
+held key reads under locks, decides in memory (admission.py) and writes. Every transaction
+locks in this order: guarded queues, lane rows, keys.
 
-**Repeats.** A caller whose answer was lost calls again and says so. Finished jobs have left the
-live table, so a repeat reads history too; it records the jobs it stores in `repeated`, where a
-late first try finds them. After its insert each try reads again with a newer snapshot, and
-starts over if the other was first. So it does not matter how long a try pauses before it.
+**Repeats.** A caller whose reply was lost calls again with `again=True`. Finished jobs have
+left the live table, so a repeat also reads the history. It records the jobs that it stores
+in `repeated`, where a late first try finds them. After its insert, each try reads
+again with a newer snapshot, and starts over if the other try was first. So the result
+is right however long a try is delayed.
 """
 
 from collections import Counter
@@ -57,10 +58,10 @@ REWRITE = statement("rewrite_job")
 RECHECK = statement("recheck_repeated")
 MARK_REPEATED = statement("mark_repeated")
 
-# How long a first try may arrive after its repeat: longer than any network keeps a
-# connection that it has lost.
+# How late a first try may arrive after its repeat: longer than any network keeps a lost
+# connection alive.
 REPEATED_SECONDS = 3600.0
-# For a key while a queue is locked: a long transaction may hold the key.
+# Used for keys while a queue is locked, because a long transaction may hold the key.
 SHORT_WAIT = f"set local lock_timeout = '{BRIEF_WAIT}'"
 TRIES = 10
 
@@ -75,7 +76,7 @@ class PostgresEnqueue(PostgresCapability):
         tx: Joinable | None = None,
         apart: bool = False,
     ) -> list[Enqueued]:
-        """Store all jobs, each call whole or not at all, and wake workers."""
+        """Store the jobs, all or none of each call, and wake workers."""
         if not jobs:
             return []
         if tx is not None:
@@ -98,7 +99,7 @@ class PostgresEnqueue(PostgresCapability):
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
-        """Store the bounds of lanes from the code; writes only what changed."""
+        """Store the bounds of lanes from the code; write only what changed."""
         await declare_bounds(self.context, maxsizes, is_default=is_default)
 
 
@@ -112,7 +113,7 @@ async def complete_answers(
     try:
         late = await enqueue_locked(context, left, [1] * len(left), again=False)
     except StoreError as error:
-        # The others are stored: a repeated call finds them.
+        # The others are stored, so a repeated call finds them.
         error.unknown = error.unknown or len(left) < len(jobs)
         raise
     return fill_answers(answers, late)
@@ -127,7 +128,7 @@ def left_out(
 def fill_answers(
     answers: Sequence[Enqueued | None], late: Sequence[Enqueued]
 ) -> list[Enqueued]:
-    """Put the late answers in the places of the missing ones."""
+    """Put the late results in the places of the missing ones."""
     more = iter(late)
     return [next(more) if answer is None else answer for answer in answers]
 
@@ -157,24 +158,24 @@ async def enqueue_calls(
     again: bool,
     apart: bool = False,
 ) -> list[Enqueued]:
-    """Store what waits for no open transaction; answer the others with `locked`."""
+    """Store the jobs that need not wait for a lock; return `locked` for the others."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
     lock_wait = LockWait.SPARE if apart else batch_lock_wait(context, jobs)
     try:
         return await enqueue_together(context, jobs, calls, lock_wait, again=again)
     except StoreError as error:
-        # A call that waits for a lock goes on to wait if its connection is lost.
+        # A call that waits for a lock keeps waiting if its connection is lost.
         if not (is_locked(error) or (apart and is_lost(error))):
             raise
         return await enqueue_without_keyed(context, jobs, calls, error, again=again)
 
 
 def batch_lock_wait(context: PostgresContext, jobs: Sequence[NewJob]) -> LockWait:
-    """How long a batch waits for locks.
+    """Return how long a batch waits for locks.
 
-    A bounded queue is locked often, and for a short time, by other enqueues. There the
-    wait for a key is limited after the queue is locked.
+    Other enqueues lock a bounded queue often, but briefly. There the wait for a key is
+    limited after the queue is locked.
     """
     if all(job.key is None for job in jobs):
         return LockWait.ONE_TURN
@@ -192,7 +193,7 @@ async def enqueue_together(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """Store all of them; if it raises because something is locked, none is stored."""
+    """Store all jobs; if it raises because of a lock, none is stored."""
     answers = None
     if not again:
         answers = await enqueue_fast(context, jobs, calls, lock_wait)
@@ -220,7 +221,7 @@ async def enqueue_without_keyed(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """Store the calls without keys: what is locked is probably a key."""
+    """Store the calls without keys, because the locked row is probably a key."""
     is_plain: list[bool] = []
     sizes: list[int] = []
     for size in calls:
@@ -244,7 +245,7 @@ def locked_answers(
 
 
 def is_locked(error: StoreError) -> bool:
-    """Whether locks or concurrent changes of others are the only reason."""
+    """Whether the error was caused only by other transactions' locks or changes."""
     return isinstance(error, ChangedConcurrently) or error.values.get("state") == LOCKED
 
 
@@ -263,7 +264,7 @@ async def enqueue_locked(
     *,
     again: bool,
 ) -> list[Enqueued]:
-    """Lock, read, decide, write; starts again after a concurrent change."""
+    """Lock, read, decide, write; start again after a concurrent change."""
     for _ in range(TRIES):
         try:
             return await context.connections.write(
@@ -288,11 +289,11 @@ async def enqueue_jobs(
     again: bool,
     enters_full: bool = False,
 ) -> list[Enqueued]:
-    """Do the same inside a transaction; raises StaleRead when it must start again."""
+    """Lock, read, decide and write in this transaction; raises StaleRead to start again."""
     pinned = keys_to_pin(jobs, in_caller_tx=context.in_caller_tx)
     lanes = {job.lane for job in jobs} | await holder_lanes(tx, pinned)
     guards = await (read_guards if context.in_caller_tx else lock_guards)(tx, lanes)
-    context.guarded_lanes |= guards.keys()  # only a hint which statement is quicker
+    context.guarded_lanes |= guards.keys()  # a hint for which statement is quicker
     now = await tx.now()
     if guards and not context.in_caller_tx and any(job.key is not None for job in jobs):
         await tx.run(SHORT_WAIT)
@@ -374,7 +375,7 @@ async def rewrite(
     new_lanes: list[str],
 ) -> None:
     if not keys.locked.issuperset(draft.id for draft in old):
-        # The key has a new holder: lane rows must be locked before keys.
+        # The key has a new holder, and lane rows must be locked before keys: start again.
         raise StaleRead
     *columns, _key, modes, _made = draft_columns(old)
     if await tx.value(REWRITE, *columns, modes, now, new_lanes) != len(old):
@@ -382,7 +383,7 @@ async def rewrite(
 
 
 def draft_columns(drafts: Iterable[Draft]) -> list[list[Any]]:
-    """Drafts as the arrays of a statement, without the fields that are not stored."""
+    """Convert drafts to the arrays of a statement, without fields that are not stored."""
     _is_new, _state, *columns = zip(*drafts, strict=True)
     return [list(column) for column in columns]
 
@@ -390,7 +391,7 @@ def draft_columns(drafts: Iterable[Draft]) -> list[list[Any]]:
 async def write_keys(
     tx: PostgresTransaction, plan: Admission, keys: LockedKeys
 ) -> None:
-    """Write the final holders; a key that was locked but not taken becomes free again."""
+    """Write the final holders; free a key that was locked but not taken."""
     news = {k: hold for k, hold in plan.holds.items() if keys.taken.get(k) != hold}
     await take_keys(tx, news)
     unused = [(k, hold.id) for k, hold in keys.taken.items() if k not in plan.holds]

@@ -1,8 +1,8 @@
-"""Enqueues in one statement and one round trip: nearly all of them.
+"""Enqueue in one statement and one round trip, which covers nearly all enqueues.
 
-Into queues without a guard, or with room for all, and with keys that are free, there is
-nothing to decide. The statement checks that. If it does not hold, the statement writes
-nothing, or leaves out the jobs whose key is held: enqueue.py stores those under locks.
+If the queues have no guard, or room for all jobs, and if the keys are free, there is
+nothing to decide. The statement checks this itself. If it is not so, the statement writes
+nothing, or leaves out the jobs whose key is held; enqueue.py stores those under locks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ PLAIN_SAME = statement("enqueue_same")
 BOUNDED = statement("enqueue_bounded")
 KEYED = statement("enqueue_keyed")
 
-# The answer that stands for a statement that was rolled back: nothing was written.
+# Stands for the row of a statement that was rolled back: nothing was written.
 NOTHING_WRITTEN: Row = (True, 0.0, True, None, 0, None, False, False)
 
 
 class JobColumns(NamedTuple):
-    """Jobs as the arrays of a statement: the fields of NewJob."""
+    """The fields of NewJob as the arrays of a statement."""
 
     ids: list[bytes]
     lanes: list[str]
@@ -49,10 +49,10 @@ async def enqueue_fast(
     calls: Sequence[int],
     lock_wait: LockWait = LockWait.LONG,
 ) -> list[Enqueued | None] | None:
-    """One answer per job, None for jobs left out; None: nothing was written."""
+    """Return one result per job, None for a job left out; None if nothing was written."""
     columns = JobColumns._make(map(list, zip(*jobs, strict=True)))
     if len(set(columns.ids)) < len(jobs):
-        return None  # one job appears twice
+        return None  # the same job is given twice
     if not any(columns.keys):
         is_one = len(calls) == 1
         return await enqueue_plain(
@@ -64,7 +64,7 @@ async def enqueue_fast(
 
 
 def keyed_jobs_are_single_calls(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
-    """Whether each job with a key is its own call: then it can be left out alone."""
+    """Whether each job with a key is a call of its own, so that it can be left out alone."""
     start = 0
     for size in calls:
         if size > 1 and any(job.key is not None for job in jobs[start : start + size]):
@@ -90,7 +90,7 @@ async def enqueue_plain(
     if any(delays) or run_ats.count(None) < len(run_ats):
         row = await send(context, lock_wait, PLAIN, jobs, columns[:7], columns.opts)
         return None if row[0] else [enqueued_result(job, row[1]) for job in jobs]
-    # All jobs are due now and alike: the common case, and quicker.
+    # The common and quicker case: all jobs are due now and differ only in arguments.
     if is_uniform(columns):
         ids, lanes, ranks, tasks, payloads, *_ = columns
         values = (ids, lanes[0], ranks[0], tasks[0], payloads, columns.opts[0])
@@ -121,9 +121,9 @@ async def enqueue_bounded(
     *,
     is_one_call: bool,
 ) -> list[Enqueued | None] | None:
-    """Enqueue into queues that had a guard when this process last looked.
+    """Enqueue into queues that had a guard at this process's last enqueue.
 
-    All jobs enter; if they do not fit and are one call, none does.
+    All jobs enter. If they do not fit and are one call, none does.
     """
     row = await send(context, lock_wait, BOUNDED, jobs, columns[:7], columns.opts)
     halts, now, is_guarded, *others = row
@@ -138,7 +138,7 @@ async def enqueue_bounded(
 
 
 def full_answer(row: Sequence[Any]) -> Full | None:
-    """Why there is no room, if that is the only reason: a stored job needs none."""
+    """Return why there is no room, if that is the only reason; a stored job needs no room."""
     lane, depth, bound, is_closed, stands = row
     if lane is None or stands or not (is_closed or bound is not None):
         return None
@@ -151,7 +151,7 @@ async def enqueue_keyed(
     columns: JobColumns,
     lock_wait: LockWait,
 ) -> list[Enqueued | None] | None:
-    """Enqueue jobs of which some have keys; jobs whose key is held are left out."""
+    """Enqueue jobs some of which have keys; leave out jobs whose key is held."""
     waiting = [debounced(job) for job in jobs]
     columns = columns._replace(
         run_ats=[job.run_at for job in waiting],
@@ -159,8 +159,8 @@ async def enqueue_keyed(
     )
     lock_timeout = None
     if lock_wait is LockWait.KEY:
-        # The statement sets lock_timeout itself: a transaction would take three round
-        # trips.
+        # The statement sets lock_timeout itself, because a transaction would take three
+        # round trips.
         lock_wait, lock_timeout = LockWait.ONE_TURN, KEY_WAIT
     values = (*columns[:7], *key_columns(jobs))
     last = (columns.opts, lock_timeout)
@@ -175,7 +175,7 @@ async def enqueue_keyed(
 
 
 def debounced(job: NewJob) -> NewJob:
-    """The job with the delay of its key, if the key debounces."""
+    """Return the job with the delay of its key, if the key debounces."""
     if job.key is None or job.key.delay_seconds <= 0:
         return job
     return job._replace(run_at=None, delay_seconds=job.key.delay_seconds)
@@ -204,7 +204,7 @@ async def send(
     columns: Sequence[object],
     *last: object,
 ) -> Row:
-    """Run the statement and wake workers; row[0]: nothing was written."""
+    """Run the statement and wake workers; row[0] is true if nothing was written."""
     lanes = {job.lane for job in jobs}
     new_lanes = sorted(lanes - context.known_lanes)
     values = (*columns, list(lanes), new_lanes, context.connections.now, *last)
@@ -212,7 +212,7 @@ async def send(
         (row,) = await context.connections.write_one(sql, *values, lock_wait=lock_wait)
     except StoreError as error:
         if is_duplicate_id(error):
-            return NOTHING_WRITTEN  # the id is stored already: all was rolled back
+            return NOTHING_WRITTEN  # the id is already stored; all was rolled back
         raise
     if row[0]:
         return row
@@ -234,7 +234,7 @@ def is_lost(error: StoreError) -> bool:
 
 
 def enqueued_result(job: NewJob, now: float) -> Enqueued:
-    """The answer for a stored job, by the time of the statement."""
+    """Return the result for a stored job, by the time of the statement."""
     due = job.run_at
     if due is None:
         due = now + max(job.delay_seconds, 0.0)
@@ -242,7 +242,10 @@ def enqueued_result(job: NewJob, now: float) -> Enqueued:
 
 
 def lower_watermarks(context: PostgresContext, jobs: Iterable[NewJob | Draft]) -> None:
-    """Some jobs waited long for room, or were stored before: claims must see them."""
+    """Lower watermarks for jobs with an old id, so that claims find them.
+
+    Such jobs waited long for room, or were stored before.
+    """
     floors = context.process.watermarks
     if floors.by_lane:
         for job in jobs:

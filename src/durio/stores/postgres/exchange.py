@@ -1,9 +1,11 @@
-"""Record outcomes and claim jobs in one transaction. A worker keeps one call in flight.
+"""Record outcomes and claim jobs in one transaction.
 
-If all outcomes are done and no job is due, that is one statement and one round trip
+A worker has one such call in flight at a time.
+
+If all outcomes are done and no job is due, the call is one statement and one round trip
 (`exchange` in exchange.sql). Otherwise it is several statements in one transaction, in this
-order: record the outcomes, promote what is due in these lanes, claim lane by lane. The
-*split* form always uses several, for servers on which the one statement does not work.
+order: record the outcomes, promote due jobs in these lanes, claim lane by lane. The *split*
+form always uses several statements, for servers on which the one statement does not work.
 
 A worker whose lease has expired still records outcomes, fenced, but claims nothing.
 """
@@ -42,8 +44,8 @@ PROMOTE_LANES = statement("promote_lane")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
-HELD_SECONDS = 0.2  # until the next search for a due job that is locked
-# After the fields of a Claim, the first row has columns about the call.
+HELD_SECONDS = 0.2  # until the next scan for a due job that is locked
+# After the fields of a Claim, the first row has columns about the whole call.
 WIDTH = len(Claim._fields)
 claim_fields = itemgetter(slice(WIDTH))
 
@@ -69,7 +71,7 @@ class ClaimRequest(NamedTuple):
 class ClaimResult(NamedTuple):
     """What a claiming statement returns."""
 
-    has_done: bool  # False: a job is due, and nothing was done
+    has_done: bool  # False: a job is due, and nothing was written
     next_due_seconds: float | None
     claim_scan_seconds: float | None  # how long it took to find the claims
     refused: list[int]  # positions of done outcomes, from 1
@@ -128,7 +130,7 @@ async def exchange_fast(
     due: Sequence[str],
     ages: Sequence[float],
 ) -> Exchanged | None:
-    """Use one statement; None: a job is due in one of `due`, and nothing was done."""
+    """Use one statement; return None if a job is due in `due`, and nothing was written."""
     done = by_fence(outcomes)
     look = context.process.watermarks.next_ranges(asked.lanes)
     began = context.clock.monotonic()
@@ -169,9 +171,9 @@ async def exchange_by_statements(
     *,
     resync: bool,
 ) -> Exchanged:
-    """Run each step as a statement of its own, with a newer snapshot than the last one.
+    """Run each step as a statement of its own, with a newer snapshot than the step before.
 
-    `since`: lane -> for how many seconds at most the jobs to promote have been due.
+    `since` gives for each lane how many seconds ago a job to promote may have become due.
     """
     names, ages = list(since), list(since.values())
     plain = are_done(outcomes)
@@ -205,7 +207,7 @@ async def exchange_by_statements(
     )
     answer, (keys, holders, left) = parse_claims(rows), rows[0][-3:]
     tx.after_commit.append(lambda: update_watermarks(context, asked, look, answer))
-    # Due jobs that are left are locked by other transactions, perhaps for a while.
+    # Due jobs that are left are locked by other transactions, perhaps for some time.
     held = set(left) - full
     if held and not full:
         answer = answer._replace(next_due_seconds=HELD_SECONDS)
@@ -221,7 +223,7 @@ def update_watermarks(
     look: ClaimRanges,
     answer: ClaimResult,
 ) -> None:
-    """Remember how far this search came, for the next one."""
+    """Remember how far this scan came, for the next one."""
     seconds = answer.claim_scan_seconds or 0.0
     context.process.watermarks.learn(
         look, asked.lanes, asked.want, answer.claims, seconds
@@ -241,7 +243,7 @@ def record_due_scan(
 
 
 async def claimed_before(tx: PostgresTransaction, worker: int) -> list[Claim]:
-    """Return all jobs that run under this worker: the reply with them was lost."""
+    """Return all jobs that run under this worker; the reply that contained them was lost."""
     return [Claim(*row) for row in await tx.rows(READ_HELD_CLAIMS, worker)]
 
 
@@ -273,7 +275,7 @@ def lower_watermark(
     rank: int,
     job_id: bytes,
 ) -> None:
-    """Lower it for the next search, and again when other transactions see the job."""
+    """Lower the watermark now, and again when other transactions see the job."""
     lower = partial(context.process.watermarks.lower, lane, rank, job_id)
     lower()
     tx.after_commit.append(lower)
@@ -283,7 +285,7 @@ def lower_watermark(
 
 
 def parse_claims(rows: Sequence[Row]) -> ClaimResult:
-    """The first row is about the call, every other row is a claim."""
+    """Parse the rows: the first is about the call, every other row is a claim."""
     has_done, due, look_seconds, refused, due_seconds = rows[0][WIDTH : WIDTH + 5]
     claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
     seconds = None if due is None else max(0.0, due)
@@ -298,7 +300,7 @@ def exchange_result(
     recorded: PostgresRecordedOutcomes,
     before: list[Claim],
 ) -> Exchanged:
-    """Put claims in lane order, and say whether a lane may have more."""
+    """Put claims in lane order, and report whether a lane may have more."""
     claims, more = in_lane_order(answer.claims, asked.lanes, asked.want)
     return Exchanged(
         [*before, *claims] if before else claims,
@@ -312,7 +314,7 @@ def exchange_result(
 def in_lane_order(
     claims: list[Claim], lanes: Sequence[Lane], want: int
 ) -> tuple[list[Claim], bool]:
-    """Sort claims as if one lane was asked after the other; True: one may have more."""
+    """Sort claims as if one lane was claimed after the other; True if a lane may have more."""
     if len(lanes) == 1:
         return claims, len(claims) == min(lanes[0].limit, want)
     by_lane: dict[str, list[Claim]] = {}
@@ -335,7 +337,7 @@ def in_lane_order(
 
 
 def jobs_to_skip(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
-    """For a lane that is named again: how many jobs its earlier turns may take."""
+    """Return for each lane how many jobs its earlier entries in the list may take."""
     if len(set(names)) == len(names):
         return []
     taken: dict[str, int] = {}

@@ -1,11 +1,12 @@
-"""The one exit from `running`, except done: one statement for every other end.
+"""Move jobs out of `running`, in one statement for every end except done.
 
-Give-back, rescue, orphan rescue and leaving all use it. The statement is
-`model.transitions.way_out` in SQL, and takes any number of jobs. This module also does what
-follows for bounds, keys, death counts and waiting workers.
+Give-back, rescue, orphan rescue and a worker's leave use it. The statement is
+`model.transitions.way_out` in SQL, and takes any number of jobs. This module also applies
+the consequences for bounds, keys, death counts and waiting workers.
 
-Outcomes become the arrays that statements take, sorted by id: locks are taken in that order.
-An array that would hold only nulls stays empty, and the server fills it up.
+Outcomes are converted to the arrays that statements take, sorted by id, because locks are
+taken in that order. An array that would hold only nulls stays empty, and the server fills
+it up.
 """
 
 from collections import Counter
@@ -36,7 +37,7 @@ NO_OUTCOME_COLUMNS: OutcomeColumns = ([], [], [], [], [], [], [])
 
 
 def are_done(outcomes: Sequence[Outcome]) -> bool:
-    """Whether all of them have the kind DONE, which is 0."""
+    """Whether all outcomes have the kind DONE, which is 0."""
     return not any(map(kind_of, outcomes))
 
 
@@ -46,12 +47,12 @@ def is_progress_update(outcome: Outcome) -> bool:
 
 
 def by_fence(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Sort by id and claim number: of two outcomes of a job the last one counts."""
+    """Sort by id and claim number; of two outcomes of a job the last one counts."""
     return sorted(outcomes, key=fence_of)
 
 
 def done_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """The parameters `ids` to `keep_counts` of `exchange` and `finish_jobs`."""
+    """Return the parameters `ids` to `keep_counts` of `exchange` and `finish_jobs`."""
     if not outcomes:
         return NO_OUTCOME_COLUMNS
     return (
@@ -64,7 +65,7 @@ def done_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
 
 
 def keep_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """Seconds, bucket and count of each retention; empty if no outcome has one."""
+    """Return seconds, bucket and count of each retention; empty if no outcome has one."""
     keeps = list(map(keep_of, outcomes))
     if not any(keeps):
         return ([], [], [])
@@ -76,7 +77,7 @@ def keep_columns(outcomes: Sequence[Outcome]) -> OutcomeColumns:
 
 
 def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> OutcomeColumns:
-    """The parameters `ids` to `keep_counts` of `leave_running`."""
+    """Return the parameters `ids` to `keep_counts` of `leave_running`."""
     return (
         list(map(id_of, outcomes)),
         list(map(claim_no_of, outcomes)),
@@ -92,12 +93,12 @@ def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> Outcome
 
 
 def reason_of(outcome: Outcome) -> str | None:
-    """The reason to store if the job becomes dead."""
+    """Return the reason to store if the job becomes dead."""
     return Reason.WORKER_LOST if outcome.kind == OutcomeKind.LOST else outcome.reason
 
 
 def progress_update_columns(updates: Sequence[Outcome]) -> OutcomeColumns:
-    """Columns for `write_progress_and_alone`: the newest progress of each claim."""
+    """Return the columns of `write_progress_and_alone`: the newest progress of each claim."""
     progress: dict[tuple[bytes, int], bytes | None] = {}
     marked: set[tuple[bytes, int]] = set()
     for update in updates:
@@ -132,9 +133,10 @@ class PostgresExit(NamedTuple):
 async def lock_bounded(
     tx: PostgresTransaction, ids: Collection[bytes], lanes: Collection[str] = ()
 ) -> None:
-    """Lock bounded queues whose depth these jobs or lanes may change, before any job.
+    """Before locking jobs, lock bounded queues whose depth these jobs or lanes may change.
 
-    It is a statement of its own: the next statement sees what this one had to wait for.
+    This is a statement of its own, so that the next statement sees the commits that the
+    lock waited for.
     """
     if ids or lanes:
         await tx.rows(LOCK_BOUNDED, list(ids), list(lanes))
@@ -147,7 +149,7 @@ async def leave_running(
     *,
     except_worker: int = NO_WORKER,
 ) -> list[PostgresExit | None]:
-    """Let jobs leave `running`, each one fenced by its worker; None: the fence refused.
+    """Let jobs leave `running`, each fenced by its worker; None if the fence refused.
 
     `outcomes` are sorted by id, and `lock_bounded` was called before. `except_worker` is
     not woken.
@@ -176,9 +178,10 @@ async def leave_running(
             tx.wake(lane, except_worker=except_worker)
         elif state == DEAD:
             dead.append(outcomes[place].id)
-    await change_depths(tx, entered)  # even beyond a bound: accepted once
+    # Also beyond the bound: the jobs were accepted before.
+    await change_depths(tx, entered)
     free_at_end(tx, freed)
     if dead:
-        # At the very end: transactions that count deaths wait for each other.
+        # At the very end, because transactions that count deaths wait for each other.
         tx.before_commit.append(partial(count_deaths, tx, dead))
     return passed

@@ -1,11 +1,11 @@
-"""A query as SQL: which tables may hold its jobs, and under which conditions.
+"""Translate a query into SQL: the tables that may hold its jobs, and its conditions.
 
-Every state has its table: waiting and running jobs have a lane row beside `job`, final ones
-are in `kept` or `hist`. A *narrow* condition can use an index: it bounds how many rows are
-read. A *wide* condition filters the rows that were read.
+Every state has its table. Waiting and running jobs have a lane row beside `job`; final ones
+are in `kept` or `hist`. A *narrow* condition can use an index and so limits how many rows
+are read. A *wide* condition filters the rows that were read.
 
-Text in errors is compared by Python's `casefold`, which knows every alphabet. How a database
-compares letters depends on its settings.
+Text in errors is compared with Python's `casefold`, which handles every alphabet. How a
+database compares letters depends on its settings.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ ID_BYTES = 16
 
 @dataclass(slots=True)
 class StatementValues:
-    """The values of a statement; each is named by its number, and cast where it is used."""
+    """Parameters of a statement; each one is numbered, and cast where it is used."""
 
     given: list[Any] = field(default_factory=list[Any])
 
     def put(self, value: Any, kind: str) -> str:
-        """Add a value; return its name in the statement."""
+        """Add a value; return its placeholder for the statement."""
         self.given.append(value)
         return f"${len(self.given)}::{kind}"
 
@@ -43,19 +43,19 @@ ENDED = ("finished_at", "float8")
 class JobSource(NamedTuple):
     """A table with jobs of some states, and the order of one of its indexes.
 
-    Its rows are `t`. A lane row is joined with its job, `j`.
+    The table has the alias `t`. A lane row is joined with its job, which has the alias `j`.
     """
 
     table: str
     order: tuple[tuple[str, str], ...] = (ID,)  # columns and their types
-    states: tuple[int, ...] = ()  # those of the query; empty: all that the table holds
+    states: tuple[int, ...] = ()  # states to filter by; empty: no filter
     partial: str = ""  # the condition of a partial index with this order
     also: str = ""  # a further condition on its rows
     is_lane: bool = True
 
     @property
     def job(self) -> str:
-        """The alias of the table with the job's own columns."""
+        """Return the alias of the table that has the job's own columns."""
         return "j" if self.is_lane else "t"
 
     @property
@@ -64,7 +64,7 @@ class JobSource(NamedTuple):
 
     @property
     def joined(self) -> str:
-        """The join of a lane row with its job."""
+        """Return the SQL that joins a lane row with its job."""
         return " join {schema}.job as j on j.id = t.id" if self.is_lane else ""
 
     @property
@@ -90,7 +90,7 @@ JOB_ROWS = JobSource("job", is_lane=False)
 KEPT_ROWS = JobSource("kept", is_lane=False)
 FINISHED_ROWS = JobSource("hist", is_lane=False)
 
-# State -> the source that holds only its jobs, where there is one.
+# For each state that has one: the source that holds only jobs of this state.
 SOURCE_BY_STATE = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
 SOURCE_BY_STATE[DEAD] = DEAD_ROWS
 
@@ -101,7 +101,7 @@ def source_of_state(state: int) -> JobSource:
 
 
 def by_id(source: JobSource) -> JobSource:
-    """Return the same jobs in the order of their ids, from a table that has others too."""
+    """Return a source with the same jobs, ordered by id; its table also holds other jobs."""
     if source.table == "kept":
         return KEPT_ROWS._replace(states=(DEAD,))
     if len(source.order) == 1:
@@ -112,7 +112,7 @@ def by_id(source: JobSource) -> JobSource:
 
 
 def sources_of(query: Query) -> list[JobSource]:
-    """Return every table that may hold jobs of this query; each job is in one of them."""
+    """Return every source that may hold jobs of this query; each job is in one only."""
     states = query.possible_states
     if states is None:
         return [JOB_ROWS, KEPT_ROWS, FINISHED_ROWS]
@@ -135,7 +135,7 @@ def sources_of(query: Query) -> list[JobSource]:
 
 
 def can_hold(source: JobSource, query: Query) -> bool:
-    """Whether the source can hold jobs of this query at all."""
+    """Whether the source can hold any job that matches the query."""
     ends = (query.finished_before, query.finished_after) != (None, None)
     if (ends and not source.is_final_table) or not is_representable(query):
         return False
@@ -145,7 +145,7 @@ def can_hold(source: JobSource, query: Query) -> bool:
 def narrow_conditions(
     query: Query, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """Conditions that the index of the source can use."""
+    """Return the conditions that the source's index can use."""
     parts = [source.partial] if source.partial else []
     if source.has_lane:
         parts += lane_conditions(query, values, "t.lane")
@@ -157,11 +157,12 @@ def narrow_conditions(
 def wide_conditions(
     query: Query, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """All other conditions, except on errors: Python compares those."""
+    """Return all other conditions, except on error texts, which Python compares."""
     job = source.job
     parts = [source.also] if source.also else []
     if source.states:
-        # Our own numbers, written out: a plan is made for all values of parameters.
+        # Literals, not parameters: a prepared plan has to work for every value of a
+        # parameter.
         parts.append(f"t.state in ({', '.join(str(int(s)) for s in source.states)})")
     if not source.has_lane:
         parts += lane_conditions(query, values, f"{job}.lane")
@@ -175,7 +176,7 @@ def wide_conditions(
 
 
 def is_representable(query: Query) -> bool:
-    """Whether the database can store such names and numbers at all."""
+    """Whether the database can store the names and numbers of the query."""
     texts = (query.namespace, query.lane, query.task, query.reason)
     return all(text is None or is_storable(text) for text in texts) and (
         query.worker is None or 0 <= query.worker <= INT_MAX
@@ -183,12 +184,12 @@ def is_representable(query: Query) -> bool:
 
 
 def is_storable(text: str) -> bool:
-    """Whether it has no NUL and no lone surrogates."""
+    """Whether the text has no NUL and no lone surrogates."""
     return "\0" not in text and text == text.encode("utf-8", "replace").decode()
 
 
 def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[str]:
-    """Conditions on namespace and queue."""
+    """Return the conditions on namespace and queue."""
     parts: list[str] = []
     if query.namespace is not None:
         first, end = namespace_span(query.namespace)
@@ -216,24 +217,24 @@ def and_conditions(parts: Sequence[str]) -> str:
 
 
 def last_error(source: JobSource) -> str:
-    """SQL for the newest error of a job, as it is stored."""
+    """Return the SQL for a job's newest error, as it is stored."""
     return f"{source.job}.errors[cardinality({source.job}.errors)]"
 
 
 def error_column(query: Query, source: JobSource) -> str:
-    """The newest error, if the query asks for it."""
+    """Return the column of the newest error, or null if the query does not filter errors."""
     return "null" if query.error is None else last_error(source)
 
 
 def error_matches(query: Query, error: bytes | None) -> bool:
-    """Whether the newest error of a job fits the query."""
+    """Whether the newest error of a job matches the query."""
     return query.error is None or error_contains(error, query.error.casefold())
 
 
 def error_contains(error: bytes | None, folded: str) -> bool:
-    """Whether the type or message of an error contains this text, in any case.
+    """Whether an error's type or message contains this text; case is ignored.
 
-    They are joined as people read and paste them: `ValueError: no such order`.
+    Both are searched as one text, in the form that logs show: `ValueError: no such order`.
     """
     fields = error_fields(error)
     if not fields and error is None:

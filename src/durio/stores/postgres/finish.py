@@ -1,11 +1,11 @@
-"""Recording outcomes, each fenced by (id, claim_no, worker).
+"""Record outcomes, each fenced by (id, claim_no, worker).
 
-Progress updates come first, so that the last progress of a job is not refused because
-its end is in the same call; then all that is done, in one statement; then everything
-else leaves running, in one more.
+Progress updates are written first, so that the last progress of a job is not refused
+because its end is in the same call. Then one statement records all done jobs, and one more
+lets all other jobs leave running.
 
-Outcomes that the fence refuses are of two kinds: those that an earlier call stored
-(`already_stored`, its reply got lost), and those of a worker that was rescued.
+The fence refuses two kinds of outcomes: those that an earlier call stored but whose reply
+was lost (`already_stored`), and those of a worker that was rescued.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -46,14 +46,14 @@ class PostgresRecordedOutcomes(NamedTuple):
 async def record_outcomes(
     tx: PostgresTransaction, worker: int, outcomes: Sequence[Outcome]
 ) -> PostgresRecordedOutcomes:
-    """Record progress updates, then what is done, then all other ends."""
+    """Record progress updates, then done jobs, then all other ends."""
     others = [outcome for outcome in outcomes if outcome.kind != OutcomeKind.DONE]
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     notes = list(filter(is_progress_update, others))
     firm = {outcome.id for outcome in outcomes if outcome.kind != OutcomeKind.PROGRESS}
     if firm and (notes or (done and others)):
-        # One lock order for all: a rescue locks jobs by id, whatever their ends are.
-        # Progress alone needs no lock.
+        # All transactions lock in one order: a rescue locks jobs by id, whatever their ends
+        # are. Progress updates alone need no lock.
         await tx.rows(LOCK_RUNNING, sorted(firm))
     refused = await record_progress_updates(tx, worker, notes)
     refused += await record_done(tx, worker, by_fence(done))
@@ -78,7 +78,7 @@ async def record_outcomes(
 async def record_progress_updates(
     tx: PostgresTransaction, worker: int, updates: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Write progress, and the mark of a job that will run alone; returns the refused."""
+    """Write progress, and the mark of a job that will run alone; return the refused."""
     if not updates:
         return []
     rows = await tx.rows(
@@ -91,7 +91,7 @@ async def record_progress_updates(
 async def record_done(
     tx: PostgresTransaction, worker: int, done: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Write state, result and end time, and free keys, together; returns the refused."""
+    """Write state, result and end time, and free keys, together; return the refused."""
     if not done:
         return []
     stays = tx.retention.done_seconds
@@ -104,11 +104,11 @@ async def record_done(
 async def classify_refused(
     read: ReadRows, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
 ) -> list[Rejected]:
-    """Which refused outcomes an earlier call stored, and which were fenced off.
+    """Tell which refused outcomes an earlier call stored, and which were fenced off.
 
-    A rescue marks or deletes the worker's row with its first job. So while that row
-    stands unmarked, no other worker had the jobs: the outcome was stored. Without the
-    row only the final job can tell. The result is in the order of `outcomes`.
+    A rescue marks or deletes the worker's row together with its first job. So while the row
+    exists unmarked, no other worker had the jobs, and the outcome was stored. Without the
+    row, only the final job shows it. The result is in the order of `outcomes`.
     """
     places = {id(outcome): place for place, outcome in enumerate(outcomes)}
     named = sorted(refused, key=lambda outcome: places[id(outcome)])

@@ -1,14 +1,15 @@
-"""Where final jobs are stored, and how they are removed.
+"""Store final jobs, and remove them when their retention ends.
 
-`hist` holds done jobs with the common retention. `kept` holds all others: dead, cancelled,
-done with a retention of their own, and done with a key whose window is longer.
+`hist` holds done jobs with the common retention. They are removed by dropping the partition
+of a whole day. `kept` holds all other final jobs: dead, cancelled, done with a retention of
+their own, and done with a key whose window is longer.
 
-A row that is deleted leaves a dead version behind; a day that is dropped leaves nothing,
-whoever may still have an old transaction open. Today and the next two are made ahead, and
-`hist_default` is the net for what comes while a day is missing. A role that may not change
-the tables deletes row by row instead.
+A deleted row leaves a dead version behind; a dropped partition leaves nothing, even while
+an old transaction is open. The partitions of today and the next two days are created in
+advance. `hist_default` takes jobs that finish while a partition is missing. A role that may
+not change the tables deletes row by row instead.
 
-Nobody waits long for the locks: a fifth of a second, and then the next turn tries again.
+Changes of partitions wait at most 200 ms for their locks; then the next turn tries again.
 """
 
 from datetime import date
@@ -28,12 +29,12 @@ PARTITION_PREFIX = "hist_d"
 
 
 def partition_name(day: int) -> str:
-    """A name such as `hist_d20270115`; days are counted from 1970-01-01."""
+    """Return a name such as `hist_d20270115`; days are counted from 1970-01-01."""
     return f"{PARTITION_PREFIX}{date.fromordinal(EPOCH + day):%Y%m%d}"
 
 
 def day_of_partition(name: str) -> int | None:
-    """Return the day of a partition; None: it is not the partition of a day."""
+    """Return the day of a partition; None if the name is not that of a day."""
     digits = name.removeprefix(PARTITION_PREFIX)
     if not name.startswith(PARTITION_PREFIX) or len(digits) != len("20270115"):
         return None
@@ -52,13 +53,13 @@ ATTACH_PARTITION = statement("attach_partition")
 COUNT_PARTITION = statement("count_partition")
 DROP_PARTITION = statement("drop_partition")
 SHORT_WAIT = "set local lock_timeout = '200ms'"
-SHORT_WORK = "set local statement_timeout = '5s'"  # the default partition is scanned
+SHORT_WORK = "set local statement_timeout = '5s'"  # for a scan of the default partition
 
 DAYS_AHEAD = 2
 REST_SECONDS = 600.0
-SOON_SECONDS = 10.0  # after a lock that was not free
+SOON_SECONDS = 10.0  # pause after a lock that was not free
 DEFAULT_PARTITION = "hist_default"
-# A larger day is not counted before it is dropped: that would take longer than the rest.
+# A larger day is not counted before it is dropped, because counting would take too long.
 COUNTED_MAX = 100_000
 MOVED_BYTES_MAX = 64 * 1024 * 1024
 # A lock was not free, another process was faster, or the default partition was filled.
@@ -69,7 +70,7 @@ STATEMENT_TIMEOUT = "57014"
 
 
 async def maintain_partitions(context: PostgresContext) -> int:
-    """Create missing partitions and drop old ones; return about how many jobs went."""
+    """Create missing partitions and drop old ones; return about how many jobs were removed."""
     days, clock = context.process.partitions, context.clock
     if clock.monotonic() < days.next_at:
         return 0
@@ -86,7 +87,7 @@ async def maintain_partitions(context: PostgresContext) -> int:
         state = error.values.get("state")
         if state in RETRY_STATES:
             days.next_at = clock.monotonic() + SOON_SECONDS
-        elif state == NO_RIGHT:  # the table of another role
+        elif state == NO_RIGHT:  # another role owns the table
             days.may_change = False
         elif state != STATEMENT_TIMEOUT:
             raise
@@ -96,7 +97,7 @@ async def maintain_partitions(context: PostgresContext) -> int:
 async def change_partitions(
     context: PostgresContext, known: dict[int | None, int], now: float
 ) -> int:
-    """Use a transaction per day: none keeps its locks while the next one waits."""
+    """Use one transaction per day, so that none keeps its locks while the next one waits."""
     today = int(now // DAY)
     for day in range(today, today + DAYS_AHEAD + 1):
         if day not in known:
@@ -116,10 +117,10 @@ async def change_partitions(
 
 
 async def create_partition(tx: PostgresTransaction, day: int, today: int) -> None:
-    """Create the partition of a day; move its jobs from the default partition, if few.
+    """Create the partition of a day.
 
-    If they are many, the day stays in the default partition, where jobs are deleted row by
-    row.
+    Move its jobs from the default partition, if they are few. If they are many, the day
+    stays in the default partition, where jobs are deleted row by row.
     """
     if (
         day == today
@@ -150,7 +151,7 @@ async def drop_partition(tx: PostgresTransaction, day: int, about: int) -> int:
 
 
 def partition_statement(sql: str, day: int) -> str:
-    """Fill in a statement about one day: names and bounds cannot be parameters."""
+    """Insert a day into a statement: names and bounds cannot be parameters."""
     text = sql.replace("{day}", partition_name(day))
     return text.replace("{first}", str(int(day * DAY))).replace(
         "{next}", str(int((day + 1) * DAY))
@@ -173,10 +174,10 @@ SMALL_PARTITION_BYTES = 8 * 1024 * 1024
 async def prune_rows(
     tx: PostgresTransaction, limit: int, dead_count: int, *, drops_days: bool
 ) -> int:
-    """Delete by age, by count, and keys whose window is over: `limit` rows in all.
+    """Delete by age and by count, and keys whose window is over: `limit` rows in total.
 
-    Old audit lines, expired records and notes of repeated enqueues go too. The answer
-    does not count them.
+    Old audit lines, expired records and notes of repeated enqueues are deleted too, but the
+    result does not count them.
     """
     now = await tx.now()
     await prune_audit(tx, limit)
@@ -195,8 +196,8 @@ async def prune_rows(
 async def prune_done(tx: PostgresTransaction, limit: int, *, drops_days: bool) -> int:
     """Delete done jobs row by row.
 
-    Where days are dropped whole, a large day waits for that, up to a day longer. Jobs of a
-    small day, and those in the default partition, are deleted when they are due.
+    If days can be dropped, jobs of a large day wait for that, up to one day longer. Jobs of
+    a small day, and those in the default partition, are deleted when they are due.
     """
     old = await tx.now() - tx.retention.done_seconds
     by_row = PRUNE_DONE
@@ -212,9 +213,9 @@ async def deleted_rows(tx: PostgresTransaction, sql: str, *values: object) -> in
 
 
 def last_id_of(moment: float) -> bytes:
-    """Return the last id of a moment: ids begin with their time in milliseconds.
+    """Return the last id of a moment; ids begin with their time in milliseconds.
 
-    A job ends after its id was made, so only ids up to this one need a look.
+    A job ends after its id was made, so only ids up to this one need to be read.
     """
     at = min(max(int(moment * 1000), 0), (1 << 8 * ID_TIME_BYTES) - 1)
     return at.to_bytes(ID_TIME_BYTES) + b"\xff" * (16 - ID_TIME_BYTES)

@@ -1,9 +1,9 @@
-"""Import of jobs from another store: unchanged, each once, not run before all are here.
+"""Import jobs from another store: unchanged, each once, and none runs before all are here.
 
-One document holds the progress. Every step locks it, checks it and writes it together
-with the rows that it brings: a repeated step finds that it was done. The queues are
-shut meanwhile: no job runs here before all are here, and no enqueue takes a key that is
-still to come.
+One document holds the progress. Every step locks it, checks it and writes it together with
+the step's rows, so a repeated step finds that it was done. The queues are closed meanwhile:
+no job runs here before all are imported, and no enqueue takes a key that is still to be
+imported.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -78,7 +78,7 @@ class PostgresImportJobs:
         self._context = context
         self.connections = context.connections
 
-    # --- looking
+    # --- reading
 
     async def progress(self, move: str) -> ImportProgress | None:
         rows = await self.connections.read(READ_MARK, move)
@@ -108,10 +108,10 @@ class PostgresImportJobs:
     async def now(self) -> float:
         return await self.connections.read_many(lambda reading: reading.now())
 
-    # --- taking
+    # --- storing what arrives
 
     async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
-        """Shut the queues of all jobs to come, and reserve numbers for their deaths."""
+        """Close the queues of all jobs to import, and reserve numbers for their deaths."""
 
         async def work(tx: PostgresTransaction) -> None:
             mark = ImportProgress("arriving", 0, b"", 0)
@@ -133,7 +133,7 @@ class PostgresImportJobs:
     ) -> None:
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             check_stage(mark, "arriving")
-            if mark.seq != after:  # stored by a step whose answer was lost
+            if mark.seq != after:  # an earlier step stored them; its reply was lost
                 return mark
             rows = [job_values(parcel, mark.deaths) for parcel in job_rows]
             await tx.rows(INSERT_JOBS, *columns(rows, len(JobRow._fields) - 1))
@@ -152,7 +152,7 @@ class PostgresImportJobs:
         await self._step(move, work)
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """Set the queues as they were left, and wake the workers here."""
+        """Set the queues as they were in the source, and wake the workers here."""
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             if mark.stage == "open":
@@ -169,10 +169,10 @@ class PostgresImportJobs:
 
         await self._step(move, work)
 
-    # --- giving back
+    # --- undoing a move
 
     async def abort(self, move: str, origin: str) -> bool:
-        """Refuse everything from here on: late movers store nothing and open nothing."""
+        """Refuse all later steps: a late mover stores nothing and opens nothing."""
 
         async def work(tx: PostgresTransaction) -> bool:
             mark = ImportProgress("leaving", 0, b"", 0)
@@ -193,7 +193,7 @@ class PostgresImportJobs:
         await self._take_back(move, lambda tx: tx.rows(DELETE_KEYS, *pairs))
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
-        """Open the queues as they were; the mark stays, for movers that come late."""
+        """Open the queues as they were; keep the mark for late movers."""
         await self._take_back(move, lambda tx: set_queues(tx, metadata))
 
     # --- parts
@@ -205,7 +205,7 @@ class PostgresImportJobs:
             [PostgresTransaction, ImportProgress], Awaitable[ImportProgress]
         ],
     ) -> None:
-        """Do the work and write the progress in one transaction; a repeat finds it."""
+        """Do the work and write the progress in one transaction, so that a repeat finds it."""
 
         async def step(tx: PostgresTransaction) -> None:
             body, mark = await lock_mark(tx, move)
@@ -237,7 +237,7 @@ class PostgresImportJobs:
     async def _wake_workers(
         self, tx: PostgresTransaction, metadata: StoreMetadata
     ) -> None:
-        """Make workers here read at once which queues are shut."""
+        """Make workers here read at once which queues are closed."""
         for namespace in {namespace_of(row.lane) for row in metadata.queues}:
             for (worker,) in await tx.rows(FIND_WORKERS, namespace):
                 tx.wake_worker(worker)
@@ -257,7 +257,7 @@ def decode_mark(body: str) -> ImportProgress:
 async def lock_mark(
     tx: PostgresTransaction, move: str
 ) -> tuple[dict[str, Any], ImportProgress]:
-    """Lock the mark until the commit; raises if it is gone: the move was taken back."""
+    """Lock the mark until the commit; raises if it is gone because the move was undone."""
     rows = await tx.rows(LOCK_MARK, move)
     if not rows:
         raise move_ended()
@@ -265,7 +265,7 @@ async def lock_mark(
 
 
 def check_stage(mark: ImportProgress, *stages: ImportStage) -> None:
-    """Raise if another mover has opened the queues or takes the move back."""
+    """Raise if another mover has opened the queues or is undoing the move."""
     if mark.stage not in stages:
         raise move_ended()
 
@@ -277,13 +277,13 @@ async def write_mark(
 
 
 def encode_mark(mark: ImportProgress, origin: str) -> str:
-    """The mark as stored, with the origin of the jobs for people to read."""
+    """Encode the mark, with the origin of the jobs for people to read."""
     stored = {**mark._asdict(), "key": mark.key.hex(), "from": storable(origin)}
     return json_text(stored)
 
 
 async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
-    """Pause and close queues as they were left, and count their depths."""
+    """Pause and close queues as they were in the source, and count their depths."""
     rows = [(row.lane, row.paused, row.closed) for row in metadata.queues]
     lanes = [row.lane for row in metadata.queues]
     await lock_guards(tx, lanes)
@@ -295,17 +295,17 @@ async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
 
 
 def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows as the arrays of a statement; no rows are `width` empty arrays."""
+    """Convert rows to the arrays of a statement; without rows, to `width` empty arrays."""
     return [[row[place] for row in rows] for place in range(width)]
 
 
 def clean_text(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Replace the text that this database refuses."""
+    """Replace text that this database refuses."""
     return [[storable(v) if isinstance(v, str) else v for v in row] for row in rows]
 
 
 def job_values(job: JobRow, deaths: int) -> tuple[Any, ...]:
-    """A job as this store keeps it; `deaths` is added to the number of its death."""
+    """Convert a job to the columns of this store; add `deaths` to the number of its death."""
     p = job
     if p.state < DONE and p.state not in WAITING_STATES:
         raise OperatingError(
@@ -331,7 +331,7 @@ def job_values(job: JobRow, deaths: int) -> tuple[Any, ...]:
 
 
 def array_literal(errors: list[bytes] | None) -> str | None:
-    """Several values of one row as text: arrays of arrays would become one flat array."""
+    """Encode the values of one row as text: arrays of arrays would become one flat array."""
     if errors is None:
         return None
     return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"

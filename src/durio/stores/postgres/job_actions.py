@@ -1,15 +1,16 @@
-"""Operators' actions on jobs: cancel, retry, discard, move.
+"""Apply operators' actions to jobs: cancel, retry, discard, move.
 
-Others act at the same time: the transaction that locks a job's row acts on it. That is the
-lane row of a waiting job, the run row of a running one, the kept row of one that has ended.
-`judge` decides about locked jobs, for bulk actions.
+Several transactions may act on a job at the same time; the one that locks the job's row
+first wins. A waiting job's row is its lane row, a running job's is its run row, a finished
+job's is its kept row. For bulk actions, a `Judge` decides which of the locked jobs still
+match.
 
-No action waits for such a row, nor for a key: another transaction may keep it for long, a
-caller's or that of the task itself, and one such job must not delay all others.
+An action never waits for a locked row or key. A caller's transaction, or the task's own,
+may hold the lock for a long time, and one locked job must not delay the others.
 
-A key is freed at a job's end. A retry takes it again, unless another job has it now: then
-the job stays as it is, because two jobs would run that must be one. A window that has ended
-is not opened again.
+A job's key is freed when the job ends. A retry takes the key again. If another job holds
+the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
+A key's window that has ended is not opened again.
 """
 
 from collections import Counter
@@ -70,13 +71,13 @@ LOCK_FINAL = statement("lock_final_jobs")
 RETRY_JOBS = statement("retry_job")
 DISCARD_JOBS = statement("discard_job")
 
-# Between two rounds in which nothing could be done; then twice as long each time.
+# Pause after a round that changed no job; it doubles each time.
 PAUSE_SECONDS = 0.01
 LONGEST_PAUSE_SECONDS = 1.0
 
 
 class FoundJob(NamedTuple):
-    """Where a job is, as far as a look can tell, and what leads to its lane row."""
+    """A job's state, and the values that identify its lane row, as read without a lock."""
 
     id: bytes
     state: int
@@ -85,21 +86,21 @@ class FoundJob(NamedTuple):
     run_at: float | None
 
 
-# Which of these jobs, all in one state and locked, are meant.
+# Returns those of the locked jobs, all in one state, that match the bulk query.
 Judge = Callable[[int, Collection[bytes]], Awaitable[set[bytes]]]
-Changes = dict[bytes, int | None]  # the state after
+Changes = dict[bytes, int | None]  # the state after the action
 Guards = Mapping[str, PostgresGuard]
 
 
 class ActionRequest(NamedTuple):
-    """What was asked for."""
+    """An action with its bulk query, if there is one, and its audit note."""
 
     action: Action
     only: tuple[Query, PostgresBulkMark] | None
     note: AuditNote | None
 
     def is_meant(self, job: FoundJob) -> bool:
-        """Whether the action can change the job, as far as can be said without a lock."""
+        """Tell, without a lock, whether the action can change this job."""
         if job.state not in self.action.states:
             return False
         if self.only is None:
@@ -115,17 +116,18 @@ class ActionRequest(NamedTuple):
 async def act_on_ids(
     context: PostgresContext, ids: Sequence[bytes], request: ActionRequest
 ) -> list[Acted]:
-    """Each of these jobs, in the order asked.
+    """Act on each of these jobs; return the results in the order of `ids`.
 
-    Jobs that another transaction has locked, or moved on meanwhile, are looked for again in
-    a transaction of their own: with locks of ours we would wait for one that waits for us.
-    All are tried, then those that are left for as long as a call may last.
+    A job that another transaction has locked or moved is tried again in a new transaction.
+    Keeping our locks while we wait could deadlock with a transaction that waits for them.
+    After all jobs were tried once, the remaining ones are retried until the time limit of a
+    call has passed.
     """
     acted: dict[int, Acted] = {}
     left: list[tuple[int, bytes]] = list(enumerate(ids))
     clock, pause = context.clock, PAUSE_SECONDS
     last: float | None = None
-    while left:  # a job that is named twice is met twice, one after the other
+    while left:  # an id given twice is acted on twice, in sequence
         places = {job_id: place for place, job_id in reversed(left)}
         is_over = last is not None and clock.monotonic() >= last
         is_last = is_over or request.only is not None
@@ -135,7 +137,7 @@ async def act_on_ids(
                     partial(act_once, ids=some, request=request, is_last=is_last)
                 )
             except StoreError as error:
-                error.unknown = error.unknown or bool(acted)  # some of it was done
+                error.unknown = error.unknown or bool(acted)  # part is committed
                 raise
             acted |= {places[one.id]: one for one in answers}
             if request.note is not None:
@@ -166,9 +168,9 @@ async def act_once(
     *,
     is_last: bool,
 ) -> tuple[list[Acted], int | None]:
-    """Act on each job in its present state; also return the number of the audit line.
+    """Act on each job in its current state; also return the number of the audit line.
 
-    A job is missing where another transaction locks it, or `only` leaves it out.
+    A job that another transaction has locked, or that `only` leaves out, has no result.
     """
     action, only, note = request
     others: set[bytes] = set()
@@ -205,7 +207,7 @@ async def act_once(
 async def still_in_state(
     tx: PostgresTransaction, seen: Sequence[FoundJob]
 ) -> set[bytes]:
-    """Ids still in the state that was read, so another transaction must lock them."""
+    """Return the ids still in the state that was read: other transactions lock them."""
     if not seen:
         return set()
     now = await find_jobs(tx, [job.id for job in seen])
@@ -215,7 +217,7 @@ async def still_in_state(
 async def find_jobs(
     tx: PostgresTransaction, ids: Sequence[bytes]
 ) -> dict[bytes, FoundJob]:
-    """Where these are; unknown ones are missing."""
+    """Return the state and lane row of each job; unknown ids are left out."""
     able = [job_id for job_id in ids if len(job_id) == ID_BYTES]
     return {row[0]: FoundJob(*row) for row in await tx.rows(READ_STATES, able)}
 
@@ -223,10 +225,10 @@ async def find_jobs(
 async def act_on_jobs(
     tx: PostgresTransaction, seen: Sequence[FoundJob], action: Action, judge: Judge
 ) -> Changes:
-    """The action on jobs that were seen in a state that allows it.
+    """Apply the action to jobs whose state, when read, allowed it.
 
-    The states after it, by id. A job that is missing is locked by another transaction, was
-    changed by one, or is left out by `only`.
+    Returns the new states by id. A missing job was locked or changed by another
+    transaction, or `only` leaves it out.
     """
     if not seen:
         return {}
@@ -250,9 +252,10 @@ async def act_on_jobs(
 async def cancel_jobs(
     tx: PostgresTransaction, guards: Guards, seen: Sequence[FoundJob], judge: Judge
 ) -> Changes:
-    """Waiting jobs end; running ones are marked."""
-    # Waiting ones first: an exchange that holds a lane row may wait for a run row, and
-    # never the other way round. (We wait for neither, but others may for those we hold.)
+    """Cancel waiting jobs; mark running ones so that their workers stop them."""
+    # Lock waiting jobs first. An exchange that holds a lane row may wait for a run row,
+    # never the reverse. We wait for neither, but other transactions may wait for the rows
+    # that we lock.
     held: dict[bytes, int] = {}
     for state, leave in ((SCHEDULED, DELETE_SCHEDULED), (READY, DELETE_READY)):
         locked = await lock_waiting(tx, seen, state, judge)
@@ -265,9 +268,9 @@ async def cancel_jobs(
 
 
 def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int]:
-    """Changes of depth in lanes that had a bound when they were locked.
+    """Return the changes of depth in lanes that had a bound when they were locked.
 
-    One that has got a bound since then is counted anew when we are over.
+    A lane that got its bound later is recounted after this transaction.
     """
     bounded = {lane for lane, guard in guards.items() if guard.limit is not None}
     return {lane: jobs for lane, jobs in changes.items() if lane in bounded}
@@ -276,7 +279,7 @@ def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int
 async def lock_waiting(
     tx: PostgresTransaction, seen: Sequence[FoundJob], state: int, judge: Judge
 ) -> dict[FoundJob, int]:
-    """Lock the lane rows of jobs that wait in this state; their claim numbers."""
+    """Lock the lane rows of jobs that wait in this state; return their claim numbers."""
     places = [job for job in seen if job.state == state]
     if not places:
         return {}
@@ -289,7 +292,7 @@ async def lock_waiting(
 def lane_columns(
     places: Iterable[FoundJob],
 ) -> tuple[list[bytes], list[str], list[float | None]]:
-    """What leads to lane rows, by id: lane and rank, or lane and due time."""
+    """Return the columns that identify lane rows: id, lane, rank or due time; by id."""
     ordered = sorted(places)
     return (
         [job.id for job in ordered],
@@ -301,7 +304,7 @@ def lane_columns(
 async def end_jobs(
     tx: PostgresTransaction, guards: Guards, held: dict[bytes, int]
 ) -> list[bytes]:
-    """Jobs without a lane are cancelled: each stays as long as it asked."""
+    """Cancel jobs whose lane rows are deleted; keep each for its own retention."""
     if not held:
         return []
     now, default = await tx.now(), Keep(tx.retention.done_seconds)
@@ -331,7 +334,7 @@ async def end_jobs(
 async def cancel_running(
     tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
 ) -> Changes:
-    """Running jobs are marked and their workers woken."""
+    """Mark running jobs as cancelled and wake their workers."""
     if not ids:
         return {}
     held: dict[bytes, int] = dict(await tx.rows(LOCK_RUNNING, sorted(ids)))
@@ -355,7 +358,7 @@ async def move_jobs(
     to: str,
     judge: Judge,
 ) -> Changes:
-    """Waiting jobs go to another lane; those that are locked stay."""
+    """Move waiting jobs to another lane, except those that another transaction has locked."""
     changes: Changes = {}
     depths: Counter[str] = Counter()
     for state, move in ((SCHEDULED, MOVE_SCHEDULED), (READY, MOVE_READY)):
@@ -385,7 +388,7 @@ async def retry_jobs(
     payload: bytes | None,
     judge: Judge,
 ) -> Changes:
-    """Dead and cancelled jobs begin anew, but for those whose key another one has."""
+    """Restart dead and cancelled jobs, except those whose key another job holds."""
     rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held: Changes = {row[0]: row[1] for row in rows}
     meant: set[bytes] = set()
@@ -409,7 +412,7 @@ async def retry_jobs(
 async def discard_jobs(
     tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
 ) -> Changes:
-    """Delete the records of dead jobs, and free the keys that they still have."""
+    """Delete the records of dead jobs, and free the keys that they still hold."""
     rows = await tx.rows(LOCK_FINAL, sorted(ids))
     held = {row[0] for row in rows if row[1] == DEAD}
     if held:

@@ -1,19 +1,20 @@
-"""Idempotency keys in PostgreSQL: finding a holder, taking a key, freeing it.
+"""Idempotency keys in PostgreSQL: find a holder, take a key, free it.
 
-A key is one row. A transaction that changes its holder locks that row first, in the
-order of the keys. So of two enqueues of one key the second waits, and is decided by the
-result of the first. `model.keys.answer` decides, in Python (admission.py).
+A key is one row. A transaction that changes its holder locks that row first, and locks
+several rows in the order of the keys. So the second of two enqueues of one key waits for
+the first, and its result depends on the first. `model.keys.key_answer` decides it, in Python
+(admission.py).
 
-Jobs that are sent back take their keys again, unless another job has one by now.
+Retried jobs take their keys again, unless another job holds the key by then.
 
-An open transaction may hold a key as a row that others cannot see yet. Such a lock
-cannot be skipped; it can only time out. So locks are tried with a short timeout, and
-one such key does not keep the other jobs from their keys.
+An open transaction may hold a key as a row that others cannot see yet. Such a lock cannot
+be skipped; it can only time out. So locks are tried with a short timeout, and one locked
+key does not keep other jobs from their keys.
 
-Some holders leave their keys behind, because another transaction has locked them at
-that moment. These keys do no harm: a finished holder does not answer for a key, and the
-next enqueue takes it. But most keys are never used again, so the leader scans all keys,
-a few at a time.
+Some holders cannot free their keys when they end, because another transaction has locked
+them at that moment. These keys do no harm: a finished job no longer holds its key, and the
+next enqueue takes it. But most keys are never used again, so the leader scans all keys, a
+few at a time, and frees them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -44,22 +45,22 @@ class KeyHold(NamedTuple):
 
 
 class LockedKeys(NamedTuple):
-    held: dict[bytes, KeyHold]  # by others, before this enqueue
-    taken: dict[bytes, KeyHold]  # were free: the lock made them ours
+    held: dict[bytes, KeyHold]  # by other jobs, before this enqueue
+    taken: dict[bytes, KeyHold]  # keys that were free and that this transaction took
     locked: frozenset[bytes] = frozenset()  # waiting holders whose rows are locked
 
 
 def new_hold(job_id: bytes, claim: KeyClaim, now: float) -> KeyHold:
-    """The hold of a job that takes the key now."""
+    """Return the hold of a job that takes the key now."""
     until = now + claim.ttl_seconds if claim.mode == WINDOW else None
     return KeyHold(job_id, claim.mode, claim.digest, until)
 
 
 def keys_to_pin(jobs: Iterable[NewJob], *, in_caller_tx: bool) -> list[bytes]:
-    """Keys whose waiting holder must not begin before this transaction ends.
+    """Return the keys whose waiting holder must not start before this transaction ends.
 
-    With REPLACE the holder is rewritten. In a caller's transaction this also holds for
-    a WAITING holder: it must see what the caller commits.
+    With REPLACE the holder is rewritten. In a caller's transaction this also includes a
+    WAITING holder: it must see what the caller commits.
     """
     modes = (REPLACE, WAITING) if in_caller_tx else (REPLACE,)
     claims = (job.key for job in jobs)
@@ -67,7 +68,7 @@ def keys_to_pin(jobs: Iterable[NewJob], *, in_caller_tx: bool) -> list[bytes]:
 
 
 async def holder_lanes(tx: PostgresTransaction, keys: Sequence[bytes]) -> set[str]:
-    """The current lanes of the holders; nothing is locked yet."""
+    """Return the current lanes of the holders, without locks."""
     if not keys:
         return set()
     return {lane for (lane,) in await tx.rows(FIND_LANES, keys)}
@@ -78,7 +79,7 @@ async def lock_keys(
 ) -> LockedKeys:
     """Lock all keys of these jobs, and read the holders of those that are held.
 
-    The waiting holders of `pinned` keys are locked first: lanes come before keys.
+    The waiting holders of `pinned` keys are locked first, because lanes come before keys.
     """
     wanted: dict[bytes, KeyHold] = {}
     for job in jobs:
@@ -99,7 +100,7 @@ async def lock_keys(
 
 
 def hold_columns(holds: Mapping[bytes, KeyHold]) -> list[list[object]]:
-    """Holds as the arrays of a statement, in the order of their keys."""
+    """Convert holds to the arrays of a statement, in the order of their keys."""
     rows = [(key, *holds[key]) for key in sorted(holds)]
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -113,10 +114,10 @@ async def take_keys(tx: PostgresTransaction, holds: Mapping[bytes, KeyHold]) -> 
 async def free_keys(
     tx: PostgresTransaction, held: Collection[tuple[bytes, bytes]]
 ) -> None:
-    """Free (key, id) pairs; a key that another job holds by now is kept.
+    """Free (key, id) pairs; keep a key that another job holds by now.
 
-    A key that another transaction has locked stays with its old holder, which no longer
-    answers for it: the next enqueue takes it, or `free_unused_keys` frees it.
+    A key that another transaction has locked stays with its old holder, which has no claim
+    to it any more: the next enqueue takes it, or `free_unused_keys` frees it.
     """
     if held:
         pairs = sorted(held)
@@ -124,7 +125,7 @@ async def free_keys(
 
 
 def free_at_end(tx: PostgresTransaction, held: Collection[tuple[bytes, bytes]]) -> None:
-    """Free keys with the commit, all of the transaction in one statement."""
+    """Free keys at the commit, all keys of the transaction in one statement."""
     if held and not tx.freed:
         tx.before_commit.insert(0, lambda: free_keys(tx, tx.freed))
     tx.freed += held
@@ -148,17 +149,17 @@ class KeyedJob(NamedTuple):
 class KeysNotTaken(NamedTuple):
     """Jobs that do not get their keys back."""
 
-    refused: set[bytes]  # another job has it
-    held: set[bytes]  # an open transaction has it: its final holder is not known yet
+    refused: set[bytes]  # another job holds the key
+    held: set[bytes]  # an open transaction holds the key; its holder is not known yet
 
 
 async def retake_keys(
     tx: PostgresTransaction, rows: Sequence[Sequence[Any]], payload: bytes | None
 ) -> KeysNotTaken:
-    """Take again the keys that jobs came with; returns the jobs that do not get theirs.
+    """Take again the keys that jobs had; return the jobs that do not get theirs.
 
-    All keys are locked first, in the order that all transactions keep, and free ones
-    are taken with the lock. Only then the holders of the others are read.
+    All keys are locked first, in the order that all transactions keep, and free ones are
+    taken with the lock. Only then are the holders of the others read.
     """
     jobs = [KeyedJob(*row) for row in rows]
     if not jobs:
@@ -173,7 +174,7 @@ async def retake_keys(
     able = [job for job in jobs if job.key not in busy]
     refused, takers = await decide_holders(tx, able, held)
     await take_keys(tx, {key: wanted[key] for key in takers if key not in free})
-    # A window that has ended stays ended: free what the lock took.
+    # A window that has ended is not opened again: free the keys that the lock took for it.
     idle = [(key, wanted[key].id) for key in free if key not in takers]
     await free_keys(tx, idle)
     return KeysNotTaken(refused, {job.id for job in jobs if job.key in busy})
@@ -182,10 +183,10 @@ async def retake_keys(
 async def try_lock_keys(
     tx: PostgresTransaction, wanted: Mapping[bytes, KeyHold]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Lock keys in their order; returns those that were free, and those that timed out.
+    """Lock keys in their order; return those that were free, and those that timed out.
 
-    A statement that fails does not say which key failed: fewer keys are tried then,
-    down to one, and twice as many after each success.
+    A failed statement does not say which key was locked. So fewer keys are tried then, down
+    to one, and twice as many after each success.
     """
     free, busy = set[bytes](), set[bytes]()
     keys, first = sorted(wanted), 0
@@ -217,7 +218,7 @@ async def try_lock_keys(
 async def decide_holders(
     tx: PostgresTransaction, jobs: Sequence[KeyedJob], held: dict[bytes, KeyHold]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Which jobs are refused, and which keys get a new holder; in the order of jobs."""
+    """Return the refused jobs, and the keys that get a new holder; in the order of jobs."""
     owners = await current_holders(tx, held)
     refused: set[bytes] = set()
     takers: set[bytes] = set()
@@ -229,14 +230,14 @@ async def decide_holders(
         if job.mode != WINDOW:
             takers.add(job.key)
         if job.mode != WINDOW or (holder is not None and holder.id == job.id):
-            owners[job.key] = job.id  # it is live from here on
+            owners[job.key] = job.id  # from here on this job holds the key
     return refused, takers
 
 
 async def current_holders(
     tx: PostgresTransaction, held: dict[bytes, KeyHold]
 ) -> dict[bytes, bytes]:
-    """Key -> the job that answers for it now: a live one, or one within its window."""
+    """Return the job that holds each key: a live job, or one within its window."""
     if not held:
         return {}
     now, ids = await tx.now(), [hold.id for hold in held.values()]
@@ -246,7 +247,7 @@ async def current_holders(
     return {
         key: hold.id
         for key, hold in held.items()
-        # A job that has begun may have been unable to free its key.
+        # A job that has started may have been unable to free its key.
         if (hold.id in live and not (live[hold.id] and hold.mode == WAITING))
         or (hold.id in over and hold.until is not None and hold.until > now)
     }
@@ -260,7 +261,7 @@ UNUSED_BATCH_MAX = 1000
 
 
 async def free_unused_keys(context: PostgresContext) -> None:
-    """Scan the next few keys, about once a minute."""
+    """Scan the next few keys, about once a minute, and free unused ones."""
     walk, now = context.process.unused_keys, context.clock.monotonic()
     if now < walk.next_at:
         return
@@ -271,9 +272,9 @@ async def free_unused_keys(context: PostgresContext) -> None:
 
 
 async def free_unused_after(tx: PostgresTransaction, after: bytes) -> bytes:
-    """Free unused keys behind `after`; returns the last key that was scanned.
+    """Free unused keys after `after`; return the last key that was scanned.
 
-    They are checked after they are locked: one may have a new holder by then.
+    Keys are checked after they are locked, because one may have got a new holder.
     """
     ((keys, last),) = await tx.rows(NEXT_KEYS, after, UNUSED_BATCH_MAX)
     if keys:

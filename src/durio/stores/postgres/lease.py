@@ -1,11 +1,11 @@
 """Leases in PostgreSQL: one row per worker, judged by the server's clock.
 
-A worker may renew an expired lease while its row stands unmarked: a rescue marks or
-deletes the row in the same transaction that takes the first job, so an unmarked row
-means that no job was taken. Claims need a lease that has not expired.
+A worker may renew an expired lease while its row exists unmarked. A rescue marks or deletes
+the row in the same transaction that takes the first job, so an unmarked row means that no
+job was taken. Claims need a lease that has not expired.
 
-A life mark is bound before the worker's row becomes visible, and released after the row
-is deleted: a process that sees the row can trust the mark.
+A life socket is bound before the worker's row becomes visible, and released after the row
+is deleted. So a process that sees the row can trust the socket.
 """
 
 from collections.abc import Sequence
@@ -125,7 +125,7 @@ async def renew_worker(
 async def remove_worker(
     tx: PostgresTransaction, context: PostgresContext, worker: int
 ) -> None:
-    """Give jobs back, delete the row, and release the life mark after the commit."""
+    """Give jobs back, delete the row, and release the life socket after the commit."""
     await tx.rows(LOCK_WORKERS, [worker])
     held = await lock_held(tx, [worker], await find_held(tx, [worker], None))
     outcomes = [
@@ -141,7 +141,7 @@ async def remove_worker(
 async def find_held(
     tx: PostgresTransaction, workers: Sequence[int], limit: int | None
 ) -> list[tuple[int, bytes]]:
-    """(worker, id) of the jobs that these workers hold, grouped by worker."""
+    """Return (worker, id) of the jobs that these workers hold, grouped by worker."""
     rows = await tx.rows(FIND_HELD, workers, limit)
     return [(worker, job_id) for worker, job_id in rows]
 
@@ -149,10 +149,10 @@ async def find_held(
 async def lock_held(
     tx: PostgresTransaction, workers: Sequence[int], held: Sequence[tuple[int, bytes]]
 ) -> list[Row]:
-    """Lock the jobs that they hold, by id: (id, claim_no, retried, losses, worker).
+    """Lock the jobs of these workers by id; return (id, claim_no, retried, losses, worker).
 
-    One statement locks the jobs of all workers: queues and jobs are locked in the order
-    that every transaction keeps.
+    One statement locks the jobs of all workers, so that queues and jobs are locked in the
+    order that every transaction keeps.
     """
     if not held:
         return []

@@ -1,10 +1,10 @@
-"""Life sockets: on one host, a dead worker is detected before its lease ends.
+"""Life sockets: detect a dead worker on the same host before its lease ends.
 
 A worker's process binds a datagram socket to a unique name in Linux's abstract namespace:
 there is no file, and nothing to clean up. The kernel removes the name when the process
-ends, for whatever reason. A process that is stopped keeps it. Other processes of the same
-boot and network namespace try to connect. A refused connection proves that the process is
-dead: the name is never used again. No data is ever sent.
+ends, for whatever reason. A stopped process keeps it. Other processes of the same boot and
+network namespace try to connect. A refused connection proves that the process is dead,
+because the name is never used again. No data is ever sent.
 
 On other systems, and across hosts, the lease decides.
 """
@@ -22,7 +22,7 @@ NETWORK = "/proc/self/ns/net"
 
 
 class LifeAddress(NamedTuple):
-    host: str  # boot and network namespace; the name is valid only within these
+    host: str  # boot and network namespace in which the name is valid
     name: str
 
 
@@ -34,7 +34,7 @@ class PostgresLifeSockets:
         self._held: dict[int, socket.socket] = {}
 
     def here(self) -> str | None:
-        """The boot and network namespace; None where this system has no such names."""
+        """Return the boot and network namespace; None if this system does not name them."""
         if sys.platform != "linux":
             return None
         try:
@@ -44,7 +44,7 @@ class PostgresLifeSockets:
         return f"{self._clock.boot_id()}/{network}"
 
     def bind(self) -> tuple[LifeAddress, socket.socket] | None:
-        """A socket for a worker that is about to be registered, if it can have one."""
+        """Return a socket for a worker to be registered; None if the system has none."""
         host = self.here()
         if host is None:
             return None
@@ -67,19 +67,19 @@ class PostgresLifeSockets:
         self._held[worker] = life_socket
 
     def end(self, worker: int) -> None:
-        """Called when the worker's row is deleted."""
+        """Close the worker's socket; called when its row is deleted."""
         life_socket = self._held.pop(worker, None)
         if life_socket is not None:
             life_socket.close()
 
     def close(self) -> None:
-        """Called in a forked child, and when the store closes."""
+        """Close all sockets; called in a forked child, and when the store closes."""
         for worker in list(self._held):
             self.end(worker)
 
 
 def is_dead(name: str) -> bool:
-    """Whether no process holds this name. Only a refused connection proves it."""
+    """Whether no process holds this name; only a refused connection proves it."""
     try:
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     except OSError:

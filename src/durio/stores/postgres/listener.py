@@ -1,14 +1,15 @@
 """LISTEN on one connection per process, however many workers and event loops it has.
 
-The listener uses the connection of the heartbeat's loop, which no job can block. Without
-one it uses the connection of the loop that waits. When that loop ends, the listener moves
-to another. Callbacks run in the thread of the listener's loop. They pass notifications on
-to the loops that wait.
+The listener uses the connection of the heartbeat's loop, which no job can block. Without a
+heartbeat it uses the connection of a loop that waits. When that loop ends, the listener
+moves to another. Callbacks run in the thread of the listener's loop. They pass
+notifications on to the loops that wait.
 
-`ListenCheck` tests that notifications arrive. Behind PgBouncer in transaction mode LISTEN
-succeeds and no notification ever comes. A connection that a firewall has dropped is silent
-too. So a nonce is sent from time to time, by another connection than the one that listens:
-a pooler may return a process's own notification as part of an answer, which proves nothing.
+`ListenCheck` tests that notifications arrive. Behind PgBouncer in transaction mode, LISTEN
+succeeds and no notification ever arrives. A connection that a firewall has dropped is
+silent too. So a nonce is sent from time to time, on another connection than the one that
+listens. A pooler may return a process's own notification as part of a reply, which proves
+nothing.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ PING = "select 1"
 
 @dataclass(slots=True, eq=False)
 class ListenerLoop:
-    """The loop on whose connection we listen, and the state of that connection."""
+    """The loop on whose connection the listener runs, and the state of that connection."""
 
     loop: asyncio.AbstractEventLoop
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -38,7 +39,7 @@ class ListenerLoop:
 
     @property
     def is_up(self) -> bool:
-        """Whether the connection is open, as far as this side knows."""
+        """Whether the connection is open, as far as this process knows."""
         connection = self.connection
         return (
             is_loop_running(self.loop)
@@ -49,7 +50,10 @@ class ListenerLoop:
 
 class NotificationListener:
     def __init__(self, connections: Connections, on_gap: Callable[[], None]) -> None:
-        """`on_gap` is called when notifications may have been missed."""
+        """Listen on these connections.
+
+        `on_gap` is called when notifications may have been missed.
+        """
         self._connections = connections
         self._on_gap = on_gap
         self._channels: dict[str, NotificationCallback] = {}
@@ -59,11 +63,14 @@ class NotificationListener:
     # --- channels, and the loop
 
     def add_channel(self, channel: str, callback: NotificationCallback) -> None:
-        """Takes effect in `ensure_listening`; `callback` runs in the listener's thread."""
+        """Add a channel; `ensure_listening` applies it.
+
+        `callback` runs in the listener's thread.
+        """
         self._channels[channel] = callback
 
     def remove_channel(self, channel: str) -> None:
-        """Takes effect in `ensure_listening`."""
+        """Remove a channel; `ensure_listening` applies it."""
         self._channels.pop(channel, None)
 
     def offer_loop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -73,7 +80,7 @@ class NotificationListener:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it listens to every channel, and on the best loop there is."""
+        """Whether it listens to every channel, on the best loop that was offered."""
         current = self._current
         if (
             current is None
@@ -88,7 +95,7 @@ class NotificationListener:
 
     @property
     def is_up(self) -> bool:
-        """Whether the connection is open, as far as this side knows."""
+        """Whether the connection is open, as far as this process knows."""
         return self._current is not None and self._current.is_up
 
     @property
@@ -99,7 +106,7 @@ class NotificationListener:
 
     @property
     def is_in_call(self) -> bool:
-        """Whether a call is under way: its answer may bring notifications."""
+        """Whether a call is in progress, whose reply may contain notifications."""
         lock = None if self._current is None else self._current.connection_lock
         return lock is not None and lock.locked()
 
@@ -119,7 +126,7 @@ class NotificationListener:
             await self._stop_on(current)
 
     def forget(self) -> None:
-        """In a forked child: the connection is the parent's."""
+        """Drop all state in a forked child: the connection belongs to the parent."""
         self._current = self._offered = None
 
     def _best_loop(self) -> ListenerLoop:
@@ -134,7 +141,10 @@ class NotificationListener:
         )
 
     async def _apply_channels(self, current: ListenerLoop) -> None:
-        """Runs on its loop: LISTEN to new channels, UNLISTEN from removed ones."""
+        """Listen to new channels and stop listening to removed ones.
+
+        This runs on the listener's loop.
+        """
         async with current.lock:
             for channel, callback in list(self._channels.items()):
                 if channel not in current.channels:
@@ -146,7 +156,7 @@ class NotificationListener:
             await self._check_connection(current)
 
     async def _check_connection(self, current: ListenerLoop) -> None:
-        """The read opens a lost connection again, which then listens again."""
+        """Read something, which opens a lost connection again and restores its channels."""
         await self._connections.read(PING)
         guarded = await self._connections.connection()
         current.connection_lock = guarded.lock
@@ -155,13 +165,16 @@ class NotificationListener:
                 current.connection = await guarded.ready()
 
     def _on_lost(self) -> None:
-        """Runs in the listener's thread: notifications were missed before the reconnect."""
+        """Report a gap; runs in the listener's thread.
+
+        Notifications were missed before the reconnect.
+        """
         if self._current is not None:
             self._current.connection = None
         self._on_gap()
 
     async def _stop_on(self, old: ListenerLoop) -> None:
-        with suppress(StoreError):  # the connection is gone, and its LISTEN with it
+        with suppress(StoreError):  # the connection is gone, and its LISTEN too
             await run_on(old.loop, self._unlisten_all(old))
 
     async def _unlisten_all(self, old: ListenerLoop) -> None:
@@ -178,13 +191,13 @@ def is_loop_running(loop: asyncio.AbstractEventLoop) -> bool:
 async def run_on(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
 ) -> None:
-    """Run the coroutine on that loop of this process, and wait for it here."""
+    """Run the coroutine on another loop of this process, and wait for it here."""
     if loop is asyncio.get_running_loop():
         await work
         return
     try:
         there = asyncio.run_coroutine_threadsafe(work, loop)
-    except RuntimeError as error:  # closed a moment ago
+    except RuntimeError as error:  # the loop was closed a moment ago
         work.close()
         raise loop_ended() from error
     try:
@@ -193,7 +206,7 @@ async def run_on(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise loop_ended() from error  # that loop was cancelled, not this task
+        raise loop_ended() from error  # the other loop was cancelled, not this task
 
 
 def loop_ended() -> StoreUnavailable:
@@ -204,7 +217,7 @@ def loop_ended() -> StoreUnavailable:
 
 
 LISTEN_CHECK_SECONDS = 1.0
-LISTEN_CHECK_TRIES = 3  # a nonce that came with an answer does not count
+LISTEN_CHECK_TRIES = 3  # a nonce that came with a reply does not count
 NONCES_MAX = 16
 
 SendNonce = Callable[[str], Awaitable[None]]
@@ -219,7 +232,7 @@ class ListenCheck:
         self._arrived: asyncio.Future[None] | None = None
 
     async def run(self, send: SendNonce) -> bool:
-        """Send up to 3 nonces within 1 s; whether one of them arrived."""
+        """Send up to 3 nonces within 1 s; return whether one of them arrived."""
         arrived = asyncio.get_running_loop().create_future()
         self._arrived = arrived
         try:
@@ -239,8 +252,9 @@ class ListenCheck:
         return False
 
     def on_nonce(self, nonce: str) -> None:
-        """Called in the listener's thread."""
+        """Record a nonce; called in the listener's thread."""
         arrived = self._arrived
         if arrived is not None and nonce in self._nonces:
-            with suppress(RuntimeError):  # that loop is closed: no check waits
+            # That loop is closed, and no check waits there.
+            with suppress(RuntimeError):
                 arrived.get_loop().call_soon_threadsafe(complete, arrived)

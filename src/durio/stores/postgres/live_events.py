@@ -1,12 +1,12 @@
 """Live events for subscribers on any host: NOTIFY on a channel of their own.
 
 A process with subscribers keeps a row `ear:<name>` alive. A process that has workers, or
-that was asked for subscribers in the last 60 s, looks for such rows once a second. While
-there are none, nothing is sent. Events published within 20 ms go together, cut into
+that was asked for subscribers in the last 60 s, reads these rows once a second. While there
+are none, nothing is sent. Events published within 20 ms are sent together, split into
 payloads of less than 8000 bytes. Publishing never waits: events that do not fit are
 counted, and the count is sent after the events that did fit.
 
-Each batch has a stamp that grows with time, so that a subscriber reads the events of
+Each batch has a stamp that increases with time, so that a subscriber reads the events of
 several processes in the order in which they happened, as far as their clocks agree.
 """
 
@@ -29,20 +29,20 @@ DROP_SUBSCRIBER = statement("drop_subscriber")
 
 SUBSCRIBER_CHECK_SECONDS = 1.0
 FRESH_SECONDS = 1.4  # an older check does not count
-ASKED_SECONDS = 60.0  # checks go on for this long after a question
+ASKED_SECONDS = 60.0  # how long checks continue after `has_subscribers`
 ROW_SECONDS = 3.0
 GATHER_SECONDS = 0.02  # between two batches of one loop
-LINGER_SECONDS = 0.02  # for events of other processes at the same time
+LINGER_SECONDS = 0.02  # wait for simultaneous events of other processes
 CLOSE_SECONDS = 1.0
 
 BATCH_BYTES_MAX = 256 * 1024
-FRAME_BYTES_MAX = 7900  # PostgreSQL takes less than 8000, the stamp included
+FRAME_BYTES_MAX = 7900  # PostgreSQL allows less than 8000, the stamp included
 STAMP_LENGTH = 32
 LAST, NOT_LAST = ".", "+"
 
 
 def frames_of(stamp: str, text: bytes) -> list[str]:
-    """One batch as payloads, never cut inside a UTF-8 character."""
+    """Split one batch into payloads, never inside a UTF-8 character."""
     frames: list[str] = []
     start = 0
     while start < len(text):
@@ -72,7 +72,7 @@ class LiveEventBatch:
     def add(self, event: bytes) -> None:
         """Add the event, or count it as missed."""
         taken = bounded_event(event)
-        # Keeps the order: after one event without room, all later ones are missed.
+        # Keep the order: after one event without room, all later ones count as missed.
         if self.missed or self.size + len(taken) >= BATCH_BYTES_MAX:
             self.missed += 1
         else:
@@ -80,7 +80,7 @@ class LiveEventBatch:
             self.size += len(taken) + 1
 
     def take(self) -> tuple[list[str], int]:
-        """The payloads of all events, and how many events they stand for."""
+        """Return the payloads of all events, and the number of events in them."""
         events, count = self.events, len(self.events) + self.missed
         if self.missed:
             events.append(missed_event(self.missed))
@@ -90,14 +90,14 @@ class LiveEventBatch:
 
 
 class PostgresSubscriber(EventBuffer):
-    """Filled in the listener's thread."""
+    """A subscriber whose buffer is filled in the listener's thread."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Also for events of other processes, which may be older than the first."""
+        """Wait also for events of other processes, which may be older than the first."""
         await super().wait(timeout_seconds)
         if self._events and not self._is_closed:
             await self._clock.sleep(LINGER_SECONDS)
@@ -118,7 +118,7 @@ class PostgresLiveEvents:
         self._wakeups = wakeups
         self._channel = channel_name(schema, "live")
         self._subscribers: list[PostgresSubscriber] = []
-        self._frames = ("", "")  # stamp and text of a batch that is not complete
+        self._frames = ("", "")  # stamp and text of an incomplete batch
         self._has_remote_subscribers = False
         self._checked_at = self._asked_at = float("-inf")
         self._checking_loop: asyncio.AbstractEventLoop | None = None
@@ -137,7 +137,7 @@ class PostgresLiveEvents:
         )
 
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Send these to all subscribers, and return whether there are any; never waits."""
+        """Send these events to all subscribers; return whether there are any. Never waits."""
         has_subscribers = self.has_subscribers()
         if events and has_subscribers:
             with suppress(RuntimeError):  # a thread without a loop cannot send
@@ -175,10 +175,10 @@ class PostgresLiveEvents:
     # --- subscribing
 
     async def subscribe(self) -> PostgresSubscriber:
-        """Receive every event from now on; raises what the store raises."""
+        """Receive every event from now on; raises a StoreError if that fails."""
         subscriber = PostgresSubscriber(self._clock)
         if not self._wakeups.is_notifying:
-            return subscriber  # it never receives an event
+            return subscriber  # the subscriber never receives an event
         self._subscribers.append(subscriber)
         try:
             self._wakeups.listener.add_channel(self._channel, self._on_notification)
@@ -202,7 +202,10 @@ class PostgresLiveEvents:
             await self._wakeups.listener.ensure_listening()
 
     def _on_notification(self, payload: str) -> None:
-        """Runs in the listener's thread; the payloads of a batch come in a row."""
+        """Collect the payloads of a batch, which arrive in sequence.
+
+        This runs in the listener's thread.
+        """
         stamp, mark = payload[:STAMP_LENGTH], payload[STAMP_LENGTH : STAMP_LENGTH + 1]
         text = payload[STAMP_LENGTH + 1 :]
         before, begun = self._frames
@@ -216,10 +219,10 @@ class PostgresLiveEvents:
         for subscriber in list(self._subscribers):
             subscriber.receive(stamp, events)
 
-    # --- looking for subscribers elsewhere
+    # --- finding subscribers of other processes
 
     async def check_subscribers(self) -> None:
-        """Look for other processes with subscribers; keep our own row alive."""
+        """Look for other processes with subscribers; keep the row of this process alive."""
         if not self._wakeups.is_notifying:
             return
         with suppress(StoreError):  # the next check tries again
@@ -238,13 +241,13 @@ class PostgresLiveEvents:
             return
         if self._checking_loop is not None and not self._checking_loop.is_closed():
             return
-        with suppress(RuntimeError):  # no loop here: a later call may have one
+        with suppress(RuntimeError):  # no loop here; a later call may have one
             loop = asyncio.get_running_loop()
             self._checking_loop = loop
             self._check(loop)
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Check now and again in 1 s; by timers, so that the loop may end at any time."""
+        """Check now and again in 1 s, by timers, so that the loop may end at any time."""
         if self._checking_loop is not loop:
             return
         asked = self._clock.monotonic() - self._asked_at < ASKED_SECONDS
@@ -265,7 +268,7 @@ class PostgresLiveEvents:
     # --- closing
 
     async def close(self) -> None:
-        """Send what is left, for up to CLOSE_SECONDS, and unsubscribe all."""
+        """Send the remaining events, for up to CLOSE_SECONDS, and unsubscribe all."""
         self._checking_loop = None
         for subscriber in list(self._subscribers):
             await self.unsubscribe(subscriber)
@@ -281,7 +284,7 @@ class PostgresLiveEvents:
             await asyncio.wait(here)
 
     def forget(self) -> None:
-        """In a forked child: the subscribers are the parent's."""
+        """Drop all state in a forked child: the subscribers belong to the parent."""
         self._subscribers.clear()
         self._batches.clear()
         self._checking_loop = self._check_task = None

@@ -1,6 +1,6 @@
-"""`postgresql://user:password@host:5432/database?schema=durio&driver=asyncpg`.
+"""Parse `postgresql://user:password@host:5432/database?schema=durio&driver=asyncpg`.
 
-Our own options are taken out. The others are libpq's and go on to the driver.
+Durio's own options are removed. The others are libpq's and are passed to the driver.
 """
 
 import re
@@ -26,14 +26,14 @@ CHOICES = {
 SECONDS = ("connect_timeout", "call_timeout")
 OPTIONS = ("schema", *CHOICES, *SECONDS)
 SECONDS_MAX = 600.0
-# libpq's, which both drivers know.
+# Parameters of libpq that both drivers know.
 LIBPQ_PARAMETERS = frozenset(
     {"host", "port", "dbname", "user", "password", "passfile", "sslmode", "sslcert"}
     | {"sslkey", "sslrootcert", "sslcrl", "sslnegotiation", "sslpassword", "krbsrvname"}
     | {"ssl_min_protocol_version", "ssl_max_protocol_version", "target_session_attrs"}
     | {"application_name", "options", "service"}
 )
-# libpq's, which only psycopg knows.
+# Parameters of libpq that only psycopg knows.
 PSYCOPG_PARAMETERS = frozenset(
     {"hostaddr", "keepalives", "keepalives_idle", "keepalives_interval"}
     | {"keepalives_count", "tcp_user_timeout", "gssencmode", "channel_binding"}
@@ -44,12 +44,12 @@ URL_CURE = (
     "Use postgresql://user:password@host:5432/database; quote special characters of a "
     "password, as in %40 for @, %2F for / and %23 for #."
 )
-# Only names that need no quotes: people also run such SQL by hand.
+# Only names that need no quotes, because people also run such SQL by hand.
 SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 def location_from_url(url: str) -> PostgresLocation:
-    """The parts of a URL, checked. Nothing is connected to."""
+    """Parse and check a URL, without connecting."""
     parts = split_url(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {name: given.pop(name) for name in OPTIONS if name in given}
@@ -72,7 +72,7 @@ def location_from_url(url: str) -> PostgresLocation:
 
 
 def split_url(url: str) -> SplitResult:
-    """Its errors do not show the URL, which may hold a password."""
+    """Split the URL; errors do not show it, because it may contain a password."""
     scheme, colon, rest = url.partition("://")
     if not colon or scheme.lower() not in ("postgresql", "postgres"):
         raise InvalidURL("this is not the URL of a PostgreSQL store", cure=URL_CURE)
@@ -97,18 +97,18 @@ def check_ports(parts: SplitResult) -> None:
 
 
 def hosts_of(parts: SplitResult) -> str:
-    """The hosts and ports between user and database."""
+    """Return the hosts and ports between user and database."""
     return parts.netloc.rpartition("@")[2]
 
 
 def user_of(parts: SplitResult) -> tuple[str, str]:
-    """User and password. A password may hold any character, even an @."""
+    """Return user and password; a password may contain any character, even an @."""
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     return unquote(user), unquote(password)
 
 
 def dsn_of(parts: SplitResult, given: dict[str, str]) -> str:
-    """The URL for the driver, quoted where needed."""
+    """Return the URL for the driver, quoted where needed."""
     user, password = user_of(parts)
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
     rest = {name: value for name, value in given.items() if name != "application_name"}
@@ -117,14 +117,14 @@ def dsn_of(parts: SplitResult, given: dict[str, str]) -> str:
 
 
 def display_url(parts: SplitResult, given: dict[str, str]) -> str:
-    """The URL as people see it, without the password."""
+    """Return the URL as people see it, without the password."""
     user, _ = user_of(parts)
     host = hosts_of(parts) or given.get("host", "")
     return f"postgresql://{user}{'@' if user else ''}{host}{parts.path}"
 
 
 def check_parameter(parts: SplitResult, name: str, driver: str) -> None:
-    """Refuse an unknown parameter before the server is asked."""
+    """Refuse an unknown parameter before connecting."""
     if name in LIBPQ_PARAMETERS or (name in PSYCOPG_PARAMETERS and driver == "psycopg"):
         return
     if name in PSYCOPG_PARAMETERS:

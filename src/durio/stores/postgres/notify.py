@@ -1,10 +1,10 @@
-"""Sends wakeups to other processes: one NOTIFY channel per schema, few and short messages.
+"""Send wakeups to other processes: one NOTIFY channel per schema, few and short messages.
 
 NOTIFY takes one lock of the whole database, so a message is not repeated within 10 ms. The
 first wakeup of a lane is sent at once (the leading edge). If the lane is woken again within
-10 ms, one more message follows at the end of them (the trailing edge), so that no worker
-misses the last job of a burst. Wakeups go in a transaction of their own, on the connection
-of the loop that sends them. A lost wakeup costs one safety poll, never a job.
+10 ms, one more message follows at the end of this time (the trailing edge), so that no
+worker misses the last job of a burst. Wakeups are sent in a transaction of their own, on
+the connection of the sending loop. A lost wakeup causes one safety poll; no job is lost.
 
 A payload is the sender's name (12 letters, so that a process does not wake itself), one
 sign and one word: `+` and a lane with work, `!` and a worker that should renew, `=` and a
@@ -30,15 +30,15 @@ NO_SENDER = (
     "-" * NAME_LENGTH
 )  # sent by a caller's transaction: no process was woken directly
 QUIET_SECONDS = 0.010
-TRAILING_LATE_SECONDS = 0.1  # after this, the loop of a trailing edge has ended
+TRAILING_LATE_SECONDS = 0.1  # later than this, the loop of a trailing edge has ended
 FRESH_MAX = 1000
-NOTIFICATIONS_MAX = 1000  # in one statement
+NOTIFICATIONS_MAX = 1000  # per statement
 CLOSE_SECONDS = 1.0
-CHANNEL_BYTES_MAX = 40  # of 63: a prefix and a suffix are added
+CHANNEL_BYTES_MAX = 40  # of 63 bytes: a prefix and a suffix are added
 
 
 def channel_name(schema: str, kind: str) -> str:
-    """The channel of a schema; `kind` is `rings` (wakeups) or `live`."""
+    """Return the channel of a schema; `kind` is `rings` (wakeups) or `live`."""
     name = schema
     if len(schema.encode()) > CHANNEL_BYTES_MAX:
         name = hashlib.blake2b(schema.encode(), digest_size=16).hexdigest()
@@ -46,8 +46,9 @@ def channel_name(schema: str, kind: str) -> str:
 
 
 def messages_of(lanes: Iterable[str], workers: Iterable[int]) -> list[str]:
-    """Messages without the sender's name."""
-    # Control first: a worker that the first message wakes then knows to renew.
+    """Return messages without the sender's name."""
+    # Control messages first: a worker that the first message wakes then knows it has to
+    # renew.
     control = [f"{CONTROL}{worker}" for worker in workers]
     return control + [WORK + lane for lane in lanes]
 
@@ -66,33 +67,37 @@ class Notifier:
         self._clock = clock
         self._channel = channel
         self.name = new_sender_name(clock)
-        # Message -> until when it is not repeated; -> when its trailing edge is due.
+        # By message: until when it is not repeated, and when its trailing edge is due.
         self._fresh: dict[str, float] = {}
         self._trailing: dict[str, float] = {}
         self._unsent: dict[asyncio.AbstractEventLoop, UnsentNotifications] = {}
         self._is_closed = False
 
     def notify(self, messages: Collection[str]) -> None:
-        """Send these now, or 10 ms after they were sent last; never waits, never raises."""
+        """Send these now, or 10 ms after they were last sent.
+
+        This never waits and never raises.
+        """
         now, loop = self._clock.monotonic(), asyncio.get_running_loop()
         for message in messages:
             fresh_until = self._fresh.get(message, now)
-            # Control messages are rare, and people wait for their effect: send at once.
+            # Control messages are rare, and people wait for their effect: send them at
+            # once.
             if fresh_until <= now or message.startswith(CONTROL):
-                self._trailing.pop(message, None)  # it is late: its loop may have ended
+                self._trailing.pop(message, None)  # overdue: its loop may have ended
                 self._send_later(loop, message)
             elif self._trailing.get(message, now - 1) + TRAILING_LATE_SECONDS < now:
                 self._trailing[message] = fresh_until
                 loop.call_later(fresh_until - now, self._send_trailing, loop, message)
 
     def _send_trailing(self, loop: asyncio.AbstractEventLoop, message: str) -> None:
-        # Remove it first: a wakeup from another thread is then sent once more.
+        # Remove the message first: a wakeup from another thread is then sent again.
         self._trailing.pop(message, None)
         self._send_later(loop, message)
 
     def _send_later(self, loop: asyncio.AbstractEventLoop, message: str) -> None:
         if self._is_closed:
-            return  # a trailing edge: `close` has sent its message
+            return  # `close` has already sent this trailing message
         if len(self._fresh) >= FRESH_MAX:
             self._forget_old()
         self._fresh[message] = self._clock.monotonic() + QUIET_SECONDS
@@ -104,7 +109,7 @@ class Notifier:
             unsent.sending = loop.create_task(self._send(unsent))
 
     async def _send(self, unsent: UnsentNotifications) -> None:
-        """Send until nothing is left; messages that come meanwhile go together."""
+        """Send until nothing is left; messages that are added meanwhile are sent together."""
         while unsent.messages:
             messages = list(unsent.messages)[:NOTIFICATIONS_MAX]
             for message in messages:
@@ -112,10 +117,14 @@ class Notifier:
             try:
                 await self.send(messages)
             except StoreError:
-                unsent.messages.clear()  # only hints: the safety poll finds the work
+                # Wakeups are only hints: the safety poll finds the work.
+                unsent.messages.clear()
 
     async def send(self, messages: Iterable[str]) -> None:
-        """One statement, now; as a read, because a hint may be sent twice."""
+        """Send the messages in one statement.
+
+        It runs as a read, because a hint may be sent twice.
+        """
         payloads = [self.name + message for message in messages]
         await self._connections.read(NOTIFY, self._channel, payloads)
 
@@ -142,7 +151,7 @@ class Notifier:
                 await asyncio.wait((task,))
 
     def forget(self) -> None:
-        """In a forked child: a new sender, which has sent nothing yet."""
+        """Start anew in a forked child, as a sender that has sent nothing yet."""
         self.name = new_sender_name(self._clock)
         self._fresh.clear()
         self._trailing.clear()
@@ -155,11 +164,11 @@ def new_sender_name(clock: Clock) -> str:
 
 
 def parse_payload(payload: str) -> tuple[str, str, str]:
-    """Sender, sign and word; a newer version may send a sign that is unknown here."""
+    """Return sender, sign and word; newer code may send a sign that is unknown here."""
     head = payload[:NAME_LENGTH]
     return head, payload[NAME_LENGTH : NAME_LENGTH + 1], payload[NAME_LENGTH + 1 :]
 
 
 def transaction_payloads(lanes: Mapping[str, int]) -> list[str]:
-    """Payloads to send in a caller's transaction; its commit delivers them."""
+    """Return payloads to send in a caller's transaction; its commit delivers them."""
     return [NO_SENDER + message for message in messages_of(lanes, ())]

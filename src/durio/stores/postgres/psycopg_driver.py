@@ -1,11 +1,11 @@
-"""psycopg behind our driver port: the second driver, over libpq.
+"""The adapter for psycopg, the second driver, which uses libpq.
 
 psycopg has no type of its own for an id of 16 bytes, so the casts in a statement's text
 mark the parameters that are ids: `$1::uuid`, `$1::uuid[]`. Between calls the event loop
 watches the socket, so that notifications arrive without a call.
 
 Our cursors use psycopg's default adapters and plain rows. Adapters and row factories that
-the program registers, globally or on a connection, do not affect them: a caller's
+the program registers, globally or on a connection, do not affect them. A caller's
 connection may have its own.
 """
 
@@ -37,14 +37,15 @@ from durio.stores.postgres.driver import (
 )
 
 BYTEA_OID, UUID_OID, UUID_LIST_OID = 17, 2950, 2951
-# A binary array: dimensions, has nulls, type, size, first index; then size and bytes of each.
+# A binary array: dimensions, has nulls, type, size, first index; then size and bytes of
+# each item.
 LIST_HEAD = struct.Struct("!iiIii")
 NO_LIST = struct.pack("!iiI", 0, 0, UUID_OID)
 ID_LENGTH, NULL = struct.pack("!i", 16), struct.pack("!i", -1)
 STATEMENTS_CACHED = 400
-READ_TURNS = 3  # the server's last message, then the end of the stream
+READ_TURNS = 3  # reads the server's last message, then the end of the stream
 FLOATS_CAST = re.compile(r"\$(\d+)::float8\[\]")
-# libpq gives only the text of a refused connection, not its SQLSTATE.
+# For a refused connection libpq gives only the text, not the SQLSTATE.
 PHRASES = (
     (re.compile("password authentication failed|no password supplied"), "28P01"),
     (re.compile(r"no pg_hba\.conf entry|role .* does not exist"), "28000"),
@@ -76,7 +77,7 @@ class Ids(tuple[bytes | None, ...]):
 
 
 class IdsDumper(Dumper):
-    """Writes the server's binary array at once: faster than one dumper per id."""
+    """Writes the server's binary array at once, which is faster than one dumper per id."""
 
     format = Format.BINARY
     oid = UUID_LIST_OID
@@ -97,9 +98,9 @@ class IdLoader(Loader):
 
 
 class HexDumper(Dumper):
-    """Bytes in a list, as hex text.
+    """Dumps bytes in a list as hex text.
 
-    libpq escapes bytes for a literal, with two backslashes where the server has
+    libpq escapes bytes for a literal, with two backslashes if the server has
     standard_conforming_strings off. These bytes are never in a literal.
     """
 
@@ -110,16 +111,17 @@ class HexDumper(Dumper):
 
 
 def our_adapters() -> AdaptersMap:
-    """The defaults of psycopg, and ours."""
+    """Return psycopg's default adapters with ours added."""
     made = AdaptersMap(types=TypesRegistry())
     register_default_types(made.types)
     register_default_adapters(made)
     made.register_dumper(bytes, HexDumper)
-    made.register_dumper(bytes, BytesBinaryDumper)  # the last one is for single values
+    # Registered last: used for single values.
+    made.register_dumper(bytes, BytesBinaryDumper)
     made.register_dumper(Id, IdDumper)
     made.register_dumper(Ids, IdsDumper)
     made.register_loader(UUID_OID, IdLoader)
-    register_all_arrays(made)  # last: makes arrays of all types above
+    register_all_arrays(made)  # last: adds arrays of all types above
     return made
 
 
@@ -127,7 +129,7 @@ ADAPTERS = our_adapters()
 
 
 class OurCursor(psycopg.RawCursor[Row]):
-    """For psycopg's sync connections."""
+    """A cursor for psycopg's sync connections."""
 
     def __init__(self, connection: "psycopg.Connection[Any]") -> None:
         super().__init__(connection, row_factory=tuple_row)
@@ -138,7 +140,7 @@ class OurCursor(psycopg.RawCursor[Row]):
 
 
 class OurAsyncCursor(psycopg.AsyncRawCursor[Row]):
-    """For psycopg's async connections."""
+    """A cursor for psycopg's async connections."""
 
     def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
         super().__init__(connection, row_factory=tuple_row)
@@ -149,7 +151,7 @@ class OurAsyncCursor(psycopg.AsyncRawCursor[Row]):
 
 
 class OurHeldCursor(OurAsyncCursor):
-    """For a caller that holds the connection's lock: `execute` does not take it."""
+    """A cursor for a caller that holds the connection's lock: `execute` does not take it."""
 
     async def execute(self, query: Any, params: Any = None, **how: Any) -> Self:
         await self._conn.wait(self._execute_gen(query, params, **how))
@@ -168,12 +170,12 @@ class PsycopgConnection:
         self._callbacks: dict[str, NotificationCallback] = {}
         self._inbox = select.poll()
         self._inbox.register(self._socket, select.POLLIN)
-        # psycopg itself handles notifications that come with an answer.
+        # psycopg itself handles notifications that come with a reply.
         connection.add_notify_handler(self._on_notify)
 
     @property
     def pid(self) -> int:
-        """The server process, as the other side reports it."""
+        """The server process, as the server reports it."""
         return self._pid
 
     @property
@@ -195,7 +197,7 @@ class PsycopgConnection:
         return await self._call(ask)
 
     async def run(self, sql: str) -> str:
-        """Run statements without parameters; returns the command tag of the last one."""
+        """Run statements without parameters; return the command tag of the last one."""
 
         async def ask() -> str:
             async with OurAsyncCursor(self._connection) as cursor:
@@ -222,7 +224,10 @@ class PsycopgConnection:
         self._connection.pgconn.finish()
 
     def abandon(self, *, inherited: bool) -> None:
-        """An inherited one stays open: psycopg never closes another process's."""
+        """Drop the connection.
+
+        An inherited one stays open, because psycopg never closes it.
+        """
         if not inherited:
             self._connection.pgconn.finish()
 
@@ -243,7 +248,7 @@ class PsycopgConnection:
             self._watch()
 
     def _read(self) -> None:
-        """Read pending input before a call: nothing is sent on a connection that ended."""
+        """Read pending input before a call, so that nothing is sent on a closed connection."""
         pgconn = self._connection.pgconn
         try:
             for _ in range(READ_TURNS):
@@ -307,7 +312,7 @@ class PsycopgDriver:
             )
             given["options"] = f"{given.get('options') or ''} {options}".strip()
             given["application_name"] = name
-            given["client_encoding"] = "utf8"  # also where the database has none
+            given["client_encoding"] = "utf8"  # also if the database has no encoding
             async with asyncio.timeout(location.connect_seconds):
                 connection = await psycopg.AsyncConnection.connect(
                     **given, autocommit=True
@@ -324,12 +329,12 @@ class PsycopgDriver:
 
 @lru_cache(STATEMENTS_CACHED)
 def floats_in(sql: str) -> frozenset[int]:
-    """Indexes of the parameters cast to `float8[]`."""
+    """Return the indexes of parameters that are cast to `float8[]`."""
     return frozenset(int(n) - 1 for n in FLOATS_CAST.findall(sql))
 
 
 def with_typed_parameters(sql: str, args: Sequence[Any]) -> Sequence[Any]:
-    """The parameters, with ids marked as such and lists of numbers all floats."""
+    """Return the parameters with ids marked as such, and lists of numbers as floats."""
     ids, floats = id_parameters(sql), floats_in(sql)
     if not ids and not floats:
         return args
@@ -344,7 +349,7 @@ def with_typed_parameters(sql: str, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def driver_error(error: BaseException, *, lost: bool) -> DriverError:
-    """An error of psycopg, of libpq or of the socket, as a DriverError."""
+    """Convert an error of psycopg, libpq or the socket to a DriverError."""
     text = (str(error) or type(error).__name__).strip()
     state = getattr(error, "sqlstate", None) or ""
     detail = ""

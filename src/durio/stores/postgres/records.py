@@ -1,4 +1,4 @@
-"""Records in PostgreSQL: reading them, and writing them in a transaction.
+"""Read records in PostgreSQL, and write them in a transaction.
 
 Rows of records are locked before queues, lanes and keys, in the order of kind and name.
 """
@@ -47,7 +47,7 @@ class PostgresRecords(PostgresCapability):
 
 
 async def list_records(tx: PostgresTransaction, kind: str, limit: int) -> list[Record]:
-    """The first records of a kind, in the order of their names."""
+    """Return the first records of a kind, in the order of their names."""
     values = (kind, *names_from(""), "", tx.injected, limit)
     return [Record(*row) for row in await tx.rows(LIST_RECORDS, *values)]
 
@@ -55,7 +55,7 @@ async def list_records(tx: PostgresTransaction, kind: str, limit: int) -> list[R
 async def lock_records(
     tx: PostgresTransaction, puts: Sequence[Put]
 ) -> tuple[dict[RecordKey, Record], set[RecordKey]]:
-    """Lock the records of these puts; returns those that exist, and the expired ones."""
+    """Lock the records of these puts; return those that exist, and the expired ones."""
     keys = sorted(put[:2] for put in puts)
     kinds, names = [kind for kind, _ in keys], [name for _, name in keys]
     standing: dict[RecordKey, Record] = {}
@@ -72,7 +72,7 @@ async def lock_records(
 async def check_versions(
     tx: PostgresTransaction, puts: Sequence[Put]
 ) -> set[RecordKey]:
-    """Raise for the first put whose condition fails; returns the keys that must be new.
+    """Raise for the first put whose condition fails; return the keys that must be new.
 
     Without a condition there is nothing to lock: the write itself takes the locks.
     """
@@ -87,9 +87,9 @@ async def check_versions(
 async def write_puts(
     tx: PostgresTransaction, puts: Sequence[Put], new: set[RecordKey] | None = None
 ) -> list[int] | None:
-    """Write and delete records, wake workers that get a command; returns the versions.
+    """Write and delete records, and wake workers that get a command; return the versions.
 
-    None: another transaction has created one of the records that must be `new`.
+    Returns None if another transaction has created one of the records that must be `new`.
     """
     if not puts:
         return []

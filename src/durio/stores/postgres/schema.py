@@ -1,4 +1,4 @@
-"""The numbered migrations that make the schema, each recorded with its checksum.
+"""Create and update the schema by numbered migrations, each recorded with its checksum.
 
 Opening a store never migrates. On a cluster that is a separate step (`durio migrate`), run
 by a role that may change the schema while workers of the previous release still run. A
@@ -27,7 +27,7 @@ RECORD_MIGRATION = statement("record_migration")
 # One advisory lock for all migrations of a database, of any schema. `durio`, in ASCII.
 LOCK = 0x647572696F
 TAKE_LOCK = f"set local lock_timeout = 0; select pg_advisory_xact_lock({LOCK})"
-# A waiting ALTER blocks every later statement on its table.
+# A waiting ALTER blocks every later statement on its table, so it waits only this long.
 LOCK_WAIT = "set local lock_timeout = '5s'"
 CREATE_CURE = (
     "Let the database's owner run: grant create on database NAME to ROLE; or: create "
@@ -59,7 +59,7 @@ def check_status(status: MigrationStatus, location: PostgresLocation) -> None:
 
 
 def check_complete(status: MigrationStatus, location: PostgresLocation) -> None:
-    """`check_status`; refuse also a schema that is missing or older than this code."""
+    """Refuse what `check_status` refuses, and a schema that is missing or older."""
     check_status(status, location)
     if status.waiting:
         how = "is older than this code" if status.applied else "is missing"
@@ -71,7 +71,7 @@ def check_complete(status: MigrationStatus, location: PostgresLocation) -> None:
 
 
 async def migrate(tx: ReadTransaction, location: PostgresLocation) -> list[str]:
-    """Apply missing migrations; returns their names. The caller commits."""
+    """Apply missing migrations; return their names. The caller commits."""
     await tx.run(TAKE_LOCK)
     await tx.run(LOCK_WAIT)
     status = await migration_status(
@@ -102,7 +102,7 @@ async def migrate(tx: ReadTransaction, location: PostgresLocation) -> list[str]:
 def missing_right(
     error: DriverError, location: PostgresLocation, cure: str
 ) -> StoreUnavailable:
-    """Migrations need more rights than work with an existing schema does."""
+    """Return the error for a role without the rights that migrations need."""
     return StoreUnavailable(
         f"{location.shown}: this role lacks a right to make or change the "
         f"schema {location.schema} ({error.text})",
@@ -112,7 +112,7 @@ def missing_right(
 
 
 def script(schema: str) -> str:
-    """The whole schema as SQL in one transaction, to be run by hand."""
+    """Return the whole schema as SQL in one transaction, for people to run."""
     parts = ["begin;", f"{CREATE_SCHEMA.strip()};", f"{CREATE_MIGRATION.strip()};"]
     for step in migrations():
         parts.append(f"-- {step.name}.sql\n{step.text.strip()}")

@@ -1,6 +1,6 @@
-"""Migrations of a schema, without opening a store: their status, their text, and `migrate`.
+"""Status, text and `migrate` of a schema's migrations, without opening a store.
 
-Only `migrate` writes. The URL is one that `store_at` has accepted.
+Only `migrate` writes. `store_at` has accepted the URL.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ MIGRATE_SECONDS = 600.0  # another process may be migrating a large table
 
 
 def status(url: str) -> MigrationStatus:
-    """Which migrations the schema has, and which this code would apply."""
+    """Return which migrations the schema has, and which this code would apply."""
     return run(in_transaction(location_from_url(url), schema.migration_status))
 
 
 def migrate(url: str) -> list[str]:
-    """Create or update the schema; returns the names of the applied migrations."""
+    """Create or update the schema; return the names of the applied migrations."""
     location = replace(location_from_url(url), call_seconds=MIGRATE_SECONDS)
     return run(in_transaction(location, lambda tx: schema.migrate(tx, location)))
 
@@ -45,14 +45,14 @@ def script(url: str) -> str:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run on a new event loop; the caller has none."""
+    """Run the work on a new event loop; the caller has none."""
     return asyncio.run(work)
 
 
 async def in_transaction(
     location: PostgresLocation, work: Callable[[ReadTransaction], Awaitable[T]]
 ) -> T:
-    """One transaction on a new connection, within `call_seconds`."""
+    """Run one transaction on a new connection, within `call_seconds`."""
     connector = Connector(replace(location, prepared=False), lambda _text: None)
     try:
         connection = await connector.connect()
@@ -71,7 +71,7 @@ async def run_and_commit(
     connection: Connection,
     work: Callable[[ReadTransaction], Awaitable[T]],
 ) -> T:
-    """Begin, work, commit. After an error, closing the connection rolls back."""
+    """Begin, run the work, commit; after an error, closing the connection rolls back."""
     await connection.run(connector.begin(BEGIN_WRITE))
     statements = SchemaStatements(connector.location.schema)
     answer = await work(ReadTransaction(connection, statements))

@@ -1,17 +1,16 @@
 """The SQL of this store: one file per capability below `sql/`, read once at import.
 
-A table that was empty at its last analyze is one row to the planner, however full it is
-now. To the planner a scan of the whole table then costs as little as an index probe. A
-join `a.id = b.id` lets it choose the scan. `a.id = any(array[b.id])` does not: no order of
-rows helps such a join, so only an index probe for each row of `b` is left. In a key of
-several columns it is enough for the first column. Other forms that always give an index
-probe are `id = any(array(select ...))`, a lateral subquery with `offset 0`, and a subquery
-as a value. `exists` is no such form: the planner may turn it into a join.
+The planner takes a table that was empty at its last analyze for a table of one row, however
+full it is now. It then assumes that a scan of the whole table costs as little as an index
+probe. A join `a.id = b.id` lets it choose the scan. `a.id = any(array[b.id])` does not: no
+order of rows helps such a join, so only an index probe for each row of `b` is left. In a
+key of several columns it is enough to write the first column so. Other forms that always
+give an index probe are `id = any(array(select ...))`, a lateral subquery with `offset 0`,
+and a subquery as a value. `exists` does not, because the planner may turn it into a join.
 tests/conformance/test_postgres_plans.py checks the plans.
 
-`{schema}` stands for the quoted name of the schema. It is filled in where a statement meets
-a connection (connections.py), once per text: several stores of a process may use different
-schemas.
+`{schema}` stands for the quoted name of the schema. connections.py fills it in, once per
+text, because several stores of a process may use different schemas.
 """
 
 from durio.model.job import COMMON_COLUMNS, JOB_COLUMNS
@@ -23,12 +22,12 @@ STATEMENTS = read_statements("durio.stores.postgres", "$", PARTS)
 
 
 def statement(name: str) -> str:
-    """The text of a statement, with `{schema}` still in it."""
+    """Return the text of a statement, with `{schema}` still in it."""
     return STATEMENTS[name]
 
 
 def quoted(name: str) -> str:
-    """A name as a quoted SQL identifier, whatever characters it holds."""
+    """Return a name as a quoted SQL identifier, whatever characters it contains."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -40,6 +39,6 @@ class SchemaStatements(dict[str, str]):
         self.schema = quoted(schema)
 
     def __missing__(self, sql: str) -> str:
-        """Fill in the name with `replace`: SQL has braces of its own."""
+        """Insert the schema's name with `replace`, because SQL has braces of its own."""
         filled = self[sql] = sql.replace(SCHEMA, self.schema)
         return filled

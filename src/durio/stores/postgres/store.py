@@ -2,9 +2,10 @@
 
 `postgresql://...` names this store; location.py lists what a URL may contain.
 
-No connection crosses a fork. Both processes share the sockets after it. Anything that the
-child sent or read there, even Terminate, would corrupt the parent's connection. So the
-child forgets the parent's connections without closing them, and opens its own.
+A forked child never uses its parent's connections. Both processes share the sockets after
+the fork, and anything that the child sent or read there, even Terminate, would corrupt the
+parent's connection. So the child drops these connections without closing them, and opens
+its own.
 """
 
 import os
@@ -68,7 +69,7 @@ class PostgresStore(
     PostgresLive,
     PostgresTransactions,
 ):
-    """Every method may be awaited from any event loop of the process."""
+    """The store; every method may be awaited from any event loop of the process."""
 
     def __init__(
         self,
@@ -79,10 +80,10 @@ class PostgresStore(
         retention: RetentionSettings | None = None,
         warn: Warn = ignore_warning,
     ) -> None:
-        """`clock` is this process's, for pauses and waits.
+        """Take the location and clocks; nothing is opened yet.
 
-        Due times, ages and leases use the server's clock, or `injected` in tests that set
-        the time.
+        `clock` is this process's, for pauses and waits. Due times, ages and leases use the
+        server's clock, or `injected` in tests that set the time.
         """
         self._location = location
         self._clock = clock
@@ -93,7 +94,7 @@ class PostgresStore(
 
     @property
     def context(self) -> PostgresContext:
-        """Raises StoreUnavailable while the store is not open."""
+        """The context of the open store; raises StoreUnavailable while it is not open."""
         if self._context is None:
             raise StoreUnavailable(
                 f"{self._location.shown} is not open", cure="Await `open()` first."
@@ -101,7 +102,7 @@ class PostgresStore(
         return self._context
 
     async def open(self) -> None:
-        """Connect and check the schema; an older one needs `durio migrate`."""
+        """Connect and check the schema; an older schema needs `durio migrate`."""
         if self._context is not None:
             return
         context = self._new_context()
@@ -121,7 +122,7 @@ class PostgresStore(
         _open_stores.add(self)
 
     async def close(self) -> None:
-        """Release all waiters, send what is left, then close."""
+        """End all waits, send the remaining messages, then close."""
         context, self._context = self._context, None
         if context is None:
             return
@@ -135,7 +136,10 @@ class PostgresStore(
         return await self.context.wakeups.wait(worker, timeout_seconds)
 
     async def health(self, worker: int | None = None) -> Health:
-        """Never stalled. Contested: others may write while we cannot reach the server."""
+        """Report a contested store that is never stalled.
+
+        Contested means that others may write while we cannot reach the server.
+        """
         del worker
         return Health(stalled_by=None, is_contested=True)
 
@@ -178,7 +182,7 @@ class PostgresStore(
         )
 
     def after_fork_in_child(self) -> None:
-        """Connections and listener are the parent's; new ones open when needed."""
+        """Drop connections and listener, which are the parent's; new ones open when needed."""
         if self._context is not None:
             self._context.connections.forget()
             self._context.wakeups.forget()
@@ -189,5 +193,5 @@ class PostgresStore(
 def store_at(
     url: str, clock: Clock, settings: Settings, _folder: str = ""
 ) -> PostgresStore:
-    """The store that the URL names, not opened yet."""
+    """Return the store that the URL names, not opened yet."""
     return PostgresStore(location_from_url(url), clock, retention=settings.retention)

@@ -1,14 +1,14 @@
 """Connections for tasks' own transactions, which other processes find by name.
 
-A connection is as the driver makes it, without our settings. We begin the transaction.
+A connection has the driver's defaults, without our settings. We begin the transaction.
 
-A worker that stands still, or whose machine is cut off, leaves such a transaction open, and
-with it locks on the user's rows. The next attempt would wait for these locks in vain. So
-the process that takes a worker's jobs back also ends its transactions. Their commits would
-be refused anyway.
+A worker that is stopped, or whose machine is cut off, leaves its transaction open, and with
+it locks on the user's rows. The next attempt would wait for these locks in vain. So the
+process that takes a worker's jobs back also terminates its transactions. Their commits
+would be refused anyway.
 
-The name is set for the transaction alone, because a pooler gives the connection to others
-after it.
+The name is set for the transaction only, because a pooler gives the connection to others
+afterwards.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ ACTIVE = 1  # libpq's PQTRANS_ACTIVE
 
 
 class TaskConnection(Protocol):
-    """One connection, and the transaction on it."""
+    """A task's connection, and the transaction on it."""
 
     connection: Any
 
@@ -55,19 +55,19 @@ class TaskConnection(Protocol):
         ...
 
     def exclusive(self) -> AbstractAsyncContextManager[PostgresCallerConnection]:
-        """Exclusive use, to write the end of the job and commit.
+        """Return a context of exclusive use, to write the end of the job and commit.
 
-        A task may have left code running that goes on writing, or rolls back.
+        A task may have left code running that still writes or rolls back.
         """
         ...
 
     async def end(self) -> None:
-        """Close the connection within a bounded time, which rolls back."""
+        """Close the connection within a limited time, which rolls back."""
         ...
 
 
 class AsyncpgTaskConnection:
-    """With asyncpg: blocks of `tx.transaction()` are savepoints."""
+    """A connection of asyncpg; blocks of `tx.transaction()` are savepoints."""
 
     def __init__(self) -> None:
         self.connection: Any = None
@@ -93,7 +93,10 @@ class AsyncpgTaskConnection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
-        """Of two calls at once, asyncpg refuses the second: the task's, or ours."""
+        """Use the connection.
+
+        Of two concurrent calls, the task's and ours, asyncpg refuses the second.
+        """
         if self.connection.is_closed():
             raise connection_lost()
         if not self.connection.is_in_transaction():
@@ -108,7 +111,7 @@ class AsyncpgTaskConnection:
 
 
 class PsycopgTaskConnection:
-    """With psycopg: blocks of `tx.transaction()` are savepoints."""
+    """A connection of psycopg; blocks of `tx.transaction()` are savepoints."""
 
     def __init__(self) -> None:
         self.connection: Any = None
@@ -128,7 +131,7 @@ class PsycopgTaskConnection:
                 self.connection = await psycopg.AsyncConnection.connect(
                     location.dsn,
                     application_name=name,
-                    client_encoding="utf8",  # also where the database has none
+                    client_encoding="utf8",  # also if the database has no encoding
                 )
             if not prepared:
                 self.connection.prepare_threshold = None
@@ -139,7 +142,7 @@ class PsycopgTaskConnection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncGenerator[PostgresCallerConnection, None]:
-        """Other calls wait for the lock, and then find a closed connection."""
+        """Use the connection; other calls wait for its lock, and then find it closed."""
         connection = self.connection
         if connection.broken:
             raise connection_lost()
@@ -172,12 +175,15 @@ class PsycopgTaskConnection:
             await self._finish(connection)
 
     async def _finish(self, connection: Any) -> None:
-        """A call still under way uses libpq's memory: then only shut down the socket."""
+        """Close the connection.
+
+        If a call still uses libpq's memory, only shut down the socket.
+        """
         try:
             async with asyncio.timeout(CLOSE_SECONDS), connection.lock:
                 connection.pgconn.finish()
         except TimeoutError:
-            # The connection, or its other end, may be closed by now.
+            # Either end of the connection may be closed by now.
             with (
                 suppress(self._driver.psycopg.Error, OSError),
                 socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
@@ -194,13 +200,13 @@ TASK_CONNECTIONS: dict[
 
 
 def connection_lost() -> DriverError:
-    """`unsent`: nothing was committed."""
+    """Return an error with `unsent`, which says that nothing was committed."""
     text = "it was closed, by the server or by hand, inside ctx.transaction()"
     return DriverError(text, lost=True, unsent=True)
 
 
 def ended_by_task() -> WrongTransaction:
-    """What the task wrote is committed or gone, without the end of the job."""
+    """Return the error for a task that ended the transaction before its job was recorded."""
     return WrongTransaction(
         "the transaction was ended by hand, or `reset all` took our mark off it: the end "
         "of the job cannot be in it",
@@ -215,24 +221,27 @@ RESTORE_ROLE = "rollback to savepoint durio_end"
 
 
 def task_connection_name(schema: str, worker: int) -> str:
-    """As pg_stat_activity shows it. It has a hash, because a long schema would be cut."""
+    """Return the name in pg_stat_activity.
+
+    It has a hash, because a long schema would be cut.
+    """
     return f"durio tx {worker} {schema_tag(schema)}"
 
 
 def schema_tag(schema: str) -> str:
-    """The part of the name that all connections of a schema share."""
+    """Return the part of the name that all connections of a schema share."""
     return hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()
 
 
 def mark_statement(schema: str, worker: int) -> str:
-    """The statement that begins such a transaction."""
+    """Return the statement that begins a task's transaction."""
     return SET_TASK_MARK.format(name=task_connection_name(schema, worker))
 
 
 async def end_task_transactions(
     tx: PostgresTransaction, schema: str, workers: Sequence[int]
 ) -> None:
-    """End the transactions that tasks of these workers have open, if we may.
+    """Terminate the transactions that tasks of these workers have open, if permitted.
 
     Sessions belong to the login role, and the current role may be another (`set role`). So
     this uses the login role.
@@ -245,5 +254,6 @@ async def end_task_transactions(
         )
     except DriverError as error:
         if error.lost or error.state != NO_RIGHT:
-            raise  # no right, as for a superuser's session: still take the jobs back
+            # No right, as for a superuser's session: the jobs are still taken back.
+            raise
     await tx.run(RESTORE_ROLE)

@@ -1,7 +1,7 @@
 """Several statements on one connection: a snapshot to read, or a transaction to write.
 
-A write may be repeated from its beginning (after a deadlock or a serialization failure). So
-it collects its wakeups and other effects here, for after the commit.
+A write may be repeated from its beginning, after a deadlock or a serialization failure. So
+it collects its wakeups and other effects here, and they happen after the commit.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ class ReadTransaction:
         injected: float | None = None,
         on_statement: StatementHook | None = None,
     ) -> None:
-        self.injected = injected  # the tests' time; None: use the server's
+        self.injected = injected  # a test's time; None: the server's
         self._connection = connection
         self._statements = statements
         self._on_statement = (
-            on_statement  # called with every statement: tests make one fail
+            on_statement  # called for every statement; tests make one fail
         )
         self._now = injected
 
@@ -41,7 +41,7 @@ class ReadTransaction:
         return await self._connection.rows(text, args)
 
     async def value(self, sql: str, *args: Any) -> Any:
-        """The first column of the first row; None without rows."""
+        """Return the first column of the first row; None if there are no rows."""
         rows = await self.rows(sql, *args)
         return rows[0][0] if rows else None
 
@@ -53,7 +53,7 @@ class ReadTransaction:
         await self._connection.run(text)
 
     async def now(self) -> float:
-        """One time for the whole transaction: the tests', or the server's, read once."""
+        """Return the time of this transaction, read once: a test's, or the server's."""
         if self._now is None:
             self._now = float(await self.value(ASK_NOW))
         return self._now
@@ -72,19 +72,20 @@ class PostgresTransaction(ReadTransaction):
     ) -> None:
         super().__init__(connection, statements, injected, on_statement)
         self.retention = retention
-        # Lane -> the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
+        # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
         self.woken_lanes: dict[str, int] = {}
         self.woken_workers: set[int] = set()
         self.freed: list[tuple[bytes, bytes]] = []  # keys, and the jobs that held them
-        # For locks that all transactions compete for: taken last, so held shortest.
+        # For locks that all transactions compete for: they are taken last, to be held
+        # briefly.
         self.before_commit: list[Callable[[], Awaitable[None]]] = []
         self.after_commit: list[Callable[[], None]] = []
 
     def wake(self, lane: str, *, except_worker: int = NO_WORKER) -> None:
-        """Wake the workers that serve this lane, which has work, except this one."""
+        """Wake the workers that serve this lane, because it has work, except one."""
         if self.woken_lanes.setdefault(lane, except_worker) != except_worker:
             self.woken_lanes[lane] = NO_WORKER
 
     def wake_worker(self, worker: int) -> None:
-        """Make the worker renew now: it has a command, or its jobs have changed."""
+        """Make the worker renew now, because it has a command or its jobs have changed."""
         self.woken_workers.add(worker)

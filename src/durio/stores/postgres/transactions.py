@@ -1,7 +1,7 @@
 """Transactions for tasks, each on a connection of its own.
 
-The connection is as the driver makes it, for the task's rows. The end of the job is the
-last thing that is written there.
+The connection has the driver's defaults, for the task's rows. The end of the job is the
+last statement before the commit.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class PostgresOwnTransaction:
                     again = RETRY_STATES
                     if (
                         theirs[SNAPSHOT] == FIXED_SNAPSHOT
-                    ):  # it would fail again: its snapshot stays the same
+                    ):  # a retry would fail again with the same snapshot
                         again -= {NOT_SERIALIZABLE}
                     await self._record(caller, outcome, again)
                     is_sent = True
@@ -171,7 +171,7 @@ class PostgresOwnTransaction:
 
 
 def task_error(error: DriverError, context: PostgresContext) -> Exception:
-    """The error for a task whose transaction has failed at its end."""
+    """Return the error for a task whose transaction has failed at its end."""
     if error.state in CONFLICT_STATES and not error.lost:
         return StoreUnavailable(
             f"{context.location.shown}: another transaction was in the way of ctx.transaction(); "

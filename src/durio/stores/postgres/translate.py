@@ -1,7 +1,7 @@
-"""Errors of PostgreSQL as ours: what happened at which server, and the cure.
+"""Translate errors of PostgreSQL: what happened at which server, and the cure.
 
-No caller ever sees a driver's exceptions. `unknown` is set only where the write may have
-happened: when it, or its commit, was sent and the connection was lost before the answer.
+No caller ever sees a driver's exceptions. `unknown` is set only if the write may have
+happened: it, or its commit, was sent, and the connection was lost before the answer.
 """
 
 import re
@@ -191,11 +191,11 @@ VIOLATION = "23"  # class of constraint violations: the detail shows the whole r
 def translated(
     error: DriverError, location: PostgresLocation, *, unknown: bool = False
 ) -> StoreError:
-    """The StoreError for a failure of PostgreSQL."""
+    """Return the StoreError for a failure of PostgreSQL."""
     meaning = meaning_of(error)
     has_data = error.state.startswith(
         VIOLATION
-    )  # of a job, which must not get into logs
+    )  # the row of a job, which must not appear in logs
     text = (
         f"{error.text}; {error.detail}" if error.detail and not has_data else error.text
     )
@@ -217,7 +217,7 @@ def translated(
 
 
 def meaning_of(error: DriverError) -> ErrorMeaning | None:
-    """Looks for the state, then its class; without a state the connection failed."""
+    """Look up the state, then its class; without a state the connection failed."""
     for pattern, meaning in MEANINGS_BY_TEXT:
         if error.lost and pattern.search(error.text):
             return meaning

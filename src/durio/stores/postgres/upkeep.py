@@ -1,6 +1,7 @@
-"""Upkeep of the store: promote, rescue, prune, tidy. Calls are idempotent and bounded.
+"""Upkeep of the store: promote, rescue, prune, tidy.
 
-Two leaders at once share the work: each skips rows that the other has locked.
+Calls are idempotent, and each does a limited amount of work. Two leaders at the same time
+share the work: each skips rows that the other has locked.
 """
 
 from collections.abc import Sequence
@@ -108,7 +109,7 @@ class PostgresUpkeep(PostgresCapability):
         await recount_unfinished(self.context, span)
 
     async def tidy(self) -> None:
-        """Vacuum lanes that are full of old row versions."""
+        """Vacuum lane tables that are full of old row versions."""
         await vacuum_tables(self.context)
 
 

@@ -1,9 +1,9 @@
-"""Vacuum of the lane tables; a transaction that keeps old row versions alive is reported.
+"""Vacuum the lane tables, and report a transaction that keeps old row versions alive.
 
-Rows in these tables live for seconds. The server's own vacuum comes once a minute at best,
+Rows in these tables live for seconds. The server's own vacuum runs once a minute at best,
 and not at all while all its workers are busy elsewhere. So the leader vacuums a table that
-is full of dead row versions. That does not help while a transaction is old enough to see
-them. Then a warning names it.
+is full of dead row versions. That has no effect while a transaction is old enough to see
+them. Then a warning names the transaction.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ VACUUM = "vacuum (skip_locked, index_cleanup on, truncate off) {schema}."
 
 DEAD_MAX = 20_000  # dead row versions in one table
 REST_SECONDS = 10.0
-REST_FACTOR = 20.0  # vacuum takes at most a twentieth of the time
+REST_FACTOR = 20.0  # vacuum uses at most 5 % of the time
 OLD_SECONDS = 60.0  # an open transaction is reported from this age on
 WARN_AGAIN_SECONDS = 600.0  # between two reports
 LANES = frozenset({"ready", "sched", "run"})
@@ -29,7 +29,8 @@ LANES = frozenset({"ready", "sched", "run"})
 async def vacuum_tables(context: PostgresContext) -> None:
     """Vacuum tables that need it, at most every 10 s.
 
-    While an old transaction makes it useless, a table is vacuumed at most once a minute.
+    While an old transaction keeps vacuum from working, a table is vacuumed at most once a
+    minute.
     """
     state, clock = context.process.vacuum, context.clock
     began = clock.monotonic()
@@ -58,7 +59,10 @@ async def vacuum_tables(context: PostgresContext) -> None:
 
 
 async def find_oldest(context: PostgresContext) -> float:
-    """Seconds for which the oldest transaction has kept row versions alive; warns."""
+    """Return for how many seconds the oldest transaction has kept row versions alive.
+
+    If these are more than OLD_SECONDS, a warning names the transaction.
+    """
     try:
         rows = await context.connections.read(FIND_OLDEST_SNAPSHOT)
     except StoreError:

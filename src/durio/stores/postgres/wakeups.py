@@ -1,9 +1,9 @@
 """Wakeups: a commit that makes work for a worker wakes it, so that no worker has to poll.
 
 Workers of this process are woken directly. Workers of other processes are woken by NOTIFY
-(notify.py), which the listener of their process receives (listener.py). A check repeats
-every 30 s that notifications really arrive. While they do not, a wait polls for work and
-for commands to its worker: 10 ms after the last work, then less often, up to 250 ms apart.
+(notify.py), which the listener of their process receives (listener.py). Every 30 s a check
+tests that notifications really arrive. While they do not, a wait polls for work and for
+commands to its worker: 10 ms after the last work, then less often, up to 250 ms apart.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from durio.stores.waiting import CONTROL, NOT_WOKEN, POLL_WAKE, WORK, WorkerWake
 POLL_WORKER = statement("poll_worker")
 
 POLL_FIRST_SECONDS, POLL_LAST_SECONDS = 0.010, 0.250
-POLL_PAUSE_FACTOR = 10  # a pause is at least this many times as long as the last poll
+POLL_PAUSE_FACTOR = 10  # a pause lasts at least this many times the last poll
 CHECK_SECONDS = 30.0
 CHECK_TIMEOUT_SECONDS = 10.0
 PAUSE_FIRST_SECONDS, PAUSE_LAST_SECONDS = 0.25, 5.0
@@ -55,7 +55,7 @@ class PostgresWorkerWakeup(WorkerWakeup):
         self._span = namespace_span(namespace)
         self._queues = None if queues is None else tuple(queues)
         self._poll_seconds = POLL_FIRST_SECONDS
-        self._took_seconds = 0.0  # by the last poll
+        self._took_seconds = 0.0  # duration of the last poll
         self._seen: tuple[Any, ...] = (None, 0, ())
 
     def serves(self, lane: str) -> bool:
@@ -65,11 +65,14 @@ class PostgresWorkerWakeup(WorkerWakeup):
     # --- polling
 
     def reset_poll(self) -> None:
-        """Poll soon again: after work there is often more."""
+        """Poll again soon, because more work often follows."""
         self._poll_seconds = POLL_FIRST_SECONDS
 
     def next_poll(self, chance: float) -> float:
-        """Seconds until the next poll; longer each time. `chance` is the jitter, 0 to 1."""
+        """Return seconds until the next poll, longer each time.
+
+        `chance` is the jitter, from 0 to 1.
+        """
         seconds = max(self._poll_seconds, POLL_PAUSE_FACTOR * self._took_seconds)
         self._poll_seconds = min(2 * self._poll_seconds, POLL_LAST_SECONDS)
         return seconds * (0.75 + chance / 2)
@@ -100,10 +103,11 @@ class PostgresWakeups:
         notify: bool = True,
         on_change: Callable[[bool], None] | None = None,
     ) -> None:
-        """`notify=False`: no NOTIFY, no LISTEN; workers of other processes poll.
+        """Set up wakeups for this process.
 
-        `on_change` is called with False when wakeups of other processes no longer arrive,
-        and with True when they do again.
+        With `notify=False` there is no NOTIFY and no LISTEN, and workers of other processes
+        poll. `on_change` is called with False when wakeups of other processes no longer
+        arrive, and with True when they arrive again.
         """
         self._connections = connections
         self._clock = clock
@@ -114,7 +118,7 @@ class PostgresWakeups:
         self._notifier = Notifier(connections, clock, self.channel)
         self._listen_check = ListenCheck(clock)
         self._registered: dict[int, PostgresWorkerWakeup] = {}
-        self._is_receiving: bool | None = None  # None: not checked yet, assume True
+        self._is_receiving: bool | None = None  # None: not checked yet, assumed True
         self._waiting_loops: set[asyncio.AbstractEventLoop] = set()
         self._check_task: asyncio.Task[None] | None = None
         self._check_at = self._retry_at = float("-inf")
@@ -147,7 +151,7 @@ class PostgresWakeups:
     async def register(
         self, worker: int, namespace: str, queues: Collection[str] | None
     ) -> None:
-        """Keep wakeups for this worker of this process, which now has its lease."""
+        """Keep wakeups for this worker of this process, which has its lease now."""
         self._registered[worker] = PostgresWorkerWakeup(worker, namespace, queues)
         self._note_waiting_loop()
         if self._notify and not self.listener.is_listening:
@@ -168,7 +172,7 @@ class PostgresWakeups:
             self.listener.offer_loop(loop)
 
     def on_claims(self, worker: int) -> None:
-        """A claim of this worker found jobs: its next poll comes soon."""
+        """Make the next poll of this worker come soon, because its claim found jobs."""
         wakeup = self._registered.get(worker)
         if wakeup is not None:
             wakeup.reset_poll()
@@ -176,7 +180,10 @@ class PostgresWakeups:
     # --- waking
 
     def wake(self, lanes: Mapping[str, int], workers: Collection[int]) -> None:
-        """After a commit: `lanes` with work -> the worker not to wake; `workers` renew."""
+        """Wake workers after a commit.
+
+        `lanes` have work, each with the worker not to wake; `workers` have to renew.
+        """
         self._wake_local(lanes, workers)
         elsewhere = [worker for worker in workers if worker not in self._registered]
         if self._notify and (lanes or elsewhere):
@@ -191,7 +198,7 @@ class PostgresWakeups:
                 wakeup.wake(CONTROL)
 
     def payloads_in_transaction(self, lanes: Mapping[str, int]) -> list[str]:
-        """For `notify_in_transaction` in a caller's transaction; empty without NOTIFY."""
+        """Return payloads for `notify_in_transaction`; empty without NOTIFY."""
         return transaction_payloads(lanes) if self._notify else []
 
     # --- receiving, in the listener's thread
@@ -199,7 +206,7 @@ class PostgresWakeups:
     def _on_notification(self, payload: str) -> None:
         sender, sign, word = parse_payload(payload)
         if sign == LISTEN_CHECK:
-            # Behind a pooler an answer may bring the nonce, which proves nothing.
+            # Behind a pooler a reply may contain the nonce, which proves nothing.
             if sender == self.name and not (
                 self._connections.is_pooled and self.listener.is_in_call
             ):
@@ -212,7 +219,7 @@ class PostgresWakeups:
             self._wake_local({}, (int(word),))
 
     def _on_gap(self) -> None:
-        """The connection is new: wake all workers, and check it at once."""
+        """Wake all workers and check the listener at once, because the connection is new."""
         self._check_at = float("-inf")
         for wakeup in list(self._registered.values()):
             wakeup.wake(CONTROL)
@@ -220,11 +227,11 @@ class PostgresWakeups:
     # --- waiting
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Wait until this worker is woken, a poll finds something, or the timeout."""
+        """Wait until this worker is woken, a poll finds work, or the timeout."""
         loop = asyncio.get_running_loop()
         self._note_waiting_loop()
         wakeup = self._registered.get(worker)
-        if wakeup is None:  # of another process, or removed
+        if wakeup is None:  # the worker is another process's, or was removed
             await self._clock.sleep(min(timeout_seconds, POLL_LAST_SECONDS))
             return POLL_WAKE
         end = loop.time() + timeout_seconds
@@ -288,14 +295,14 @@ class PostgresWakeups:
         self._set_receiving(is_receiving)
 
     def _pause(self) -> float:
-        """Seconds before the next try; longer each time, with jitter."""
+        """Return seconds before the next try; longer each time, with jitter."""
         seconds = self._pause_seconds
         self._pause_seconds = min(2 * seconds, PAUSE_LAST_SECONDS)
         return seconds * (0.75 + self._clock.random() / 2)
 
     async def _check_listen(self) -> bool:
         if self._connections.is_pooled and self.listener.is_on_this_loop:
-            return False  # behind a pooler the nonce needs another connection
+            return False  # behind a pooler the nonce must use another connection
         return await self._listen_check.run(
             lambda nonce: self._notifier.send([LISTEN_CHECK + nonce])
         )
@@ -312,7 +319,7 @@ class PostgresWakeups:
     # --- closing
 
     async def close(self) -> None:
-        """Send what is left, and let every wait return."""
+        """Send the remaining messages, and end every wait."""
         for worker in list(self._registered):
             self.remove(worker)
         task, self._check_task = self._check_task, None
@@ -323,7 +330,7 @@ class PostgresWakeups:
         self.listener.forget()
 
     def forget(self) -> None:
-        """In a forked child: workers and listener are the parent's."""
+        """Drop all state in a forked child: workers and listener belong to the parent."""
         self._registered.clear()
         self._waiting_loops.clear()
         self._check_task = None

@@ -1,26 +1,26 @@
 """Watermarks: where scans begin while an old transaction keeps old row versions alive.
 
-A claim scans the ready rows of its lane from the first one on. Rows of jobs that were
-claimed long ago disappear soon, unless a transaction somewhere in the database is old
-enough to see them. Then every claim steps over all of them, and each scan takes longer
-than the last. A process that notices slow claims remembers how far it came in each lane
-and rank: the watermark. Its next claims begin a little before it.
+A claim scans the ready rows of its lane from the first one on. Deleted rows of earlier
+claims are cleaned up soon, unless an old transaction somewhere in the database could still
+see them. Then every claim steps over all of these rows, and each scan takes longer than the
+one before. A process that notices slow claims therefore remembers how far it came in each
+lane and rank. This is the watermark, and its next claims begin a little before it.
 
-Jobs may be written below a watermark: a retry, a job that became due, a producer whose
-commit took long. A process that writes such a job lowers its own watermark. Rescans
-find the others: they scan all rows below the watermarks, again and again. One scan of
-all of them would take seconds after some minutes of full load under an old snapshot. So
-each claim includes at most one slice of it, and slices are cut by the time in their ids
-until each takes about 30 ms. Rescans take a twentieth of the time; more if a rescan
-would last longer than 20 s; but never more than a fifth: then a rescan takes as long as
-it takes.
+Jobs may be written below a watermark: a retry, a job that became due, a job of a producer
+whose commit took long. A process that writes such a job lowers its own watermark. Other
+processes find the job by a rescan: they repeatedly scan all rows below their watermarks.
+After some minutes of full load under an old snapshot, one scan of all these rows would take
+seconds. So each claim scans at most one slice of them, and slices are split by the time in
+the job ids until each takes about 30 ms. Rescans use about 5 % of the time, and more if a
+rescan would otherwise last longer than 20 s. They never use more than 20 %, even if a
+rescan then lasts longer than 20 s.
 
-Scans for due jobs have the same problem. The first due job of a lane is at the head of
-its index, behind the rows of all jobs that were due before, for as long as a
-transaction could still see those. When such scans become slow, they begin at the time
-at which the last one left nothing due. Jobs that become due before that time (a
-caller's transaction that took long, a clock that was set) are found by full scans.
-These come at least every 30 s and otherwise take at most a twentieth of the time.
+Scans for due jobs have the same problem. The first due job of a lane comes in its index
+after the deleted rows of all earlier due jobs, for as long as an old transaction could
+still see these. When such scans become slow, they begin at the time at which the last scan
+left no job due. A job can become due before that time, because a caller's transaction took
+long or a clock was set. Full scans find these jobs. A full scan runs at least every 30 s;
+otherwise full scans use at most 5 % of the time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,13 +34,13 @@ from durio.model.job import PRIORITY_MAX, Claim
 from durio.ports.clock import Clock
 from durio.ports.exchange import Lane
 
-SLICE_SECONDS = 0.03  # a slice that takes longer is cut
+SLICE_SECONDS = 0.03  # a slice that takes longer is split
 MERGED_SECONDS = SLICE_SECONDS / 8  # a faster slice is merged with the one before
-SLICES_MAX = 1000  # in one rank of one lane
-SLICE_CUTS = 22  # 1 s before the end, 2 s, 4 s, ... 24 days
+SLICES_MAX = 1000  # per rank and lane
+SLICE_CUTS = 22  # cut 1 s before the end, 2 s, 4 s, ... 24 days
 REST_FACTOR_MIN, REST_FACTOR_MAX = 4.0, 20.0
-RESCAN_SECONDS = 20.0  # how long a rescan should last at most
-RESCAN_REST_SECONDS = 1.0  # between two rescans
+RESCAN_SECONDS = 20.0  # target for the length of a rescan
+RESCAN_REST_SECONDS = 1.0  # pause between two rescans
 # After a rescan faster than this, the old row versions may be gone.
 QUICK_RESCAN_SECONDS = 0.02
 LOWEST_ID = bytes(16)
@@ -48,7 +48,7 @@ ID_TIME_BYTES = 6
 
 
 class RescanSlice(NamedTuple):
-    """Rows in one rank of one lane, from id `first` up to `last`, exclusive."""
+    """Rows of one rank of one lane, from id `first` up to but not including `last`."""
 
     lane: str
     rank: int
@@ -58,22 +58,22 @@ class RescanSlice(NamedTuple):
 
 @dataclass(slots=True)
 class WatermarkRescan:
-    """The rescans of one process in one lane."""
+    """The repeated rescan of one lane by one process."""
 
     lane: str
     clock: Clock
-    # By rank: the ids at which slices begin.
+    # For each rank, the ids at which slices begin.
     starts: dict[int, list[bytes]] = field(default_factory=dict[int, list[bytes]])
     remaining: list[RescanSlice] = field(
         default_factory=list[RescanSlice]
-    )  # of this rescan
-    seconds: float | None = None  # spent on this rescan's slices; None: no slice yet
+    )  # slices left in this rescan
+    seconds: float | None = None  # time spent on this rescan; None: no slice yet
     rest_factor: float = REST_FACTOR_MAX
     due_at: float = 0.0
     is_quick: bool = False  # the last rescan was fast
 
     def next_slice(self, watermarks: Iterable[tuple[int, bytes]]) -> RescanSlice | None:
-        """The slice for the next claim, below these watermarks; None: no slice is due."""
+        """Return the slice that the next claim scans; None if no slice is due."""
         if self.clock.monotonic() < self.due_at:
             return None
         if not self.remaining:
@@ -82,22 +82,25 @@ class WatermarkRescan:
         return self.remaining[0]
 
     def record_scan(self, done: RescanSlice, seconds: float, lanes: int) -> None:
-        """A claim with this slice took `seconds`; `lanes`: how many have rescans."""
+        """Record that a claim scanned this slice in `seconds`.
+
+        `lanes` is the number of lanes that have rescans.
+        """
         if done not in self.remaining:
-            return  # another claim had the same slice
+            return  # another claim scanned the same slice
         self.remaining.remove(done)
         self.seconds = (self.seconds or 0.0) + seconds
         self._adjust(done, seconds)
         self.due_at = self.clock.monotonic() + self.rest_factor * lanes * seconds
 
     def postpone(self, postponed: RescanSlice) -> None:
-        """A claim was full before the end of its slice: repeat it after the others."""
+        """Repeat the slice after the others: the claim had enough jobs before its end."""
         if postponed in self.remaining:
             self.remaining.remove(postponed)
             self.remaining.append(postponed)
 
     def _begin(self, watermarks: Iterable[tuple[int, bytes]]) -> None:
-        """Prepare a rescan of all below these ids (by rank), after a rest."""
+        """Prepare a rescan of all rows below these ids (by rank) that starts after a pause."""
         if self.seconds is not None:
             self.is_quick = self.seconds < QUICK_RESCAN_SECONDS
             factor = RESCAN_SECONDS / max(self.seconds, QUICK_RESCAN_SECONDS) - 1
@@ -128,35 +131,37 @@ class WatermarkRescan:
 
 
 def slice_starts(first: bytes, last: bytes) -> list[bytes]:
-    """Ids that cut the range, closer together near its end, where recent claims lie."""
+    """Return ids that split the range, closer together near its end, where recent jobs are."""
     ends = time_in(last)
     starts = [id_at(ends - 1000 * 2**power) for power in reversed(range(SLICE_CUTS))]
     return [start for start in starts if start > first]
 
 
 def time_in(job_id: bytes) -> int:
-    """Unix time in ms, with which every id begins."""
+    """Return the Unix time in ms with which every id begins."""
     return int.from_bytes(job_id[:ID_TIME_BYTES])
 
 
 def id_at(milliseconds: int) -> bytes:
-    """The lowest id of that Unix time."""
+    """Return the lowest id with that Unix time."""
     return max(milliseconds, 0).to_bytes(ID_TIME_BYTES) + LOWEST_ID[ID_TIME_BYTES:]
 
 
-SLOW_FACTOR = 4.0  # times the best time per job
-SLOW_SCANS = 3  # in a row: one may be slow by chance
-QUICK_SECONDS = 0.002  # a scan up to this is never slow
+SLOW_FACTOR = 4.0  # a scan is slow above this multiple of the best time per job
+SLOW_SCANS = 3  # this many slow scans in a row; a single one may be chance
+QUICK_SECONDS = 0.002  # a scan this short is never slow
 JOBS_MIN = 20  # a smaller batch counts as this many jobs
-# Bounds the best time: a process that starts under an old snapshot sees only slow scans.
+# Upper limit for the best time per job. Without it, a process that starts under an old
+# snapshot would see only slow scans and take them for normal.
 BEST_SECONDS_MAX = 25e-6
-# Commits do not come in the order of ids: a watermark stays this far behind, in ms or jobs.
+# Jobs are not committed in the order of their ids, so a watermark stays this far behind the
+# last claim, in ms or in jobs.
 MARGIN_MS = 1000
 MARGIN_JOBS = 2000
-IDLE_MARGIN_MS = 5000  # where nothing was claimed yet: producers' clocks differ
+IDLE_MARGIN_MS = 5000  # margin in ranks without a claim yet; producers' clocks differ
 RANKS = PRIORITY_MAX + 1
 
-# Lane number; from this rank and id; up to this rank and id, exclusive.
+# Columns: lane number, first rank and id, end rank and id (not included).
 RangeColumns = tuple[list[int], list[int], list[bytes], list[int], list[bytes]]
 
 
@@ -167,7 +172,7 @@ class ClaimRanges(NamedTuple):
 
 
 class RankIdRange(NamedTuple):
-    """Rows from (rank, first) up to (end_rank, end), exclusive."""
+    """Rows from (rank, first) up to but not including (end_rank, end)."""
 
     rank: int
     first: bytes
@@ -180,16 +185,16 @@ ONE_LANE_RANGES = ClaimRanges(([1], [0], [LOWEST_ID], [RANKS], [LOWEST_ID]))
 
 @dataclass(slots=True)
 class Watermark:
-    """How far this process came in one rank of one lane."""
+    """How far this process has scanned in one rank of one lane."""
 
     first: bytes = LOWEST_ID  # where scans begin
     newest: deque[tuple[bytes, int]] = field(default_factory=deque[tuple[bytes, int]])
-    behind: int = 0  # jobs in `newest`
+    behind: int = 0  # number of jobs in `newest`
 
     def raise_to(self, last: bytes, jobs: int) -> None:
-        """After a claim of `jobs` jobs up to id `last`."""
+        """Raise the watermark after a claim of `jobs` jobs up to id `last`."""
         if last < self.first:
-            return  # from a slice below
+            return  # the claim scanned a rescan slice below the watermark
         self.newest.append((last, jobs))
         self.behind += jobs
         self.first = max(self.first, watermark_below(last))
@@ -199,7 +204,7 @@ class Watermark:
             self.first = max(self.first, passed)
 
     def lower_to(self, job_id: bytes) -> None:
-        """Lower to this id if it is higher, and forget how far claims came."""
+        """Lower a higher watermark to this id, and forget how far claims came."""
         if job_id < self.first:
             self.first = job_id
             self.newest.clear()
@@ -212,7 +217,7 @@ class LaneWatermarks:
     by_rank: dict[int, Watermark] = field(default_factory=dict[int, Watermark])
 
     def rank(self, rank: int) -> Watermark:
-        """The rank's watermark; a new one is at the lowest id."""
+        """Return the rank's watermark; a new one begins at the lowest id."""
         return self.by_rank.setdefault(rank, Watermark())
 
     def starts(self) -> list[tuple[int, bytes]]:
@@ -224,13 +229,13 @@ class Watermarks:
     """The watermarks of one process, in lanes whose claims are slow."""
 
     clock: Clock
-    best: float = BEST_SECONDS_MAX  # seconds per job
+    best: float = BEST_SECONDS_MAX  # best time per job in seconds
     slow: dict[str, int] = field(default_factory=dict[str, int])  # slow scans in a row
     by_lane: dict[str, LaneWatermarks] = field(
         default_factory=dict[str, LaneWatermarks]
     )
 
-    # --- where to scan
+    # --- which rows to scan
 
     def next_ranges(self, lanes: Sequence[Lane]) -> ClaimRanges:
         if not self.by_lane:
@@ -267,7 +272,7 @@ class Watermarks:
         return ClaimRanges((numbers, [0] * count, lowest, [RANKS] * count, lowest))
 
     def _next_slice(self, lanes: Sequence[Lane]) -> RescanSlice | None:
-        """A slice of the lane whose rescan is overdue longest."""
+        """Return a slice of the lane whose rescan is overdue for the longest time."""
         known = {lane.name: self.by_lane.get(lane.name) for lane in lanes}
         mine = [watermarks for watermarks in known.values() if watermarks is not None]
         for watermarks in sorted(mine, key=lambda watermarks: watermarks.rescan.due_at):
@@ -276,7 +281,7 @@ class Watermarks:
                 return rescan_slice
         return None
 
-    # --- learning
+    # --- updates after a claim
 
     def learn(
         self,
@@ -286,7 +291,7 @@ class Watermarks:
         claims: Sequence[Claim],
         seconds: float,
     ) -> None:
-        """Update after a claim that took the server `seconds` and found `claims`."""
+        """Update after a claim that took `seconds` on the server and returned `claims`."""
         if ranges.rescan_slice is None:
             self._judge_speed(ranges, lanes, seconds, len(claims))
         elif (mine := self.by_lane.get(ranges.rescan_slice.lane)) is not None:
@@ -301,7 +306,7 @@ class Watermarks:
     def _judge_speed(
         self, ranges: ClaimRanges, lanes: Sequence[Lane], seconds: float, jobs: int
     ) -> None:
-        """Judge by a scan from the head of lanes whether their claims are slow."""
+        """Decide from a scan that began at the head of lanes whether their claims are slow."""
         if jobs >= JOBS_MIN and ranges.full_lanes is None:
             self.best = min(self.best, seconds / jobs)
         limit = max(QUICK_SECONDS, SLOW_FACTOR * self.best * max(jobs, JOBS_MIN))
@@ -327,7 +332,7 @@ class Watermarks:
             self.by_lane[name] = LaneWatermarks(WatermarkRescan(name, self.clock))
 
     def _raise(self, claims: Sequence[Claim]) -> dict[str, tuple[int, int]]:
-        """Raise watermarks to these claims; returns jobs and last rank by lane."""
+        """Raise watermarks to these claims; return number of jobs and last rank by lane."""
         came: dict[tuple[str, int], tuple[bytes, int]] = {}
         seen: dict[str, tuple[int, int]] = {}
         for claim in claims:
@@ -349,7 +354,7 @@ class Watermarks:
         *,
         is_full: bool,
     ) -> None:
-        """Set watermarks in ranks without one in which the scan left nothing."""
+        """Set a watermark in ranks that have none and in which the scan left no job."""
         first = id_at(int(self.clock.now() * 1000) - IDLE_MARGIN_MS)
         for name, limit in lanes:
             mine = self.by_lane.get(name)
@@ -363,7 +368,7 @@ class Watermarks:
                     mine.by_rank[rank] = Watermark(first)
 
     def lower(self, lane: str, rank: int, job_id: bytes) -> None:
-        """Called for a job written there, which claims would miss below the watermark."""
+        """Lower the watermark to a job written to this rank, so that claims find it."""
         mine = self.by_lane.get(lane)
         if mine is not None and rank in mine.by_rank:
             mine.by_rank[rank].lower_to(job_id)
@@ -372,7 +377,7 @@ class Watermarks:
 def is_slice_done(
     rescan_slice: RescanSlice, lanes: Sequence[Lane], want: int, claims: Sequence[Claim]
 ) -> bool:
-    """Whether the claim reached the end of the slice before it was full."""
+    """Whether the claim reached the end of the slice before it had enough jobs."""
     in_lane = [claim for claim in claims if claim.lane == rescan_slice.lane]
     room = sum(lane.limit for lane in lanes if lane.name == rescan_slice.lane)
     if len(claims) < want and len(in_lane) < room:
@@ -382,14 +387,17 @@ def is_slice_done(
 
 
 def watermark_below(job_id: bytes) -> bytes:
-    """MARGIN_MS before this job."""
+    """Return the lowest id MARGIN_MS before this job."""
     return id_at(time_in(job_id) - MARGIN_MS)
 
 
 def ranges_of(
     watermarks: dict[int, Watermark], rescan_slice: RescanSlice | None
 ) -> list[RankIdRange]:
-    """Ranges above the watermarks, and the slice. Ranks without a watermark are joined."""
+    """Return the ranges above the watermarks, and the slice.
+
+    Adjacent ranks without a watermark form one range.
+    """
     found: list[RankIdRange] = []
     low = 0
     for rank in sorted(watermarks):
@@ -410,16 +418,16 @@ def ranges_of(
 
 
 DUE_SLOW_SECONDS = 0.002
-LEADER_DUE_SLOW_SECONDS = 0.05  # includes two statements and the network
-DUE_SLOW_SCANS = 3  # in a row: one may be slow by chance
+LEADER_DUE_SLOW_SECONDS = 0.05  # the time covers two statements and the network
+DUE_SLOW_SCANS = 3  # this many slow scans in a row; a single one may be chance
 DUE_REST_FACTOR = 20.0
 DUE_REST_SECONDS_MIN, DUE_REST_SECONDS_MAX = 1.0, 30.0
-DUE_MARGIN_SECONDS = 1.0  # a write may become visible this much later
+DUE_MARGIN_SECONDS = 1.0  # a write may become visible this late
 
 
 @dataclass(slots=True)
 class DueWatermarks:
-    """Where one process begins its scans for due jobs, by lane."""
+    """Where one process begins its scans for due jobs, for each lane."""
 
     clock: Clock
     slow_seconds: float = DUE_SLOW_SECONDS
@@ -429,11 +437,11 @@ class DueWatermarks:
 
     @property
     def is_engaged(self) -> bool:
-        """Whether scans begin later than at the head of the index."""
+        """Whether scans begin after the head of the index."""
         return self.slow_scans >= DUE_SLOW_SCANS
 
     def ages(self, lanes: Sequence[str]) -> list[float]:
-        """For each lane, how many seconds back the scan looks; inf: a full scan."""
+        """Return for each lane how many seconds back to scan; inf means a full scan."""
         now = self.clock.monotonic()
         if not self.is_engaged or now >= self.full_scan_at:
             return [inf] * len(lanes)
@@ -442,7 +450,7 @@ class DueWatermarks:
         ]
 
     def record_scan(self, ages: Sequence[float], seconds: float) -> None:
-        """A scan took `seconds`; only full scans are judged."""
+        """Record the duration of a scan; only full scans count as slow or fast."""
         if not ages or any(age < inf for age in ages):
             return
         self.slow_scans = self.slow_scans + 1 if seconds > self.slow_seconds else 0
@@ -452,7 +460,7 @@ class DueWatermarks:
         self.full_scan_at = self.clock.monotonic() + rest
 
     def record_empty(self, lanes: Iterable[str], began: float) -> None:
-        """These lanes had no due jobs left at `began`, in monotonic seconds."""
+        """Record that these lanes had no due jobs left at `began`, in monotonic seconds."""
         if self.is_engaged:
             self.empty_at.update(dict.fromkeys(lanes, began))
         elif self.empty_at:
