@@ -1,4 +1,4 @@
-"""What every store makes of the rows that it reads for people, and of their cursors."""
+"""Build the results of read queries from rows, and check cursors, for every store."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from durio.ports.lease import Vitals
 
 PAGE_MAX = 200
 BULK_JOBS_MAX = 1000
-EVERY_LANE = ("\1", "\U0010ffff")  # not "", under which the tally numbers the deaths
+EVERY_LANE = ("\1", "\U0010ffff")  # not "": that row numbers the deaths
 
 Row = tuple[Any, ...]
 
@@ -24,12 +24,13 @@ def lane_rows(
     oldest: Iterable[Row] = (),
     heads: Sequence[Row] = (),
 ) -> list[LaneRow]:
-    """Queues as stored, with what else was asked for.
+    """Convert stored queues, with the requested columns.
 
-    `counts`: lane, state, jobs. `oldest`: lane, time. `heads`: lane, task, jobs.
+    `counts` has lane, state, jobs; `oldest` lane, time; `heads` lane, task, jobs.
     """
     found = [lane_row(*row) for row in rows]
-    if not (counts or oldest or heads):  # workers read this in a loop
+    # The quick case: workers call this in a loop.
+    if not (counts or oldest or heads):
         return found
     by_state, by_task = by_lane(counts), by_lane(heads)
     since: dict[str, float] = dict(oldest)
@@ -58,7 +59,10 @@ def lane_row(
     manual: int | None,
     is_over: int,
 ) -> LaneRow:
-    """A queue as stored: a bound set by hand beats the code, a negative one is none."""
+    """Convert a queue's row.
+
+    An operator's bound overrides the code's, a negative one is none.
+    """
     holds = maxsize if manual is None else manual
     return LaneRow(
         name=name,
@@ -73,14 +77,14 @@ def lane_row(
 def worker_row(
     worker: int, info: str, left: float, running: int, vitals: str | None
 ) -> WorkerRow:
-    """A worker as stored, with the seconds that are left of its lease."""
+    """Convert a stored worker, with the seconds that are left of its lease."""
     return WorkerRow(
         worker, msgspec.json.decode(info), left, running, vitals_of(vitals)
     )
 
 
 def vitals_of(stored: str | None) -> Vitals | None:
-    """The vitals that a worker last sent; None if other code wrote another shape."""
+    """Return the vitals that a worker last sent; None if they have another shape."""
     try:
         return None if stored is None else _vitals_decoder.decode(stored)
     except msgspec.DecodeError:
@@ -88,7 +92,7 @@ def vitals_of(stored: str | None) -> Vitals | None:
 
 
 def one_state(query: Query) -> int | None:
-    """The state of a query with a mark; None: it asks for no jobs."""
+    """Return the state of a query with a mark; None if it matches no jobs."""
     states = query.possible_states
     if states is None or len(states) > 1:
         raise InvalidOption("more than one state", cure="Ask for one state at a time.")

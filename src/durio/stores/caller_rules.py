@@ -1,4 +1,4 @@
-"""What every store asks of a transaction that a caller has open."""
+"""Rules for a caller's open transaction that every store applies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +20,16 @@ def not_in_transaction(how: str) -> WrongTransaction:
 
 
 def session_of(tx: Any) -> Any:
-    """SQLAlchemy's session; a scoped one is called for it."""
+    """Return SQLAlchemy's session; a scoped one is called to get it."""
     is_scoped = type(tx).__name__ in ("scoped_session", "async_scoped_session")
     return tx() if is_scoped else tx
 
 
 def begin_in_sqlalchemy(connection: Any, if_over: Callable[[], Exception]) -> None:
-    """Begin as SQLAlchemy does before the first statement; refuse what is already over."""
+    """Begin as SQLAlchemy does before the first statement.
+
+    A transaction that has ended is refused.
+    """
     if connection is None or connection.closed or connection.invalidated:
         raise connection_closed_error()
     transaction = connection.get_transaction()

@@ -1,4 +1,4 @@
-"""Rules of a commit that every store applies: bounds, and which answers are conflicts."""
+"""Rules of a commit that every store applies: bounds, and which results are conflicts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from durio.ports.records import NAME_BYTES_MAX, RECORD_BYTES_MAX, Put, Record
 
 
 class CommitRefused(Exception):
-    """A condition does not hold: the store rolls back and answers with the conflict."""
+    """A condition does not hold: the store rolls back and returns the conflict."""
 
     def __init__(self, conflict: Conflict) -> None:
         super().__init__(conflict)
@@ -22,7 +22,7 @@ class CommitRefused(Exception):
 
 
 class CommitRequest(NamedTuple):
-    """What `Commit.commit` was called with."""
+    """The arguments of `Commit.commit`."""
 
     effects: Effects
     all_new: bool
@@ -31,7 +31,7 @@ class CommitRequest(NamedTuple):
 
 
 class CheckedCommit:
-    """Checks a commit before it begins, and answers with the condition that failed."""
+    """Checks a commit before it begins, and returns the condition that failed."""
 
     async def commit(
         self,
@@ -52,12 +52,12 @@ class CheckedCommit:
     async def write_commit(
         self, request: CommitRequest, tx: Joinable | None
     ) -> Committed:
-        """Write all of it or raise CommitRefused; a store overrides this."""
+        """Write everything or raise CommitRefused; a store overrides this."""
         raise NotImplementedError
 
 
 def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
-    """Refuse what no store can write, before anything is written."""
+    """Refuse effects that no store can write, before anything is written."""
     rows = len(effects.jobs) + len(effects.puts)
     if rows > ROWS_MAX:
         raise UsageError(
@@ -77,7 +77,7 @@ def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
 
 
 def check_puts(puts: Sequence[Put]) -> None:
-    """Names and sizes; each record once."""
+    """Check names and sizes, and that each record is put once."""
     seen: set[tuple[str, str]] = set()
     for put in puts:
         check_record_name(put.kind)
@@ -97,7 +97,7 @@ def check_puts(puts: Sequence[Put]) -> None:
 
 
 def check_record_name(name: str) -> None:
-    """A kind or a name: text of 1 to 512 bytes without NUL."""
+    """Check a kind or a name: text of 1 to 512 bytes without NUL."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -110,7 +110,7 @@ def check_record_name(name: str) -> None:
 
 
 def check_version(put: Put, standing: Record | None) -> None:
-    """Refuse a put whose condition does not hold for the record as it stands."""
+    """Refuse a put whose condition does not hold for the stored record."""
     version = 0 if standing is None else standing.version
     if put.if_version is not None and put.if_version != version:
         raise CommitRefused(Conflict("record", put.name, standing))
@@ -119,12 +119,13 @@ def check_version(put: Put, standing: Record | None) -> None:
 def check_jobs(
     jobs: Sequence[NewJob], answers: Sequence[Enqueued], *, all_new: bool
 ) -> None:
-    """Refuse a full queue, and a key that another job has."""
+    """Refuse a full queue, and a key that another job holds."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer.full is not None and not answer.created:
             full = answer.full
             raise CommitRefused(Conflict("full", full.lane, full=full))
-        # A job that answers with its own id is stored: this commit is a repeat.
+        # If the result is the job's own id, the job is already stored, and this commit is a
+        # repeat.
         is_other = answer.id != job.id
         if answer.conflict or (all_new and is_other):
             raise CommitRefused(Conflict("key", id_text(answer.id)))

@@ -1,4 +1,4 @@
-"""Live events that wait for a subscriber of this process."""
+"""A buffer of live events for a subscriber of this process."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ EVENTS_MAX = 10_000  # kept for a subscriber that is slow to read
 
 
 def missed_event(events: int) -> bytes:
-    """What a subscriber reads in place of events that it did not get."""
+    """Return the event that stands for events a subscriber did not get."""
     return msgspec.json.encode({"event": "live.missed", "events": events})
 
 
 def bounded_event(event: bytes) -> bytes:
-    """The event; one that is too long counts as missed."""
+    """Return the event; one that is too long counts as missed."""
     return event if len(event) <= EVENT_BYTES_MAX else missed_event(1)
 
 
@@ -31,14 +31,14 @@ class EventBuffer:
         self._is_closed = False
 
     def receive(self, stamp: str, events: Sequence[bytes]) -> None:
-        """Store the events that there is room for, count the rest, wake the reader."""
+        """Keep the events that fit, count the rest, wake the reader."""
         room = max(0, EVENTS_MAX - len(self._events))
         self._events.extend((stamp, event) for event in events[:room])
         self._missed += len(events[room:])
         self._waits.end_waits()
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """The received events, by their stamps; empty after a timeout."""
+        """Return the received events, by their stamps; empty after a timeout."""
         await self.wait(timeout_seconds)
         received = [self._events.popleft() for _ in range(len(self._events))]
         received.sort(key=lambda event: event[0])
@@ -49,7 +49,7 @@ class EventBuffer:
         return found
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Until there is something to read, or nothing will come any more."""
+        """Wait until there is something to read, or nothing can arrive any more."""
         await self._waits.wait(
             timeout_seconds, lambda: bool(self._events) or self._is_closed
         )

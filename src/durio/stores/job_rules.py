@@ -16,7 +16,7 @@ from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason, RescuedJob
 def lost_outcome(
     job_id: bytes, claim_no: int, worker: int, attempt: int, now: float
 ) -> Outcome:
-    """The end of an attempt whose worker was lost."""
+    """Return the outcome of an attempt whose worker was lost."""
     failure = Failure(
         type="WorkerLost",
         message=f"worker {worker} was lost while it held this job",
@@ -41,7 +41,7 @@ def rescued_job(
 
 
 def lease_lost(job_id: bytes) -> LeaseLost:
-    """The error for a task whose own transaction the fence refuses."""
+    """Return the error for a task whose own transaction the fence refuses."""
     return LeaseLost(
         f"job {id_text(job_id)} has another owner: its transaction is rolled back",
         cure="Nothing was written; whoever has the job now does its work.",
@@ -49,11 +49,11 @@ def lease_lost(job_id: bytes) -> LeaseLost:
 
 
 def retention_of(opts: bytes | None) -> Keep | None:
-    """How long the job itself asks to stay, once it has ended."""
+    """Return the job's own retention; None if it sets none."""
     try:
         kept = row_options(opts).keep
     except InvalidOption:
-        return None  # damaged: as long as any other
+        return None  # damaged options: use the default retention
     return None if kept is None else Keep(*kept)
 
 
@@ -67,7 +67,7 @@ DeathKind = tuple[str, str, str]  # lane, task, type of error
 
 
 def bounded_kind(kind: DeathKind, kinds: int) -> DeathKind:
-    """The kind that counts a death of a new kind, when `kinds` exist already."""
+    """Return the kind under which a new kind is counted if `kinds` kinds exist."""
     lane, task, _ = kind
     if kinds > 2 * KINDS_MAX:
         return f"{namespace_of(lane)}:{OTHER}", OTHER, OTHER
@@ -83,9 +83,10 @@ def new_bounds(
     *,
     is_default: bool,
 ) -> dict[str, int | None]:
-    """The declared bounds that differ from the stored ones (bound, whether by default).
+    """Return the declared bounds that differ from the stored ones.
 
-    A default bound never replaces one that was chosen for its queue.
+    A stored bound is a pair: the bound, and whether it is a default. A default bound never
+    replaces one that was chosen for its queue.
     """
     news: dict[str, int | None] = {}
     for lane, maxsize in maxsizes.items():

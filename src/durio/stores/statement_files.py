@@ -22,24 +22,24 @@ from durio.model.migration import Migration, migrations_of
 HEAD = re.compile(
     r"-- (?P<kind>name|part): (?P<name>\w+)(?:\((?P<parameters>[^)]*)\))?"
 )
-# Not `::type`, and not a slice or a word that goes on.
+# Not `::type`, not a slice, and not part of a longer word.
 PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 # Fields of a job whose column has another name.
 COLUMN_NAMES = {"key": "ukey", "cancel_asked": "cancel"}
 
 
 def column_list(fields: Iterable[str], names: Mapping[str, str] = COLUMN_NAMES) -> str:
-    """The columns that hold these fields of a job, in their order."""
+    """Return the columns that hold these fields of a job, in their order."""
     return ", ".join(names.get(field, field) for field in fields)
 
 
 def read_statements(
     package: str, placeholder: str, given: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Every statement below `sql/` of this package, by name, ready for the driver.
+    """Return every statement below `sql/` of this package, by name, ready for the driver.
 
-    `placeholder` is the sign before a parameter's number: "?" or "$". `given` are parts
-    by name.
+    `placeholder` is the sign before a parameter's number: "?" or "$". `given` are parts by
+    name.
     """
     parts: dict[str, str] = dict(given or {})
     found: dict[str, tuple[list[str], str]] = {}
@@ -61,12 +61,12 @@ def read_statements(
 
 @cache
 def read_migrations(package: str) -> tuple[Migration, ...]:
-    """Every migration below `migrations/` of this package, in order."""
+    """Return every migration below `migrations/` of this package, in order."""
     return migrations_of(_texts(package, "migrations"))
 
 
 def _texts(package: str, folder: str) -> Iterator[tuple[str, str]]:
-    """Name and text of each SQL file."""
+    """Return name and text of each SQL file."""
     found = files(package).joinpath(folder).iterdir()
     for file in sorted(found, key=lambda file: file.name):
         if file.name.endswith(".sql"):
@@ -74,7 +74,10 @@ def _texts(package: str, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _blocks(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Each head with the lines up to the next one; what stands before the first is a comment."""
+    """Yield each head with the lines up to the next one.
+
+    Text before the first head is a comment.
+    """
     head: re.Match[str] | None = None
     lines: list[str] = []
     for line in text.splitlines():

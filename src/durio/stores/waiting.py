@@ -34,7 +34,7 @@ class EndableWaits:
             wake()
 
     async def wait(self, seconds: float, is_over: Callable[[], bool]) -> None:
-        """Until `end_waits` or the end of the time; if `is_over`, return at once."""
+        """Wait until `end_waits` or the timeout; if `is_over`, return at once."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
@@ -42,7 +42,8 @@ class EndableWaits:
             with suppress(RuntimeError):  # that loop is closed: nothing waits there
                 loop.call_soon_threadsafe(complete, ended)
 
-        # Register, then check: what comes in between is seen twice, never missed.
+        # Register, then check, so that what comes in between may be seen twice but is never
+        # missed.
         self._wakes.append(wake)
         timer = loop.call_later(seconds, complete, ended)
         try:
@@ -61,7 +62,7 @@ class WorkerWakeup:
         self._waits = EndableWaits()
 
     def wake(self, message: str) -> None:
-        """Keep the message and end the waits; a message already kept has ended them."""
+        """Keep the message and end the waits, unless it is already kept."""
         if message not in self._messages:
             self._messages[message] = None
             self._waits.end_waits()
@@ -79,7 +80,7 @@ class WorkerWakeup:
         await self._waits.wait(seconds, lambda: self.is_woken)
 
     def take(self) -> Wake | None:
-        """All wakeups since the last call; None without one."""
+        """Return all wakeups since the last call; None if there are none."""
         messages: list[str] = []
         with suppress(KeyError):  # empty; other threads may add messages meanwhile
             while True:

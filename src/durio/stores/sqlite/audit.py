@@ -1,4 +1,4 @@
-"""The audit of what operators do, written in the transaction that does it."""
+"""Writes operators' actions to the audit log, in the transaction of the action itself."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,8 +27,9 @@ def write_audit_line(
 ) -> int:
     """Write one line and return its number.
 
-    A later batch of one bulk action passes the action's line as `add_to_line`: its jobs
-    are added there. Where that line has been pruned, it gets a line of its own.
+    A later step of a bulk action passes the number of the action's line as `add_to_line`,
+    and its jobs are added to that line. If the line has been pruned, the step gets a line
+    of its own.
     """
     if add_to_line is not None:
         rows = tx.db.rows(ADD_TO_AUDIT, (add_to_line, tx.now, jobs))
@@ -45,7 +46,7 @@ def write_audit_note(
     acted: Sequence[Acted],
     lanes: Mapping[bytes, str],
 ) -> int | None:
-    """All lines of a note; the number of the line that later calls add to."""
+    """Write all lines of a note; return the number of the line that later calls add to."""
     line = note.line
     for entry in note.entries(action, acted, lanes):
         line = write_audit_line(tx, *entry, add_to_line=note.line)

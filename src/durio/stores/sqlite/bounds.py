@@ -1,14 +1,14 @@
 """Bounded queues: which jobs may enter, and how many wait there.
 
-Most queues have no guard. A transaction queries the index of guarded queues once, finds
-it empty, and pays nothing more. Under a bound, `depth` is the exact number of waiting
-jobs: every change that makes a job wait, or ends its wait, updates it in the same
-transaction. Only an enqueue needs room. A job that was accepted once (a retry, a rescue,
-an operator's action) always enters.
+Most queues have no guard. A transaction queries the index of guarded queues once, finds it
+empty, and has no further cost. Under a bound, `depth` is the exact number of waiting jobs:
+every change that makes a job wait, or ends its wait, updates it in the same transaction.
+Only an enqueue needs room. A job that was accepted once always enters again, by a retry, a
+rescue or an operator's action.
 
-A queue without a bound has the soft bound. The leader counts the queue about once a
-second and marks it when it is over. Enqueues obey the mark while a worker is alive, since
-one of the workers leads and can clear it.
+A queue without a bound has the soft bound. The leader counts the queue about once a second
+and marks it if it is above. Enqueues obey the mark while a worker is alive, because one of
+the workers leads and can clear it.
 """
 
 from collections.abc import Generator, Mapping
@@ -38,7 +38,7 @@ HAS_WORKERS = statement("has_workers")
 
 
 class SqliteNoRoom(Exception):
-    """This enqueue does not fit: the code that began it undoes what it has written."""
+    """An enqueue does not fit; the code that began it undoes what it has written."""
 
     def __init__(self, full: Full) -> None:
         super().__init__(full)
@@ -49,9 +49,10 @@ class SqliteNoRoom(Exception):
 
 
 def guard_of(tx: SqliteTransaction, lane: str) -> SqliteGuard | None:
-    """The guard of a lane; None: it has none.
+    """Return the guard of a lane; None if it has none.
 
-    Read once per transaction. If no lane at all has a guard, that is one query in total.
+    Guards are read once per transaction. If no lane has a guard, that is one query in
+    total.
     """
     guards = tx.guards
     if guards is None:
@@ -83,7 +84,7 @@ def subtract_from_depth(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None
 
 
 def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
-    """Why this number of new jobs may not enter; None: they may."""
+    """Return why this number of new jobs may not enter; None if they may."""
     guard = guard_of(tx, lane)
     if guard is None or jobs <= 0:
         return None
@@ -100,7 +101,7 @@ def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
 def soft_bound_refusal(
     tx: SqliteTransaction, lane: str, guard: SqliteGuard
 ) -> Full | None:
-    """Obey the mark while a worker is alive that can clear it; otherwise clear it here."""
+    """Obey the mark while a live worker can clear it; otherwise clear it here."""
     if tx.db.rows(HAS_WORKERS, (namespace_of(lane), tx.boot, tx.monotonic_seconds)):
         return Full(lane, guard.depth, guard.soft_limit, is_soft=True)
     clear_soft_mark(tx, lane)
@@ -139,7 +140,7 @@ def undo_if_full(tx: SqliteTransaction) -> Generator[None, None, None]:
 
 
 def clear_refusals(tx: SqliteTransaction) -> None:
-    """At the end of an enqueue: the next one is judged by the depth alone."""
+    """Clear the refusals at the end of an enqueue; the next one depends on the depth alone."""
     for guard in (tx.guards or {}).values():
         if guard is not None:
             guard.refuses = None
@@ -151,7 +152,7 @@ def clear_refusals(tx: SqliteTransaction) -> None:
 def changed_bounds(
     db: Database, maxsizes: Mapping[str, int | None], *, is_default: bool
 ) -> dict[str, int | None]:
-    """The bounds that differ from the stored ones."""
+    """Return the bounds that differ from the stored ones."""
     found = {lane: db.rows(READ_BOUND, (lane,)) for lane in maxsizes}
     stored = {lane: rows[0] for lane, rows in found.items() if rows}
     return new_bounds(stored, maxsizes, is_default=is_default)
@@ -181,7 +182,7 @@ def set_manual_bound(tx: SqliteTransaction, lane: str, maxsize: int) -> None:
 
 
 def count_depth(tx: SqliteTransaction, lane: str) -> None:
-    """Count the waiting jobs anew, because another bound may hold now."""
+    """Count the waiting jobs again, because another bound may hold now."""
     forget_guards(tx)
     guard = guard_of(tx, lane)
     if guard is not None and guard.limit is not None:
@@ -195,12 +196,12 @@ def count_depth(tx: SqliteTransaction, lane: str) -> None:
 def changed_soft_marks(
     db: Database, soft_max: int, span: tuple[str, str]
 ) -> list[tuple[str, int, int]]:
-    """(lane, mark, depth) of each queue whose mark is out of date.
+    """Return (lane, mark, depth) of each queue whose mark is out of date.
 
     Counts at most `soft_max` jobs of each state per queue.
     """
     if not soft_max or db.value(HAS_FEW_JOBS, (soft_max,)):
-        # No queue can be over the soft bound: only old marks are cleared.
+        # No queue can be above the soft bound, so only old marks are cleared.
         return [(lane, 0, 0) for (lane,) in db.rows(READ_MARKED_QUEUES, span)]
     found: list[tuple[str, int, int]] = []
     for lane, mark in db.rows(READ_SOFT_QUEUES, span):
@@ -222,7 +223,7 @@ def clear_soft_mark(tx: SqliteTransaction, lane: str) -> None:
 def write_soft_marks(
     tx: SqliteTransaction, changes: list[tuple[str, int, int]]
 ) -> None:
-    """Set or clear marks, except where the queue has got a bound meanwhile."""
+    """Set or clear marks, except in queues that have got a bound of their own."""
     for lane, mark, depth in changes:
         guard = guard_of(tx, lane)
         if guard is None or guard.limit is None:

@@ -1,8 +1,8 @@
-"""Reading the store: jobs by id or page, lanes, counts, workers, tasks.
+"""Read the store: jobs by id or page, lanes, counts, workers, tasks.
 
-Pages go newest first by arrival (`seq`), each beginning where the last one ended, so a
-page costs the same at any depth. Counts read index entries only, one per waiting or
-dead job: about 0.1 s per million.
+Pages are sorted by arrival (`seq`), newest first. Each begins where the last one ended, so
+a page costs the same at any depth. Counts read index entries only, one per waiting or dead
+job: about 0.1 s per million.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ READ_AUDIT = statement("read_audit")
 NEWEST = 2**63 - 1
 # The index of a state is sorted up to this length; a longer one is skipped.
 SORTED_MAX = 20_000
-# State -> the index of its jobs, and a query whether it is longer than that.
+# By state: the index of its jobs, and a query whether it is longer than that.
 INDEXES = {
     SCHEDULED: ("job_scheduled", statement("has_many_scheduled")),
     READY: ("job_ready", statement("has_many_ready")),
@@ -94,7 +94,7 @@ class SqliteBrowse(SqliteCapability):
             counted = db.rows(COUNT_JOBS_BY_STATE, span) if counts else ()
             since = db.rows(READ_OLDEST_READY, span) if oldest else ()
             tasks = head_tasks(db, span, heads) if heads > 0 else ()
-            # Last: a queue is stored with its first job.
+            # Read this last: a queue is stored together with its first job.
             rows = db.rows(READ_BUSY_LANES if busy else READ_LANES, span)
             return lane_rows(rows, counted, since, tasks)
 
@@ -127,7 +127,7 @@ class SqliteBrowse(SqliteCapability):
 
 
 def head_tasks(db: Database, span: tuple[str, str], limit: int) -> list[Row]:
-    """Lane, task, jobs: for an equal share of every lane in which jobs wait."""
+    """Return (lane, task, jobs), from an equal number of waiting jobs of every lane."""
     lanes = db.rows(READ_BUSY_LANES, span)
     share = max(1, limit // max(1, len(lanes)))
     return [
@@ -138,13 +138,13 @@ def head_tasks(db: Database, span: tuple[str, str], limit: int) -> list[Row]:
 
 
 def stored_job_of(row: Row) -> StoredJob:
-    """A row of `read_jobs`, without its `seq`."""
+    """Convert a row of `read_jobs`, without its `seq`."""
     record = StoredJob(*row[:WIDTH])
     return record._replace(cancel_asked=bool(row[CANCEL_ASKED]))
 
 
 def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
-    """Look up each id by itself: the statement is prepared once."""
+    """Look up each id by itself, with a statement that is prepared once."""
     found: list[StoredJob] = []
     for job_id in ids:
         rows = db.rows(f"{READ_JOBS} where id = ?", (job_id,))
@@ -153,7 +153,7 @@ def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
 
 
 def find(db: Database, query: Query, size: int, before: int) -> Page:
-    """One page; it reads one row more to know whether there is a next page."""
+    """Return one page; it reads one row more to find out whether there is a next page."""
     where, values = state_conditions(query)
     index = best_index(db, query)
     source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
@@ -165,7 +165,10 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
 
 
 def best_index(db: Database, query: Query) -> str | None:
-    """The index of a single state while it is short; else a scan by arrival is quicker."""
+    """Return the index of a single state if it is short.
+
+    Otherwise a scan by arrival is quicker.
+    """
     states = query.possible_states
     if states is None or len(states) != 1:
         return None
@@ -176,7 +179,7 @@ def best_index(db: Database, query: Query) -> str | None:
 
 
 def before_cursor(cursor: str | None) -> int:
-    """Where the last page ended; raises for text that is no cursor."""
+    """Return where the last page ended; raise if the text is not a cursor."""
     if cursor is None:
         return NEWEST
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) >= len(str(NEWEST)):

@@ -1,9 +1,9 @@
-"""The jobs of a bulk action: counted, looked for page by page, and checked again.
+"""Count the jobs of a bulk action, find them page by page, and check them again.
 
-A mark says how far a count looked: the newest arrival, the time, and the number of deaths so
-far. Waiting and running jobs are beyond it when they arrived later, dead ones when they died
-later: a job that is retried and dies again is not met twice. A job that only comes back to a
-waiting state had arrived before the count and is meant.
+A count returns a mark: the newest arrival, the time, and the number of deaths so far. A
+waiting or running job is beyond the mark if it arrived after the count, a dead job if it
+died after the count. So a job that is retried and dies again is not acted on twice. A job
+that only returns to a waiting state had arrived before the count and is included.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
 
 
 class SqliteBulkMark(NamedTuple):
-    """How far a count looked."""
+    """Which jobs a count included."""
 
     seq: int
     at: float
@@ -37,7 +37,7 @@ class SqliteBulkMark(NamedTuple):
 
 
 def bulk_mark_from_text(text: str) -> SqliteBulkMark:
-    """The mark that a count gave; text that the store did not write is refused."""
+    """Parse the mark that `count` returned; refuse any other text."""
     try:
         seq, at, deaths = text.split(":")
         return SqliteBulkMark(int(seq), float(at), int(deaths))
@@ -46,7 +46,7 @@ def bulk_mark_from_text(text: str) -> SqliteBulkMark:
 
 
 def count_jobs(db: Database, query: Query, now: float) -> Counted:
-    """One statement, so that number and mark are of the same moment."""
+    """Count in one statement, so that number and mark are of the same moment."""
     states = query.possible_states
     parts: list[tuple[str, list[Any]]] = []
     if states is None:
@@ -54,7 +54,7 @@ def count_jobs(db: Database, query: Query, now: float) -> Counted:
         parts.append((f"job where true {where}", values))
     for state in sorted(set(states or ())):
         if state == BLOCKED:
-            continue  # nothing is ever blocked yet
+            continue  # no job is ever blocked yet
         walk = walk_of(state)
         where, values = conditions(query, dead=state == DEAD)
         parts.append((f"{walk.source} where {walk.condition} {where}", values))
@@ -68,9 +68,10 @@ def count_jobs(db: Database, query: Query, now: float) -> Counted:
 def latest_moment(
     db: Database, parts: list[tuple[str, list[Any]]], states: tuple[int, ...] | None
 ) -> float:
-    """The latest moment in what was counted: a clock may have been ahead of ours.
+    """Return the latest time of the counted jobs.
 
-    Deaths are numbered and need none: those who only ask for them do not pay.
+    Another clock may have been ahead of ours. Deaths are numbered and need no time, so a
+    query for dead jobs does not read it.
     """
     if states is not None and set(states) <= {DEAD}:
         return 0.0
@@ -85,7 +86,7 @@ def latest_moment(
 def find_counted(
     db: Database, query: Query, mark: str, cursor: str | None, limit: int
 ) -> Page:
-    """The next jobs of one state that fit and are not beyond the mark."""
+    """Return the next jobs of one state that match and are not beyond the mark."""
     state = one_state(query)
     if state is None:
         return Page([], None)
@@ -98,7 +99,7 @@ def find_counted(
 
 
 def position_of(cursor: str | None, state: int) -> tuple[Any, ...]:
-    """The last job that was met; text that the store did not write is refused."""
+    """Parse the position of the last job read; refuse text that the store did not write."""
     if cursor is None:
         return ()
     try:
@@ -118,7 +119,7 @@ def find_in_state(
     after: tuple[Any, ...],
     room: int,
 ) -> list[tuple[Any, ...]]:
-    """At most `room` jobs of one state, by its index, after the last one met."""
+    """Return at most `room` jobs of one state after a position, in the order of its index."""
     source, _, order = walk_of(state)
     where, values = matching_conditions(query, mark, state)
     columns = ", ".join(order)
@@ -132,7 +133,7 @@ def find_in_state(
 def still_matches(
     db: Database, query: Query, mark: SqliteBulkMark, state: int, job_id: bytes
 ) -> bool:
-    """Whether a job found a moment ago still is what was asked for."""
+    """Whether a job that was just found still matches."""
     where, values = matching_conditions(query, mark, state)
     sql = f"select 1 from job where {where} and id = ?"  # noqa: S608 - ours
     return bool(db.rows(sql, (*values, job_id)))
@@ -141,7 +142,7 @@ def still_matches(
 def matching_conditions(
     query: Query, mark: SqliteBulkMark, state: int
 ) -> tuple[str, list[Any]]:
-    """The query for one state, and not beyond the mark."""
+    """Return the conditions of the query for one state, up to the mark."""
     where, values = conditions(query, dead=state == DEAD)
     if state == DEAD:
         beyond, limits = "coalesce(died_no, 0) <= ?", [mark.deaths]
@@ -150,5 +151,5 @@ def matching_conditions(
     else:
         beyond, limits = "seq <= ? and created_at <= ?", [mark.seq, mark.at]
     if state == RUNNING:
-        beyond += " and not cancel"  # asked already
+        beyond += " and not cancel"  # such jobs are being cancelled already
     return f"{walk_of(state).condition} {where} and {beyond}", [*values, *limits]

@@ -1,9 +1,9 @@
 """A caller's own connection, as a Database that operations write to.
 
-Operations change nothing on the caller's connection but rows. What the caller has set on
-it (row factories, traces) is bypassed or restored. Nothing is committed here.
+Operations change only rows on the caller's connection. Settings of the caller (row
+factories, traces) are bypassed or restored. Nothing is committed here.
 
-For SQLAlchemy's sessions and connections, the driver's connection below them is used.
+For SQLAlchemy's sessions and connections, the driver's connection inside them is used.
 SQLAlchemy is not imported before a caller passes one of its objects.
 """
 
@@ -34,7 +34,7 @@ from durio.stores.sqlite.database import (
 
 WakeLanes = Callable[[set[str]], None]
 WakeAfterCommit = Callable[[WakeLanes, Iterable[str]], None]
-HOOK = "durio"  # the id of our hooks, beside the caller's own
+HOOK = "durio"  # the id of our hooks; the caller may have others
 
 
 class SqliteCallerConnection(Database, Protocol):
@@ -43,16 +43,16 @@ class SqliteCallerConnection(Database, Protocol):
     driver: DriverName
 
     def settings_restored(self) -> AbstractContextManager[object]:
-        """Wraps every use: the caller's settings are as before at its end."""
+        """Return a context for each use; it restores the caller's settings at its end."""
         return nullcontext()
 
     def begin(self) -> bool:
-        """Ensure that a transaction is open; True: it was begun by this call."""
+        """Ensure that a transaction is open; return whether this call has begun it."""
         ...
 
 
 class SqliteCallerTransaction(NamedTuple):
-    """Where to write, and how to send wakeups once it is committed."""
+    """The connection to write to, and how to send wakeups after its commit."""
 
     connection: SqliteCallerConnection
     wake_after_commit: WakeAfterCommit
@@ -82,7 +82,7 @@ class ApswCallerConnection(SqliteCallerConnection):
         return self._connection.total_changes() - before
 
     def begin(self) -> bool:
-        """Refuse a caller without a transaction: apsw does not begin one by itself."""
+        """Refuse a caller without a transaction, because apsw does not begin one by itself."""
         if not self.in_transaction:
             raise not_in_transaction(
                 "with connection: ..., or connection.execute('begin')"
@@ -130,7 +130,7 @@ class StdlibCallerConnection(SqliteCallerConnection):
         return self._connection.total_changes - before
 
     def begin(self) -> bool:
-        """Begin as the driver does before the first write; autocommit mode is refused."""
+        """Begin as the driver does before the first write; refuse autocommit mode."""
         if self.in_transaction:
             return False
         if self._connection.isolation_level is None:
@@ -156,11 +156,11 @@ class UnsentWakeups:
         self._lanes.update(lanes)
 
     def wake_after_commit(self, _wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
-        """`add`, for a connection whose owner calls `commit` itself."""
+        """Add lanes, for a connection whose owner calls `commit` itself."""
         self.add(lanes)
 
     def commit(self, *_: object) -> bool:
-        """Called just before the commit, as a commit hook. False: the commit goes on.
+        """Post the wakeups; SQLite calls this as a commit hook, and False lets it commit.
 
         The wakeups wait for the writer's next turn, which comes after this commit.
         """
@@ -170,7 +170,7 @@ class UnsentWakeups:
         return False
 
     def forget(self, *_: object) -> None:
-        """Called after a rollback."""
+        """Drop the wakeups after a rollback."""
         self._lanes = set()
 
 
@@ -180,7 +180,7 @@ _apsw_wakeups: "WeakKeyDictionary[apsw.Connection, UnsentWakeups]" = WeakKeyDict
 def wake_after_apsw_commit(
     connection: apsw.Connection, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
-    """SQLite itself calls a hook, just before the commit."""
+    """Add lanes whose workers are woken by a hook that SQLite calls just before the commit."""
     wakeups = _apsw_wakeups.get(connection)
     if wakeups is None:
         wakeups = _apsw_wakeups[connection] = UnsentWakeups(wake_lanes)
@@ -190,7 +190,10 @@ def wake_after_apsw_commit(
 
 
 def wake_never(wake_lanes: WakeLanes, lanes: Iterable[str]) -> None:
-    """sqlite3 has no commit hook: workers poll about once a second and find the jobs."""
+    """Send nothing: sqlite3 has no commit hook.
+
+    Workers poll about once a second and find the jobs.
+    """
 
 
 def unchanged_row(_cursor: object, row: Row) -> Row:
@@ -200,9 +203,9 @@ def unchanged_row(_cursor: object, row: Row) -> Row:
 def caller_transaction(
     connection: Any, kind: TxKind, task_wakeups: UnsentWakeups | None = None
 ) -> SqliteCallerTransaction:
-    """For a connection of apsw or sqlite3.
+    """Wrap a connection of apsw or sqlite3.
 
-    `task_wakeups` is given for the own transaction of a task, whose commit we see.
+    `task_wakeups` is given for a task's own transaction, whose commit we see.
     """
     watch: WakeAfterCommit | None = None
     if task_wakeups is not None:
@@ -224,7 +227,7 @@ _sqlalchemy_wakeups: "WeakKeyDictionary[Any, UnsentWakeups]" = WeakKeyDictionary
 
 
 def sqlalchemy_transaction(connection: Any) -> SqliteCallerTransaction:
-    """For the driver's connection below a SQLAlchemy connection; begins its transaction."""
+    """Wrap the driver's connection inside a SQLAlchemy connection; begin its transaction."""
     begin_in_sqlalchemy(connection, transaction_over)
     driver = connection.connection.driver_connection
     watch = partial(wake_after_sqlalchemy_commit, connection)
@@ -248,7 +251,7 @@ def transaction_over() -> WrongTransaction:
 
 
 def sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
-    """The connection of a session; a connection is returned as it is."""
+    """Return the connection of a session, or the connection that was given."""
     if kind is TxKind.CONNECTION:
         return tx
     session = session_of(tx)
@@ -265,7 +268,7 @@ async def async_sqlalchemy_connection(tx: Any, kind: TxKind) -> Any:
 
 
 def check_session(session: Any) -> None:
-    """Refuse a session whose transaction has failed: it can only be rolled back."""
+    """Refuse a session whose transaction has failed, because it can only be rolled back."""
     if not session.is_active:
         raise WrongTransaction(
             "the session's transaction has failed already",
@@ -276,7 +279,7 @@ def check_session(session: Any) -> None:
 def wake_after_sqlalchemy_commit(
     connection: Any, wake_lanes: WakeLanes, lanes: Iterable[str]
 ) -> None:
-    """SQLAlchemy calls an event listener, just before the commit."""
+    """Add lanes whose workers are woken by a SQLAlchemy event just before the commit."""
     wakeups = _sqlalchemy_wakeups.get(connection)
     if wakeups is None:
         wakeups = _sqlalchemy_wakeups[connection] = UnsentWakeups(wake_lanes)
@@ -307,7 +310,7 @@ class SqlalchemyCallerConnection(SqliteCallerConnection):
         return self.value("select total_changes()") - before
 
     def begin(self) -> bool:
-        """Begin as the driver does before the first write; autocommit mode is refused."""
+        """Begin as the driver does before the first write; refuse autocommit mode."""
         if self.in_transaction:
             return False
         if self._connection.connection.dbapi_connection.isolation_level is None:

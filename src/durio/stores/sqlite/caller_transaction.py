@@ -30,7 +30,7 @@ from durio.stores.sqlite.write_session import (
     WriteFunction,
 )
 
-# What a driver raises when its connection cannot be used as it is.
+# Errors of a driver whose connection cannot be used in its current state.
 UNUSABLE_ERRORS = (
     apsw.ConnectionClosedError,
     apsw.CursorClosedError,
@@ -83,7 +83,7 @@ def write_on(
 def check_caller_connection(
     context: SqliteContext, connection: SqliteCallerConnection
 ) -> None:
-    """The same library, because two break each other's locks; and the same file."""
+    """Require the same library, because two break each other's locks, and the same file."""
     if connection.driver != context.driver:
         raise WrongTransaction(
             f"tx is of another SQLite library than the store ({context.path}): two in one "
@@ -104,7 +104,7 @@ def write_within(
     connection: SqliteCallerConnection,
     work: WriteFunction[Answer],
 ) -> tuple[SqliteTransaction, Answer]:
-    """All of it or nothing; the caller's own rows stay as they are."""
+    """Write all or nothing; the caller's own rows are not affected."""
     is_new = connection.begin()
     connection.rows("savepoint durio")
     tx = transaction_on(context, connection)
@@ -130,7 +130,7 @@ def roll_back_to_savepoint(connection: SqliteCallerConnection) -> None:
 
 
 def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
-    """A transaction on a connection that is not the writer's."""
+    """Return a transaction on a connection that does not belong to the writer."""
     return SqliteTransaction(
         db=db,
         now=context.clock.now(),
@@ -153,7 +153,7 @@ def wake_lanes_soon(context: SqliteContext, lanes: set[str]) -> None:
 
 
 def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
-    """The error for a caller whose own transaction has failed."""
+    """Return the error for a caller whose own transaction has failed."""
     if isinstance(error, UNUSABLE_ERRORS):
         return WrongTransaction(
             f"tx cannot be used here: {error}",

@@ -1,8 +1,8 @@
-"""The doctor's checks of a SQLite store. They create and write nothing in it.
+"""Checks of a SQLite store for `durio doctor`; they create and write nothing in it.
 
-To measure what a commit costs, one scratch file is written beside the database and deleted
-at once. The database itself is opened through SQLite only: closing a descriptor of it
-would drop the locks that other connections of this process hold.
+To measure the cost of a commit, one scratch file is written beside the database and deleted
+at once. The database itself is opened through SQLite only: closing a descriptor of it would
+drop the locks that other connections of this process hold.
 """
 
 import os
@@ -48,14 +48,14 @@ VOLATILE_FILE_SYSTEMS = {
 }
 SYNC_TIMES, SYNC_BYTES = 7, 4096
 SYNC_SECONDS_MAX = 0.020
-# No disk is that fast: it does not wait for the write, or it is not a disk.
+# No disk is that fast: it does not wait for the write, or is not a disk.
 SYNC_SECONDS_MIN = 0.000_01
 FREE_BYTES_MIN, FREE_BYTES_LOW = 100 * 2**20, 2**30
 FREE_SHARE_LOW = 0.05
 LOG_BYTES_MAX = 256 * 2**20
 QUICK_CHECK_SECONDS_MAX = 1.0
 QUICK_CHECK_STEPS = 10_000
-STALL_SECONDS = 0.5  # a writer holds the lock for milliseconds
+STALL_SECONDS = 0.5  # a writer normally holds the lock for milliseconds
 STALL_POLL_SECONDS = 0.001
 SIDE_FILE_SUFFIXES = ("-wal", "-shm")
 MIB = 2**20
@@ -64,7 +64,7 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def checks(url: str, clock: Clock) -> dict[str, Check]:
-    """Every check of this store, by name. `store_at` has accepted the URL."""
+    """Return all checks of this store by name; `store_at` has accepted the URL."""
     path, driver = path_of(url), driver_of(url)
     found: dict[str, Check] = {"store.library": partial(library, driver)}
     if path is None:
@@ -84,7 +84,7 @@ def checks(url: str, clock: Clock) -> dict[str, Check]:
 
 
 def library(driver: DriverName = "apsw") -> Iterator[Finding]:
-    """Old versions of SQLite can lose pages when several processes write."""
+    """Check the version of SQLite: old ones can lose pages when several processes write."""
     name, evidence = "store.library", f"SQLite {version_of(driver)}"
     evidence += (
         f", apsw {apsw.apsw_version()}" if driver == "apsw" else " (driver=stdlib)"
@@ -110,7 +110,7 @@ def in_memory() -> Iterator[Finding]:
 
 
 def place(path: Path) -> Iterator[Finding]:
-    """The file is on a local disk that outlives the process."""
+    """Check that the file is on a local disk that outlives the process."""
     name, folder = "store.place", path.parent
     if not folder.is_dir():
         yield error(name, f"there is no folder {folder}", f"mkdir -p {folder}")
@@ -137,7 +137,7 @@ def place(path: Path) -> Iterator[Finding]:
 
 
 def rights(path: Path) -> Iterator[Finding]:
-    """This user may write the folder and the files; the private folder is private."""
+    """Check that this user may write the files, and that the private folder is private."""
     name, folder = "store.rights", path.parent
     troubles = list(folder_problems(folder)) + list(file_problems(path))
     private = Path(f"{path}-durio")
@@ -153,13 +153,13 @@ def rights(path: Path) -> Iterator[Finding]:
 
 
 def folder_problems(folder: Path) -> Iterator[tuple[str, str]]:
-    """SQLite keeps files beside the database, so the folder must be writable."""
+    """Check that the folder is writable, because SQLite keeps files beside the database."""
     if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
         yield f"this user may not write in {folder}", f"chown or chmod u+wx {folder}"
 
 
 def file_problems(path: Path) -> Iterator[tuple[str, str]]:
-    """Files that we cannot write, that every user can, or that have another owner."""
+    """Find files that we cannot write, that every user can, or that have another owner."""
     if not path.is_file():
         return
     owner = path.stat().st_uid
@@ -196,7 +196,7 @@ def space(folder: Path) -> Iterator[Finding]:
 
 
 def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
-    """What a commit costs: each commit waits for the disk once."""
+    """Measure the cost of a commit, which waits for the disk once."""
     name = "store.fsync"
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return
@@ -235,7 +235,7 @@ def sync_seconds(folder: Path, clock: Clock) -> list[float]:
 
 
 def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Finding]:
-    """A process that was stopped in the middle of a transaction blocks all writers."""
+    """Check that no stopped process blocks all writers in the middle of a transaction."""
     name = "store.writer"
     lock = Path(f"{path}-durio") / "writer.lock"
     try:
@@ -244,7 +244,8 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
         return
     try:
         holder = holder_of(descriptor, clock)
-        # While we hold the writers' lock, a holder of SQLite's own lock is not Durio.
+        # While we hold the writers' lock, only a program other than Durio can hold SQLite's
+        # own lock.
         is_free = not path.is_file() or not try_lock(descriptor)
         is_free = is_free or may_write(path, driver)
     except apsw.Error as trouble:
@@ -252,7 +253,7 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
         yield error(name, failure.what, failure.cure)
         return
     finally:
-        os.close(descriptor)  # and with it the lock
+        os.close(descriptor)  # closing it releases the lock
     if holder is not None:
         evidence = f"process {holder} holds the writers' lock and does not let go"
         fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost. If it "
@@ -282,9 +283,9 @@ def may_write(path: Path, driver: DriverName) -> bool:
 
 
 def holder_of(descriptor: int, clock: Clock) -> int | None:
-    """The process that holds the lock during all of STALL_SECONDS, or 0 if unknown.
+    """Return the process that holds the lock during all of STALL_SECONDS, or 0 if unknown.
 
-    None: the lock was free, or passed from one process to another.
+    Returns None if the lock was free, or passed from one process to another.
     """
     end = clock.monotonic() + STALL_SECONDS
     holders: set[bytes] = set()
@@ -302,7 +303,7 @@ def holder_of(descriptor: int, clock: Clock) -> int | None:
 
 
 def schema(url: str, path: Path) -> Iterator[Finding]:
-    """Whether the schema of the file fits this release."""
+    """Check that the schema of the file fits this release."""
     name = "store.schema"
     if not path.exists():
         fix = "Start a worker or enqueue a job: that makes it. Or check the URL."
@@ -329,7 +330,7 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
 def integrity(
     path: Path, clock: Clock, driver: DriverName = "apsw"
 ) -> Iterator[Finding]:
-    """SQLite's own quick_check, for at most QUICK_CHECK_SECONDS_MAX."""
+    """Run SQLite's own quick_check, for at most QUICK_CHECK_SECONDS_MAX."""
     name = "store.integrity"
     if not path.is_file() or not path.stat().st_size:
         return
@@ -355,7 +356,7 @@ def integrity(
 
 
 def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
-    """The first damage, or "ok"; None: it was not finished in time."""
+    """Return the first damage, or "ok"; None if it was not finished in time."""
     end = clock.monotonic() + QUICK_CHECK_SECONDS_MAX
     db.stop_when(lambda: clock.monotonic() > end, QUICK_CHECK_STEPS)
     try:
@@ -365,7 +366,7 @@ def quick_check(db: OwnDatabase, clock: Clock) -> str | None:
 
 
 def log(path: Path) -> Iterator[Finding]:
-    """The log only grows while a program keeps a read open or no worker shortens it."""
+    """Check the size of the log, which grows while a read is open or no worker shortens it."""
     name = "store.log"
     size = 0
     with suppress(FileNotFoundError):

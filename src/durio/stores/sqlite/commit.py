@@ -1,4 +1,4 @@
-"""Jobs and records in one SQLite transaction."""
+"""Write jobs and records in one SQLite transaction."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What the capabilities of one open store share: writer, reader, wakeups and locks."""
+"""State that the capabilities of an open store share: writer, reader, wakeups and locks."""
 
 from dataclasses import dataclass, field
 
@@ -25,8 +25,9 @@ class SqliteContext:
     lock: WriterLock
     life_locks: SqliteLifeLocks | None  # None: dead workers are found by lease only
     live_events: SqliteLiveEvents
-    synchronous: str = "full"  # shown with each worker: all should have the same
-    # Worker -> `data_version` at its last renewal or `is_contested`: see lease.py.
+    # Shown with each worker, because all should have the same.
+    synchronous: str = "full"
+    # By worker: `data_version` at its last renewal or `is_contested`, see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
     openers: int = 0  # calls of `open` that have opened it or still wait for it
     path: str | None = None  # None: in memory
@@ -34,16 +35,16 @@ class SqliteContext:
     driver: DriverName = "apsw"
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     writer_handovers: WriterHandovers = field(default_factory=WriterHandovers)
-    # By `id` of each open connection of a task: the lanes that its commit wakes.
+    # By `id` of a task's open connection: the lanes that its commit wakes.
     task_wakeups: dict[int, UnsentWakeups] = field(
         default_factory=dict[int, UnsentWakeups]
     )
 
 
 class SqliteCapability:
-    """A part of the store with some methods of its port; works on the shared context."""
+    """A part of the store with some methods of its port; uses the shared context."""
 
     @property
     def context(self) -> SqliteContext:
-        """SqliteStore overrides it, and raises StoreUnavailable unless it is open."""
+        """The shared context; SqliteStore raises StoreUnavailable unless it is open."""
         raise NotImplementedError

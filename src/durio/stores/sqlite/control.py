@@ -1,4 +1,4 @@
-"""Acting on jobs, queues and workers."""
+"""Act on jobs, queues and workers."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,10 @@ READ_LANES = statement("read_lanes")
 def set_queue(
     tx: SqliteTransaction, lane: str, change: QueueChange, note: AuditNote
 ) -> None:
-    """The change and its lines in the audit; what was so already is no change."""
+    """Apply the change and write it to the audit.
+
+    Settings that already have the value are left out.
+    """
     rows = tx.db.rows(READ_LANES, (lane, f"{lane}\0"))
     _, paused, closed, _, manual, _ = rows[0] if rows else (lane, 0, 0, None, None, 0)
     news = change.difference_to(paused=bool(paused), closed=bool(closed), manual=manual)
@@ -44,7 +47,7 @@ def set_queue(
 
 
 def wake_workers(tx: SqliteTransaction, lane: str, *, paused: bool) -> None:
-    """Every worker of the namespace, so that it asks at once."""
+    """Wake every worker of the namespace, so that it sends an exchange at once."""
     for worker, _ in tx.db.rows(FIND_WORKERS_TO_WAKE, (namespace_of(lane),)):
         tx.woken_workers.add(worker)
     if not paused:

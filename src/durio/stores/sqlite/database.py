@@ -1,6 +1,6 @@
-"""What operations need from a connection: four short, typed ways to run a statement.
+"""The interface of a connection that operations use: four typed ways to run a statement.
 
-Two libraries implement it. The default is apsw, which brings a new SQLite of its own, the
+Two libraries implement it. The default is apsw, which includes a new SQLite of its own, the
 same on every machine. The other is the standard library's, for a file that the caller's
 sqlite3 or SQLAlchemy connections have open too: `sqlite:///app.db?driver=stdlib`. It is
 slower than apsw, and its SQLite is as old as the machine's. A caller's connection also
@@ -9,9 +9,9 @@ implements it (caller_connection.py).
 All of them raise apsw's errors, whose names are SQLite's own; translate.py turns them into
 errors for callers.
 
-One process must use one copy of SQLite per file. Two copies break each other's locks on
-the file they share: closing a descriptor in one drops the locks that the other believes
-it holds.
+One process must use one copy of SQLite per file. Two copies break each other's locks on the
+file they share: closing a descriptor in one drops the locks that the other believes it
+holds.
 """
 
 import os
@@ -42,7 +42,8 @@ class Database(Protocol):
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
         """Run one statement once for each element; return the rows of all.
 
-        One by one, unless a driver can do better: sqlite3's executemany discards rows.
+        Elements run one by one, unless a driver can do better: sqlite3's executemany
+        discards rows.
         """
         return [row for values in many for row in self.rows(sql, values)]
 
@@ -54,7 +55,7 @@ class Database(Protocol):
         ...
 
     def value(self, sql: str, values: Values = ()) -> Any:
-        """The first column of the first row; None without a row."""
+        """Return the first column of the first row; None if there are no rows."""
         rows = self.rows(sql, values)
         return rows[0][0] if rows else None
 
@@ -70,13 +71,13 @@ class OwnDatabase(Database, Protocol):
         ...
 
     def wait_when_busy(self, milliseconds: int) -> None:
-        """How long a statement waits for writers that do not take our writers' lock."""
+        """Set how long a statement waits for writers that do not take our writers' lock."""
         ...
 
     def is_read_only(self) -> bool: ...
 
     def leave_log_at_close(self, leave: bool) -> None:  # noqa: FBT001
-        """Whether the last connection to close leaves the log for the next opener."""
+        """Set whether the last connection to close leaves the log for the next opener."""
         ...
 
     def watch_log(self, report: Callable[[int], None]) -> None:
@@ -84,7 +85,7 @@ class OwnDatabase(Database, Protocol):
         ...
 
     def checkpoint(self, *, cut: bool = False) -> None:
-        """Copy the log into the database. `cut`: truncate it too, or raise BusyError."""
+        """Copy the log into the database; with `cut`, truncate it too, or raise BusyError."""
         ...
 
     def stop_when(self, over: Callable[[], bool], steps: int) -> None:
@@ -98,17 +99,17 @@ class OwnDatabase(Database, Protocol):
 
 
 STATEMENTS_CACHED = 128
-# WAL readers write to the shared memory.
+# Read and write, because WAL readers write to the shared memory.
 EXISTING = apsw.SQLITE_OPEN_READWRITE
 NEW = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 class ApswDatabase(apsw.Connection):
     def __init__(self, path: str, *, make: bool = False) -> None:
-        """Open the file at `path`; `make`: create it if it is missing."""
+        """Open the file at `path`; with `make`, create it if it is missing."""
         flags = NEW if make else EXISTING
         super().__init__(path, flags=flags, statementcachesize=STATEMENTS_CACHED)
-        # The holder of the writers' lock does the checkpoints, not each commit.
+        # The holder of the writers' lock runs checkpoints, not each commit.
         self.wal_autocheckpoint(0)
         untyped: Any = self
         # SQLite itself folds only ASCII.
@@ -119,7 +120,7 @@ class ApswDatabase(apsw.Connection):
         return untyped.execute(sql, values).fetchall()
 
     def rows_of_many(self, sql: str, many: Iterable[Values]) -> list[Row]:
-        """Fetches all rows: apsw runs a statement only when its rows are fetched."""
+        """Fetch all rows, because apsw runs a statement only when its rows are fetched."""
         untyped: Any = self
         return untyped.executemany(sql, many).fetchall()
 
@@ -164,18 +165,18 @@ class ApswDatabase(apsw.Connection):
         self.set_progress_handler(over, steps)
 
 
-PRIMARY_CODE = 0xFF  # the higher bits of an extended code give details
-# sqlite3 does not report the length of the log: an estimate per commit.
+PRIMARY_CODE = 0xFF  # the higher bits of an extended code are details
+# Estimate, because sqlite3 does not report the length of the log.
 PAGES_PER_COMMIT = 64
 UNHEX_SINCE = (3, 41, 0)
 
 
 class StdlibDatabase(OwnDatabase):
     def __init__(self, path: str, *, make: bool = False) -> None:
-        """Open the file at `path`; `make`: create it if it is missing."""
+        """Open the file at `path`; with `make`, create it if it is missing."""
         self._path = path
         self._report_log: Callable[[int], None] | None = None
-        self._commits = 0  # since the last checkpoint
+        self._commits = 0  # number of commits since the last checkpoint
         try:
             self._db = sqlite3.connect(
                 address_of(path, make=make),
@@ -224,7 +225,7 @@ class StdlibDatabase(OwnDatabase):
     # --- configuration and upkeep
 
     def run_script(self, text: str) -> None:
-        """One by one: the driver's executescript would commit first."""
+        """Run the statements one by one: the driver's executescript would commit first."""
         for sql in statements_of(text):
             self.rows(sql)
 
@@ -232,10 +233,10 @@ class StdlibDatabase(OwnDatabase):
         self.rows(f"pragma busy_timeout={milliseconds}")
 
     def is_read_only(self) -> bool:
-        return not os.access(self._path, os.W_OK)  # sqlite3 does not tell
+        return not os.access(self._path, os.W_OK)  # sqlite3 does not report it
 
     def leave_log_at_close(self, leave: bool) -> None:  # noqa: FBT001
-        """Has no effect before Python 3.12: the last connection then removes the log."""
+        """Set it from Python 3.12 on; before, the last connection removes the log."""
         configure: Any = getattr(self._db, "setconfig", None)
         if configure is not None:
             configure(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
@@ -266,7 +267,7 @@ class StdlibDatabase(OwnDatabase):
 
 
 def address_of(path: str, *, make: bool) -> str:
-    """The path as a URI: only a URI can say that the file must exist already."""
+    """Return the path as a URI, because only a URI can say that the file must exist."""
     if path == ":memory:":
         return path
     return f"file:{quote(path)}?mode={'rwc' if make else 'rw'}"
@@ -284,9 +285,10 @@ def statements_of(text: str) -> list[str]:
 
 
 def as_apsw_error(error: sqlite3.Error) -> apsw.Error:
-    """The apsw error of the same SQLite result code."""
+    """Return the apsw error of the same SQLite result code."""
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # the driver's own: a closed connection, a value of a wrong type
+    # The driver's own error: a closed connection, or a value of a wrong type.
+    if code is None:
         return apsw.MisuseError(str(error))
     kind = type(apsw.exception_for(code & PRIMARY_CODE))
     translated = kind(str(error))
@@ -301,7 +303,7 @@ LIBRARY_MIN_TEXT = ".".join(str(part) for part in LIBRARY_MIN)
 
 
 def connect(path: str, driver: DriverName, *, make: bool = False) -> OwnDatabase:
-    """Open a connection of the store's own; `make`: create the file if it is missing."""
+    """Open a connection for the store; with `make`, create the file if it is missing."""
     kind = ApswDatabase if driver == "apsw" else StdlibDatabase
     return kind(path, make=make)
 
@@ -311,16 +313,16 @@ def version_of(driver: DriverName) -> str:
 
 
 def is_safe(driver: DriverName) -> bool:
-    """Whether this SQLite keeps what several processes write."""
+    """Whether this SQLite is safe when several processes write."""
     parts = version_of(driver).split(".")
     return tuple(int(part) for part in parts) >= LIBRARY_MIN
 
 
 def check_library(driver: DriverName) -> str | None:
-    """Refuse an apsw that can lose pages; of the standard library's SQLite only warn.
+    """Refuse an apsw that can lose pages; for the standard library's SQLite only warn.
 
-    A user of `driver=stdlib` shares the file with sqlite3 and has no other SQLite.
-    Returns the warning.
+    A user of `driver=stdlib` shares the file with sqlite3 and has no other SQLite. Returns
+    the warning.
     """
     if is_safe(driver):
         return None
@@ -335,7 +337,7 @@ def check_library(driver: DriverName) -> str | None:
 
 
 def check_other_libraries(path: str, driver: DriverName) -> None:
-    """Refuse a file that another library of this process has open: best effort.
+    """Refuse a file that another library of this process has open, as far as is known.
 
     A descriptor does not show which library opened it, but apsw lists its own connections.
     """
@@ -363,7 +365,7 @@ def other_library_error(path: str, library: str, cure: str) -> StoreUnavailable:
 
 
 def is_open(inode: Inode) -> bool:
-    """Whether this process has a descriptor of that file. False where /proc is missing."""
+    """Whether this process has a descriptor of that file; False if /proc is missing."""
     if not DESCRIPTORS.is_dir():
         return False
     for name in os.listdir(DESCRIPTORS):  # noqa: PTH208 - iterdir would stat each twice

@@ -1,7 +1,7 @@
 """Counts of deaths by queue, task and type of error.
 
-Deaths are rare, and a job that does not die costs nothing here. Each death has a number
-that only grows, so that a bulk action can skip jobs that died after it began.
+Deaths are rare, and a job that does not die costs nothing here. Each death has an
+increasing number, so that a bulk action can skip jobs that died after it began.
 """
 
 from durio.stores.job_rules import TYPE_CHARS_MAX, DeathKind, bounded_kind
@@ -16,7 +16,7 @@ COUNT_DEATH_ROWS = statement("count_death_rows")
 
 
 def count_death(tx: SqliteTransaction, job_id: bytes, lane: str, task: str) -> None:
-    """Number and count a job that has just become dead. Its errors are stored already."""
+    """Number and count a job that has just become dead; its errors are already stored."""
     error_type = tx.db.value(NUMBER_DEATH, (job_id, next_death(tx)))
     kind = (lane, task, str(error_type)[:TYPE_CHARS_MAX])
     if not tx.db.rows(ADD_TO_DEATH_COUNT, kind):
@@ -28,7 +28,7 @@ def next_death(tx: SqliteTransaction) -> int:
 
 
 def add_kind(tx: SqliteTransaction, kind: DeathKind) -> None:
-    """Add a new kind; beyond KINDS_MAX kinds, a less specific one."""
+    """Count a new kind; beyond KINDS_MAX kinds, as a less specific one."""
     kind = bounded_kind(kind, tx.db.value(COUNT_DEATH_ROWS))
     if not tx.db.rows(ADD_TO_DEATH_COUNT, kind):
         tx.db.rows(INSERT_DEATH_COUNT, kind)

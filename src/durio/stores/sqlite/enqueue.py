@@ -1,10 +1,10 @@
-"""Accepting jobs: one transaction for all of them, keys decided one by one.
+"""Accept jobs: one transaction for all of them, keys decided one by one.
 
-Most jobs have no key: one prepared statement inserts them all. A job whose id is
-already stored is a repeat after an unknown outcome: it is answered as it stands.
+Most jobs have no key: one prepared statement inserts them all. A job whose id is already
+stored is a repeat after an unknown outcome, and the result is its current state.
 
-Where a lane has a guard (bounds.py) the jobs of each call enter whole or not at all, in
-the order of the callers. A job that a stored job answers for needs no room.
+If a lane has a guard (bounds.py), either all jobs of a call enter or none, in the order of
+the callers. A job that returns an already stored job needs no room.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class SqliteEnqueue(SqliteCapability):
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
-        """Store the bounds of lanes from the code; writes only what changed."""
+        """Store the bounds of lanes from the code; write only what changed."""
         news = await self.context.reader.read(
             lambda db: changed_bounds(db, maxsizes, is_default=is_default)
         )
@@ -84,7 +84,7 @@ async def enqueue_joined(
 def enqueue_jobs(
     tx: SqliteTransaction, jobs: Sequence[NewJob], calls: Sequence[int] | None = None
 ) -> list[Enqueued]:
-    """Insert, answer in order, wake workers."""
+    """Insert the jobs, return results in order, wake workers."""
     lanes = {job.lane for job in jobs}
     if not any(guard_of(tx, lane) for lane in lanes):
         return insert_all(tx, jobs, lanes)
@@ -106,10 +106,10 @@ def insert_all(
 
 
 def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Insert all jobs, also into full queues; the answers say which queues are full.
+    """Insert all jobs, even into full queues; the results say which queues are full.
 
-    A closed queue raises SqliteNoRoom. In a caller's transaction an exact refusal of a
-    full queue would hold the queue's row until the caller commits.
+    A closed queue raises SqliteNoRoom. In a caller's transaction an exact refusal of a full
+    queue would hold the queue's row until the caller commits.
     """
     lanes = {job.lane for job in jobs}
     for lane in lanes:
@@ -133,7 +133,7 @@ def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqu
 def enqueue_guarded(
     tx: SqliteTransaction, jobs: Sequence[NewJob], calls: Sequence[int]
 ) -> list[Enqueued]:
-    """Enqueue all at once where there is room for all, else call by call."""
+    """Enqueue all calls at once if there is room for all, else call by call."""
     if sum(calls) != len(jobs):
         raise InvariantBroken(f"calls of {sum(calls)} jobs, but {len(jobs)} jobs")
     if refusal_for_jobs(tx, jobs) is None:
@@ -147,7 +147,7 @@ def enqueue_guarded(
 
 
 def enqueue_call(tx: SqliteTransaction, call: Sequence[NewJob]) -> list[Enqueued]:
-    """Enqueue the jobs of one caller: all, or none because one finds no room."""
+    """Enqueue the jobs of one caller: all, or none if one finds no room."""
     try:
         with undo_if_full(tx):
             check_room_without_keys(tx, call)
@@ -157,7 +157,7 @@ def enqueue_call(tx: SqliteTransaction, call: Sequence[NewJob]) -> list[Enqueued
 
 
 def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> None:
-    """Check before anything is written: a full queue is tried again and again.
+    """Check before anything is written, because a full queue is tried again and again.
 
     With keys only the insert shows which jobs need room.
     """
@@ -170,7 +170,7 @@ def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> No
 
 
 def refusal_for_jobs(tx: SqliteTransaction, jobs: Iterable[NewJob]) -> Full | None:
-    """Why these jobs may not enter, if all of them are new; None: they may."""
+    """Return why these jobs may not enter if all of them are new; None if they may."""
     for lane, count in Counter(job.lane for job in jobs).items():
         full = refusal_of(tx, lane, count)
         if full is not None:
@@ -182,7 +182,7 @@ def refusal_for_jobs(tx: SqliteTransaction, jobs: Iterable[NewJob]) -> Full | No
 
 
 def ensure_lanes(tx: SqliteTransaction, lanes: set[str]) -> None:
-    """Every lane that ever got a job has a row; this process remembers which it made."""
+    """Create the rows of new lanes; this process remembers those that it created."""
     for lane in lanes - tx.known_lanes:
         tx.db.rows(INSERT_QUEUE, (lane,))
         tx.new_lanes.add(lane)
@@ -191,12 +191,12 @@ def ensure_lanes(tx: SqliteTransaction, lanes: set[str]) -> None:
 
 
 def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Insert jobs without a key; those already stored are answered as they stand."""
+    """Insert jobs without a key; for those already stored, return the current state."""
     rows = [row_of(tx, job, due_at(tx, job)) for job in jobs]
     tx.db.rows("savepoint inserting")
     inserted = tx.db.changed_by_many(INSERT_JOB, rows)
     if inserted < len(rows):
-        # Some are repeats: insert again, one by one, to see which.
+        # Some are repeats: insert again, one by one, to find out which.
         tx.db.rows("rollback to inserting")
         answers = [insert_or_find(tx, row) for row in rows]
     else:
@@ -213,7 +213,7 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
 
 
 def insert_or_find(tx: SqliteTransaction, row: tuple[Any, ...]) -> Enqueued:
-    """Insert one job, or answer as it stands, also when it has finished."""
+    """Insert one job; if it is already stored or finished, return its current state."""
     if tx.db.changed_by_many(INSERT_JOB, (row,)):
         return Enqueued(row[0], True, row[3])
     return answer_from_stored(tx, row[0])
@@ -224,7 +224,7 @@ def answer_from_stored(tx: SqliteTransaction, job_id: bytes) -> Enqueued:
 
 
 def due_at(tx: SqliteTransaction, job: NewJob) -> float | None:
-    """When a job may run; None is now."""
+    """Return when a job may run; None means now."""
     if job.run_at is not None:
         return job.run_at
     return tx.now + job.delay_seconds if job.delay_seconds > 0 else None
@@ -248,7 +248,7 @@ def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[An
 
 
 def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
-    """Enqueue one job with a key: new, or as the key's holder demands."""
+    """Enqueue one job with a key: a new job, or what the key's holder requires."""
     if tx.db.rows(READ_CLAIM_STATE, (job.id,)):
         return answer_from_stored(tx, job.id)
     held = find_holder(tx, key)
@@ -279,7 +279,7 @@ def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 def rewrite_holder(
     tx: SqliteTransaction, job: NewJob, key: KeyClaim, held: HeldKey
 ) -> Enqueued:
-    """Give the waiting holder these arguments and this due time."""
+    """Give the waiting holder this job's arguments and due time."""
     run_at = due_at(tx, job)
     if key.delay_seconds > 0:
         run_at = tx.now + key.delay_seconds

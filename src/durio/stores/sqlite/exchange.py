@@ -1,8 +1,9 @@
-"""Record outcomes and claim jobs in one transaction. A worker keeps one call in flight.
+"""Record outcomes and claim jobs in one transaction.
 
-In this order: record the outcomes, promote what is due in these lanes, claim lane by lane.
-A claim first reads the next jobs, then takes them. A worker whose lease has expired still
-records outcomes, fenced, but claims nothing.
+A worker has one such call in flight at a time. It records the outcomes, promotes due jobs
+in these lanes, and claims lane by lane, in this order. A claim first reads the next jobs,
+then takes them. A worker whose lease has expired still records outcomes, fenced, but claims
+nothing.
 """
 
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ class SqliteExchange(SqliteCapability):
 
 
 def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:
-    """Every job that runs under this worker: the reply that claimed it was lost."""
+    """Return all jobs that run under this worker; the reply that contained them was lost."""
     return [Claim(*row) for row in tx.db.rows(READ_HELD_CLAIMS, (worker,))]
 
 
@@ -92,7 +93,7 @@ def claim_lanes(
     known: Sequence[str] | None,
     claims: list[Claim],
 ) -> bool:
-    """Claim in lane order into `claims`; True: a lane may have more."""
+    """Claim in lane order into `claims`; return whether a lane may have more."""
     lease = (worker, tx.boot, tx.monotonic_seconds)
     if want <= 0 or not tx.db.rows(HAS_VALID_LEASE, lease):
         return False
@@ -128,7 +129,10 @@ def claim_rows(
 
 
 def free_waiting_keys(tx: SqliteTransaction, keyed: Sequence[Row]) -> None:
-    """Free the keys that hold only while waiting; note all keyed jobs for `record_done`."""
+    """Free the keys that are held only while waiting.
+
+    Note all keyed jobs for `record_done`.
+    """
     for row in keyed:
         if claimed_key_mode(row) == WAITING:
             tx.db.rows(FREE_KEY, (claimed_key(row), row[0]))

@@ -1,8 +1,8 @@
-"""The one exit from `running`, except done: one statement for every other end.
+"""Move jobs out of `running`, in one statement for every end except done.
 
-Retry, give-back, rescue, orphan rescue and leaving all use it. The statement is
-`model.transitions.way_out` in SQL. This module puts its values together, and does in the
-same transaction what follows from it for keys, retention and waiting workers.
+Retry, give-back, rescue, orphan rescue and a worker's leave use it. The statement is
+`model.transitions.way_out` in SQL. This module prepares its values, and applies the
+consequences for keys, retention and waiting workers in the same transaction.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,10 @@ def leave_running(
     *,
     except_worker: int = NO_WORKER,
 ) -> SqliteExit | None:
-    """Let one job leave; None: the fence refused. `except_worker` needs no wakeup."""
+    """Let one job leave `running`; None if the fence refused.
+
+    `except_worker` needs no wakeup.
+    """
     keep = outcome.keep or Keep(tx.retention.done_seconds)
     values = (
         outcome.id,
@@ -55,7 +58,7 @@ def leave_running(
         return None
     state, key, mode, lane, task = rows[0]
     if state <= READY:
-        add_to_depth(tx, lane)  # without asking for room: it was accepted once
+        add_to_depth(tx, lane)  # without a check: the job was accepted before
     if state == READY:
         tx.wake(lane, except_worker=except_worker)
     elif state > READY:
@@ -75,7 +78,7 @@ def free_key_at_end(
     *,
     gone: bool,
 ) -> None:
-    """Free the key of a dead or cancelled job; `gone`: also delete the job."""
+    """Free the key of a dead or cancelled job; if `gone`, also delete the job."""
     if gone:
         tx.db.rows(DELETE_JOB, (job_id,))
     if key is None or mode is None:

@@ -1,8 +1,8 @@
-"""Export of jobs to another store: drain this file, freeze it, note the target.
+"""Export jobs to another store: drain this file, freeze it, record the target.
 
-Triggers refuse the changes that must not happen. So they bind every process that has
-this file open, whatever release it runs, also in a transaction of its own, and also
-after the mover was killed. The settings of the queues are not touched.
+Triggers refuse forbidden changes. So they apply to every process that has this file open,
+whatever release it runs, even in a transaction of its own, and even after the mover was
+killed. The settings of the queues are not changed.
 """
 
 import re
@@ -50,7 +50,7 @@ EXPORT_AUDIT = statement("export_audit")
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record")
-# Trigger event -> the name of the row that it is about.
+# By trigger event: the name of the row that it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")
 
@@ -72,13 +72,13 @@ class SqliteExportJobs:
         """The path of the file."""
         return str(self._context.path)
 
-    # --- looking
+    # --- reading
 
     async def mark(self) -> MoveMark | None:
         return await self._context.reader.read(read_mark)
 
     async def counts(self) -> Counts:
-        """All jobs, by namespace and state; an App without jobs is named, too."""
+        """Return all jobs, by namespace and state; an App without jobs is included."""
 
         def look(db: OwnDatabase) -> Counts:
             found: dict[str, dict[int, int]]
@@ -92,10 +92,13 @@ class SqliteExportJobs:
     async def active_workers(self) -> ActiveWorkers:
         return await self._context.reader.read(count_active_workers)
 
-    # --- leaving
+    # --- moving
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
-        """Refuse new workers, and ask the registered ones to end; a repeat asks again."""
+        """Refuse new workers, and tell the registered ones to end.
+
+        A repeat tells them again.
+        """
 
         def work(tx: SqliteTransaction) -> MoveMark:
             standing = read_mark(tx.db)
@@ -130,7 +133,7 @@ class SqliteExportJobs:
         return await self._context.writer.write(work)
 
     async def jobs(self, move: str, after: int, limit: int) -> list[JobRow]:
-        """The next jobs by arrival, bounded in number and in bytes."""
+        """Return the next jobs by arrival, limited in number and in bytes."""
 
         def look(db: OwnDatabase) -> list[JobRow]:
             current_mark(db, move, "frozen", "moved")
@@ -168,7 +171,7 @@ class SqliteExportJobs:
         await self._context.writer.write(work)
 
     async def unfreeze(self, move: str, *, by: str) -> None:
-        """Remove the mark and the triggers; waiting processes go on by themselves."""
+        """Remove the mark and the triggers; waiting processes continue by themselves."""
 
         def work(tx: SqliteTransaction) -> None:
             mark = current_mark(tx.db, move)
@@ -185,12 +188,12 @@ class SqliteExportJobs:
 
 
 def write_mark(tx: SqliteTransaction, mark: MoveMark) -> None:
-    """There is one mark per file: all its jobs go to one store."""
+    """Write the mark; there is one per file, because all its jobs go to one store."""
     tx.db.rows(WRITE_MOVE_MARK, (json_text(mark._asdict()),))
 
 
 def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
-    """The mark of this move; raises if another process has ended the move."""
+    """Return the mark of this move; raise if another process has ended the move."""
     mark = read_mark(db)
     if mark is None or mark.id != move or (stages and mark.stage not in stages):
         raise move_ended()
@@ -198,7 +201,7 @@ def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
 
 
 def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> None:
-    """Create a trigger that refuses the change with a message where the jobs go."""
+    """Create a trigger that refuses the change with a message about the new store."""
     row = TRIGGER_ROWS[change]
     text = "'" + refusal_text(to).replace("'", "''") + "'"
     filled = {
@@ -228,7 +231,7 @@ def count_active_workers(db: Database) -> ActiveWorkers:
 
 
 def read_metadata(db: Database, now: float) -> StoreMetadata:
-    """The small tables: queues, records, death counts, audit."""
+    """Return the small tables: queues, records, death counts, audit."""
     tallies = db.rows(EXPORT_DEATH_COUNTS)
     deaths = sum(dead for lane, _, _, dead in tallies if not lane)
     return StoreMetadata(

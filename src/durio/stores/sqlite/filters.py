@@ -1,7 +1,7 @@
-"""A query as SQL: its conditions, and the index that leads to the jobs of one state.
+"""Translate a query into SQL: its conditions, and the index for the jobs of one state.
 
-Text in errors is compared by Python's `casefold`, which knows every alphabet. In SQL the
-function is called `folded`.
+Text in errors is compared with Python's `casefold`, which handles every alphabet. In SQL
+the function is called `folded`.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from durio.model.job import DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
 
-# `ValueError: no such order`, as people read and paste it; empty if errors are not JSON.
+# `ValueError: no such order`, in the form that logs show; empty if errors are not JSON.
 LAST_ERROR = """iif(json_valid(errors),
   coalesce(json_extract(errors, '$[#-1].type'), '') || ': ' ||
   coalesce(json_extract(errors, '$[#-1].message'), ''), '')"""
 
 
 class IndexWalk(NamedTuple):
-    """How to read the jobs of one state, in an order in which a later call can continue."""
+    """How to read the jobs of one state in an order that a later call can continue."""
 
     source: str
     condition: str  # SQLite uses a partial index only with its condition
@@ -31,7 +31,7 @@ WALKS = {
     ),
     READY: IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
     RUNNING: IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),
-    # No condition on the state: so counting reads only the index.
+    # No condition on the state, so that counting reads only the index.
     DEAD: IndexWalk(
         "job indexed by job_dead", "died_at is not null", ("died_at", "queue", "seq")
     ),
@@ -39,17 +39,17 @@ WALKS = {
 
 
 def walk_of(state: int) -> IndexWalk:
-    """The index of a state; a state without an index is read by arrival."""
+    """Return the index of a state; a state without an index is read by arrival."""
     return WALKS.get(state) or IndexWalk("job", f"state = {int(state)}", ("seq",))
 
 
 def state_conditions(query: Query) -> tuple[str, list[Any]]:
-    """All conditions, states included, for pages."""
+    """Return all conditions, states included, for pages."""
     states = query.possible_states
     where, values = conditions(query, dead=states == (DEAD,))
     if states is None:
         return where, values
-    # Literals, not parameters: SQLite must see them to use a partial index.
+    # Literals, not parameters: SQLite must see the values to use a partial index.
     named = [str(int(state)) for state in states]
     part = f"state = {named[0]}" if len(named) == 1 else one_of(named)
     if states == (DEAD,):
@@ -58,7 +58,7 @@ def state_conditions(query: Query) -> tuple[str, list[Any]]:
 
 
 def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
-    """All conditions but the states, and their values."""
+    """Return all conditions but the states, and their values."""
     parts: list[str] = []
     values: list[Any] = []
     if query.namespace is not None:
@@ -83,5 +83,5 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
 
 
 def one_of(named: Sequence[str]) -> str:
-    """Any of several states; without states, no job."""
+    """Return the condition for any of several states; without states, for no job."""
     return f"state in ({', '.join(named)})"

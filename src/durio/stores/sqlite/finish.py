@@ -1,12 +1,12 @@
-"""Recording outcomes, each fenced by (id, claim_no, worker).
+"""Record outcomes, each fenced by (id, claim_no, worker).
 
-The common case, hundreds of done jobs, is one prepared statement and no Python per row:
-when as many rows changed as were sent, all were taken. Otherwise it is rolled back and
-each job is finished by itself. Progress updates come first, so that the last progress
-of a job is not refused because its end is in the same call.
+The common case, hundreds of done jobs, is one prepared statement and no Python per row: if
+as many rows changed as were sent, all were accepted. Otherwise it is rolled back and each
+job is finished by itself. Progress updates are written first, so that the last progress of
+a job is not refused because its end is in the same call.
 
-Outcomes that the fence refuses are of two kinds: those that an earlier call stored
-(`already_stored`, its reply got lost), and those of a worker that was rescued.
+The fence refuses two kinds of outcomes: those that an earlier call stored but whose reply
+was lost (`already_stored`), and those of a worker that was rescued.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class SqliteRecordedOutcomes(NamedTuple):
 def record_outcomes(
     tx: SqliteTransaction, worker: int, outcomes: Sequence[Outcome]
 ) -> SqliteRecordedOutcomes:
-    """Record progress updates, then what is done, then all other ends."""
+    """Record progress updates, then done jobs, then all other ends."""
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     refused: list[Outcome] = []
     cancelled: list[bytes] = []
@@ -68,7 +68,7 @@ def is_progress_update(outcome: Outcome) -> bool:
 def record_progress_updates(
     tx: SqliteTransaction, worker: int, updates: Iterable[Outcome]
 ) -> list[Outcome]:
-    """Write progress, and the mark of a job that will run alone; returns the refused."""
+    """Write progress, and the mark of a job that will run alone; return the refused."""
     refused: list[Outcome] = []
     for note in updates:
         fence: tuple[Any, ...] = (note.id, note.claim_no, worker)
@@ -84,7 +84,7 @@ def record_progress_updates(
 def record_done(
     tx: SqliteTransaction, worker: int, done: list[Outcome]
 ) -> list[Outcome]:
-    """Write state, result and end time, and free keys, together; returns the refused."""
+    """Write state, result and end time, and free keys, together; return the refused."""
     keyed = tx.keyed
     plain = [o for o in done if o.keep is None and o.id not in keyed]
     if plain and not finish_plain(tx, worker, plain):
@@ -97,7 +97,7 @@ def record_done(
 
 
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
-    """Finish all at once, or none: False when one was refused, or has a key."""
+    """Finish all jobs at once, or none; return False if one was refused or has a key."""
     now = tx.now
     gone_at = now + tx.retention.done_seconds
     rows = [
@@ -121,7 +121,7 @@ def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) ->
 
 
 def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
-    """Finish one job and free its key; False: the fence refused."""
+    """Finish one job and free its key; return False if the fence refused."""
     tx.keyed.discard(outcome.id)
     fence = (outcome.id, outcome.claim_no, worker)
     if keeps_nothing(outcome.keep):
@@ -141,11 +141,11 @@ def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
 def classify_refused(
     tx: SqliteTransaction, worker: int, refused: Sequence[Outcome]
 ) -> list[Rejected]:
-    """Which refused outcomes an earlier call stored, and which were fenced off.
+    """Tell which refused outcomes an earlier call stored, and which were fenced off.
 
-    A rescue deletes the worker's row with its jobs. So while that row stands, no other
-    worker had the jobs: the outcome was stored. Without the row only the final job can
-    tell.
+    A rescue deletes the worker's row with its jobs. So while the row exists, no other
+    worker had the jobs, and the outcome was stored. Without the row, only the final job
+    shows it.
     """
     registered = tx.db.rows(IS_REGISTERED, (worker, tx.boot))
     return [

@@ -1,8 +1,8 @@
-"""Operators' actions on jobs: cancel, retry, discard, move, restore.
+"""Apply operators' actions to jobs: cancel, retry, discard, move, restore.
 
-A key is freed at a job's end. A retry takes it again, unless another job has it now: then
-the job stays as it is, because two jobs would run that must be one. A window that has ended
-is not opened again.
+A job's key is freed when the job ends. A retry takes the key again. If another job holds
+the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
+A key's window that has ended is not opened again.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ def act_on_ids(
     only: tuple[Query, SqliteBulkMark] | None,
     note: AuditNote | None,
 ) -> tuple[list[Acted], int | None]:
-    """Each of these jobs, in the order asked, and the line of the note in the audit."""
+    """Act on each of these jobs; return the results in this order, and the audit line."""
     acted: list[Acted] = []
     lanes: dict[bytes, str] = {}
     to = action.lane if isinstance(action, MoveJobs) else None
@@ -91,7 +91,7 @@ def is_meant(
     job_id: bytes,
     state: int | None,
 ) -> bool:
-    """Whether the job is in a state that the action changes, and is asked for."""
+    """Whether the action changes jobs in this state, and the bulk query still matches."""
     if state is None or state not in action.states:
         return False
     query, mark = only
@@ -103,7 +103,7 @@ def is_meant(
 def act_on_job(
     tx: SqliteTransaction, job_id: bytes, state: int, action: Action
 ) -> int | None:
-    """One job, by its state; the state after."""
+    """Act on one job, depending on its state; return the state after."""
     match action:
         case CancelJobs():
             return cancel_job(tx, job_id, state)
@@ -117,7 +117,7 @@ def act_on_job(
 
 
 def cancel_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
-    """A waiting job ends here; a running one is marked and its worker woken."""
+    """Cancel a waiting job; mark a running one and wake its worker."""
     if state >= DONE:
         return state
     if state == RUNNING:
@@ -146,7 +146,7 @@ def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: Keep) -> None:
 def retry_job(
     tx: SqliteTransaction, job_id: bytes, state: int, payload: bytes | None
 ) -> int:
-    """Dead and cancelled jobs begin anew; others stay as they are."""
+    """Restart a dead or cancelled job; leave others unchanged."""
     if state not in (DEAD, CANCELLED) or not retake_key(tx, job_id, payload):
         return state
     for (lane,) in tx.db.rows(RETRY_JOB, (job_id, payload, tx.now)):
@@ -156,7 +156,7 @@ def retry_job(
 
 
 def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> bool:
-    """The key that a job came with, if it came with one; False: another job has it."""
+    """Take the job's key again, if it had one; return False if another job holds it."""
     for key, mode, stored, taken in tx.db.rows(FIND_KEY_OF_FINAL_JOB, (job_id, tx.now)):
         if taken:
             return False
@@ -179,7 +179,7 @@ def discard_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int | None:
 def count_move(
     tx: SqliteTransaction, to: str, moved: Sequence[tuple[str, int | None]]
 ) -> None:
-    """Change the depths of both sides, and wake the workers of the new queue."""
+    """Change the depths of both queues, and wake the workers of the new one."""
     tx.db.rows(INSERT_QUEUE, (to,))
     tx.new_lanes.add(to)
     for lane, jobs in Counter(lane for lane, _ in moved).items():
@@ -193,7 +193,7 @@ def count_move(
 def restore_jobs(
     tx: SqliteTransaction, jobs: Sequence[StoredJob], note: AuditNote
 ) -> int:
-    """Dead letters as they were, without a key; they are kept as long as new ones."""
+    """Insert dead letters, without keys; they are kept as long as new ones."""
     gone_at = tx.now + tx.retention.dead_seconds
     of_apps: dict[str, list[bytes]] = {}
     for lane in {record.lane for record in jobs}:

@@ -14,12 +14,12 @@ EXTEND_TO_WINDOW = statement("extend_to_window")
 
 
 class HeldKey(NamedTuple):
-    """The job that holds a key, and what `model.keys.key_answer` needs of it."""
+    """The job that holds a key, with the fields that `model.keys.key_answer` needs."""
 
     id: bytes
     state_code: int
     lane: str
-    created_at: float  # of the holder: debounce counts from here
+    created_at: float  # of the holder; debounce counts from this time
     holder: KeyHolder
 
 
@@ -53,5 +53,5 @@ def free_at_end(
 
 
 def free_for_good(tx: SqliteTransaction, job_id: bytes, key: bytes) -> None:
-    """Free the key of a job that leaves nothing behind."""
+    """Free the key of a job that is deleted."""
     tx.db.rows(FREE_KEY, (key, job_id))

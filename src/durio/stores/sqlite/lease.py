@@ -1,11 +1,11 @@
 """Leases in SQLite: one row per worker, judged by the monotonic clock of one boot.
 
-A worker may renew an expired lease while its row stands unmarked: a rescue marks or
-deletes the row in the same transaction that takes the first job, so an unmarked row
-means that no job was taken. Claims need a lease that has not expired.
+A worker may renew an expired lease while its row exists unmarked. A rescue marks or deletes
+the row in the same transaction that takes the first job, so an unmarked row means that no
+job was taken. Claims need a lease that has not expired.
 
-A life lock is taken and a wakeup registered before the worker's row becomes visible,
-and released after the row is deleted: a process that sees the row can trust both.
+A life lock is taken and a wakeup registered before the worker's row becomes visible, and
+released after the row is deleted. So a process that sees the row can trust both.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ DELETE_WORKER = statement("delete_worker")
 FIND_HELD_JOBS = statement("find_held_jobs")
 TAKE_LEASE = statement("take_lease")
 
-NO_LIMIT = -1  # SQLite's "no limit"
+NO_LIMIT = -1  # SQLite's value for no limit
 PEEK_SECONDS = 0.01
 PEEKS_MAX = 100
 
@@ -52,7 +52,7 @@ class SqliteLease(SqliteCapability):
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
-        """Extend the lease, before everything else that waits to be written."""
+        """Extend the lease, before all other requests that wait to be written."""
         context = self.context
         vitals_json = None if vitals is None else json_text(vitals)
         return await context.writer.write(
@@ -80,11 +80,11 @@ class SqliteLease(SqliteCapability):
 
 
 async def is_contested(context: SqliteContext, worker: int) -> bool:
-    """Whether another process has committed since this worker last renewed, or asked.
+    """Whether another process has committed since this worker's last renewal or last call.
 
-    This reads the writer's connection: `data_version` changes there only with commits
-    of others. While the writer waits for its turn or cannot write, the connection is
-    idle and can be read; only during a transaction this waits, at most 1 s.
+    This reads the writer's connection, where `data_version` changes only with commits of
+    others. While the writer waits for its turn or cannot write, the connection is idle and
+    can be read. Only during a transaction this waits, at most 1 s.
     """
     for _ in range(PEEKS_MAX):
         renewed = context.renewed_versions.get(worker)
@@ -105,7 +105,7 @@ def register_worker(
     lease_seconds: float,
     puts: Sequence[Put],
 ) -> int:
-    """Insert the row and the records; take life lock and wakeup before others see it."""
+    """Insert the row and the records; take life lock and wakeup before others see them."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
     shown["synchronous"] = context.synchronous
     queues = None if info.queues is None else json_text(list(info.queues))
@@ -152,13 +152,13 @@ def renew_worker(
 def remember_data_version(
     tx: SqliteTransaction, context: SqliteContext, worker: int
 ) -> None:
-    """Remember, once committed, which state of the file our renewal was written on."""
+    """Remember, after the commit, which state of the file our renewal was written on."""
     seen = data_version(tx.db)
     tx.after_commit.append(lambda: context.renewed_versions.update({worker: seen}))
 
 
 def data_version(db: Database) -> int:
-    """A number that changes when another connection has committed."""
+    """Return a number that changes when another connection has committed."""
     return db.value("pragma data_version")
 
 

@@ -1,4 +1,4 @@
-"""Live events of a store: live_events.py says how they travel."""
+"""Live events of a store: live_events.py describes how they are sent."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress

@@ -1,12 +1,12 @@
 """Live events: datagrams to the subscribers of all processes, or a queue in one process.
 
 A subscriber binds a Unix datagram socket `<pid>-<id>.ear` in the private folder. A
-publisher lists these sockets and sends each as many events as fit into a datagram. It
-never waits. Events that a full buffer does not take are counted, and the next datagram
-that gets through begins with the number of missed events. In memory a subscriber is a
-bounded queue.
+publisher lists these sockets and sends each as many events as fit into a datagram. It never
+waits. Events that do not fit into a full buffer are counted, and the next datagram that is
+delivered begins with the number of missed events. In memory a subscriber is a bounded
+queue.
 
-Publishing must not disturb the publisher: every failure is ignored.
+Publishing must not disturb the publisher, so every failure is ignored.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ SUFFIX = ".ear"
 
 
 class SqliteLiveEvents(Protocol):
-    """All subscribers, and a way to add one."""
+    """Publishes to all subscribers, and adds new ones."""
 
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Send to all subscribers; whether there are any. Never waits, never raises."""
+        """Send to all subscribers; return whether there are any. Never waits, never raises."""
         ...
 
     def subscribe(self) -> "SqliteSubscriber": ...
@@ -49,7 +49,7 @@ class SqliteLiveEvents(Protocol):
         ...
 
     def forget(self) -> None:
-        """In a forked child: drop the parent's subscribers."""
+        """Drop the parent's subscribers, in a forked child."""
         ...
 
 
@@ -61,7 +61,7 @@ class SqliteSubscriber(Subscriber, Protocol):
 
 
 class LocalLiveEvents:
-    """For a store in memory."""
+    """Live events for a store in memory."""
 
     def __init__(self) -> None:
         self._subscribers: list[LocalSubscriber] = []
@@ -100,7 +100,7 @@ class LocalSubscriber(EventBuffer):
 
 
 class SocketLiveEvents:
-    """For subscribers and publishers in all processes that use this file."""
+    """Live events for all processes that use this file."""
 
     def __init__(self, folder: Folder, clock: Clock) -> None:
         self._folder = folder
@@ -119,7 +119,7 @@ class SocketLiveEvents:
         return has_subscribers
 
     def _find_subscribers(self) -> bool:
-        """Lists the sockets in the folder, and forgets those that are gone."""
+        """List the sockets in the folder; forget those that no longer exist."""
         names: list[str] = []
         with suppress(OSError):
             found = os.listdir(self._folder.descriptor)  # noqa: PTH208 - by descriptor
@@ -135,7 +135,7 @@ class SocketLiveEvents:
                 self._sending_socket().sendto(datagram, address)
             except OSError as error:
                 if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
-                    # The subscriber is gone; its file may still be there.
+                    # The subscriber is gone, but its file may still exist.
                     self._folder.unlink(name)
                     return
                 self._missed[name] = self._missed.get(name, 0) + size
@@ -148,7 +148,7 @@ class SocketLiveEvents:
         return self._socket
 
     def subscribe(self) -> "SocketSubscriber":
-        """Bind one more socket; where that fails, the subscriber receives nothing."""
+        """Bind one more socket; if that fails, the subscriber receives nothing."""
         # The pid is for people; the id makes the name unique across containers.
         name = f"{os.getpid()}-{self._clock.new_id().hex()}{SUFFIX}"
         subscriber = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -234,13 +234,16 @@ class SocketSubscriber:
                 self._wake()
 
     def forget(self) -> None:
-        """In a forked child: close the copy of the parent's socket."""
+        """Close the copy of the parent's socket, in a forked child."""
         self._is_closed = True
         self._socket.close()
 
 
 def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes, int]]:
-    """Datagrams of lines, each with its number of events; first comes `missed_count`."""
+    """Return datagrams of lines, each with its number of events.
+
+    The first one begins with `missed_count`.
+    """
     datagrams: list[tuple[bytes, int]] = []
     lines: list[bytes] = [missed_event(missed_count)] if missed_count else []
     size, number = sum(map(len, lines)), missed_count
@@ -257,7 +260,7 @@ def datagrams_of(events: Sequence[bytes], missed_count: int) -> list[tuple[bytes
 
 
 class NoLiveEvents:
-    """Where there is no private folder: publishers and subscribers do not meet."""
+    """Used if there is no private folder: no event is delivered."""
 
     def publish(self, events: Sequence[bytes]) -> bool:
         del events

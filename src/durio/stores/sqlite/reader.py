@@ -1,4 +1,4 @@
-"""The reader: queries on what is committed, in a thread of its own beside the writer."""
+"""The reader: queries on committed data, in a thread of its own."""
 
 import asyncio
 import threading
@@ -23,11 +23,11 @@ class Reader(Protocol):
     """Runs queries that write nothing."""
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """Run `look` on what is committed."""
+        """Run `look` on committed data."""
         ...
 
     async def close(self) -> object:
-        """Answer all queries that were submitted, then close."""
+        """Complete all submitted queries, then close."""
         ...
 
     def before_fork(self) -> None:
@@ -51,7 +51,7 @@ class ReaderThread:
         self._reset()
 
     def _reset(self) -> None:
-        """For a new reader, and in a forked child, which does not inherit the thread."""
+        """Initialize a new reader, or one in a forked child, which has no thread."""
         self._requests: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
         self._starting = threading.Lock()
         self._in_use = threading.Lock()  # held while the connection is in use
@@ -59,7 +59,7 @@ class ReaderThread:
         self._thread: threading.Thread | None = None
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """The first query starts the thread and opens the file."""
+        """Run a query; the first one starts the thread and opens the file."""
         if self._closing:
             raise StoreUnavailable(
                 f"{self._path} is closed", cure="Open the store again.", path=self._path
@@ -71,7 +71,7 @@ class ReaderThread:
         return await question.future
 
     def _start_thread(self) -> None:
-        with self._starting:  # two threads may have come here at once
+        with self._starting:  # two threads may get here at once
             if self._thread is None:
                 thread = threading.Thread(
                     target=self._read_forever, name="durio-reader", daemon=True
@@ -91,7 +91,7 @@ class ReaderThread:
         self._drop_connection()
 
     def after_fork_in_parent(self) -> None:
-        """The next query opens the file again."""
+        """Allow queries again; the next one opens the file."""
         self._in_use.release()
 
     def after_fork_in_child(self) -> None:

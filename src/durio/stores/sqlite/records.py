@@ -1,4 +1,4 @@
-"""Records in SQLite: reading them, and writing them in a transaction."""
+"""Read records in SQLite, and write them in a transaction."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ class SqliteRecords(SqliteCapability):
 
 
 def read_record(db: Database, kind: str, name: str, now: float) -> Record | None:
-    """One record; None: absent, or expired."""
+    """Return one record; None if it is absent or expired."""
     rows = db.rows(READ_RECORD, (kind, name, now))
     return Record(*rows[0]) if rows else None
 
@@ -66,12 +66,12 @@ def check_versions(tx: SqliteTransaction, puts: Sequence[Put]) -> None:
 
 
 def write_puts(tx: SqliteTransaction, puts: Sequence[Put]) -> list[int]:
-    """Write and delete records, wake workers that get a command; returns the versions."""
+    """Write and delete records, and wake workers that get a command; return the versions."""
     return [write_put(tx, put) for put in puts]
 
 
 def write_put(tx: SqliteTransaction, put: Put) -> int:
-    """Write or delete one record; returns its version, 0 for a deletion."""
+    """Write or delete one record; return its version, 0 for a deletion."""
     if put.body is None:
         tx.db.rows(DELETE_RECORD, (put.kind, put.name))
         return 0

@@ -1,4 +1,4 @@
-"""Connections and their settings, and the numbered migrations that make the schema.
+"""Open connections with their settings, and create the schema by numbered migrations.
 
 Each applied migration is recorded with a checksum of its text. A file made by another text
 of a migration, or by newer code, is refused.
@@ -22,9 +22,9 @@ from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import WriterLock
 from durio.stores.statement_files import read_migrations
 
-BUSY_MILLISECONDS = 5000  # for writers that do not take our lock
+BUSY_MILLISECONDS = 5000  # wait for writers that do not take our lock
 IN_MEMORY = ":memory:"
-# Caches from 2 MB to 16 MB are equally fast, every process has its own, and other
+# Caches from 2 MB to 16 MB are equally fast. Every process has its own, and other
 # processes' commits empty it. The limit of the log's size is in bytes.
 SETTINGS = ("cache_size=-8000", "temp_store=memory", "journal_size_limit=67108864")
 
@@ -34,7 +34,8 @@ READ_MIGRATIONS = statement("read_migrations")
 RECORD_MIGRATION = statement("record_migration")
 
 CREATED = re.compile(r"^create (?:table|index) (\w+)", re.MULTILINE)
-# As `create_migration_table` makes it: another program may have a table of this name.
+# The columns that `create_migration_table` makes; another program may have a table of this
+# name.
 MIGRATION_COLUMNS = [
     ("table", "number", "integer", 0, 1),
     ("table", "name", "text", 1, 0),
@@ -48,7 +49,7 @@ Synchronous = Literal["full", "normal"]
 def connect_writer(
     path: str | None, synchronous: Synchronous, driver: DriverName = "apsw"
 ) -> OwnDatabase:
-    """The one connection of a process that writes; nothing is written yet."""
+    """Return the one writing connection of a process; nothing is written yet."""
     db = connect(path or IN_MEMORY, driver, make=True)
     db.wait_when_busy(BUSY_MILLISECONDS)
     db.leave_log_at_close(True)
@@ -76,10 +77,11 @@ def close_as_found(db: OwnDatabase) -> None:
 def bring_up_to_date(
     db: OwnDatabase, path: str | None, lock: WriterLock, clock: Clock
 ) -> None:
-    """Check the schema and, where it is older than this code, migrate it.
+    """Check the schema and, if it is older than this code, migrate it.
 
-    A database that is up to date is not written to, so that opening it never waits for
-    a stalled writer. One that is refused stays as it was, and nothing is made beside it.
+    A database that is up to date is not written to, so that opening it never waits for a
+    stalled writer. A database that is refused stays unchanged, and no file is created
+    beside it.
     """
     if path is not None and db.is_read_only():
         raise StoreReadOnly(
@@ -99,7 +101,7 @@ def bring_up_to_date(
 
 @contextmanager
 def one_snapshot(db: Database) -> Generator[None, None, None]:
-    """Hides others' commits from the block: another process may be migrating the file."""
+    """Hide others' commits from the block: another process may be migrating the file."""
     db.rows("savepoint moment")
     try:
         yield
@@ -108,7 +110,7 @@ def one_snapshot(db: Database) -> Generator[None, None, None]:
 
 
 def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
-    """The migrations of a file; a file that this code must not touch is refused."""
+    """Return the migrations of a file; refuse a file that this code must not change."""
     with one_snapshot(db):
         status = migration_status(db)
         check_status(status, path)
@@ -117,7 +119,7 @@ def checked_status(db: OwnDatabase, path: str | None) -> MigrationStatus:
 
 
 def refuse_name_clashes(db: OwnDatabase, status: MigrationStatus) -> None:
-    """Jobs may be stored beside another program's tables, but not in them."""
+    """Refuse tables of another program that have our names; others may be in the same file."""
     waiting = [step for step in migrations() if step.name in status.waiting]
     ours = {name for step in waiting for name in CREATED.findall(step.text)}
     # SQLite's names ignore case, and `lower` folds case as SQLite does.
@@ -173,7 +175,7 @@ def migration_status(db: OwnDatabase) -> MigrationStatus:
 
 
 def has_migrations(db: OwnDatabase) -> bool:
-    """Whether any migration was applied; another program's `migration` table is refused."""
+    """Whether any migration was applied; refuses another program's `migration` table."""
     columns = db.rows(READ_MIGRATION_COLUMNS)
     if columns and columns != MIGRATION_COLUMNS:
         raise name_clash(db, ["migration"])

@@ -1,4 +1,4 @@
-"""A look at a database from outside: does it exist, and which migrations does it have.
+"""Inspect a database without opening the store: whether it exists, and its migrations.
 
 Nothing is created, migrated or locked. `store_at` has accepted every URL given here.
 """
@@ -24,7 +24,7 @@ MADE_AT_OPEN = True  # opening a file makes or upgrades its schema
 
 
 def path_of(url: str) -> str | None:
-    """The file that a URL names; None: it is in memory."""
+    """Return the file that a URL names; None if it is in memory."""
     path = unquote(url.partition("?")[0].partition(":///")[2])
     return None if path == ":memory:" else path
 
@@ -40,7 +40,7 @@ def is_missing(url: str) -> bool:
 
 
 def status(url: str) -> MigrationStatus:
-    """Which migrations the database has, and which this code would apply."""
+    """Return which migrations the database has, and which this code would apply."""
     path, names = path_of(url), [step.name for step in migrations()]
     if path is None:  # every open makes a new database
         return MigrationStatus(applied=names, waiting=[], newer=[], changed=[])
@@ -57,7 +57,7 @@ def status(url: str) -> MigrationStatus:
 
 
 def status_of(db: OwnDatabase) -> MigrationStatus:
-    """The same of an open file; a file with clashing names is refused."""
+    """Return the migrations of an open file; refuse a file with clashing names."""
     with one_snapshot(db):
         seen = migration_status(db)
         if not seen.applied:

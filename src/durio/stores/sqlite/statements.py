@@ -13,5 +13,5 @@ STATEMENTS = read_statements("durio.stores.sqlite", "?", PARTS)
 
 
 def statement(name: str) -> str:
-    """The text of the statement under `-- name: <name>`."""
+    """Return the text of the statement under `-- name: <name>`."""
     return STATEMENTS[name]

@@ -67,7 +67,7 @@ from durio.stores.sqlite.writer import (
 from durio.stores.waiting import NOT_WOKEN, POLL_WAKE
 
 Warn = Callable[[str], None]
-# How often a worker without a wakeup socket looks for commits.
+# How often a worker without a wakeup socket checks for commits.
 POLL_SECONDS = 0.05
 
 
@@ -86,7 +86,7 @@ class SqliteStore(
     SqliteLive,
     SqliteTransactions,
 ):
-    """Every method may be awaited from any event loop of the process."""
+    """The store; every method may be awaited from any event loop of the process."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class SqliteStore(
         retention: RetentionSettings | None = None,
         driver: DriverName = "apsw",
     ) -> None:
-        """A store in the file `path`, or in memory without one.
+        """Use the file `path`, or memory if there is none.
 
-        `synchronous="normal"` may lose the last commits at a power cut. `life=False` works
-        without the locks that show deaths on this host. `driver="stdlib"` uses Python's own
-        SQLite, for a file that sqlite3 or SQLAlchemy have open too.
+        `synchronous="normal"` may lose the last commits in a power failure. `life=False`
+        works without the locks that show deaths on this host. `driver="stdlib"` uses
+        Python's own SQLite, for a file that sqlite3 or SQLAlchemy have open too.
         """
-        # Resolved once: the process may change its folder, and a symbolic link to the
+        # Resolved once: the process may change its directory, and a symbolic link to the
         # file must lead to the same locks.
         self._path = None if path is None else os.path.realpath(path)
         self._clock = clock
@@ -132,7 +132,7 @@ class SqliteStore(
         """Open and check the file; upgrade a schema that is older than this code."""
         if self._context is not None and self._is_open:
             return
-        # The first caller makes the context; all callers wait until its writer is open.
+        # The first caller creates the context; all callers wait until its writer is open.
         with opening_lock:
             context = self._context
             if context is None:
@@ -170,7 +170,7 @@ class SqliteStore(
         return await poll_for_change(context, timeout_seconds) if wake is None else wake
 
     async def health(self, worker: int | None = None) -> Health:
-        """Which process keeps our writes waiting, and whether others could write."""
+        """Report which process keeps our writes waiting, and whether others could write."""
         stall = None if self._context is None else self._context.lock.stall()
         if worker is None:
             return Health(stall, is_contested=True)
@@ -240,7 +240,7 @@ class SqliteStore(
         return session
 
     async def _close_context(self, context: SqliteContext) -> None:
-        """The reader first, then the writer, then the files beside the database."""
+        """Close the reader first, then the writer, then the files beside the database."""
         folder, self._folder = self._folder, None  # the next context opens its own
         await context.reader.close()
         await context.writer.close()
@@ -281,7 +281,7 @@ class SqliteStore(
 
 
 async def poll_for_change(context: SqliteContext, timeout_seconds: float) -> Wake:
-    """For a worker without a wakeup socket: watch for other connections' commits."""
+    """Watch for other connections' commits, for a worker without a wakeup socket."""
     seen = await context.reader.read(data_version)
     end = context.clock.monotonic() + timeout_seconds
     while (left := end - context.clock.monotonic()) > 0:
@@ -301,7 +301,10 @@ OPTIONS = {
 def store_at(
     url: str, clock: Clock, settings: Settings, folder: str = ""
 ) -> SqliteStore:
-    """The SQLite store that the URL names, not open yet; paths are relative to `folder`."""
+    """Return the SQLite store that the URL names, not opened yet.
+
+    Paths are relative to `folder`.
+    """
     where, _, query = url.partition("?")
     prefix = "sqlite:///"
     if not where.lower().startswith(prefix) or len(where) == len(prefix):

@@ -26,7 +26,7 @@ from durio.model.errors import StoreError, StoreFull, StoreReplaced, StoreUnavai
 from durio.ports.clock import Clock
 from durio.ports.store import Stall
 
-# Locks or shared memory do not work on these.
+# Locks or shared memory do not work on these file systems.
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
 )
@@ -39,7 +39,7 @@ _opened: list[tuple[Inode, str]] = []
 
 
 def check_location(path: str) -> None:
-    """Refuse a place that cannot work, before anything is created."""
+    """Refuse a path where a store cannot work, before anything is created."""
     parent = Path(path).resolve().parent
     if not parent.is_dir():
         raise StoreUnavailable(
@@ -72,7 +72,7 @@ def check_location(path: str) -> None:
 
 
 def check_links(path: str) -> None:
-    """Refuse a file with two names: each name would get a log of its own."""
+    """Refuse a file with two names, because each name would get a log of its own."""
     with suppress(OSError):
         if os.stat(path).st_nlink > 1:  # noqa: PTH116
             raise StoreUnavailable(
@@ -83,7 +83,7 @@ def check_links(path: str) -> None:
 
 
 def file_system(folder: Path) -> str | None:
-    """The type of the file system that holds a folder; None: unknown."""
+    """Return the type of the file system that holds a folder; None if unknown."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with suppress(OSError):
@@ -95,14 +95,14 @@ def file_system(folder: Path) -> str | None:
 
 
 def opened_by(inode: Inode) -> set[str]:
-    """The libraries by which stores of this process have that file open."""
+    """Return the libraries with which stores of this process have that file open."""
     return {driver for other, driver in list(_opened) if other == inode}
 
 
 def register_open_file(path: str, driver: str) -> Inode | None:
-    """Note that a store of this process opens this file; create the file if it is missing.
+    """Record that a store of this process opens this file; create a missing file.
 
-    None: it cannot be created.
+    Returns None if it cannot be created.
     """
     if inode_of(path) is None:
         # The file is new, so closing this descriptor drops no locks.
@@ -115,7 +115,7 @@ def register_open_file(path: str, driver: str) -> Inode | None:
 
 
 def check_not_replaced(path: str, inode: Inode | None) -> None:
-    """Refuse to go on with a file that was deleted or replaced under its name."""
+    """Refuse to continue with a file that was deleted or replaced under its name."""
     if inode is not None and inode_of(path) != inode:
         raise StoreReplaced(
             f"{path} was deleted or replaced while it was in use",
@@ -130,7 +130,7 @@ def unregister_open_file(inode: Inode | None, driver: str) -> None:
 
 
 def inode_of(path: str) -> Inode | None:
-    """Which file a path names; None: there is none."""
+    """Return the inode of the file that a path names; None if there is no file."""
     with suppress(OSError):
         found = os.stat(path)  # noqa: PTH116
         return found.st_dev, found.st_ino
@@ -142,7 +142,7 @@ SUFFIX = "-durio"
 
 
 class Folder:
-    """The private folder, open: its files are reached only through its descriptor."""
+    """The open private folder; its files are reached only through its descriptor."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
@@ -167,11 +167,11 @@ class Folder:
 
 
 def open_folder(database: str) -> Folder | None:
-    """Open or create the folder; None: it is another user's, as the database is.
+    """Open or create the folder; None if it and the database belong to another user.
 
-    In that case this process only produces jobs. It can take no lock and send no wakeup:
-    SQLite's own locks and the workers' safety poll serve it. Beside a file with content,
-    which may be another program's, no folder is created yet.
+    In that case this process only produces jobs. It can take no lock and send no wakeup;
+    SQLite's own locks and the workers' safety poll are enough for it. Beside a file with
+    content, which may be another program's, no folder is created yet.
     """
     path = f"{database}{SUFFIX}"
     if is_filled(database) and not os.path.lexists(path):
@@ -187,10 +187,10 @@ def is_filled(path: str) -> bool:
 
 
 def enter_folder(path: str) -> int | None:
-    """A descriptor of the folder, created if it is missing.
+    """Return a descriptor of the folder, created if it is missing.
 
-    None: the owner of the database owns it. A folder of any other user is refused: its
-    owner could block us.
+    Returns None if the owner of the database owns it. A folder of any other user is
+    refused, because its owner could block us.
     """
     database = path.removesuffix(SUFFIX)
     with suppress(FileExistsError):
@@ -215,7 +215,7 @@ def enter_folder(path: str) -> int | None:
 
 
 def not_private(path: str) -> StoreUnavailable:
-    """A user who can write in the folder, or owns it, could block us."""
+    """Return the error for a folder that another user owns or can write, and so block us."""
     found = Path(path).lstat()
     return StoreUnavailable(
         f"{path} is not private: owner {found.st_uid}, mode {found.st_mode & 0o777:o}",
@@ -255,7 +255,7 @@ def cannot_be_made(error: OSError, path: str) -> StoreError:
 
 
 def owner(path: str) -> int:
-    """The user id of the owner; -1: there is no such file yet."""
+    """Return the user id of the owner; -1 if there is no such file yet."""
     file = Path(path)
     return file.stat().st_uid if file.exists() else -1
 
@@ -275,8 +275,8 @@ class WriterLock:
         if self._depth or self.take_nowait():
             self._depth += 1
             return
-        # flock has no timeout, and a stopped process keeps its lock. `stall` names the
-        # holder meanwhile.
+        # flock has no timeout, and a stopped process keeps its lock. Meanwhile `stall`
+        # names the holder.
         self._waiting_since = self._clock.monotonic()
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -296,7 +296,7 @@ class WriterLock:
             self.release()
 
     def prepare(self) -> None:
-        """Create the folder of the lock, once the database is known to be ours."""
+        """Create the folder of the lock, once the database is known to be Durio's."""
         if self._folder is not None:
             self._folder.make()
 
@@ -327,7 +327,7 @@ class WriterLock:
             os.pwrite(self._descriptor, str(os.getpid()).ljust(PID_BYTES).encode(), 0)
 
     def stall(self) -> Stall | None:
-        """Which process keeps us waiting, and for how long; None: we do not wait."""
+        """Return which process keeps us waiting, and for how long; None if we do not wait."""
         since = self._waiting_since
         if since is None:
             return None
@@ -360,12 +360,15 @@ class SqliteLifeLocks:
         return try_lock(descriptor)
 
     def end(self, worker: int) -> None:
-        """Release the lock, after the worker's row is gone."""
+        """Release the lock, after the worker's row is deleted."""
         self._folder.unlink(life_name(worker))
         close_quietly(self._held.pop(worker, -1))
 
     def seize(self, worker: int) -> int | None:
-        """A descriptor that holds a dead worker's lock; None: it lives, or is unknown."""
+        """Return a descriptor that holds a dead worker's lock.
+
+        Returns None if the worker is alive or unknown.
+        """
         try:
             descriptor = os.open(
                 life_name(worker),
@@ -391,7 +394,7 @@ def life_name(worker: int) -> str:
 
 
 def open_lock(folder: Folder, name: str) -> int:
-    """A descriptor of a lock file in the folder, created if it is missing."""
+    """Return a descriptor of a lock file in the folder, created if it is missing."""
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(name, flags, 0o600, dir_fd=folder.descriptor)
 

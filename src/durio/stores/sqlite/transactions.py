@@ -1,6 +1,7 @@
 """Transactions for tasks, each on a connection of its own.
 
-Such a transaction has the turn of the writer: nothing else can write to the file meanwhile.
+Such a transaction has the turn of the writer: no other connection can write to the file
+meanwhile.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from durio.stores.sqlite.schema import connect_writer
 from durio.stores.sqlite.translate import translated
 from durio.stores.sqlite.writer_handover import WriterHandover
 
-# A bound, because no other connection can write while a task's transaction is open.
+# A limit, because no other connection can write while a task's transaction is open.
 OWN_SECONDS_MAX = 10.0
 # Waits for programs that write to the file without the writers' lock.
 BUSY_SECONDS_MAX, BUSY_LOOK_SECONDS = 5.0, 0.02
@@ -35,7 +36,7 @@ class SqliteTransactions(SqliteCapability):
     async def transaction(
         self, worker: int, *, is_sync: bool = False
     ) -> OwnTransaction:
-        """A transaction for a task, on a connection of its own; threads may use it."""
+        """Return a transaction for a task, on a connection of its own; threads may use it."""
         del is_sync
         context = self.context
         if context.path is None:
@@ -95,7 +96,7 @@ class SqliteOwnTransaction:
         self._timer = self._loop.call_later(OWN_SECONDS_MAX, self._expire)
 
     async def commit(self, outcome: Outcome) -> None:
-        """Record the outcome and commit, without giving up the loop in between."""
+        """Record the outcome and commit, without yielding to the loop in between."""
         at_commit = False
         try:
             db = self._checked()
@@ -135,7 +136,10 @@ class SqliteOwnTransaction:
         return translated(error, self._context.path, at_commit=at_commit)
 
     def _expire(self) -> None:
-        """After OWN_SECONDS_MAX; a thread may be in the middle of a statement."""
+        """End the transaction after OWN_SECONDS_MAX.
+
+        A thread may be in the middle of a statement.
+        """
         self._has_expired = True
         self._end()
 
@@ -157,6 +161,6 @@ class SqliteOwnTransaction:
                 self._timer = self._loop.call_later(STILL_IN_USE_SECONDS, self._end)
                 return
             except apsw.Error:
-                pass  # the task has closed it
+                pass  # the task has closed the connection
         self._db = None
         self._handover.end()

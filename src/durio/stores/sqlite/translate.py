@@ -1,9 +1,10 @@
-"""SQLite's errors as errors for callers: what happened to which file, and the cure.
+"""Translate SQLite's errors for callers: what happened to which file, and the cure.
 
-No caller ever sees the driver's exceptions. `unknown` is set only where the write may have
-happened: when SQLite could not tell whether a commit reached the disk.
+No caller ever sees the driver's exceptions. `unknown` is set only if the write may have
+happened: SQLite could not tell whether a commit reached the disk.
 
-Also the mark of a file whose jobs move to another store, and the error for a write to it.
+This module also reads the mark of a file whose jobs move to another store, and makes the
+error for a write to it.
 """
 
 from typing import Any
@@ -31,12 +32,12 @@ REFUSAL_PREFIX = "durio: the jobs of this file go to "
 
 
 def refusal_text(to: str) -> str:
-    """What the freeze triggers raise: export_jobs.py makes them."""
+    """Return the message of the freeze triggers, which export_jobs.py creates."""
     return f"{REFUSAL_PREFIX}{to}"
 
 
 def moved_error_from(error: apsw.Error, path: str | None) -> StoreMoved | None:
-    """The error for a write to a frozen file; None: `error` has another cause."""
+    """Return the error for a write to a frozen file; None if `error` has another cause."""
     _, word, to = str(error).partition(REFUSAL_PREFIX)
     if not word:
         return None
@@ -44,7 +45,7 @@ def moved_error_from(error: apsw.Error, path: str | None) -> StoreMoved | None:
 
 
 def moved_to(path: str | None, to: str) -> StoreMoved:
-    """The error for jobs that have moved or are about to."""
+    """Return the error for jobs that have moved or are about to."""
     return StoreMoved(
         f"{path}: its jobs are moving, or have moved, to {to}; nothing was written",
         cure=f"Use that store: DURIO_URL={to} (with its password), or --store. While the "
@@ -55,7 +56,7 @@ def moved_to(path: str | None, to: str) -> StoreMoved:
 
 
 def read_mark(db: Database) -> MoveMark | None:
-    """The move that the jobs of this file are on; None: there is none."""
+    """Return the move of this file's jobs; None if there is none."""
     body = db.value(READ_MOVE_MARK)
     if body is None:
         return None
@@ -73,7 +74,7 @@ def raise_if_moved(db: Database, path: str | None) -> None:
 
 IN_MEMORY = "the store in memory"
 
-# What SQLite says -> our error, what happened, what to do.
+# By SQLite's error: our error, what happened, what to do.
 MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
     (
         apsw.FullError,
@@ -133,14 +134,14 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
 
 
 def translated(error: apsw.Error, path: str | None, *, at_commit: bool) -> StoreError:
-    """The error for the caller of an operation that failed in SQLite."""
+    """Return the error for the caller of an operation that failed in SQLite."""
     place = IN_MEMORY if path is None else path
     if isinstance(error, apsw.ConstraintError) and (
         moved := moved_error_from(error, path)
     ):
         return moved
-    # A failed sync leaves the commit in the log. Readers do not see it, but recovery
-    # after a crash may.
+    # A failed sync leaves the commit in the log. Readers do not see it, but recovery after
+    # a crash may apply it.
     unknown = at_commit and isinstance(error, apsw.IOError)
     for driver_error, ours, what, cure in MEANINGS:
         if isinstance(error, driver_error):

@@ -1,4 +1,7 @@
-"""Upkeep of the store: promote, rescue, prune, tidy. Calls are idempotent and bounded."""
+"""Upkeep of the store: promote, rescue, prune, tidy.
+
+Calls are idempotent, and each does a limited amount of work.
+"""
 
 from collections.abc import Sequence
 
@@ -135,7 +138,7 @@ async def rescue_this_host(
     local = await context.reader.read(
         lambda db: [row[0] for row in db.rows(FIND_LOCAL_WORKERS, (boot, namespace))]
     )
-    # Held until the rescue is committed: the owner is dead and must stay so.
+    # Held until the rescue is committed, so that the dead owner cannot come back.
     seized = {w: lock for w in local if (lock := lives.seize(w)) is not None}
     if not seized:
         return Rescued([], [])
@@ -151,7 +154,7 @@ async def rescue_this_host(
 def lost_workers(
     tx: SqliteTransaction, monotonic_seconds: float, namespace: str | None
 ) -> list[int]:
-    """Workers whose lease had expired at that time, and those whose rescue has begun."""
+    """Return workers whose lease had expired at that time, or whose rescue has begun."""
     rows = tx.db.rows(FIND_LOST_WORKERS, (tx.boot, monotonic_seconds, namespace))
     return [worker for (worker,) in rows]
 
@@ -165,7 +168,7 @@ def rescue_workers(
     for worker in workers:
         room = limit - len(left)
         held = tx.db.rows(FIND_HELD_JOBS, (worker, room + 1))
-        # From here on the worker cannot renew: it may have lost a job already.
+        # From here on the worker cannot renew, because it may have lost a job already.
         tx.db.rows(MARK_RESCUED, (worker,))
         left += [leave_as_lost(tx, worker, row) for row in held[:room]]
         if len(held) > room:
@@ -209,9 +212,9 @@ def rescue_orphans(tx: SqliteTransaction, limit: int) -> Rescued:
 
 
 def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
-    """Delete by age, by count, and keys whose window has ended: at most `limit` rows.
+    """Delete by age and by count, and keys whose window has ended: at most `limit` rows.
 
-    Old audit lines and expired records are deleted too. The answer does not count them.
+    Old audit lines and expired records are deleted too, but the result does not count them.
     """
     prune_audit(tx, limit)
     prune_records(tx, limit)

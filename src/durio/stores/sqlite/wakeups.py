@@ -1,8 +1,8 @@
 """Wakeups: a commit that makes work for workers wakes them, so that they need not poll.
 
 A worker binds a Unix datagram socket in the private folder. After the commit the writer
-sends it one small datagram: `+<lane>` for work, `!` when an operator acted on its jobs. A
-lost wakeup costs one safety poll, never a job. On Linux the socket is addressed through
+sends it one small datagram: `+<lane>` for work, `!` if an operator acted on its jobs. A
+lost wakeup causes one safety poll; no job is lost. On Linux the socket is addressed through
 /proc/self/fd/<folder>/, because a socket address has at most 107 bytes.
 
 In memory there is only one process, and a wakeup is a call into the loop of the waiter.
@@ -35,17 +35,17 @@ class SqliteWakeups(Protocol):
     """The wakeup sockets of this process's workers, and a way to wake any worker."""
 
     def register(self, worker: int) -> bool:
-        """Make the socket of a worker; False: it cannot be made, so the worker polls."""
+        """Create a worker's socket; return False if that fails and the worker polls."""
         ...
 
     def remove(self, worker: int) -> None: ...
 
     def wake(self, worker: int, message: str) -> None:
-        """Never waits."""
+        """Send a wakeup; never waits."""
         ...
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """Until a wakeup or the end of the time; None: this worker has no socket here."""
+        """Wait for a wakeup or the timeout; None if this worker has no socket here."""
         ...
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class SqliteWakeups(Protocol):
         ...
 
     def forget(self) -> None:
-        """In a forked child: drop the parent's sockets."""
+        """Drop the parent's sockets, in a forked child."""
         ...
 
 
@@ -66,7 +66,7 @@ class SqliteWorkerWakeup:
     removed: bool = False
 
     def close_if_unused(self) -> None:
-        """A loop must not watch a closed descriptor: its number is reused."""
+        """Close the socket unless a loop watches it: its descriptor would be reused."""
         if self.removed and self.listeners == 0:
             self.socket.close()
 
@@ -84,10 +84,10 @@ class SocketWakeups:
         wakeup = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             wakeup.setblocking(False)
-            # May be left over from a worker of that number in a deleted database.
+            # A worker of that number in a deleted database may have left it.
             self._folder.unlink(wakeup_socket_name(worker))
             wakeup.bind(path)
-        except OSError:  # a file system without sockets, or a path too long for them
+        except OSError:  # the file system has no sockets, or the path is too long
             wakeup.close()
             return False
         self._registered[worker] = SqliteWorkerWakeup(wakeup)
@@ -103,18 +103,19 @@ class SocketWakeups:
         self._folder.unlink(wakeup_socket_name(worker))
 
     def wake(self, worker: int, message: str) -> None:
-        """Send one datagram; a full buffer already holds wakeups, so one may be lost."""
+        """Send one datagram; if the buffer is full, it already holds wakeups."""
         if self._sender is None:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
         try:
             self._sender.sendto(message.encode(), self._path(worker))
         except OSError as error:
-            if error.errno == errno.ECONNREFUSED:  # the file exists, its owner is gone
+            # The file exists, but its owner is gone.
+            if error.errno == errno.ECONNREFUSED:
                 self._folder.unlink(wakeup_socket_name(worker))
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
-        """The calling loop watches the socket during this wait only."""
+        """Wait for a wakeup; the calling loop watches the socket during this call only."""
         wakeup = self._registered.get(worker)
         if wakeup is None:
             return None
@@ -155,7 +156,7 @@ class SocketWakeups:
 
 
 def socket_address(folder: Folder, name: str) -> str:
-    """The address of a socket in the private folder, however long its path."""
+    """Return the address of a socket in the private folder, however long its path."""
     if Path(PROC).exists():
         return f"{PROC}/{folder.descriptor}/{name}"
     return os.path.join(folder.path, name)  # noqa: PTH118 - a socket address is text
@@ -166,7 +167,7 @@ def wakeup_socket_name(worker: int) -> str:
 
 
 def drain(wakeup_socket: socket.socket) -> list[str]:
-    """Every message that has arrived."""
+    """Return every message that has arrived."""
     messages: list[str] = []
     with suppress(OSError):
         while True:
@@ -178,7 +179,7 @@ def drain(wakeup_socket: socket.socket) -> list[str]:
 async def until_readable(
     readable: socket.socket, ended: "asyncio.Future[None]", timeout_seconds: float
 ) -> None:
-    """Until there is something to read, the time is over, or `ended` is set elsewhere."""
+    """Wait until there is data to read, the timeout, or `ended` is set by another thread."""
     loop, descriptor = asyncio.get_running_loop(), readable.fileno()
     loop.add_reader(descriptor, complete, ended)
     timer = loop.call_later(timeout_seconds, complete, ended)
@@ -226,7 +227,7 @@ class LocalWakeups:
 
 
 class NoWakeups:
-    """Where there is no private folder: workers watch for changes, or poll."""
+    """Used if there is no private folder: workers watch for changes, or poll."""
 
     def register(self, worker: int) -> bool:
         del worker
@@ -235,7 +236,7 @@ class NoWakeups:
     def remove(self, worker: int) -> None: ...
 
     def wake(self, worker: int, message: str) -> None:
-        """The worker's safety poll finds the work."""
+        """Send nothing: the worker's safety poll finds the work."""
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake | None:
         del worker, timeout_seconds

@@ -1,10 +1,10 @@
 """Write transactions: what an operation sees, the requests of callers, begin and commit.
 
 An operation is a plain function of a SqliteTransaction. It may be one of many in the same
-commit, and it may be rolled back alone. It leaves in the transaction what must happen after
-the commit, or be undone without one.
+commit, and it may be rolled back alone. It records in the transaction what must happen
+after the commit, or be undone without one.
 
-A WriteRequest carries one caller's operation to a thread of the store, and its answer back
+A WriteRequest passes one caller's operation to a thread of the store, and its result back
 to the caller's loop. WriteSession begins and commits, sends wakeups, and decides when to
 checkpoint.
 """
@@ -47,18 +47,18 @@ NO_WORKER = 0  # no worker has this id
 
 @dataclass(slots=True)
 class SqliteGuard:
-    """What a queue checks at an enqueue: see bounds.py."""
+    """The bound and depth of a queue, as an enqueue reads them: see bounds.py."""
 
     limit: int | None  # None: no bound of its own
     depth: int  # waiting jobs; exact only under a bound
-    soft_limit: int  # the soft bound that it exceeds; 0: it does not
+    soft_limit: int  # the soft bound, if the queue exceeds it; else 0
     is_closed: bool
     refuses: Full | None = None  # for the rest of this enqueue
 
 
 @dataclass(slots=True)
 class SqliteTransaction:
-    """What operations write to, and what they leave for after the commit."""
+    """The transaction that operations write to, and their effects after the commit."""
 
     db: Database
     now: float  # wall clock: due times, ages
@@ -66,16 +66,16 @@ class SqliteTransaction:
     boot: str
     retention: RetentionSettings
     known_lanes: frozenset[str] | set[str]
-    # Ids of claimed jobs with a key: a hint which way of finishing is faster.
+    # Ids of claimed jobs with a key: a hint for which way of finishing is faster.
     keyed: set[bytes]
-    # Lane -> its guard, or None without one. Only lanes that were read; see bounds.py.
+    # By lane: its guard, or None if it has none. Only lanes that were read; see bounds.py.
     guards: dict[str, SqliteGuard | None] | None = None  # None: nothing read yet
     has_guards: bool = False  # whether any lane of the store has a guard
     in_caller_tx: bool = False  # the caller's own transaction
-    enters_full: bool = False  # full queues take the jobs and are only reported
+    enters_full: bool = False  # full queues accept the jobs and are only reported
     full_queues: list[Full] = field(default_factory=list[Full])
     new_lanes: set[str] = field(default_factory=set[str])
-    # Lane -> the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
+    # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
     woken_lanes: dict[str, int] = field(default_factory=dict[str, int])
     woken_workers: set[int] = field(default_factory=set[int])
     after_commit: list[Callable[[], None]] = field(
@@ -92,7 +92,7 @@ class SqliteTransaction:
 
     def undo_since(self, committed: int, rolled_back: int) -> None:
         """Undo the effects outside the database of one failed operation of several."""
-        # These may come from rows that are rolled back: they are read again.
+        # These may come from rows that are rolled back, so they are read again.
         self.new_lanes.clear()
         self.guards = None
         for undo in self.after_rollback[rolled_back:]:
@@ -106,13 +106,13 @@ ReadFunction = Callable[[OwnDatabase], Answer]
 
 
 class RequestKind(Enum):
-    """Where in a turn of the writer an operation runs."""
+    """When in a turn of the writer an operation runs."""
 
-    OPEN = 0  # before the turn: it needs the connection only
+    OPEN = 0  # before the turn; it needs only the connection
     FIRST = 1  # in the transaction, ahead of the others
     USUAL = 2
     OUTSIDE = 3  # after the transaction, with the writers' lock
-    LAST = 4  # when nothing else is left: the thread ends
+    LAST = 4  # when nothing else is left; the thread ends
 
 
 class WriteRequest(Generic[Answer]):
@@ -155,13 +155,13 @@ class WriteRequest(Generic[Answer]):
 
 
 def answer_callers(requests: list[WriteRequest[Any]]) -> None:
-    """Deliver the answers: one call into each loop."""
+    """Deliver the results, with one call into each loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[WriteRequest[Any]]] = {}
     for operation in requests:
         if operation.is_awaited:
             by_loop.setdefault(operation.future.get_loop(), []).append(operation)
     for loop, some in by_loop.items():
-        with suppress(RuntimeError):  # that loop is closed: no caller waits
+        with suppress(RuntimeError):  # that loop is closed, and no caller waits
             loop.call_soon_threadsafe(deliver, some)
 
 
@@ -184,19 +184,22 @@ class Writer(Protocol):
     async def write(
         self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
-        """Run it, commit, return its answer. `rows` is its size; `urgent` ones go first."""
+        """Run the operation, commit, return its result.
+
+        `rows` is its size. Urgent operations go first.
+        """
         ...
 
     def post(self, work: WriteFunction[object]) -> None:
-        """Run it soon, in a transaction. Its answer or failure is not reported."""
+        """Run the operation soon in a transaction; its result is not reported."""
         ...
 
     async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
-        """Run it with the writers' lock but in no transaction."""
+        """Run the operation with the writers' lock, but outside a transaction."""
         ...
 
     def peek(self, look: ReadFunction[Answer]) -> Answer | None:
-        """Use the connection at once if it is idle; None: it is in use."""
+        """Use the connection at once if it is idle; None if it is in use."""
         ...
 
     async def close(self) -> None:
@@ -217,7 +220,7 @@ class Writer(Protocol):
 CHECKPOINT_PAGES = 4000
 KEYED_MAX = 100_000
 FILE_CHECK_SECONDS = 1.0
-WAKEUPS_MAX = 32  # per lane and commit: most of a larger number would find no job
+WAKEUPS_MAX = 32  # per lane and commit; more workers would find no job
 
 FIND_WORKERS_TO_WAKE = statement("find_workers_to_wake")
 
@@ -253,7 +256,7 @@ class WriteSession:
         self._file_checked_at = float("-inf")
 
     def connection(self) -> OwnDatabase:
-        """Opens it if needed: at first, and after a fork."""
+        """The connection, opened if needed: at first, and after a fork."""
         if self._db is None:
             db = connect_writer(self.path, self._synchronous, self._driver)
             try:
@@ -266,7 +269,7 @@ class WriteSession:
         return self._db
 
     def begin(self) -> SqliteTransaction:
-        """A new transaction. The clock is read once, after SQLite has let us write."""
+        """Begin a transaction; the clock is read once, after SQLite has let us write."""
         self._check_not_replaced()
         db = self.connection()
         db.rows("begin immediate")
@@ -281,7 +284,7 @@ class WriteSession:
         )
 
     def _check_not_replaced(self) -> None:
-        """Every FILE_CHECK_SECONDS: does the path still name the file that is open?"""
+        """Check every FILE_CHECK_SECONDS that the path still names the open file."""
         seconds = self.clock.monotonic()
         if (
             self.path is not None
@@ -359,9 +362,9 @@ class WriteSession:
 def workers_to_wake(
     db: Database, lane: str, except_worker: int, turn: int
 ) -> list[int]:
-    """Up to WAKEUPS_MAX workers that have a wakeup socket and serve the lane.
+    """Return up to WAKEUPS_MAX workers that have a wakeup socket and serve the lane.
 
-    Where there are more, `turn` says where to start, so that all get their share.
+    If there are more, `turn` says where to start, so that all get their share.
     """
     namespace, _, queue = lane.partition(":")
     found: list[int] = []
@@ -375,7 +378,7 @@ def workers_to_wake(
 
 def shorten_log(db: OwnDatabase) -> None:
     """Copy the whole log into the database and truncate it, unless a reader prevents it."""
-    db.wait_when_busy(0)  # writers wait for our lock: do not wait for a reader
+    db.wait_when_busy(0)  # writers wait for our lock, so do not wait for a reader
     try:
         db.checkpoint(cut=True)
     except apsw.BusyError:

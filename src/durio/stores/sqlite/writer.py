@@ -1,24 +1,24 @@
-"""The writer: all waiting requests become one transaction; each caller gets its answer.
+"""The writer: runs all waiting requests in one transaction; each caller gets its result.
 
 One thread owns the one connection that writes. Callers put requests into a queue. The
 thread takes its turn among the processes (WriterLock), runs all waiting requests in one
-transaction, commits, and answers each caller on the caller's own loop. A request that
+transaction, commits, and delivers each result on the caller's own loop. A request that
 waits alone commits at once; under load, hundreds of requests share the cost of a commit.
 
-Renewals of leases go first, and what can precede one is bounded: a transaction takes 1,000
+Renewals of leases go first, and what can precede one is limited: a transaction takes 1,000
 rows or 50 ms. With several requests each has a savepoint, so that one failure does not undo
 the others. A caller that was cancelled before its request began has written nothing:
 `begun` is set before `is_cancelled` is read, so there is no gap between the two.
 
-A database in memory has no writer thread. Requests run in the caller's thread, under a lock, so that a
-simulated world stays deterministic.
+A database in memory has no writer thread. Requests run in the caller's thread, under a
+lock, so that a simulation stays deterministic.
 
-No SQLite handle ever crosses a fork: stores close theirs before it. A child cannot use an
-inherited connection, and cannot close it, which could write to the shared log. It cannot
-even open the file anew beside it: within one process SQLite remembers which locks it holds,
+No SQLite handle is ever shared across a fork: stores close theirs before it. A child cannot
+use an inherited connection, and cannot close it, which could write to the shared log. It
+cannot even open the file again: within one process SQLite remembers which locks it holds,
 and the child inherits that memory without the locks. So a fork waits for the current
-transaction, all connections are closed, and both sides open new ones when they need them.
-`subprocess` does not come here: it never runs our code.
+transaction, all connections are closed, and both processes open new ones when they need
+them. `subprocess` is not affected, because it never runs our code.
 """
 
 import asyncio
@@ -51,12 +51,12 @@ ROWS_MAX = 1000
 BATCH_SECONDS_MAX = 0.05
 CLOSE_SECONDS_MIN, CLOSE_SECONDS_MAX = 0.5, 5.0
 
-# Held while a store of this process is being made, never across an await.
+# Held while a store of this process is being created, never across an await.
 opening_lock = threading.RLock()
 
 
 class InlineWriter:
-    """Runs requests at once, in the caller's thread: for a store in memory."""
+    """Runs requests at once in the caller's thread, for a store in memory."""
 
     def __init__(self, session: WriteSession) -> None:
         self._session = session
@@ -69,7 +69,7 @@ class InlineWriter:
     async def write(
         self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
     ) -> Answer:
-        """Runs one transaction without giving up the loop."""
+        """Run one transaction without yielding to the loop."""
         del rows, urgent
         tx: SqliteTransaction | None = None
         with self._in_use:
@@ -86,14 +86,14 @@ class InlineWriter:
             return answer
 
     def post(self, work: WriteFunction[object]) -> None:
-        """Only callers with other connections need it, and memory has none."""
+        """Do nothing: only callers with other connections need it, and memory has none."""
 
     async def write_outside(self, work: ReadFunction[Answer]) -> Answer:
         with self._in_use:
             return work(self._session.connection())
 
     async def read(self, look: ReadFunction[Answer]) -> Answer:
-        """In memory each connection is a database of its own, so reads use this one too."""
+        """Read on this connection: in memory each connection is its own database."""
         with self._in_use:
             try:
                 return look(self._session.connection())
@@ -110,12 +110,12 @@ class InlineWriter:
             self._session.retire()
 
     def before_fork(self) -> None:
-        """Memory is copied: nothing is shared."""
+        """Do nothing: memory is copied, and nothing is shared."""
 
     def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        """The store itself refuses calls: jobs stored here would be lost."""
+        """Do nothing: the store itself refuses calls, as jobs stored here would be lost."""
 
 
 class WriterThread:
@@ -126,7 +126,7 @@ class WriterThread:
         self._reset()
 
     def _reset(self) -> None:
-        """For a new writer, and in a forked child, which does not inherit the thread."""
+        """Initialize a new writer, or one in a forked child, which has no thread."""
         self._submitted: SimpleQueue[WriteRequest[Any]] = SimpleQueue()
         self._queues: dict[RequestKind, deque[WriteRequest[Any]]] = {
             kind: deque() for kind in RequestKind
@@ -140,7 +140,7 @@ class WriterThread:
     # --- the callers' side
 
     async def open(self) -> None:
-        """Open and check the file; waits for other writers only if it must migrate."""
+        """Open and check the file; wait for other writers only if it must migrate."""
         await self._submit(WriteRequest(lambda _: None, RequestKind.OPEN))
 
     async def write(
@@ -150,7 +150,7 @@ class WriterThread:
         return await self._submit(WriteRequest(work, kind, rows))
 
     def post(self, work: WriteFunction[object]) -> None:
-        """May be called from any thread."""
+        """Queue an operation; callable from any thread."""
         if not self._closing:
             if self._thread is None:
                 self._start_thread()
@@ -174,7 +174,7 @@ class WriterThread:
             self._awaited.discard(request)
 
     def _start_thread(self) -> None:
-        with opening_lock:  # two threads may have come here at once
+        with opening_lock:  # two threads may get here at once
             if self._thread is None:
                 thread = threading.Thread(
                     target=self._write_forever, name="durio-writer", daemon=True
@@ -183,7 +183,10 @@ class WriterThread:
                 self._thread = thread
 
     def peek(self, look: ReadFunction[Answer]) -> Answer | None:
-        """From any thread. The connection is idle while the writer waits for its turn."""
+        """Use the idle connection, from any thread.
+
+        It is idle while the writer waits for its turn.
+        """
         if not self._in_use.acquire(blocking=False):
             return None
         try:
@@ -209,7 +212,10 @@ class WriterThread:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Another process keeps the lock: fail all waiting requests; none was written."""
+        """Fail all waiting requests, because another process keeps the lock.
+
+        None was written.
+        """
         stall = self._session.lock.stall()
         holder = "another process" if stall is None else f"process {stall.pid}"
         self._given_up = True
@@ -225,16 +231,16 @@ class WriterThread:
     # --- forks
 
     def before_fork(self) -> None:
-        """Wait for the current transaction, then close: no handle crosses a fork."""
+        """Wait for the current transaction, then close, so that the fork shares no handle."""
         self._in_use.acquire()
         self._session.drop_connection()
 
     def after_fork_in_parent(self) -> None:
-        """The next transaction opens the file again."""
+        """Allow transactions again; the next one opens the file."""
         self._in_use.release()
 
     def after_fork_in_child(self) -> None:
-        """The thread, its queues and its lock stay with the parent."""
+        """Start anew: the thread, its queues and its lock belong to the parent."""
         self._session.lock.close()
         self._reset()
 
@@ -264,7 +270,10 @@ class WriterThread:
                 operation = self._submitted.get_nowait()
 
     def _take_turn(self) -> None:
-        """Open if needed; then one transaction, requests outside of it, a checkpoint."""
+        """Run one transaction, then requests outside of it, then a checkpoint.
+
+        Opens the file first if needed.
+        """
         try:
             with self._in_use:
                 self._session.connection()
@@ -272,18 +281,18 @@ class WriterThread:
             if not self._has_work():
                 return
             with self._session.lock, self._in_use:
-                if self._given_up:  # meanwhile `close` has failed all requests
+                if self._given_up:  # `close` has failed all requests meanwhile
                     return
-                # Include what was submitted while we waited for our turn.
+                # Include requests that were submitted while we waited for our turn.
                 self._gather(block=False)
                 self._write_batch()
                 self._run_queue(RequestKind.OUTSIDE)
                 self._session.checkpoint_if_long()
-        except Exception as error:  # the thread must live, and callers need answers
+        except Exception as error:  # the thread must survive, and callers need results
             self._fail(self._drain_queues(), error, at_commit=False)
 
     def _write_batch(self) -> None:
-        """Run waiting requests in one bounded transaction and answer every caller."""
+        """Run waiting requests in one limited transaction, and complete every caller."""
         first, usual = self._queues[RequestKind.FIRST], self._queues[RequestKind.USUAL]
         several = len(first) + len(usual) > 1
         batch: list[WriteRequest[Any]] = []
@@ -318,9 +327,9 @@ class WriterThread:
     def _run_in_savepoint(
         self, tx: SqliteTransaction, request: WriteRequest[Any], *, several: bool
     ) -> None:
-        """Run one request. Its failure affects no other one.
+        """Run one request; its failure affects no other request.
 
-        Where SQLite has rolled back the whole transaction, the failure is raised.
+        If SQLite has rolled back the whole transaction, the failure is raised.
         """
         if not several:
             request.value = request.work(tx)
@@ -368,7 +377,7 @@ class WriterThread:
 def run_request(
     request: WriteRequest[Any], run: Callable[[], Any], path: str | None
 ) -> None:
-    """Run something for a request; what it raises becomes the error of the request."""
+    """Run a function for a request; what it raises becomes the error of the request."""
     try:
         request.value = run()
     except Exception as error:
@@ -378,23 +387,23 @@ def run_request(
 def error_for_caller(
     error: Exception, path: str | None, *, at_commit: bool
 ) -> Exception:
-    """Each caller gets its own exception: they are raised in several places."""
+    """Return a new exception for each caller, because they are raised in several places."""
     if isinstance(error, apsw.Error):
         return translated(error, path, at_commit=at_commit)
     return error
 
 
 class SqliteForkHandler(Protocol):
-    """An owner of handles that must not cross a fork."""
+    """An owner of handles that must not be shared across a fork."""
 
     def before_fork(self) -> None:
-        """Close what must not be shared; use nothing until the fork is done."""
+        """Close handles that must not be shared; use nothing until the fork is done."""
         ...
 
     def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's threads, locks and sockets."""
+        """Drop the parent's threads, locks and sockets."""
         ...
 
 
@@ -403,7 +412,7 @@ _stopped_handlers: list[SqliteForkHandler] = []
 
 
 def add_fork_handler(handler: SqliteForkHandler) -> None:
-    """Held by a weak reference."""
+    """Call this handler at forks; it is held by a weak reference."""
     _fork_handlers.add(handler)
 
 

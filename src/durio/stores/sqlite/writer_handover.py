@@ -1,7 +1,7 @@
-"""The writer's turn for a task's own transaction.
+"""Hand the writer's turn over to a task's own transaction.
 
 While that transaction lasts, no other connection can write to the file anyway. So the
-writer's thread keeps the writers' lock and waits until the turn is given back. One turn is
+writer's thread keeps the writers' lock and waits until the turn is returned. One turn is
 handed over at a time. Between two of them the writer has a turn of its own, in which
 renewals come first.
 """
@@ -41,7 +41,7 @@ class WriterHandover:
             raise
 
     def _hold(self, _db: object) -> None:
-        """In the writer's thread: it keeps its turn and does nothing."""
+        """Keep the turn and do nothing; runs in the writer's thread."""
         self._loop.call_soon_threadsafe(self._grant)
         self._returned.wait(HELD_SECONDS_MAX)
 
@@ -50,7 +50,7 @@ class WriterHandover:
             self._granted.set_result(None)
 
     def end(self) -> None:
-        """Give the turn back, once; on the loop that took it."""
+        """Return the turn, once, on the loop that took it."""
         if self._returned.is_set():
             return
         self._returned.set()
@@ -58,13 +58,13 @@ class WriterHandover:
 
 
 def ignore_result(request: "asyncio.Task[None]") -> None:
-    """Errors of the writer after the turn was granted do not concern the task."""
+    """Ignore errors of the writer after the turn was granted: they do not concern the task."""
     if not request.cancelled():
         request.exception()
 
 
 class WriterHandovers:
-    """One handover at a time per event loop."""
+    """Allows one handover at a time per event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
