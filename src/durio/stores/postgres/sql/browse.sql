@@ -42,7 +42,7 @@ where id = any(array(
 ))
 
 -- name: read_states(ids)
--- States of jobs, and the columns that lead to their lane rows. `offset 0`: one index probe
+-- States of jobs, and the columns that identify their lane rows. `offset 0`: one index probe
 -- per job. A join could scan a whole table.
 with live as materialized (
   select j.id,

@@ -1,4 +1,4 @@
--- Questions about the server, this role and other connections: `durio doctor`, vacuum, and
+-- Queries about the server, this role and other connections: `durio doctor`, vacuum, and
 -- checks of a caller's connection.
 
 -- name: read_identity(text, bytes, float, small, int, big, flag)

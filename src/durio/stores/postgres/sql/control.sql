@@ -182,7 +182,7 @@ on conflict (id) do nothing
 returning id
 
 -- name: read_bulk_mark
--- The newest id that a bulk action may meet, and the number of all deaths.
+-- The newest id that a bulk action may act on, and the number of all deaths.
 select
   greatest(
     (select id from {schema}.job order by id desc limit 1),

@@ -2,7 +2,7 @@
 --
 -- The five `enqueue_*` statements do a whole call in one round trip (enqueue_fast.py). They
 -- write all jobs of the call or nothing. The others are the steps of a longer transaction
--- (enqueue.py), for calls that meet held keys, full queues or ids that are already stored.
+-- (enqueue.py), for calls that find held keys, full queues or ids that are already stored.
 --
 -- `queues` are the lanes of the call, each once. `unknown_queues` are those among them that
 -- this process has not seen in the store yet.
@@ -225,7 +225,7 @@ from decision, clock
 -- only here: see `enqueue_plain`.
 -- `enqueue_plain` for queues that may be guarded. When there is room for all jobs, they are
 -- counted under the locks of their queues. Otherwise nothing is written, and the full queue
--- is returned. A full queue is usually detected without a lock: clients ask it again and
+-- is returned. A full queue is usually detected without a lock: clients try it again and
 -- again, and its workers must not wait for them. When jobs of these queues are not counted
 -- yet (table `entered`), nothing is written and no full queue is returned.
 -- Lock order: rows of `queue` by name, before everything else.
@@ -327,7 +327,7 @@ from decision cross join clock left join full_queue on true
 
 -- name: find_stored_jobs(ids, are_deep)
 -- only here: SQLite has one table of jobs and reads a state by id.
--- Where these ids are stored. Final jobs are searched only for ids with `deep`, and for ids
+-- Finds where these ids are stored. Final jobs are searched only for ids with `deep`, and for ids
 -- that a repeat has stored: then this call is the first try, which arrives late. One
 -- snapshot for all tables: a job is either live or final in it. No `exists`: see
 -- `recheck_repeated`.
@@ -468,7 +468,7 @@ on conflict (id) do nothing
 -- only here: see `mark_repeated`.
 -- Runs after the insert, with a younger snapshot. It tells whether another try has stored one
 -- of these jobs and the job is already final. Only a repeat has to search the final jobs.
--- The planner may answer several `exists` by one scan of the whole table. A subquery as a
+-- The planner may evaluate several `exists` by one scan of the whole table. A subquery as a
 -- value is always an index probe by id.
 select 1 from unnest(:ids::uuid[]) i (id)
 where (select 1 from {schema}.repeated p where p.id = i.id) is not null

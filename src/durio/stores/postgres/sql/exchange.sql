@@ -10,7 +10,7 @@
 -- `now` and `lease_now`: null means the server's time.
 -- `limits` per lane; `skips`: jobs to pass over, for a lane that is named again.
 -- `known_tasks`: tasks that the worker knows; null means all.
--- `range_lanes` to `end_ids`: where to search: the number of the lane, the first rank and id,
+-- `range_lanes` to `end_ids`: the ranges to scan: the number of the lane, the first rank and id,
 -- and the rank and id before which the range ends.
 -- `due_lanes`: lanes in which a job may be due; `due_ages`: for how many seconds at most.
 --
@@ -268,8 +268,8 @@ select * from (
 ) as claims
 
 -- name: promote_lane(lanes, now, limit, ages)
--- Due jobs of these lanes become ready, at most `limit` per lane. `ages`: for each lane, for
--- how many seconds the jobs have been due at most.
+-- Makes due jobs of these lanes ready, at most `limit` per lane. `ages`: for each lane, for
+-- how many seconds at most the jobs have been due.
 -- A join by `any(array[...])` is always an index probe (statements.py).
 with
 clock as materialized (
@@ -300,7 +300,7 @@ promoted as (
 select lane, rank, min(id::text)::uuid, count(*)::int4 from promoted group by lane, rank
 
 -- name: read_held_claims(worker)
--- All jobs that run under this worker: the reply that brought these claims was lost.
+-- All jobs that run under this worker: the reply that contained these claims was lost.
 -- A join by `any(array[...])` is always an index probe (statements.py).
 select b.id, r.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
   b.snoozed, b.opts, b.parked_at

@@ -30,8 +30,8 @@ removed_jobs as (
     width_bucket(b.id, :ids::uuid[]) as n,
     width_bucket(b.id, (select ids from finished_rows)) as k
 ),
--- Within the window of its key the done job answers for the key with its result: job and
--- result stay until the window ends.
+-- Within the window of its key a done job still holds the key, and callers get its result. So
+-- job and result are kept until the window ends.
 ended_jobs as materialized (
   select removed_jobs.*, clock.now, (:claim_nos::int4[])[removed_jobs.n] as claim_no,
     (select starts from finished_rows)[removed_jobs.k] as started_at,

@@ -53,8 +53,8 @@ from {schema}.uniq u where u.key = any(:keys::bytea[])
 
 -- name: find_holder_states(ids)
 -- only here: SQLite reads key and holder by `find_key_holder`.
--- Which of these jobs are stored: id, is live, is running. A cancelled job does not answer
--- for its key and is left out.
+-- Which of these jobs are stored: id, is live, is running. A cancelled job no longer holds its
+-- key and is left out.
 select b.id, true, (select 1 from {schema}.run as r where r.id = b.id) is not null
 from {schema}.job as b where b.id = any(:ids::uuid[])
 union all

@@ -16,8 +16,8 @@ select pg_notify(:channel::text, n.payload) from unnest(:payloads::text[]) n(pay
 -- name: poll_worker(worker, first, end)
 -- only here: SQLite wakes workers through sockets.
 -- For a worker that gets no notifications: its newest open command, the number of requests to
--- cancel, paused lanes, and lanes with ready jobs. It jumps from lane to lane, up to as many
--- lanes as a worker asks.
+-- cancel, paused lanes, and lanes with ready jobs. It jumps from lane to lane, up to
+-- the number of lanes that a worker claims from.
 with recursive busy (name, place) as (
   (
     select r.lane, 1 from {schema}.ready r

@@ -49,7 +49,7 @@ returning 1
 select k.bucket from {schema}.kept as k where k.bucket > :after::text order by k.bucket limit 1
 
 -- name: prune_bucket(bucket, limit, now)
--- The newest job of a bucket says how many stay. A job that answers for a key stays too,
+-- The newest job of a bucket says how many are kept. A job that holds a key is also kept
 -- until the window of the key ends. Only rows to be deleted are locked, and they are found by
 -- id: a join by `any(array[...])` is always an index probe, and `coalesce` keeps the planner
 -- from other indexes (statements.py).

@@ -17,7 +17,7 @@ where r.kind = :kind::text and r.name >= :first::text and r.name < :beyond::text
 order by r.name limit :most::int8
 
 -- name: find_due_records(kind, now, most)
--- Also records that are not due yet: the first of them tells when to ask again.
+-- Also records that are not due yet: the first of them tells when to read again.
 select r.kind, r.name, r.body, r.due_at, r.version,
   coalesce(:now::float8, extract(epoch from clock_timestamp())::float8)
 from {schema}.record as r
@@ -39,7 +39,7 @@ cross join lateral (
 
 -- name: write_records(kinds, names, bodies, due_times, ttls, are_new, now)
 -- only here: SQLite writes one record at a time. A null body deletes. A record that must be
--- new and is not has no row in the answer: another transaction created it after the lock.
+-- new and is not has no row in the result: another transaction created it after the lock.
 with put as materialized (
   select u.kind, u.name, u.body, u.due_at, u.is_new, u.ttl + coalesce(
     :now::float8, extract(epoch from clock_timestamp())::float8
@@ -71,7 +71,7 @@ union all
 select kind, name, version from written
 
 -- name: prune_records(now, most)
--- Records that somebody has locked wait for the next call.
+-- Records that another transaction has locked are left for the next call.
 delete from {schema}.record
 where ctid = any(array(
   select r.ctid from {schema}.record as r where r.expires_at <= :now::float8

@@ -4,8 +4,8 @@
 
 -- name: has_guarded_queue()
 -- only here: PostgreSQL reads the guards in the statement that writes.
--- Asked once per transaction. Usually the index is empty, and that is all that an unguarded
--- queue costs.
+-- Read once per transaction. Usually the index is empty, and an unguarded queue has no other
+-- cost.
 select 1 from queue indexed by queue_guarded
 where maxsize is not null or hand_maxsize is not null or is_over or closed
 limit 1

@@ -33,8 +33,8 @@ update job set gone_at = :gone_at, bucket = :bucket, keep_count = :keep_count wh
 
 -- name: find_key_of_final_job(id, now)
 -- only here: PostgreSQL locks the job, the key and its holder one after the other.
--- Before a retry: the key that a dead or cancelled job came with, and whether another job
--- answers for that key now.
+-- Before a retry: the key of a dead or cancelled job, and whether another job holds that key
+-- now.
 select ukey, umode, payload,
   exists (
     select 1 from uniq join job as holder on holder.id = uniq.id

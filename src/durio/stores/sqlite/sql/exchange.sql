@@ -44,7 +44,7 @@ where seq in (
 
 -- name: look_known(lane, room, tasks)
 -- only here: PostgreSQL reads and claims in one statement.
--- `look_ready` for a worker that has met a task it does not know. `tasks` is a JSON list of
+-- `look_ready` for a worker that has found a task it does not know. `tasks` is a JSON list of
 -- the tasks it knows.
 select id, claim_no + 1, {claim}, ukey, umode
 from job
@@ -64,7 +64,7 @@ where seq in (
 )
 
 -- name: read_held_claims(worker)
--- Every job that runs under this worker. A worker asks for them (`resync`) when the reply to
+-- Every job that runs under this worker. A worker requests them (`resync`) when the reply to
 -- an exchange was lost.
 select id, claim_no, {claim}
 from job

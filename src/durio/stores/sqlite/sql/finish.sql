@@ -23,7 +23,7 @@ returning id, ukey, umode
 
 -- name: finish_without_trace(id, claim_no, worker)
 -- only here: PostgreSQL's `finish_jobs` covers this case.
--- One done job whose retention says that nothing stays.
+-- One done job that is not kept.
 delete from job
 where id = :id and claim_no = :claim_no and worker = :worker and state = 3
 returning id, ukey, umode
@@ -91,7 +91,7 @@ returning state, ukey, umode, queue, task
 
 -- name: delete_job(id)
 -- only here: PostgreSQL writes no row for a job that keeps nothing.
--- A job whose retention says that nothing stays, after its last statement.
+-- Deletes a job that is not kept, after its last statement.
 delete from job where id = :id
 
 -- name: write_progress(id, claim_no, worker, progress)

@@ -21,8 +21,8 @@ delete from uniq where key = :key and id = :job_id
 
 -- name: extend_to_window(key, job_id)
 -- only here: PostgreSQL does this inside the statement that finishes jobs.
--- Within a key's window the done job answers for the key, with its result. Job and result
--- stay at least until the window ends.
+-- Within its window a done job still holds the key, and callers get its result. So job and
+-- result are kept at least until the window ends.
 update job
 set result_until = max(
     result_until, (select until from uniq where key = :key and id = :job_id)

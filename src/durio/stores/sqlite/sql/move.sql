@@ -2,7 +2,7 @@
 -- SQLite is only ever the store that is left.
 
 -- name: read_move_mark()
--- The move that the jobs of this file are on, if there is one.
+-- The move of this file's jobs, if there is one.
 select body from doc where kind = 'move' and name = ''
 
 -- name: write_move_mark(body)

@@ -32,7 +32,7 @@ returning 1
 select min(bucket) from job where bucket > :after
 
 -- name: prune_bucket(bucket, limit, now)
--- The newest job of a bucket says how many jobs stay. A job that answers for a key also stays,
+-- The newest job of a bucket says how many are kept. A job that holds a key is also kept
 -- until the window of the key ends.
 delete from job
 where seq in (

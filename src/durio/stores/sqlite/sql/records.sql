@@ -12,7 +12,7 @@ where kind = :kind and name >= :first and name < :beyond and name > :after
 order by name limit :most
 
 -- name: find_due_records(kind, now, most)
--- Also records that are not due yet: the first of them tells when to ask again.
+-- Also records that are not due yet: the first of them tells when to read again.
 select kind, name, body, due_at, version from record
 where kind = :kind and due_at is not null and (expires_at is null or expires_at > :now)
 order by due_at, name limit :most

@@ -15,7 +15,7 @@ from scheduled where scheduled.name is not null
 
 -- name: find_due_jobs(lane, now, limit)
 -- only here: PostgreSQL promotes the oldest due jobs of all lanes in one statement.
--- Asked for each lane with waiting jobs; the caller promotes the oldest of all.
+-- Run for each lane with waiting jobs; the caller promotes the oldest of all.
 select run_at, seq, queue from job
 where state = 0 and queue = :lane and run_at <= :now
 order by run_at limit :limit
