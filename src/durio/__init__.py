@@ -24,7 +24,7 @@ from durio.ports.executor import SoftTimeLimit as SoftTimeLimit
 from durio.worker.context import Context as Context
 from durio.worker.middleware import HookEvent as HookEvent
 
-# `import *` brings these names and none of our modules.
+# `import *` imports these names and none of our modules.
 __all__ = [
     "App",
     "Cancel",

@@ -1,1 +1,1 @@
-"""Pure values and rules, without I/O, clock or async; every room may import them."""
+"""Pure values and rules, without I/O, clock or async; every package may import them."""

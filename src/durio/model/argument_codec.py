@@ -1,9 +1,9 @@
-"""A task's parameters as a codec: bind, check, encode; decode to the annotated types.
+"""Encode a task's arguments: bind and check them, decode them to the annotated types.
 
-The payload is `[args, kwargs]`. When the signature is known every named parameter goes
-by name, so `f(42)` and `f(order_id=42)` are the same bytes; `args` holds only what a
-`*args` parameter takes. Producers that know only the task's name may send positionals;
-then the worker binds them.
+The payload is `[args, kwargs]`. If the signature is known, every named parameter is sent by
+name, so `f(42)` and `f(order_id=42)` are the same bytes; `args` holds only what a `*args`
+parameter takes. Producers that know only the task's name may send positionals; then the
+worker binds them.
 """
 
 import inspect
@@ -30,7 +30,7 @@ from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 from durio.model.names import did_you_mean
 
 Arguments = tuple[Sequence[Any], dict[str, Any]]
-# What msgspec raises for bytes that it cannot decode to a type.
+# Errors of msgspec for bytes that it cannot decode to a type.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NAMED = (
     Parameter.POSITIONAL_ONLY,
@@ -78,7 +78,7 @@ class ArgumentCodec:
     # --- the caller's side
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments as a payload; refuses what the worker could not decode."""
+        """Encode arguments as a payload; refuse what the worker could not decode."""
         rest, named = self._bind(args, kwargs)
         for name, value in named.items():
             if type(value) not in PLAIN:
@@ -104,7 +104,7 @@ class ArgumentCodec:
     def canonical(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
     ) -> bytes:
-        """The same bytes for the same arguments: idempotency keys compare these."""
+        """Return the same bytes for the same arguments, for idempotency keys to compare."""
         return canonical(self._bind(args, kwargs), payload)
 
     def _bind(
@@ -131,14 +131,14 @@ class ArgumentCodec:
         return rest, named
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
-        """In the function's order, so that the same arguments are the same bytes."""
+        """Sort names in the function's order, so that equal arguments are the same bytes."""
         known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
         return {**known, **named}
 
     # --- the worker's side
 
     def decode(self, payload: bytes) -> Arguments:
-        """Typed arguments, ready for the call; raises InvalidArguments."""
+        """Decode typed arguments for the call; raises InvalidArguments."""
         if self._extra is not None:
             return self._decode_open(payload)
         try:
@@ -180,7 +180,7 @@ class ArgumentCodec:
         return bool(args) and any(name not in kwargs for name in self._positional)
 
     def _decode_open(self, payload: bytes) -> Arguments:
-        """For functions with **kwargs: known names by their types, then the rest."""
+        """Decode for functions with **kwargs: known names by their types, then the rest."""
         rest, named = self._raw(payload)
         kwargs = named
         if self._needs_binding(rest, named):
@@ -227,7 +227,7 @@ class ArgumentCodec:
         return self._decode_result(data)
 
     def check_no_result(self) -> None:
-        """Refuse to end without a result where the annotation requires one."""
+        """Refuse to end without a result if the annotation requires one."""
         hint = self._result
         if hint in (Any, None, NoneType, object) or NoneType in typing.get_args(hint):
             return
@@ -240,7 +240,7 @@ class ArgumentCodec:
     # --- published for producers that know only the task's name
 
     def parameters(self) -> list[dict[str, Any]]:
-        """Names, kinds and JSON types of the arguments, as plain data."""
+        """Return names, kinds and JSON types of the arguments, as plain data."""
         try:
             schema: dict[str, Any] = msgspec.json.schema(self._struct)
             properties: dict[str, Any] = schema["$defs"]["Arguments"]["properties"]
@@ -268,7 +268,7 @@ class ArgumentCodec:
 
 
 def parameters_digest(parameters: object) -> str:
-    """A short digest of published parameters."""
+    """Return a short digest of published parameters."""
     return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]
 
 
@@ -340,5 +340,5 @@ def _check_hint(task: str, name: str, hint: Any) -> None:
 
 
 def _error_text(error: Exception) -> str:
-    """The text of msgspec with our path: `$[1].order_id` is argument order_id."""
+    """Return the text of msgspec with our path: `$[1].order_id` becomes argument order_id."""
     return str(error).replace("`$[1].", "argument `").replace("`$[1]`", "the arguments")

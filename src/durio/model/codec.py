@@ -61,7 +61,7 @@ def decoder_of(kind: Any) -> Callable[[bytes], Any]:
 
 
 def encode(value: Any, what: str) -> bytes:
-    """JSON bytes; raises NotSerializable with `what` and the reason."""
+    """Encode a value as JSON bytes; raises NotSerializable with `what` and the reason."""
     check_value(value, what)
     try:
         return encoder.encode(value)
@@ -74,9 +74,9 @@ def encode(value: Any, what: str) -> bytes:
 
 
 def canonical(value: Any, encoded: bytes) -> bytes:
-    """The same bytes for equal values: dicts and sets are sorted.
+    """Return the same bytes for equal values: dicts and sets are sorted.
 
-    A set that cannot be sorted (of enums, of mixed types) keeps the order it has.
+    A set that cannot be sorted (of enums, of mixed types) keeps its order.
     """
     try:
         return _sorting.encode(value)
@@ -85,12 +85,12 @@ def canonical(value: Any, encoded: bytes) -> bytes:
 
 
 def json_text(value: object) -> str:
-    """A value of our own as text: SQLite's functions read a blob as something else."""
+    """Encode a value of our own as JSON text, because SQLite does not read a blob as JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def decode(data: bytes) -> Any:
-    """Plain values from JSON bytes that we wrote."""
+    """Decode JSON bytes that we wrote to plain values."""
     return _decoder.decode(data)
 
 
@@ -130,7 +130,7 @@ def _check_nested(value: Any, what: str, depth: int) -> None:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a container, each with its name for errors."""
+    """Yield the parts of a container, each with its name for errors."""
     if isinstance(value, Mapping):
         for key, item in cast("Mapping[Any, Any]", value).items():
             yield "", key
@@ -142,7 +142,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of an object, each with its name for errors."""
+    """Yield the parts of an object, each with its name for errors."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield f".{name}", getattr(value, name)
@@ -169,7 +169,7 @@ def _check_text(value: str, what: str) -> None:
 
 
 def is_orm_object(value: Any) -> bool:
-    """Whether it belongs to a database session (SQLAlchemy, Django)."""
+    """Whether the value belongs to a database session (SQLAlchemy, Django)."""
     kind = cast("type[Any]", type(value))
     return hasattr(kind, "__mapper__") or (
         hasattr(kind, "_meta") and hasattr(value, "pk")
@@ -177,7 +177,7 @@ def is_orm_object(value: Any) -> bool:
 
 
 def not_serializable(value: Any, what: str) -> NotSerializable:
-    """The error for a value without a JSON form, with a hint for database objects."""
+    """Return the error for a value without a JSON form, with a hint for database objects."""
     kind = cast("type[Any]", type(value))
     name = f"{kind.__module__}.{kind.__qualname__}"
     if is_orm_object(value):

@@ -43,7 +43,7 @@ class OperatingError(DurioError):
 
 
 class InvariantBroken(DurioError):
-    """A promise of ours does not hold: stop, and report it."""
+    """An internal invariant does not hold; this is a bug of Durio, please report it."""
 
     code = "invariant_broken"
 
@@ -52,7 +52,7 @@ class InvariantBroken(DurioError):
 
 
 class DuplicateTask(UsageError):
-    """Two functions claim one task name."""
+    """Two functions have the same task name."""
 
     code = "duplicate_task"
 
@@ -70,7 +70,7 @@ class InvalidName(UsageError):
 
 
 class InvalidOption(UsageError):
-    """An option that does not exist, or a value it cannot take."""
+    """An unknown option, or a value that the option does not accept."""
 
     code = "invalid_option"
 
@@ -82,25 +82,25 @@ class InvalidArguments(UsageError):
 
 
 class NotSerializable(UsageError):
-    """A value that cannot travel as JSON."""
+    """A value that cannot be encoded as JSON."""
 
     code = "not_serializable"
 
 
 class PayloadTooLarge(UsageError):
-    """Arguments or a result over the bound."""
+    """Arguments or a result above the size limit."""
 
     code = "payload_too_large"
 
 
 class KeyConflict(UsageError):
-    """The idempotency key is held by a job with other arguments."""
+    """A job with other arguments holds the idempotency key."""
 
     code = "key_conflict"
 
 
 class WrongTransaction(UsageError):
-    """A transaction that a job cannot join: ended, or of another database."""
+    """A transaction that a job cannot join: it has ended, or belongs to another database."""
 
     code = "wrong_transaction"
 
@@ -112,7 +112,7 @@ class WrongState(UsageError):
 
 
 class InvalidURL(UsageError):
-    """A store URL that cannot be understood."""
+    """A store URL that cannot be parsed."""
 
     code = "invalid_url"
 
@@ -121,7 +121,7 @@ class InvalidURL(UsageError):
 
 
 class JobNotFound(OperatingError):
-    """There is no such job: never there, or pruned by retention."""
+    """There is no such job: it never existed, or retention has deleted it."""
 
     code = "job_not_found"
 
@@ -150,15 +150,16 @@ class ResultExpired(OperatingError):
 
 
 class SpawnFull(OperatingError):
-    """As many spawned calls run as may run at once on one event loop."""
+    """The limit of spawned calls on one event loop is reached."""
 
     code = "spawn_full"
 
 
 class QueueFull(OperatingError):
-    """There was no room in the queue for as long as the enqueue waited.
+    """The queue had no room for as long as the enqueue waited.
 
-    `stored` jobs of the call were stored before; the rest was not, and may be sent again.
+    `stored` jobs of the call were stored before; the others were not, and may be sent
+    again.
     """
 
     code = "queue_full"
@@ -183,7 +184,7 @@ class QueueFull(OperatingError):
 
 
 class QueueClosed(OperatingError):
-    """Somebody closed the queue by hand: it takes no new jobs."""
+    """An operator closed the queue: it accepts no new jobs."""
 
     code = "queue_closed"
 
@@ -195,14 +196,14 @@ class QueueClosed(OperatingError):
         self.stored = stored
 
 
-# The cure while a process keeps trying; a process that has ended gives another.
+# The cure while a process keeps trying; a process that has ended shows another.
 PASSES_BY_ITSELF = (
     "Nothing to do: everything goes on by itself when the server is back."
 )
 
 
 class StoreError(OperatingError):
-    """The store could not answer. `unknown` means the write may have happened."""
+    """The store could not complete the call; `unknown` means the write may have happened."""
 
     code = "store_error"
 
@@ -244,7 +245,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreStalled(StoreError):
-    """Another process holds the writer's lock and does not move."""
+    """Another process holds the writer's lock and makes no progress."""
 
     code = "store_stalled"
 
@@ -256,25 +257,25 @@ class SchemaMismatch(StoreError):
 
 
 class StoreMoved(StoreError):
-    """The store's jobs go, or have gone, to another store: nothing was written."""
+    """The store's jobs are moving, or have moved, to another store: nothing was written."""
 
     code = "store_moved"
 
 
 class LeaseLost(OperatingError):
-    """This worker's right to the job is over: nothing more may be written."""
+    """This worker no longer owns the job: it may not write anything more about it."""
 
     code = "lease_lost"
 
 
 class HardTimeLimit(OperatingError):
-    """The attempt ran past its hard time limit and was given up."""
+    """The attempt ran past its hard time limit and was abandoned."""
 
     code = "hard_time_limit"
 
 
 class ChildFailed(OperatingError):
-    """A child process for tasks with `process=True` did not become ready, or did not last."""
+    """A child process for tasks with `process=True` did not become ready, or soon died."""
 
     code = "child_failed"
 
@@ -298,7 +299,7 @@ class Control(Exception):
 
 
 class RetryAfter(Control):
-    """Raised as `Retry.after("30s", cause=exc)`: again after a delay, counted."""
+    """Raised as `Retry.after("30s", cause=exc)`: retry after a delay; it counts as a retry."""
 
     def __init__(self, delay_seconds: float, cause: BaseException | None) -> None:
         super().__init__(f"retry after {delay_seconds:g} s")
@@ -307,11 +308,11 @@ class RetryAfter(Control):
 
 
 class Permanent(Control):
-    """The failure will not go away: dead at once, no retries."""
+    """The failure is permanent: the job is dead at once, without retries."""
 
 
 class DeadLetter(Control):
-    """Put this job among the dead letters, with this text as its error."""
+    """Make this job a dead letter, with this text as its error."""
 
 
 class Cancel(Control):

@@ -1,7 +1,8 @@
-"""An exception as data: type, message and traceback as bounded, storable text.
+"""Convert an exception to data: type, message and traceback as limited, storable text.
 
-Nothing here may raise, whatever the exception is: its `__str__` may raise, its text may
-be a gigabyte or not valid text. Local variables are never kept: they may hold secrets.
+Nothing here may raise, whatever the exception is: its `__str__` may raise, and its text may
+be a gigabyte or not valid text. Local variables are never kept, because they may hold
+secrets.
 """
 
 import traceback
@@ -32,13 +33,13 @@ _decoder = msgspec.json.Decoder(list[Failure])
 
 
 def failures(stored: bytes | None) -> list[Failure]:
-    """A job's failed attempts, oldest first."""
+    """Return a job's failed attempts, oldest first."""
     if stored is None:
         return []
     try:
         return _decoder.decode(stored)
     except msgspec.DecodeError as error:
-        # A damaged row must not hide the others.
+        # A damaged row must not hide the other errors.
         return [Failure(type="Damaged", message=f"the stored errors: {error}")]
 
 
@@ -66,7 +67,7 @@ def failure_of(
 
 
 def error_text(error: BaseException) -> str:
-    """str(error); never raises."""
+    """Return str(error); never raises."""
     try:
         return storable(str(error), MESSAGE_CHARS_MAX)
     except BaseException as broken:
@@ -99,7 +100,7 @@ def _hide(trace: Any, hidden: str) -> None:
 
 
 def storable(text: str, chars_max: int) -> str:
-    """Bounded text without NUL or lone surrogates, which not every store can keep."""
+    """Return limited text without NUL or lone surrogates, which some stores cannot keep."""
     text = text[: chars_max + 1].replace("\0", "\\0")
     if len(text) > chars_max:
         text = text[: chars_max - 3] + "..."

@@ -19,15 +19,15 @@ class Finding(NamedTuple):
 
 
 def fine(name: str, evidence: str) -> Finding:
-    """Nothing to do."""
+    """Return a finding that needs no action."""
     return Finding(name, "ok", evidence)
 
 
 def warning(name: str, evidence: str, fix: str) -> Finding:
-    """It works now, and will cause trouble later."""
+    """Return a finding about something that works now but will cause trouble later."""
     return Finding(name, "warning", evidence, fix)
 
 
 def error(name: str, evidence: str, fix: str) -> Finding:
-    """It does not work, or may lose data."""
+    """Return a finding about something that does not work or may lose data."""
     return Finding(name, "error", evidence, fix)

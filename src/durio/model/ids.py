@@ -1,4 +1,4 @@
-"""Job ids: UUIDv7, shaped from a time and random bits that the clock provides."""
+"""Job ids: UUIDv7, made from a time and random bits that the clock provides."""
 
 import re
 import struct
@@ -14,24 +14,24 @@ SHAPE = re.compile(
 
 
 def uuid7(milliseconds: int, counter: int, bits: int) -> bytes:
-    """16 bytes that sort by time, then by counter (12 bits), then at random."""
+    """Return 16 bytes that sort by time, then by counter (12 bits), then at random."""
     high = (milliseconds << 16) | 0x7000 | (counter & 0xFFF)
     return packed(high, (2 << 62) | (bits & 0x3FFFFFFFFFFFFFFF))
 
 
 def id_made_at(raw: bytes) -> float:
-    """When an id was made, by its maker's clock: seconds since 1970."""
+    """Return when an id was made, in seconds since 1970 by its maker's clock."""
     return int.from_bytes(raw[:6]) / 1000
 
 
 def id_text(raw: bytes) -> str:
-    """The canonical text of an id, as people see it."""
+    """Return the canonical text of an id, as people see it."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def id_bytes(text: str) -> bytes:
-    """The stored form of an id; raises JobNotFound for text that is no id."""
+    """Return the stored form of an id; raise JobNotFound for text that is not an id."""
     if not isinstance(text, str) or SHAPE.fullmatch(text.lower()) is None:
         raise JobNotFound(
             f"{str(text)[:60]!r} is not a job id",
@@ -42,7 +42,7 @@ def id_bytes(text: str) -> bytes:
 
 
 def format_ids(ids: Sequence[bytes]) -> str:
-    """The first IDS_NAMED_MAX ids and the number of the others."""
+    """Return the first IDS_NAMED_MAX ids and the number of the others."""
     named = ", ".join(id_text(job_id) for job_id in ids[:IDS_NAMED_MAX])
     more = len(ids) - IDS_NAMED_MAX
     return f"{named} and {more} more" if more > 0 else named

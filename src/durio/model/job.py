@@ -25,7 +25,7 @@ class State(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """True when nothing more happens to the job by itself."""
+        """Whether the job stays in this state unless an operator acts on it."""
         return self in FINAL
 
 
@@ -69,9 +69,9 @@ class KeyClaim(NamedTuple):
 
     key: bytes  # hashed with namespace and task
     mode: int
-    ttl_seconds: float  # window: its length; debounce: max_wait
+    ttl_seconds: float  # window: its length; debounce: the longest wait
     delay_seconds: float  # debounce: wait after the last submission
-    digest: bytes  # of the payload: same arguments, same digest
+    digest: bytes  # digest of the payload: the same arguments have the same digest
 
 
 class NewJob(NamedTuple):
@@ -82,8 +82,8 @@ class NewJob(NamedTuple):
     rank: int  # 9 - priority, so that every index ascends
     task: str
     payload: bytes  # [args, kwargs] as JSON
-    run_at: float | None = None  # absolute seconds, by the store's clock
-    delay_seconds: float = 0.0  # relative to the store's clock; 0 is now
+    run_at: float | None = None  # seconds since 1970, by the store's clock
+    delay_seconds: float = 0.0  # from now, by the store's clock; 0: at once
     opts: bytes | None = None  # overrides and meta as JSON, see model/options.py
     key: KeyClaim | None = None
 
@@ -98,11 +98,11 @@ class Claim(NamedTuple):
     task: str
     payload: bytes
     retried: int  # retries used
-    losses: int  # attempts that died with their worker, in total
-    lost: int  # ... and in a row
+    losses: int  # attempts that were lost with their worker, in total
+    lost: int  # ... and since the last attempt that was not lost
     snoozed: int
     opts: bytes | None
-    parked_at: float | None  # since when no worker here knew its task
+    parked_at: float | None  # since when no worker here has known its task
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -176,19 +176,19 @@ class StoredJob(NamedTuple):
     started_at: float | None
     finished_at: float | None
     result: bytes | None
-    result_until: float | None  # the result can be read until then
+    result_until: float | None  # until when the result can be read
     reason: str | None
     key: bytes | None
 
 
 def utc_datetime(seconds: float | None) -> datetime | None:
-    """Stored seconds as an aware datetime; None if out of range."""
+    """Convert stored seconds to an aware datetime; None if out of range."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
-        return None  # a damaged row must not hide the others
+        return None  # a damaged row must not hide the other jobs
 
 
 def attempt_number(retried: int, losses: int) -> int:
-    """The number of the current attempt; it never decreases."""
+    """Return the number of the current attempt; it never decreases."""
     return retried + losses + 1

@@ -36,7 +36,7 @@ replace = KeyPolicy("replace", REPLACE)
 
 
 def window(ttl: Duration = WINDOW_DEFAULT_SECONDS) -> KeyPolicy:
-    """One job per key for `ttl`; within it, a done job's result comes back."""
+    """Allow one job per key within `ttl`; a later call gets the result of a done job."""
     return KeyPolicy("window", WINDOW, ttl_seconds=seconds(ttl, "window"))
 
 
@@ -48,7 +48,7 @@ def debounce(delay: Duration, max_wait: Duration | None = None) -> KeyPolicy:
 
 
 def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClaim:
-    """What goes to the store; `task` includes the namespace."""
+    """Return the claim on a key that is sent to the store; `task` includes the namespace."""
     return KeyClaim(
         key=hashlib.blake2b(f"{task}\0{key}".encode(), digest_size=16).digest(),
         mode=policy.mode,
@@ -59,7 +59,7 @@ def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClai
 
 
 def payload_digest(payload: bytes) -> bytes:
-    """Compares arguments: equal digests are the same arguments."""
+    """Return a digest for comparing arguments: equal digests mean the same arguments."""
     return hashlib.blake2b(payload, digest_size=16).digest()
 
 
@@ -67,7 +67,7 @@ class KeyHolder(NamedTuple):
     """The job that holds a key; its state is None when the job was deleted."""
 
     state: State | None
-    in_window: bool  # the key's `until` is not over
+    in_window: bool  # the window has not ended
     same_args: bool
 
 
@@ -84,7 +84,7 @@ WAITING_STATES = frozenset({State.SCHEDULED, State.BLOCKED, State.READY})
 
 
 def key_answer(mode: int, holder: KeyHolder | None) -> KeyAnswer:
-    """The whole table. The successor of a running holder is NEW: it takes the key."""
+    """Decide what an enqueue does; NEW after a running holder means it takes the key."""
     if holder is None or holder.state is None:
         return KeyAnswer.NEW
     if mode == WINDOW:

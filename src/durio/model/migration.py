@@ -19,12 +19,12 @@ class MigrationStatus(NamedTuple):
 
     applied: list[str]
     waiting: list[str]
-    newer: list[str]  # applied by newer code: this code must not touch it
+    newer: list[str]  # applied by newer code; this code must not use the schema
     changed: list[str]  # applied with a text that differs from this code's
 
 
 def migrations_of(texts: Iterable[tuple[str, str]]) -> tuple[Migration, ...]:
-    """The migrations in these (file name, text) pairs, in order."""
+    """Return the migrations in these (file name, text) pairs, in order."""
     found: list[Migration] = []
     for file, text in texts:
         name = file.removesuffix(".sql")

@@ -12,7 +12,7 @@ KEY_BYTES_MAX = 255
 
 
 def check_app(name: str) -> str:
-    """The namespace of an App."""
+    """Return the name of an App, which is its namespace, if it is valid."""
     if not isinstance(name, str) or APP_SHAPE.fullmatch(name) is None:
         raise InvalidName(
             f"an app cannot be named {str(name)[:80]!r}",
@@ -22,7 +22,7 @@ def check_app(name: str) -> str:
 
 
 def check_name(kind: str, name: str) -> str:
-    """A queue or task name: 1 to 128 letters, digits or any of `_ . : -`."""
+    """Return a queue or task name: 1 to 128 letters, digits or any of `_ . : -`."""
     if not isinstance(name, str) or NAME_SHAPE.fullmatch(name) is None:
         raise InvalidName(
             f"a {kind} cannot be named {str(name)[:80]!r}",
@@ -32,7 +32,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """An idempotency key: any text of 1 to 255 bytes without NUL."""
+    """Return an idempotency key: any text of 1 to 255 bytes without NUL."""
     if not isinstance(key, str):
         raise InvalidName(
             f"a key must be text, not {type(key).__name__}", cure="Use str(...)."
@@ -50,7 +50,7 @@ def check_key(key: str) -> str:
 
 
 def lane(app: str, queue: str) -> str:
-    """The stored name of a queue; two apps never share one."""
+    """Return the stored name of a queue; two apps never share one."""
     return f"{app}:{queue}"
 
 
@@ -59,21 +59,21 @@ def namespace_of(stored_lane: str) -> str:
 
 
 def namespace_span(namespace: str) -> tuple[str, str]:
-    """The bounds (first, end) of all its lanes; `;` follows `:` in ASCII."""
+    """Return the range [first, end) of all its lanes; `;` follows `:` in ASCII."""
     return f"{namespace}:", f"{namespace};"
 
 
 def queue_of(stored_lane: str) -> str:
-    """The queue's name without its namespace."""
+    """Return the queue's name without its namespace."""
     return stored_lane.partition(":")[2]
 
 
 def task_name(app: str, name: str) -> str:
-    """The stored name of a task; a name without a dot belongs to this App."""
+    """Return the stored name of a task; a name without a dot belongs to this App."""
     return name if "." in name else f"{app}.{name}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """' Did you mean ...?' or nothing: for the end of an error's cure."""
+    """Return ' Did you mean ...?' or an empty text, for the end of an error's cure."""
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -12,12 +12,12 @@ from durio.model.outcome import Keep
 from durio.model.quantities import seconds
 from durio.model.retry import Retry
 
-YEAR_MAX = 9000  # a stored time beyond it may not fit a datetime
+YEAR_MAX = 9000  # a later time may not fit a datetime
 Retention = int | str | timedelta
 
 
 def check_priority(priority: Any) -> int:
-    """0 to 9; 9 is most urgent."""
+    """Accept 0 to 9; 9 is most urgent."""
     if (
         not isinstance(priority, int)
         or isinstance(priority, bool)
@@ -31,7 +31,7 @@ def check_priority(priority: Any) -> int:
 
 
 def check_at(at: Any) -> None:
-    """An aware datetime."""
+    """Refuse anything but an aware datetime."""
     if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
         raise InvalidOption(
             f"at cannot be {at!r}",
@@ -40,7 +40,7 @@ def check_at(at: Any) -> None:
 
 
 def check_retention(retention: Any) -> None:
-    """A count (int) or an age."""
+    """Refuse anything but a count (int) or an age."""
     if isinstance(retention, bool) or not isinstance(retention, int | str | timedelta):
         raise InvalidOption(
             f"retention cannot be {retention!r}",
@@ -55,7 +55,7 @@ def check_retention(retention: Any) -> None:
 
 
 def check_meta(meta: Any) -> None:
-    """A mapping with text keys."""
+    """Refuse anything but a mapping with text keys."""
     if meta is None:
         return
     keys = list(cast("Mapping[Any, Any]", meta)) if isinstance(meta, Mapping) else [0]
@@ -73,7 +73,7 @@ def check_meta_size(meta: Mapping[str, Any], bytes_max: int) -> None:
 
 
 def check_unique(policy: Any) -> None:
-    """One of the policies of durio.keys."""
+    """Refuse anything but a policy of durio.keys."""
     if not isinstance(policy, KeyPolicy):
         raise InvalidOption(
             f"unique cannot be {policy!r}",
@@ -83,7 +83,7 @@ def check_unique(policy: Any) -> None:
 
 
 def check_process(process: Any) -> bool:
-    """True or False."""
+    """Refuse anything but True or False."""
     if not isinstance(process, bool):
         raise InvalidOption(
             f"process cannot be {process!r}",
@@ -95,7 +95,7 @@ def check_process(process: Any) -> bool:
 
 
 def retry_fields(policy: Retry) -> dict[str, Any]:
-    """A policy as plain data; exception classes cannot be stored."""
+    """Return a policy as plain data; exception classes cannot be stored."""
     if policy.on or policy.never:
         raise InvalidOption(
             "retry: `on` and `never` cannot be given at call time",
@@ -113,7 +113,7 @@ def retry_fields(policy: Retry) -> dict[str, Any]:
 
 
 def keep_of(retention: Retention, bucket: str, longest: float = 365 * 86400.0) -> Keep:
-    """An int keeps the newest jobs of `bucket`, that many; anything else is an age."""
+    """Parse a retention: an int keeps that many newest jobs of `bucket`, else it is an age."""
     check_retention(retention)
     if isinstance(retention, int):
         return Keep(0.0) if retention == 0 else Keep(longest, retention, bucket)

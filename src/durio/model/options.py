@@ -2,9 +2,9 @@
 
 `CallOptions` is the table of all options. The annotation of each field says what the value
 means, how it is checked and stored, and where it may be given. The checks, the stored form,
-the flags of `durio enqueue` and the reference page come from it. The typed signatures of
-`App.task` and `Task.options` are written by hand; tests/unit/app/test_options.py compares
-them with the table.
+the flags of `durio enqueue` and the reference page are made from it. The typed signatures
+of `App.task` and `Task.options` are written by hand; tests/unit/app/test_options.py
+compares them with the table.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,15 +62,17 @@ class Flag(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What the table says about an option, beside its name and type."""
+    """The properties of an option, except its name and type."""
 
     meaning: str
     places: tuple[Place, ...]  # where it may be given
-    parse: Callable[[Any, str], Any]  # value and task -> what a worker uses; or refuses
-    default: str = ""  # what holds where it is not given, for the reference page
-    handler: str = ""  # its field of Handler
-    stored: str = ""  # its field of RowOptions
-    store: Callable[[Any], Any] | None = None  # what a worker uses -> plain data
+    # Turns value and task into what a worker uses; or refuses.
+    parse: Callable[[Any, str], Any]
+    default: str = ""  # the default as text, for the reference page
+    handler: str = ""  # the field of Handler that it sets
+    stored: str = ""  # the field of RowOptions that stores it
+    # Turns what a worker uses into plain data.
+    store: Callable[[Any], Any] | None = None
     flag: Flag | None = None
 
     def check(self, value: Any) -> None:
@@ -105,7 +107,7 @@ def _stored_meta(meta: Mapping[str, object] | None) -> dict[str, object] | None:
 
 
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a task or of one enqueue. Immutable and reusable."""
+    """The options of a task or of one enqueue; immutable and reusable."""
 
     name: Annotated[
         str,
@@ -261,7 +263,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_task(cls, given: Mapping[str, Any]) -> Self:
-        """The options of `@app.task(...)`; refuses unknown names and bad values."""
+        """Return the options of `@app.task(...)`; refuse unknown names and bad values."""
         for name in given:
             if name not in TASK_OPTIONS:
                 raise InvalidOption(
@@ -274,7 +276,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**given)
 
     def policies(self, task: str) -> dict[str, Any]:
-        """What these options of a task give as fields of its Handler."""
+        """Return the fields of a Handler that these options of a task set."""
         return {
             option.handler: option.parse(value, task)
             for name, option in OPTIONS.items()
@@ -282,7 +284,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
-        """A copy with these changes; refuses unknown names and bad values."""
+        """Return a copy with these changes; refuse unknown names and bad values."""
         if not changes:
             return self
         for name, value in changes.items():
@@ -309,7 +311,7 @@ TASK_OPTIONS = [name for name, option in OPTIONS.items() if "task" in option.pla
 CHECKS: dict[str, Callable[[Any], None]] = {
     name: option.check for name, option in OPTIONS.items() if "call" in option.places
 }
-# Options that only a call has are stored as given: `with_changes` has checked them.
+# Options that only a call has are stored as given, because `with_changes` has checked them.
 STORED = [
     (name, option.stored, option.parse if option.handler else None, option.store)
     for name, option in OPTIONS.items()
@@ -320,7 +322,7 @@ NO_OPTIONS = CallOptions()
 
 
 def check_option(name: str) -> Callable[[Any], None]:
-    """The check of this option of a call; refuses an unknown name."""
+    """Return the check of this option of a call; refuse an unknown name."""
     check = CHECKS.get(name)
     if check is None:
         raise InvalidOption(
@@ -344,7 +346,7 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     key: str | None = None  # as the caller gave it, for people
 
     def __post_init__(self) -> None:
-        """Refuse what no enqueue would have stored: a row may come from any program."""
+        """Refuse values that no enqueue stores: any program may have written the row."""
         if self.retry is not None:
             Retry(**self.retry)
         if isinstance(self.timeout, tuple):
@@ -363,7 +365,7 @@ _decoder = msgspec.json.Decoder(RowOptions)
 
 
 def row_options(stored: bytes | None) -> RowOptions:
-    """The stored options of a job; None: nothing is overridden."""
+    """Return the stored options of a job; without any, an empty RowOptions."""
     if stored is None:
         return NO_ROW_OPTIONS
     try:
@@ -378,7 +380,7 @@ def row_options(stored: bytes | None) -> RowOptions:
 def stored_options(
     options: CallOptions, task: str, meta_bytes_max: int
 ) -> bytes | None:
-    """The options that are stored with a job of this task; None if it has none."""
+    """Return the options that are stored with a job of this task; None if it has none."""
     if options is NO_OPTIONS:
         return None
     values: dict[str, Any] = {}

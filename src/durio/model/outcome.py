@@ -7,17 +7,17 @@ from durio.model.job import CANCELLED, DEAD, DONE
 
 
 class OutcomeKind(IntEnum):
-    """What happened; the SQL statements use these numbers."""
+    """The kind of an outcome; the SQL statements use these numbers."""
 
     DONE = 0
     RETRY = 1
     SNOOZE = 2
-    RELEASE = 3  # given back without a run; not charged
+    RELEASE = 3  # given back without a run; costs no attempt
     DEAD = 4
     CANCEL = 5
-    LOST = 6  # its worker died (reported by a rescuer), or its child process
+    LOST = 6  # the worker died (a rescuer reports it), or the child process
     PROGRESS = 7  # still running
-    ALONE = 8  # about to run alone: its last chance after two lost workers
+    ALONE = 8  # about to run alone, after two lost workers
 
 
 class Reason:
@@ -32,10 +32,10 @@ class Reason:
 
 
 class Keep(NamedTuple):
-    """How long a final job stays: an age, or the newest `count` of a bucket.
+    """How long a final job is kept: an age, or the newest `count` of a bucket.
 
-    With `seconds` 0 the job is deleted at once. `bucket` is the task or queue that
-    `count` is for.
+    With `seconds` 0 the job is deleted at once. `bucket` is the task or queue that `count`
+    is for.
     """
 
     seconds: float
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     kind: int
     result: bytes | None = None  # done
     result_seconds: float = 3600.0  # done: how long the result may be read
-    keep: Keep | None = None  # final: None is the store's default for that state
+    keep: Keep | None = None  # final: None means the store's default for that state
     delay_seconds: float = 0.0  # retry, snooze, release
     error: bytes | None = None  # retry, dead, cancel: one JSON object
     reason: str | None = None  # dead
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def with_progress(end: Outcome) -> list[Outcome]:
-    """The end of a job in its own transaction, after the progress reported there."""
+    """Return the end of a job in its own transaction, after the progress reported there."""
     if end.progress is None:
         return [end]
     note = Outcome(end.id, end.claim_no, OutcomeKind.PROGRESS, progress=end.progress)
@@ -81,9 +81,9 @@ class RescuedJob(NamedTuple):
 
 
 def is_ended_by(outcome: Outcome, state: int, reason: str | None) -> bool:
-    """Whether the end of a job under this claim was written by this outcome.
+    """Whether this outcome wrote the end of a job under this claim.
 
-    A loss is written by a rescuer, or by a worker whose child process died.
+    A rescuer writes a loss, or a worker whose child process died.
     """
     if outcome.kind == OutcomeKind.DONE:
         return state == DONE

@@ -1,4 +1,4 @@
-"""Durations: seconds, a timedelta, or "90s" "5m" "2h" "3d", always bounded.
+"""Parse durations: seconds, a timedelta, or "90s" "5m" "2h" "3d", within limits.
 
 Also amounts of memory: 500MB, 1.5G, 4096.
 """
@@ -26,7 +26,7 @@ DURATION_SHAPE = re.compile(
 
 
 def seconds(duration: Duration, what: str = "duration") -> float:
-    """A duration in seconds; refuses negative, infinite and malformed values."""
+    """Return a duration in seconds; refuse negative, infinite and malformed values."""
     if isinstance(duration, timedelta):
         value = duration.total_seconds()
     elif isinstance(duration, str):
@@ -35,7 +35,7 @@ def seconds(duration: Duration, what: str = "duration") -> float:
         value = duration
     else:
         raise _refused(what, duration)
-    # Compared before float(): an int may be too large. NaN fails the comparison.
+    # Compared before float(), because an int may be too large. NaN fails the comparison.
     if not 0 <= value <= SECONDS_MAX:
         raise _refused(what, duration)
     return float(value)
@@ -59,7 +59,7 @@ def _refused(what: str, value: object) -> InvalidOption:
 
 
 def format_duration(value: float) -> str:
-    """A duration for people: 0.4 s, 90 s, 5 min, 2.5 h, 3 d."""
+    """Return a duration for people: 0.4 s, 90 s, 5 min, 2.5 h, 3 d."""
     for limit, unit, name in (
         (120, 1.0, "s"),
         (7200, 60.0, "min"),
@@ -75,7 +75,7 @@ SIZE_SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 
 
 def size_bytes(text: str, what: str) -> int:
-    """Bytes; K, M, G and T are powers of 1024, also in KB and KiB."""
+    """Return bytes; K, M, G and T are powers of 1024, also in KB and KiB."""
     match = SIZE_SHAPE.fullmatch(text.strip())
     if match is None:
         raise InvalidOption(

@@ -32,10 +32,10 @@ class Queue(msgspec.Struct, frozen=True):
     __module__ = "durio.queues"
 
     name: str
-    retention: Retention = UNSET  # of done and cancelled jobs, unless the task sets it
+    retention: Retention = UNSET  # for done and cancelled jobs, unless the task sets it
     maxsize: int | None = UNSET  # maximum of waiting jobs; None: no bound
     full_wait: Duration = UNSET  # how long an enqueue waits for room; 0: not at all
-    weight: int = UNSET  # its share beside other queues; default 1
+    weight: int = UNSET  # share among the queues of a worker; default 1
     slots: int | None = UNSET  # maximum of running jobs in one worker; None: all slots
     prefetch: int | None = (
         UNSET  # maximum of claimed unstarted jobs; None: the worker's
@@ -56,7 +56,7 @@ class Queue(msgspec.Struct, frozen=True):
                 check_number(f"{where}: {option}", value, least, most)
 
     def changed_by(self, other: "Queue") -> "Queue":
-        """This queue with the options that a later declaration gives."""
+        """Return this queue with the options that a later declaration gives."""
         fields = msgspec.structs.asdict(other)
         said = {name: value for name, value in fields.items() if value is not UNSET}
         return msgspec.structs.replace(self, **said)
@@ -83,7 +83,7 @@ def check_number(what: str, value: Any, least: int, most: int) -> None:
 
 UNDECLARED = Queue(DEFAULT_QUEUE)
 
-# The preset. Three to five queues are enough; each gets twice the share of the next.
+# The preset tiers. Three to five queues are enough; each gets twice the share of the next.
 TIERS = (
     Queue("critical", weight=16, slots=8, prefetch=1),
     Queue("high", weight=8, slots=4, prefetch=2),
@@ -97,7 +97,10 @@ TIERS = (
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether this may match several queues: no queue's name has these characters."""
+    """Whether this may match several queues.
+
+    A queue's name cannot contain these characters.
+    """
     return any(character in pattern for character in "*?[]")
 
 
@@ -131,7 +134,7 @@ class QueueArgument(NamedTuple):
 
 
 def parse_queue_argument(text: str, what: str, least: int, most: int) -> QueueArgument:
-    """`high`, or `high=4`; `what` is the flag or parameter, for errors."""
+    """Parse `high` or `high=4`; `what` is the flag or parameter, for errors."""
     pattern, equals, number = str(text).partition("=")
     check_pattern(pattern if isinstance(text, str) else text)
     if not equals:
@@ -166,7 +169,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues a worker serves, and how."""
 
     queues: tuple[QueueArgument, ...] | None = (
-        None  # with slots; None: every queue of the App
+        None  # names and globs with their slots; None: every queue of the App
     )
     weights: tuple[QueueArgument, ...] = ()
     prefetches: tuple[QueueArgument, ...] = ()
@@ -175,12 +178,12 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patterns(self) -> tuple[str, ...] | None:
-        """Names and globs; None: every queue."""
+        """Names and globs; None means every queue."""
         return None if self.queues is None else tuple(t.pattern for t in self.queues)
 
     @property
     def names(self) -> list[str]:
-        """Queues named without a glob: served whether they exist or not."""
+        """Queues named without a glob, which are served whether they exist or not."""
         return [pattern for pattern in self.patterns or () if not is_glob(pattern)]
 
     @property
@@ -220,18 +223,18 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return any(rule.prefetch is not None for rule in self.rules.values())
 
     def is_reserved(self, concurrency: int) -> bool:
-        """Whether each queue's slots are reserved: no other queue can take them."""
+        """Whether each queue's slots are reserved, so that no other queue can take them."""
         slots = [self.rule_of(name).slots or concurrency + 1 for name in self.names]
         return not self.is_open and sum(slots) <= concurrency
 
     @property
     def as_arguments(self) -> list[str]:
-        """The queues as command-line arguments."""
+        """Return the queues as command-line arguments."""
         arguments = self.queues or ()
         return [p if n is None else f"{p}={n}" for p, n in arguments]
 
     def shown(self) -> dict[str, Any]:
-        """The rules, for people who look at a worker."""
+        """Return the rules, for people who inspect a worker."""
         rules = self.rules
         return {
             "slots": {q: r.slots for q, r in rules.items() if r.slots is not None},
@@ -243,7 +246,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def position_of(self, queue: str) -> tuple[int, int, str]:
-        """A sort key: by argument, then by declaration, then by name."""
+        """Return a sort key: by argument, then by declaration, then by name."""
         patterns = self.patterns or ()
         fits = [place for place, p in enumerate(patterns) if matches(p, queue)]
         exact = [place for place in fits if patterns[place] == queue]
@@ -251,7 +254,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         return (*exact, *fits, 0)[0], order.get(queue, len(order)), queue
 
     def concurrency(self, given: int | None, default: int) -> int:
-        """As given; else the sum if every named queue has slots; else the default."""
+        """Return `given`, else the sum if every named queue has slots, else `default`."""
         total = default if given is None else given
         slots = [self.rule_of(name).slots for name in self.names]
         if given is None and slots and not self.is_open and None not in slots:
@@ -300,7 +303,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _number_for(given: Sequence[QueueArgument], queue: str, declared: Any) -> Any:
-    """The number for a queue: by its name, by the first glob, as declared, or None."""
+    """Return the number for a queue: by its name, by the first glob, as declared, or None."""
     by_name = [t.number for t in given if t.pattern == queue]
     by_glob = [t.number for t in given if matches(t.pattern, queue)]
     for number in (*by_name[:1], *by_glob[:1]):

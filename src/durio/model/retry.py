@@ -1,4 +1,4 @@
-"""Retry policies: whether and when to try again. Pure: jitter is passed in."""
+"""Retry policies: whether and when to try again; jitter is passed in."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -22,7 +22,7 @@ Errors = tuple[type[BaseException], ...]
 
 
 class Snooze(Control):
-    """Look again later; costs no attempt, at most 10,000 times."""
+    """Run again later; this costs no attempt, and is allowed at most 10,000 times."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"snooze {delay}")
@@ -31,12 +31,11 @@ class Snooze(Control):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`Retry(n)` is n retries after the first attempt, with exponential backoff.
+    """`Retry(n)` allows n retries after the first attempt, with exponential backoff.
 
-    The k-th retry waits base * factor ** (k - 1) seconds, at most `max_delay`;
-    `delays` gives the sequence by hand, its last value repeating. Jitter draws each
-    delay evenly from zero to that, so that jobs that fail together do not come back
-    together.
+    The k-th retry waits base * factor ** (k - 1) seconds, at most `max_delay`. `delays`
+    gives the sequence explicitly; its last value repeats. Jitter draws each delay evenly
+    between zero and that value, so that jobs that fail together do not return together.
     """
 
     __module__ = "durio"
@@ -81,12 +80,12 @@ class Retry:
 
     @property
     def max_attempts(self) -> int:
-        """The first attempt and every retry."""
+        """The number of attempts: the first one and every retry."""
         return self.retries + 1
 
     @property
     def has_no_backoff(self) -> bool:
-        """True if all delays are zero: doctor and the declaration warn about it."""
+        """Whether all delays are zero; the doctor and the declaration warn about it."""
         if self.retries == 0:
             return False
         if self.delays:
@@ -94,7 +93,7 @@ class Retry:
         return seconds(self.base) == 0 or seconds(self.max_delay) == 0
 
     def delay_seconds(self, retry: int, share: float = 1.0) -> float:
-        """The pause before retry number `retry` (from 1); `share` is the jitter."""
+        """Return the pause before retry number `retry` (from 1); `share` is the jitter."""
         if self.delays:
             whole = seconds(self.delays[min(retry, len(self.delays)) - 1])
         else:
@@ -105,12 +104,12 @@ class Retry:
         return whole * share if self.jitter else whole
 
     def overridden(self, changes: Mapping[str, Any]) -> Self:
-        """This policy with some fields changed, from a stored row."""
+        """Return this policy with some fields changed, from a stored row."""
         return replace(self, **changes) if changes else self
 
 
 def as_retry(value: Retry | int) -> Retry:
-    """`retry=5` is short for `Retry(5)`."""
+    """Convert `retry=5` to `Retry(5)`."""
     if isinstance(value, Retry):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -129,7 +128,7 @@ class Decision(NamedTuple):
 def classify(
     error: BaseException, policy: Retry, *, retried: int, snoozed: int, share: float
 ) -> Decision:
-    """Control exceptions first, then `never`, then `on` if given, else retry."""
+    """Decide: control exceptions first, then `never`, then `on` if given, else retry."""
     if isinstance(error, Control):
         return _controlled(error, policy, retried=retried, snoozed=snoozed)
     if isinstance(error, policy.never):
@@ -144,9 +143,9 @@ def classify(
 
 
 def is_validation_error(error: BaseException) -> bool:
-    """Whether a class named ValidationError is among its bases.
+    """Whether a class named ValidationError is among the error's bases.
 
-    Such an error (msgspec, pydantic, Django) is not retried: the data stays wrong.
+    Such an error (msgspec, pydantic, Django) is not retried, because the data stays wrong.
     """
     return any(kind.__name__ == "ValidationError" for kind in type(error).__mro__)
 

@@ -1,17 +1,16 @@
-"""Which queue is next, by weight: smooth weighted round robin.
+"""Choose the next queue by weight: smooth weighted round robin.
 
-Every queue has a finish time on a virtual clock that counts shares: a pick adds 1 /
-weight, and the queue with the earliest finish is next. So picks of 6, 3 and 1 come out
-evenly mixed, not in blocks. A queue is charged for the jobs it gave, not for those it
-was asked for: a queue that used another's share gets less later.
+Every queue has a finish time on a virtual clock that counts shares: a pick adds 1 / weight,
+and the queue with the earliest finish is next. So picks with weights 6, 3 and 1 are evenly
+mixed, not in blocks. A queue is charged for the jobs that it gave, not for those that were
+requested: a queue that used another's share gets less later.
 
-A queue that gave less than asked is dry: its share goes to the others. When it has jobs
-again it starts at the current virtual time. Idle time earns no credit.
+A queue that gave fewer jobs than requested is dry: its share goes to the others. When it
+has jobs again it starts at the current virtual time. Idle time earns no credit.
 
-Where a queue has its own prefetch, no other queue overtakes it: see
-`split_with_prefetch`.
+If a queue has its own prefetch, no other queue overtakes it: see `split_with_prefetch`.
 
-In strict order there are no shares: the first queue may take all, then the next.
+In strict order there are no shares: the first queue may give all jobs, then the next.
 """
 
 from collections import Counter
@@ -19,22 +18,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
-# How many jobs of credit a queue at its own bound keeps: a slot may be free soon.
+# How many jobs of credit a queue keeps while it is at its own limit: a slot may be free
+# soon.
 LATE_MAX = 1
 
 
 class QueueCandidate(NamedTuple):
-    """A queue that may be asked: its weight, and the most jobs it may give."""
+    """A queue to claim from: its weight, and the most jobs it may give."""
 
     name: str
     weight: int
     room: int
-    is_capped: bool = False  # by its own slots, not by what other queues leave
+    is_capped: bool = False  # limited by its own slots, not by other queues
     ahead: int = 0  # the part of `room` that may wait for a slot
 
 
 class WeightedRoundRobin:
-    """Splits the wanted jobs over queues, and learns from what they gave."""
+    """Splits the wanted jobs over queues, and adapts to what they gave."""
 
     def __init__(self, random: Callable[[], float], *, is_strict: bool = False) -> None:
         self._random = random
@@ -47,7 +47,7 @@ class WeightedRoundRobin:
             (),
             0,
         )
-        self._began: dict[str, float] = {}  # start of each at the last split
+        self._began: dict[str, float] = {}  # start of each queue at the last split
         self._had_slots = True
 
     def retain(self, names: Collection[str]) -> None:
@@ -57,16 +57,16 @@ class WeightedRoundRobin:
             self._dry.discard(name)
 
     def mark_filled(self, names: Collection[str] | None = None) -> None:
-        """These queues, or all, may have jobs again."""
+        """Note that these queues, or all, may have jobs again."""
         self._dry -= self._dry if names is None else set(names)
 
     def split(
         self, queues: Sequence[QueueCandidate], want: int
     ) -> list[tuple[str, int]]:
-        """How many jobs to ask of which queue, in order; a queue may come twice.
+        """Return how many jobs to request from which queue, in order.
 
-        First one job of each dry queue, then the shares, then, for jobs that these
-        could not give, every queue again up to its room.
+        A queue may occur twice. First comes one job of each dry queue, then the shares.
+        Then, for jobs that these could not give, every queue occurs again, up to its room.
         """
         queues = self._in_order(queue for queue in queues if queue.room > 0)
         full = [queue for queue in queues if queue.name not in self._dry]
@@ -82,9 +82,9 @@ class WeightedRoundRobin:
     def split_with_prefetch(
         self, queues: Sequence[QueueCandidate], slots: int, want: int
     ) -> list[tuple[str, int]]:
-        """The same where a queue has its own prefetch: no other queue overtakes it.
+        """Split if a queue has its own prefetch: no other queue overtakes it.
 
-        In order of the shares the first jobs get the free slots, and the next ones
+        In the order of the shares, the first jobs get the free slots, and the next ones
         wait. The split ends at the first job that would have to wait and may not. Dry
         queues get slots that no other queue can use, and are asked for one job ahead.
         """
@@ -104,7 +104,7 @@ class WeightedRoundRobin:
         return asked
 
     def interleaved(self, names: Sequence[str]) -> list[int]:
-        """Indices of the jobs that came, in the order of the last shares."""
+        """Return the indices of the received jobs in the order of the last shares."""
         weights = {queue.name: queue.weight for queue in self._last[0]}
         seen: Counter[str] = Counter()
         finishes: list[tuple[float, int]] = []
@@ -117,13 +117,14 @@ class WeightedRoundRobin:
         return [place for _, place in sorted(finishes)]
 
     def charge(self, got: Mapping[str, int]) -> bool:
-        """Charge what the last split brought; returns whether there may be more."""
+        """Charge queues for the jobs that they gave; return whether there may be more."""
         queues, asked, want = self._last
         dry = _gave_less(asked, want, got)
         self._dry -= dry.keys()
         self._dry |= {name for name in dry if dry[name]}
-        free: list[float] = []  # finish times of queues that could give more
-        held: dict[str, float] = {}  # and of queues that gave all their room
+        free: list[float] = []  # finish times of queues that may have more jobs
+        # Finish times of queues that gave all they may give.
+        held: dict[str, float] = {}
         late: dict[str, float] = {}
         for queue in queues:
             count = got.get(queue.name, 0)
@@ -165,7 +166,7 @@ class WeightedRoundRobin:
     def _split_slots(
         self, queues: Sequence[QueueCandidate], slots: int, want: int
     ) -> tuple[Counter[str], int]:
-        """Shares of slots and of waiting, and the slots that are left."""
+        """Return the jobs that each queue may start or let wait, and the slots left."""
         starts: Counter[str] = Counter()
         waits: Counter[str] = Counter()
         may_wait = True
@@ -178,7 +179,7 @@ class WeightedRoundRobin:
                 slots -= 1
             elif may_wait and waits[queue.name] < queue.ahead:
                 waits[queue.name] += 1
-            elif slots:  # its own slots are taken: others may start, not wait
+            elif slots:  # its own slots are taken: others may start, but not wait
                 may_wait = False
                 heappop(heap)
                 continue
@@ -216,7 +217,7 @@ class WeightedRoundRobin:
 def _gave_less(
     asked: Sequence[tuple[str, int]], want: int, got: Mapping[str, int]
 ) -> dict[str, bool]:
-    """For each queue that was asked: whether it gave less than that."""
+    """Return for each requested queue whether it gave fewer jobs than requested."""
     left, rest, dry = want, dict(got), dict[str, bool]()
     for name, limit in asked:
         room = min(limit, left)

@@ -14,9 +14,9 @@ from durio.model.names import did_you_mean
 
 DAY = 86400.0
 INFINITE = float("inf")
-JOBS_MAX = 10_000  # claimed by one worker
+JOBS_MAX = 10_000  # highest concurrency and prefetch of a worker
 PROCESSES_MAX = 256
-# Variables with the same prefix that are not settings.
+# Environment variables with the same prefix that are not settings.
 NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
 
 
@@ -25,26 +25,26 @@ class WorkerSettings(
 ):
     """How a worker claims, keeps and gives back jobs."""
 
-    concurrency: int = 10  # slots
-    prefetch: int = 256  # claimed but unstarted, at most; adaptive below that
-    strict: bool = False  # queues in the written order, not by weight
-    grace_seconds: float = 25.0  # between SIGTERM and giving back what still runs
-    poll_seconds: float = 1.0  # the safety poll beside wakeups
+    concurrency: int = 10  # slots: jobs that run at the same time
+    prefetch: int = 256  # maximum of claimed jobs that wait for a slot; adaptive
+    strict: bool = False  # serve queues in the given order, not by weight
+    grace_seconds: float = 25.0  # time for running jobs to end after SIGTERM
+    poll_seconds: float = 1.0  # interval of the safety poll for missed wakeups
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
-    rescue_seconds: float = 5.0  # how often ended leases are looked for
-    life_seconds: float = 2.0  # how often deaths on this host are looked for
+    rescue_seconds: float = 5.0  # how often to look for expired leases
+    life_seconds: float = 2.0  # how often to look for dead workers on this host
     leader_seconds: float = 10.0
-    block_seconds: float = 1.0  # a loop blocked for longer logs its stack
-    unknown_task_seconds: float = DAY  # parked for so long, then dead
-    abandoned_max: int = 100  # attempts past their hard limit that still hang
-    spawned_max: int = 1000  # calls of app.spawn at once, on one event loop
-    processes: int = 0  # worker processes under a supervisor; 0: none, no supervisor
-    recycle_jobs: int = 0  # a supervised worker is replaced after so many; 0: never
-    recycle_rss_bytes: int = 0  # ... or above this resident memory; 0: never
-    children: int = 0  # for tasks with process=True; 0: one for each core
-    child_jobs: int = 1000  # a child is replaced after so many jobs; 0: never
-    child_rss_bytes: int = 0  # ... or above this resident memory; 0: never
+    block_seconds: float = 1.0  # time after which a blocked loop's stack is logged
+    unknown_task_seconds: float = DAY  # time until a job of an unknown task is dead
+    abandoned_max: int = 100  # maximum of attempts stuck past their hard limit
+    spawned_max: int = 1000  # maximum of concurrent app.spawn calls per event loop
+    processes: int = 0  # worker processes under a supervisor; 0: no supervisor
+    recycle_jobs: int = 0  # a worker is replaced after this many jobs; 0: never
+    recycle_rss_bytes: int = 0  # a worker is replaced above this memory; 0: never
+    children: int = 0  # child processes for tasks with process=True; 0: one per core
+    child_jobs: int = 1000  # a child is replaced after this many jobs; 0: never
+    child_rss_bytes: int = 0  # a worker is replaced above this memory; 0: never
 
 
 class QueueSettings(
@@ -52,15 +52,15 @@ class QueueSettings(
 ):
     """How queues are bounded."""
 
-    full_seconds: float = 5.0  # an enqueue waits so long for room, then QueueFull
-    soft_max: int = 1_000_000  # waiting jobs of a queue without a bound of its own
-    embedded_max: int = 1000  # the same, in memory and beside an embedded worker
+    full_seconds: float = 5.0  # how long an enqueue waits for room before QueueFull
+    soft_max: int = 1_000_000  # maximum of waiting jobs in a queue without a bound
+    embedded_max: int = 1000  # the same, in memory or with an embedded worker
 
 
 class PayloadSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Bounds of what travels through the store."""
+    """Size limits of arguments, results and metadata."""
 
     warn_bytes: int = 64 * 1024
     bytes_max: int = 1024 * 1024
@@ -71,11 +71,11 @@ class PayloadSettings(
 class RetentionSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """How long final jobs and results stay."""
+    """How long final jobs and results are kept."""
 
     done_seconds: float = 7 * DAY
     dead_seconds: float = 30 * DAY
-    dead_count: int = 500  # the newest dead jobs stay even when past their age
+    dead_count: int = 500  # the newest dead jobs, kept even past their age
     result_seconds: float = 3600.0
 
 
@@ -129,7 +129,7 @@ def _check(holds: bool, name: str, wanted: str) -> None:  # noqa: FBT001
 
 
 def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
-    """Settings from a value or a nested dict; unknown names are refused."""
+    """Convert a value or a nested dict to Settings; refuse unknown names."""
     if isinstance(given, Settings):
         return given
     tree = {} if given is None else merged(given)
@@ -164,7 +164,7 @@ def _with_upper_level(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """`DURIO_GROUP__NAME` variables as a tree for `settings_from`."""
+    """Return `DURIO_GROUP__NAME` variables as a tree for `settings_from`."""
     tree: dict[str, dict[str, str]] = {}
     for variable, value in environ.items():
         if not variable.startswith("DURIO_") or variable in NOT_SETTINGS:
@@ -178,10 +178,9 @@ def settings_from_environment(environ: Mapping[str, str]) -> dict[str, dict[str,
 
 
 def _refuse_half_named(variable: str, name: str) -> None:
-    """Refuse a variable that is almost one of ours, which would be ignored.
+    """Refuse a variable that is almost a setting, because it would be ignored.
 
-    Other variables are left alone: a cluster with a service named durio sets
-    DURIO_PORT.
+    Other variables are allowed: a cluster with a service named durio sets DURIO_PORT.
     """
     if name in Settings.__struct_fields__:
         raise InvalidOption(
@@ -207,7 +206,7 @@ def _refuse_half_named(variable: str, name: str) -> None:
 
 
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dicts merged field by field; later ones win."""
+    """Merge nested dicts field by field; later ones win."""
     out: dict[str, Any] = {}
     for tree in trees:
         if not isinstance(tree, Mapping):
@@ -243,7 +242,7 @@ def _refuse_unknown(
 
 
 def _first_of(fields: object) -> list[str]:
-    """The first name of a group: origins of values are kept by `group.name`."""
+    """Return the first name of a group: origins of values are kept by `group.name`."""
     if not isinstance(fields, Mapping):
         return []
     return [str(name) for name in cast("Mapping[str, Any]", fields)][:1]

@@ -21,7 +21,10 @@ DEFAULT_LIMITS = TimeLimits(270.0, 300.0)
 
 
 def time_limits(timeout: Timeout) -> TimeLimits:
-    """`x` is hard x and soft 0.9 x; a tuple is (soft, hard); None is no limit."""
+    """Parse a limit: a number, a tuple (soft, hard), or None for no limit.
+
+    A number is the hard limit, and 90 % of it is the soft limit.
+    """
     if timeout is None:
         return NO_LIMITS
     if not isinstance(timeout, tuple | list):

@@ -1,8 +1,8 @@
 """The table of legal state changes, and the one exit from `running`.
 
-Every change from `running` other than to `done` goes through `way_out`: a worker's
-retry, snooze, release, death and cancel, a rescuer's loss, an operator's action. Each
-store writes the same rule in its own language; the conformance suite compares them.
+Every change from `running` other than to `done` goes through `way_out`: a worker's retry,
+snooze, release, death and cancel, a rescuer's loss, an operator's action. Each store
+implements the same rule; the conformance suite compares them.
 """
 
 from typing import NamedTuple
@@ -50,11 +50,11 @@ def way_out(
     alone: bool = False,
     killed_process: bool = False,
 ) -> Transition:
-    """The state of a running job when its attempt ends in `kind`.
+    """Return the state of a running job when its attempt ends in `kind`.
 
-    A requested cancel wins over everything but done. A loss is charged; at LOST_MAX in
-    a row the job is dead, but only if it ran alone or is known to have killed its
-    process. Otherwise it is released without a charge.
+    A requested cancel wins over everything but done. A loss is charged; at LOST_MAX in a
+    row the job is dead, but only if it ran alone or is known to have killed its process.
+    Otherwise it is released without a charge.
     """
     if kind is OutcomeKind.DONE:
         return Transition(State.DONE, lost=lost)

@@ -1,8 +1,8 @@
-"""The transactions that a job may join, recognised by type name: no driver is imported.
+"""The transactions that a job may join, recognised by type name, so no driver is imported.
 
-`options(tx=...)` takes the caller's open connection or session. This module only
-recognises its kind; the store decides whether it can join it and whether it is the same
-database.
+`options(tx=...)` takes the caller's open connection or session. This module only recognises
+its kind; the store decides whether it can join the transaction and whether it is in the
+same database.
 """
 
 from enum import Enum
@@ -15,7 +15,7 @@ class Joinable(Protocol):
     """A connection or a session with a transaction; see `TxKind`."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        """All of them run statements."""
+        """Run a statement."""
         ...
 
 
@@ -97,7 +97,7 @@ COMMON_MISTAKES = {
 
 
 def tx_kind(tx: object) -> TxKind:
-    """The kind of this transaction; anything else is refused."""
+    """Return the kind of this transaction; refuse anything else."""
     names = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(tx).__mro__]
     for name in names:
         if name in KINDS:
@@ -113,6 +113,6 @@ def tx_kind(tx: object) -> TxKind:
 
 
 def check_tx(tx: object) -> None:
-    """Refuse an unknown transaction; None: the job is stored by itself."""
+    """Refuse an unknown transaction; None means that the job is stored by itself."""
     if tx is not None:
         tx_kind(tx)
