@@ -1,1 +1,1 @@
-"""Where work is done: claim, attempt, finish."""
+"""The worker: claims jobs, runs attempts, records outcomes."""

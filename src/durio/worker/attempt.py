@@ -1,4 +1,4 @@
-"""One attempt: decode, run the handler, catch everything; the end is an Outcome.
+"""Run one attempt: decode, run the handler, catch everything; the result is an Outcome.
 
 Whatever a task does, an attempt ends in a value. `BaseException` is caught inside the
 coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for control flow
@@ -47,7 +47,7 @@ from durio.worker.transaction import Begin
 
 OUR_FRAMES = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs an import
 
-NO_VALUE = b"null"  # None, as a result
+NO_VALUE = b"null"  # the result None as JSON
 
 NAME_BY_KIND = {
     OutcomeKind.DONE: JOB_DONE,
@@ -61,7 +61,7 @@ NAME_BY_KIND = {
 
 
 class AttemptRunner:
-    """What all attempts of a worker share, and how an attempt is made."""
+    """Runs attempts, and holds what all attempts of a worker share."""
 
     def __init__(  # noqa: PLR0913 - what all attempts share, in a worker or a child
         self,
@@ -85,10 +85,10 @@ class AttemptRunner:
         self.keeps = keeps
         self.worker_name = worker_name
         self.report = report
-        self.begin = begin  # None: in a child, which has no transactions
+        self.begin = begin  # None in a child, which has no transactions
         self.child_pool = child_pool
-        # In a child: the error of an attempt whose loop was ended under it, and whether
-        # that attempt is the first one there.
+        # In a child: the error of an attempt whose event loop was ended, and whether that
+        # attempt is the first one there.
         self._loop_ended_message = loop_ended_message
         self._is_first_in_child = is_first_in_child
         self.deps: Any = None
@@ -97,15 +97,15 @@ class AttemptRunner:
         self.loop = asyncio.get_running_loop()
 
     def start(self, deps: Any) -> None:
-        """Called before the first attempt, in the task that runs the worker or child.
+        """Prepare for attempts; called in the task that runs the worker or child.
 
-        `deps` is what the user's dependencies gave when they were entered.
+        `deps` is the value that the user's dependencies returned on entry.
         """
         self.deps = deps
         self._worker_task = asyncio.current_task()
 
     async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """Run the handler to its end; the event is for when the store accepts."""
+        """Run the handler to its end; the event is reported when the store accepts."""
         attempt.has_begun = True
         in_job.set(attempt)
         if self._bind is not None:
@@ -116,11 +116,11 @@ class AttemptRunner:
                 attempt=attempt.number,
             )
         handler = attempt.handler
-        if attempt.interrupt_reason is not None:  # interrupted before it began
+        if attempt.interrupt_reason is not None:  # interrupted before it started
             return self._failed(attempt, asyncio.CancelledError())
         try:
             args, kwargs = handler.codec.decode(attempt.claim.payload)
-        except BaseException as error:  # our error, or one of a type's own validator
+        except BaseException as error:  # also errors of a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
             if handler.is_async and not self.middleware:
@@ -187,7 +187,7 @@ class AttemptRunner:
     # --- ends in the task's own transaction
 
     def final_outcome(self, attempt: Attempt) -> Outcome:
-        """The outcome with the result given so far, before the transaction commits.
+        """Return the outcome with the result given so far, before the transaction commits.
 
         A result that is missing or cannot be stored is permanent: a retry cannot help.
         """
@@ -204,10 +204,10 @@ class AttemptRunner:
     def _faltered(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
-        """The task failed after its own commit: the job is done, the error reported."""
+        """End the job as done: the task failed after its own commit. Report the error."""
         outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
         if attempt.interrupt_reason is not None:
-            return outcome, None  # we stopped it
+            return outcome, None  # the worker stopped the task
         failure = failure_of(error, hidden=OUR_FRAMES)
         event = self._event(attempt, outcome)._replace(
             name=JOB_FALTERED,
@@ -220,7 +220,7 @@ class AttemptRunner:
     def _failed(
         self, attempt: Attempt, error: BaseException
     ) -> tuple[Outcome, JobEvent | None]:
-        """Ask the retry policy, unless the worker stopped the attempt itself."""
+        """Apply the retry policy, unless the worker stopped the attempt itself."""
         if attempt.recorded is not None:
             return self._faltered(attempt, error)
         claim = attempt.claim
@@ -237,7 +237,8 @@ class AttemptRunner:
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
             self.loop.call_soon(_raise, error)  # Ctrl-C is for the whole program
         if attempt.interrupt_reason is not None and not isinstance(error, Control):
-            # The worker stopped it: no error that it raised on the way out is charged.
+            # The worker stopped the attempt: an error that it raised while stopping is not
+            # charged.
             kind = (
                 OutcomeKind.CANCEL
                 if attempt.interrupt_reason is InterruptReason.CANCEL
@@ -257,12 +258,12 @@ class AttemptRunner:
         return self._decided(attempt, error, decision)
 
     def _is_loop_ending(self) -> bool:
-        """Whether the whole event loop ends: that cancels the worker's task too."""
+        """Whether the whole event loop is ending, which cancels the worker's task too."""
         task = self._worker_task
         return task is not None and task.cancelling() > 0
 
     def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """The outcome of an attempt past its hard limit; its code may still run."""
+        """Return the outcome of an attempt past its hard limit; its code may still run."""
         seconds = self.loop.time() - attempt.started
         error = HardTimeLimit(
             f"{attempt.task} ran past its hard time limit ({seconds:.3g} s)",
@@ -271,16 +272,16 @@ class AttemptRunner:
         return self._failed(attempt, error)
 
     def stopped(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
-        """The outcome of an attempt that the worker stopped from outside."""
+        """Return the outcome of an attempt that the worker stopped from outside."""
         return self._failed(attempt, asyncio.CancelledError())
 
     def lost(
         self, attempt: Attempt, how: str, stack: str, *, is_cause: bool
     ) -> tuple[Outcome, JobEvent | None]:
-        """The outcome of an attempt whose child process ended under it: one loss.
+        """Return the outcome of an attempt whose child process died: one loss.
 
-        Earlier jobs of the same child may have damaged it. So the loss counts towards
-        death only if this job was the first one there (`is_cause`).
+        Earlier jobs of the same child may have damaged it. So the loss counts towards death
+        only if this job was the first one there (`is_cause`).
         """
         claim = attempt.claim
         failure = Failure(
@@ -309,7 +310,7 @@ class AttemptRunner:
     def unsendable(
         self, attempt: Attempt, outcome: Outcome, error: Exception
     ) -> tuple[Outcome, JobEvent | None]:
-        """Dead: a child could not send the outcome. An error of its own is kept."""
+        """Return a dead outcome: a child could not send its own. The task's error is kept."""
         dead, event = self._dead(attempt, error, Reason.PERMANENT)
         return dead._replace(error=outcome.error or dead.error), event
 
@@ -368,7 +369,7 @@ class AttemptRunner:
 
 
 def late_result_error(task: str) -> DurioError:
-    """The task returned a value after the job was recorded as done without it."""
+    """Return the error for a result that came after the job was recorded without it."""
     return InvalidArguments(
         f"{task} returned a value after ctx.transaction() had recorded another, or none",
         cure="Give it inside the block: return ctx.result(value).",
@@ -376,7 +377,7 @@ def late_result_error(task: str) -> DurioError:
 
 
 def _is_from_keyboard(error: KeyboardInterrupt) -> bool:
-    """Whether asyncio's SIGINT handler raised it: this task only happened to run then."""
+    """Whether asyncio's SIGINT handler raised it while this task happened to run."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and frames[-1].f_code.co_name == "_on_sigint"
 
@@ -386,7 +387,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _control_error(error: BaseException) -> BaseException:
-    """The Control or SoftTimeLimit in an exception group; else the error itself."""
+    """Return the Control or SoftTimeLimit in an exception group; else the error itself."""
     return _find_control_error(error) or error
 
 

@@ -1,10 +1,10 @@
-"""Builds a worker: every part once, in the order in which they need each other.
+"""Build a worker: every part once, in the order in which they need each other.
 
 No part is changed from outside after it is built; what a part must call is passed to it.
-Two things exist only when the worker runs: the entered dependencies, and the task that
-runs the worker. `Worker.run` passes them on with `AttemptRunner.start`.
+Two things exist only when the worker runs: the entered dependencies, and the task that runs
+the worker. `Worker.run` passes them on with `AttemptRunner.start`.
 
-Build a worker on the event loop that runs it: its parts keep that loop.
+Build a worker on the event loop that runs it, because its parts keep that loop.
 """
 
 from collections.abc import Coroutine
@@ -37,7 +37,7 @@ from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPorts:
-    """What a worker needs from outside."""
+    """The ports that a worker uses."""
 
     store: Store
     clock: Clock
@@ -68,7 +68,7 @@ class WorkerBuilder:
         )
 
     def build(self, loops: MaintenanceLoops) -> Worker:
-        """The worker, complete."""
+        """Build and return the complete worker."""
         config, ports, settings = self._config, self._ports, self._settings
         registration = Registration(
             self._store, self._clock, self._emit, config, self._identity
@@ -138,7 +138,7 @@ class WorkerBuilder:
         )
 
     def _build_slots(self, claims: ClaimLoop) -> Slots:
-        """Called by the claim loop: its slots and it call each other."""
+        """Build the slots; the claim loop calls this, because the two call each other."""
         config = self._config
         return Slots(
             runner=self._build_runner(claims),
@@ -174,10 +174,10 @@ class WorkerBuilder:
         )
 
     def _begin_transaction(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001
-        # The id is read with each call: a fenced worker registers again.
+        # The id is read at each call, because a fenced worker registers again.
         return self._store.transaction(self._identity.id, is_sync=is_sync)
 
-    # --- beside the worker's loop
+    # --- outside the worker's loop
 
     def _build_commands(self, slots: Slots, vitals: VitalsReporter) -> CommandResponder:
         return CommandResponder(

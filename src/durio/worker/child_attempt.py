@@ -1,9 +1,9 @@
-"""An attempt that a child process makes: the worker's half of it.
+"""The worker's side of an attempt that runs in a child process.
 
 The child decodes the arguments, runs the function and decides the outcome, exactly as a
-worker does. This half passes the outcome on, and does what only the worker can do: it
-kills the child at the hard limit or after a cancel that the task ignores, and it records
-a loss when the child dies, because only this attempt ran there.
+worker does. The worker's side passes the outcome on, and does what only the worker can do.
+It kills the child at the hard limit or after a cancel that the task ignores. It records a
+loss when the child dies, because only this attempt ran there.
 """
 
 import asyncio
@@ -20,14 +20,17 @@ from durio.telemetry.emit import JobEvent
 from durio.worker.attempt import AttemptRunner
 from durio.worker.inflight import Attempt, InterruptReason
 
-CANCEL_SECONDS = 5.0  # for a cancelled task to end before its child is killed
+CANCEL_SECONDS = 5.0  # time for a cancelled task to end before its child is killed
 
 
 class AttemptSlots(Protocol):
-    """What a child attempt needs from the slots."""
+    """The part of the slots that a child attempt uses."""
 
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
-        """A child has it: its limits count from now. `is_first`: no child had it before."""
+        """Start the attempt's time limits: a child has started it.
+
+        `is_first`: no child had started it before.
+        """
         ...
 
     def end_attempt(
@@ -51,20 +54,20 @@ class ChildAttempt(Attempt):
         self._is_withdrawn = False
 
     def send(self) -> None:
-        """Give it to an idle child, or queue it for the next one."""
+        """Give the attempt to an idle child, or queue it for the next one."""
         pool = self._runner.child_pool
         if pool is None:
             raise InvariantBroken("a worker with such tasks has child processes")
         self._sent = pool.send(self.claim, self)
 
-    # --- being stopped from outside
+    # --- stopping from outside
 
     def interrupt(self, reason: InterruptReason) -> None:
         if self.is_over or self._sent is None:
             return
         self.interrupt_reason = self.interrupt_reason or reason
         if reason is InterruptReason.FENCED:
-            return  # nothing may be written; the caller abandons it
+            return  # nothing may be written; the caller abandons the attempt
         if self._sent.withdraw():
             self._slots.end_attempt(self, *self._runner.stopped(self))
             return
@@ -73,7 +76,7 @@ class ChildAttempt(Attempt):
             self.runner.loop.call_later(CANCEL_SECONDS, self._kill_unresponsive)
 
     def withdraw(self) -> None:
-        """Give it back if no child has begun it, now or when a child returns it unbegun."""
+        """Give the attempt back if no child has started it, now or when a child returns it."""
         self._is_withdrawn = True
         if not self.has_begun:
             self.interrupt(InterruptReason.STOP)
@@ -88,7 +91,7 @@ class ChildAttempt(Attempt):
             self._sent.warn()
 
     def abandon(self) -> None:
-        """Kill its child, unless it still waits for one."""
+        """Kill the attempt's child, unless the attempt still waits for one."""
         if self._sent is not None and not self._sent.withdraw():
             self._sent.kill()
 
@@ -101,7 +104,7 @@ class ChildAttempt(Attempt):
         self._is_start_reported = True
 
     def returned(self) -> None:
-        """The child returned it unbegun: end it if it was being stopped, else it waits."""
+        """Take back an attempt that the child did not start: end it if stopped, else wait."""
         self.has_begun = False
         self.limit_at = float("inf")
         if self.interrupt_reason is not None or self._is_withdrawn:
@@ -111,14 +114,14 @@ class ChildAttempt(Attempt):
         self.runner.report(self, progress)
 
     def finished(self, outcome: Outcome, event: JobEvent | None) -> None:
-        """The child reports how it ended; `meta` stays with the worker."""
+        """Record the outcome that the child reports; `meta` stays with the worker."""
         if event is not None and self.overrides is not None:
             event = event._replace(meta=self.overrides.meta)
         if not self.is_over:
             self._slots.end_attempt(self, outcome, event)
 
     def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
-        """Its child died: a loss, unless the worker was stopping the attempt."""
+        """Record a loss, because the child died, unless the worker was stopping it."""
         if self.is_over:
             return
         if self.interrupt_reason is None:
@@ -159,7 +162,7 @@ async def open_child_pool(
     opens = loop.create_task(child_pool.open(ahead=ahead, broken=broken))
     stops = loop.create_task(stop.wait())
     try:
-        # A stop does not wait for the imports of the children.
+        # A stop does not wait until the children have imported the user's code.
         await asyncio.wait((opens, stops), return_when=asyncio.FIRST_COMPLETED)
         if opens.done():
             opens.result()

@@ -1,16 +1,16 @@
 """The claim loop: exactly one exchange in flight.
 
-Each exchange sends all unsent outcomes, asks for as many jobs as there is room for, and
-starts the jobs that come back. The next exchange begins when:
+Each exchange sends all unsent outcomes, requests as many jobs as there is room for, and
+starts the jobs in the reply. The next exchange begins when:
 
   (a) outcomes wait, and half of the prefetched jobs are used up;
   (b) at least 256 outcomes wait;
   (c) outcomes wait, and nothing runs;
   (d) 5 ms have passed since the first unsent outcome (200 ms since a progress update);
-  (e) there is room, and the last answer was full, or a wakeup came, or a job is due.
+  (e) there is room, and the last reply was full, or a wakeup came, or a job is due.
 
 After a failed exchange the outcomes are kept and sent again, with backoff. The lost reply
-may have held claims, so the next exchange asks for all jobs that the store counts as
+may have contained claims, so the next exchange requests all jobs that the store counts as
 running here (`resync`).
 
 A worker that renews its lease but cannot exchange for max(60 s, two leases) stops with an
@@ -45,13 +45,14 @@ FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 FINAL_TRIES = 8
-CLAIM_FAILURE_SECONDS = 60.0  # or two leases: a bad connection is no reason to stop
+# At least two leases; short network trouble is no reason to stop.
+CLAIM_FAILURE_SECONDS = 60.0
 CLAIM_FAILURE_SHARE = 4  # a pause between two tries counts up to 1/4 of that time
 EMPTY_EXCHANGE = Exchanged([], [], [], more=False, next_due_seconds=None)
 
 
 class ClaimLoop:
-    """Moves outcomes to the store and claims to the slots."""
+    """Sends outcomes to the store and passes claims to the slots."""
 
     def __init__(  # noqa: PLR0913 - the parts of a worker, joined in one place
         self,
@@ -86,22 +87,24 @@ class ClaimLoop:
         self._progress_timer: asyncio.TimerHandle | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._in_flight = False
-        self._is_woken = True  # ask once at the start
+        self._is_woken = True  # exchange once at the start
         self._resync = False
         self._failures = 0
-        self._failing_since = 0.0  # monotonic, at the first failure
-        self._failed_at = 0.0  # monotonic, at the last failure
+        self._failing_since = 0.0  # monotonic time of the first failure
+        self._failed_at = 0.0  # monotonic time of the last failure
         self._is_ending = False
-        self._gone: StoreError | None = None  # no lease will be given again
+        # Why this store will never give a lease again.
+        self._gone: StoreError | None = None
         self._outcomes = outcomes
         # Slots call `nudge` and `report_progress`; this loop reads and fills them. So the
-        # loop makes its slots: they get bound methods, with no indirection for each job.
+        # loop creates its slots: they get bound methods, without an indirection for each
+        # job.
         self.slots = make_slots(self)
 
     # --- reasons for an exchange
 
     def nudge(self) -> None:
-        """An outcome was added: exchange now, or within 5 ms."""
+        """Exchange now, or within 5 ms, because an outcome was added."""
         if self._in_flight or self._go.is_set():
             return
         if self._is_due():
@@ -126,7 +129,7 @@ class ClaimLoop:
             self._progress_timer = self._loop.call_later(PROGRESS_SECONDS, self._go.set)
 
     def on_wakeup(self, wake: Wake) -> None:
-        """A wakeup from the store, or the safety poll."""
+        """Handle a wakeup from the store, or the safety poll."""
         self._lanes.wake(wake.lanes)
         self._wake()
 
@@ -137,7 +140,7 @@ class ClaimLoop:
 
     def pause(self, lanes: frozenset[str]) -> None:
         """Give back claims of these paused lanes that have not started."""
-        if self._in_flight:  # its answer may be older than the pause
+        if self._in_flight:  # the reply may be older than the pause
             self._paused_meanwhile = lanes
         self.slots.release_lanes(lanes)
 
@@ -147,13 +150,13 @@ class ClaimLoop:
         self._go.set()
 
     def forget(self) -> None:
-        """A new lease is registered: nothing of the old one can be asked for again."""
+        """Reset after a new lease: claims of the old one cannot be requested again."""
         self._resync = False
         self._is_woken = True
         self._go.set()
 
     def give_up(self, error: StoreError) -> None:
-        """No lease will be given here again: the loop raises this error."""
+        """Make the loop raise this error: the store will never give a lease again."""
         self._gone = error
         self._go.set()
 
@@ -190,7 +193,8 @@ class ClaimLoop:
         self._stop_timers()
         if not outcomes and not lanes and not self._resync:
             return (
-                EMPTY_EXCHANGE  # nothing to send or ask: an idle worker does not write
+                # Nothing to send or request: an idle worker does not write.
+                EMPTY_EXCHANGE
             )
         self._in_flight = True
         try:
@@ -207,14 +211,14 @@ class ClaimLoop:
             await self._failed(error, me)
             return None
         except asyncio.CancelledError:
-            self._outcomes.keep()  # it may have committed; sending again does no harm
+            self._outcomes.keep()  # it may be committed; sending again does no harm
             self._resync = True
             raise
         finally:
             self._in_flight = False
         self._failures = 0
         if me != self._identity.id:
-            return None  # fenced meanwhile: the answer belongs to the old lease
+            return None  # fenced meanwhile: the reply belongs to the old lease
         self.slots.round_trip(self._loop.time() - began)
         return self._apply_answer(answer, want)
 
@@ -237,7 +241,7 @@ class ClaimLoop:
 
     async def _failed(self, error: StoreError, me: int) -> None:
         if isinstance(error, PERMANENT_ERRORS):
-            raise error  # this store never comes back: end with its error
+            raise error  # this store will not recover: end with its error
         if me == self._identity.id:
             self._outcomes.keep()
             self._resync = True
@@ -267,7 +271,7 @@ class ClaimLoop:
         return max(CLAIM_FAILURE_SECONDS, 2 * self._settings.lease_seconds)
 
     def _cannot_claim(self, error: StoreError) -> bool:
-        """Whether the lease is renewed but claims fail: no rescue would free our jobs."""
+        """Whether claims fail while the lease is renewed, so that no rescue frees our jobs."""
         now = self._clock.monotonic()
         # Since `resumed_at` the lease was renewed without a gap.
         since = max(self._failing_since, self._identity.resumed_at)
@@ -322,7 +326,7 @@ class ClaimLoop:
     # --- lanes
 
     async def _learn_lanes(self) -> None:
-        """Ask for the lanes with waiting jobs, if the worker serves patterns or all queues.
+        """Read which lanes have waiting jobs, if the worker serves patterns or all queues.
 
         A lane that gets its first job later sends a wakeup. Unused queues cost nothing.
         """
@@ -348,7 +352,7 @@ class ClaimLoop:
     async def _is_burst_over(self, answer: Exchanged) -> bool:
         """Whether nothing is ready or running in the served lanes, on any worker."""
         if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
-            return False  # `more`: some lanes have not been asked yet
+            return False  # `more`: some lanes have not been tried yet
         if not self.slots.is_idle or self.slots.awaits_mark:
             return False
         await self._learn_lanes()
@@ -356,7 +360,7 @@ class ClaimLoop:
             rows = await self._store.queues(self._namespace, counts=True)
         except StoreError:
             return False
-        # Other workers run tasks unknown here; paused lanes wait.
+        # Tasks unknown here are for other workers; paused lanes wait.
         return not any(
             row.jobs(RUNNING)
             or (row.jobs(READY) and not row.paused and not self.slots.skips_unknown)

@@ -1,4 +1,4 @@
-"""What a task can ask and do about its own attempt: the optional parameter `ctx`."""
+"""The optional parameter `ctx`, through which a task reads and controls its own attempt."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class Context(Generic[D]):
 
     @classmethod
     def current(cls) -> "Context[Any]":
-        """The context of the attempt that this code runs in."""
+        """Return the context of the attempt that this code runs in."""
         attempt = in_job.get()
         context = getattr(attempt, "context", None)
         if context is None:
@@ -87,7 +87,7 @@ class Context(Generic[D]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for all attempts of this job; for services that accept such a key."""
+        """A key that is the same for all attempts of this job, for services that use one."""
         return f"durio-{self._raw_id.hex()}"
 
     @property
@@ -111,7 +111,7 @@ class Context(Generic[D]):
     ) -> None:
         """Report progress; the newest value is stored within 200 ms.
 
-        Inside `transaction()` it is stored when that ends.
+        Inside `transaction()` it is stored when the transaction ends.
         """
         self.progress_sync(done, total, message=message, state=state)
 
@@ -123,7 +123,7 @@ class Context(Generic[D]):
         message: str | None = None,
         state: str | None = None,
     ) -> None:
-        """`progress` for sync tasks."""
+        """Report progress from a sync task, as `progress` does."""
         encoded = encode(Progress(done, total, message, state), "progress")
         if len(encoded) > PROGRESS_BYTES_MAX:
             raise UsageError(
@@ -140,10 +140,10 @@ class Context(Generic[D]):
             self._loop.call_soon_threadsafe(self._report, encoded)
 
     def transaction(self) -> TaskTransaction:
-        """A connection of the store's own driver, in a transaction of this attempt.
+        """Return a connection of the store's own driver, in a transaction of this attempt.
 
-        When the block ends, one commit stores what the task wrote, records the job as
-        done with the result given to `result`, and adds the jobs enqueued with
+        When the block ends, one commit stores what the task wrote, records the job as done
+        with the result given to `result`, and adds the jobs enqueued with
         `options(tx=...)`: all of it, or nothing.
         """
         if self._transact is None:
@@ -154,7 +154,7 @@ class Context(Generic[D]):
         return self._transact()
 
     def result(self, value: T) -> T:
-        """Set the result of the job before `transaction()` commits; returns `value`.
+        """Set the result of the job before `transaction()` commits; return `value`.
 
         Inside the block write `return ctx.result(value)`.
         """
@@ -170,7 +170,7 @@ class Context(Generic[D]):
 
 
 def local_context(task: str, job_id: bytes, deps: Any = None) -> Context[Any]:
-    """The context of a plain call: it has no store and reports nothing."""
+    """Return the context of a plain call, which has no store and reports nothing."""
     return Context(
         job_id=job_id,
         task=task,

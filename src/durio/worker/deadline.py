@@ -1,12 +1,13 @@
-"""Time limits: the soft limit warns, the hard limit ends.
+"""Time limits: the soft limit warns, the hard limit ends an attempt.
 
 The whole worker has one timer, set to the earliest limit of all running attempts. A job
 that ends in time costs one comparison; a timer of its own would cost more than the job.
 
 While a call blocks the event loop, no attempt makes progress and no end is noticed. That
 time does not count, except for the attempt that the watchdog saw blocking. If it saw none,
-any attempt may have blocked: then each is excused for at most its hard limit once more.
-The watchdog calls `on_loop_alive` several times a second; a gap between calls is a stall.
+any attempt may have blocked the loop: then each one gets at most its hard limit as extra
+time. The watchdog calls `on_loop_alive` several times a second; a gap between calls is a
+stall.
 """
 
 import asyncio
@@ -53,7 +54,10 @@ class Deadlines:
         self._timer = self._loop.call_at(at, self._check)
 
     def on_loop_alive(self) -> None:
-        """The loop runs; after a stall, excuse the attempts that did not cause it."""
+        """Note that the loop runs.
+
+        After a stall, the attempts that did not cause it are excused.
+        """
         now = self._loop.time()
         stalled, self._alive_at = now - self._alive_at, now
         if stalled > self._stall_seconds:
@@ -63,7 +67,7 @@ class Deadlines:
         self.blocking_attempt = None
 
     def _check(self) -> None:
-        """Warn or end what is due, then sleep until the next limit."""
+        """Warn or end attempts whose limit has passed, then sleep until the next limit."""
         if self._alive_at < NEVER:
             self.on_loop_alive()  # on some loops timers run before the watchdog's call
         now = self._loop.time()
@@ -72,7 +76,7 @@ class Deadlines:
             for attempt in list(self._running.values()):
                 if attempt.limit_at <= now:
                     self._hit(attempt, now)
-        finally:  # an error of one attempt must not end the limits of the others
+        finally:  # an error in one attempt must not end the limits of the others
             earliest = min((a.limit_at for a in self._running.values()), default=NEVER)
             if earliest < NEVER:
                 self._arm(max(earliest, now + GRAIN_SECONDS))
@@ -95,7 +99,7 @@ class Deadlines:
 
 
 def excuse(attempt: Attempt, seconds: float, *, is_bounded: bool) -> None:
-    """Do not count this time against the attempt's limits."""
+    """Exclude this time from the attempt's limits."""
     if is_bounded:
         hard = attempt.limits.hard_seconds or 0.0
         seconds = min(seconds, max(0.0, hard - attempt.excused_seconds))

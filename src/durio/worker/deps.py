@@ -1,7 +1,7 @@
-"""The user's `deps=`: entered before the first job of a worker, left after the last.
+"""The user's `deps=`, entered before the first job of a worker and left after the last.
 
-An error on entry ends the worker. An error on exit is only reported: all jobs have ended
-by then, and a restart of the worker would not help.
+An error on entry ends the worker. An error on exit is only reported: all jobs have ended by
+then, and a restart of the worker would not help.
 """
 
 from types import TracebackType

@@ -2,14 +2,14 @@
 
 Each heartbeat also measures the worker's vitals, for the store and for the supervisor.
 
-The heartbeat runs on a side loop (`ports.executor.SideLoop`), so that a blocked event loop
-does not cost a worker its jobs. Its deadline counts from *before* the last successful
-renewal: at the end of the lease minus a margin it fences the worker itself, before another
-worker may take its jobs. No call may last beyond that deadline: a store that hangs gets
-only the time that is left.
+The heartbeat runs on a side loop (`ports.executor.SideLoop`), so that a worker keeps its
+jobs while its event loop is blocked. The deadline counts from *before* the last successful
+renewal: at the end of the lease minus a margin the heartbeat fences the worker, before
+another worker may take its jobs. No call may last beyond that deadline, so a store that
+hangs gets only the time that is left.
 
 When no process can write (a full disk, a stopped writer), no process can take the jobs
-either. A store that can detect this says so (`is_contested`), and the worker keeps its
+either. A store that can detect this reports it (`is_contested`), and the worker keeps its
 jobs and outcomes until writes work again. After a renewal that timed out the next one is
 sent immediately, so that it is the first write when writing is possible again.
 """
@@ -34,11 +34,11 @@ NO_CHILDREN = ChildVitals(0.0, 0, 0)
 
 class ProcessUsage(Protocol):
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """Return user and system time so far."""
         ...
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """Return the resident memory in use now."""
         ...
 
 
@@ -80,7 +80,7 @@ class VitalsReporter:
             self._send_message(message)
 
     def measure(self) -> Vitals:
-        """Measure, and report to the supervisor. Called from the heartbeat's thread."""
+        """Measure, and report to the supervisor; called from the heartbeat's thread."""
         children = self._measure_children()
         vitals = Vitals(
             round(self._usage.cpu_seconds() + children.cpu_seconds, 3),
@@ -103,7 +103,7 @@ class VitalsReporter:
         return 0 < jobs <= vitals.ended or 0 < rss <= vitals.rss_bytes
 
     def draining(self, seconds_left: float) -> None:
-        """Report the drain: `seconds_left` is the grace for running jobs."""
+        """Report the drain; `seconds_left` is the grace for running jobs."""
         if self._send_message is not None:
             running = len(self._attempts.running)
             left = max(seconds_left, 0.0)
@@ -112,7 +112,7 @@ class VitalsReporter:
             )
 
     def drain_commanded(self) -> None:
-        """Report a drain by command: the supervisor starts no successor."""
+        """Report a drain by command, so that the supervisor starts no successor."""
         if self._send_message is not None:
             self._send_message(ProcessMessage(word="ordered"))
 
@@ -156,7 +156,7 @@ class Heartbeat:
         while True:
             pause = max(0.0, self._interval_seconds - took_seconds)
             if self._is_write_blocked and self._has_timed_out:
-                pause = 0.0  # queue for the writer again, even after a short timeout
+                pause = 0.0  # wait for the writer again, even after a short timeout
             left = self._left_seconds()
             await self._clock.sleep(min(pause, left if left > 0 else NEVER))
             began = self._clock.monotonic()
@@ -164,7 +164,7 @@ class Heartbeat:
             took_seconds = self._clock.monotonic() - began
 
     async def renew(self) -> None:
-        """Renew once, and act on the answer."""
+        """Renew once, and act on the result."""
         me, vitals = self._identity.id, self._measure()
         if not me:  # fenced, and not registered again yet
             return
@@ -174,28 +174,29 @@ class Heartbeat:
             await self._renewal_failed(me, error)
 
     async def give_up(self) -> None:
-        """Renewals have ended: fence the worker at its deadline."""
+        """Fence the worker at its deadline, because renewals have ended."""
         while (left := self._left_seconds()) > 0:
             await self._clock.sleep(left)
         self._on_lost(self._identity.id)
 
     def _timeout_seconds(self) -> float:
-        """How long a renewal may take.
+        """Return how long a renewal may take.
 
-        Past the deadline it is a quarter of the margin: after a suspended process wakes
-        up, a working store answers immediately, and the steps that follow must end
-        before the lease does. While writes are blocked it waits for the writer instead.
+        Past the deadline it is a quarter of the margin: after a suspended process wakes up,
+        a working store answers immediately, and the steps that follow must end before the
+        lease does. While writes are blocked it waits for the writer instead.
         """
         left = self._left_seconds()
         if self._is_write_blocked:
-            # Others may be able to write again: while the lease lasts, the steps that
-            # follow must fit into it. After that, the longest waiter writes first.
+            # Others may be able to write again. While the lease lasts, the steps that
+            # follow must fit into it. After that, the process that has waited longest
+            # writes first.
             left += 3 * self._margin_seconds / 8
             return min(self._interval_seconds, left if left > 0 else NEVER)
         return min(self._interval_seconds, max(left, self._margin_seconds / 4))
 
     def _left_seconds(self) -> float:
-        """Seconds until the worker must fence itself; negative after that."""
+        """Return seconds until the worker must fence itself; negative after that."""
         deadline = (
             self._identity.renewed_at + self._lease_seconds - self._margin_seconds
         )
@@ -204,7 +205,7 @@ class Heartbeat:
     async def _try(
         self, me: int, timeout_seconds: float, vitals: Vitals | None = None
     ) -> Exception | None:
-        """Renew in the store; returns the error, or None."""
+        """Renew in the store; return the error, or None."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -234,14 +235,14 @@ class Heartbeat:
         age = self._clock.monotonic() - self._identity.renewed_at
         text = str(error) or type(error).__name__
         self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=text)
-        # Asked each time: the answer is whether others could write recently.
+        # Read each time: the result says whether others could write recently.
         stall, is_contested = await self._health(me)
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
         self._is_write_blocked = not is_contested
         if self._left_seconds() > 0 or me != self._identity.id:
             return
-        # Others can write: try once more, the block may have just ended.
+        # Others can write: try once more, because the block may have just ended.
         if is_contested and await self._try(me, self._margin_seconds / 2) is not None:
             self._on_lost(me)
 

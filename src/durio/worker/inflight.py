@@ -1,8 +1,8 @@
 """The state of one attempt, and how it is stopped from outside.
 
-An attempt is interrupted for one of the reasons in `InterruptReason`, by a plain cancel.
-A soft limit is a cancel too: `SoftLimitDriver` turns it into SoftTimeLimit inside the
-task. A task that is cancelled and still returns a value is done: the work is complete.
+An attempt is interrupted for one of the reasons in `InterruptReason`, by a plain cancel. A
+soft limit is a cancel too: `SoftLimitDriver` turns it into SoftTimeLimit inside the task. A
+task that is cancelled and still returns a value is done, because its work is complete.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ NO_RESULT = object()
 
 
 class AttemptEnvironment(Protocol):
-    """What attempts need from the worker or child that runs them."""
+    """The parts of a worker or child that its attempts use."""
 
     clock: Clock
     deps: Any
@@ -39,7 +39,7 @@ class AttemptEnvironment(Protocol):
     begin: Begin | None
 
     def final_outcome(self, attempt: "Attempt") -> Outcome:
-        """The outcome with the result given so far, before the transaction commits."""
+        """Return the outcome with the result given so far, before the transaction commits."""
         ...
 
 
@@ -84,16 +84,17 @@ class Attempt:
         self.started = started
         self.ended = started
         self.runner = runner
-        # Few jobs have options of their own: decode them once, here.
+        # Few jobs have options of their own; decode them once, here.
         self.overrides: RowOptions | None = (
             None if claim.opts is None else row_options(claim.opts)
         )
         self.limit_at = float("inf")
-        self.excused_seconds = 0.0  # not counted by its limits: the loop was blocked
+        # Time that its limits do not count: the loop was blocked.
+        self.excused_seconds = 0.0
         self.has_begun = False
         self.is_over = False
-        # See transaction.py: the open transaction; the outcome that it committed;
-        # whether it is unknown if it committed.
+        # See transaction.py: the open transaction; the outcome that it committed; whether
+        # it is unknown if the commit succeeded.
         self.transaction: TaskTransaction | None = None
         self.recorded: Outcome | None = None
         self.is_commit_unknown = False
@@ -122,18 +123,18 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """Which attempt, from 1."""
+        """The number of the attempt, from 1."""
         return attempt_number(self.claim.retried, self.claim.losses)
 
     @property
     def records(self) -> deque[Any]:
-        """Its latest log records; the deque is made on first use."""
+        """The attempt's latest log records; the deque is created on first use."""
         if self._records is None:
             self._records = new_records()
         return self._records
 
     def log_lines(self) -> list[str]:
-        """Its latest log lines, for the record of a failure."""
+        """Return the attempt's latest log lines, to store with a failure."""
         return [] if self._records is None else log_lines(self._records)
 
     # --- policies, with the job's own overrides
@@ -159,7 +160,7 @@ class Attempt:
         return self.handler.keep or self.runner.keeps.get(self.claim.lane)
 
     def context(self) -> Context[Any]:
-        """The Context of this attempt, made on first use."""
+        """The Context of this attempt, created on first use."""
         if self._context is None:
             overrides, environment = self.overrides, self.runner
             hard, passed = (
@@ -187,16 +188,16 @@ class Attempt:
     def _set_result(self, value: object) -> None:
         self.given_result = value
 
-    # --- its own transaction
+    # --- the task's own transaction
 
     def environment(self) -> AttemptEnvironment:
         return self.runner
 
     def done(self) -> Outcome:
-        """The outcome if it ended now, with the result given so far."""
+        """Return the outcome as if the attempt ended now, with the result given so far."""
         return self.runner.final_outcome(self)
 
-    # --- being stopped from outside
+    # --- stopping from outside
 
     def interrupt(self, reason: InterruptReason) -> None:
         """Cancel the attempt for this reason; the first reason stays."""
@@ -206,14 +207,14 @@ class Attempt:
         if self._context is not None:
             self._context.cancelled = True
         if self.call is not None:
-            # In a thread: a cancel only sets the token, other reasons interrupt it.
+            # In a thread a cancel only sets a flag; other reasons interrupt the thread.
             if reason is not InterruptReason.CANCEL:
                 self.call.interrupt(asyncio.CancelledError)
         elif self.has_begun and self.asyncio_task is not None:
             self.asyncio_task.cancel()
 
     def warn(self) -> None:
-        """The soft limit: SoftTimeLimit inside the task."""
+        """Raise SoftTimeLimit inside the task, because the soft limit has passed."""
         if self.call is not None:
             self.call.interrupt(SoftTimeLimit)
         elif self.asyncio_task is not None:
@@ -221,14 +222,14 @@ class Attempt:
             self.asyncio_task.cancel()
 
     def abandon(self) -> None:
-        """Stop waiting for it: free its thread's place, roll back its transaction."""
+        """Stop waiting for the attempt: free its thread's place, roll back its transaction."""
         if self.call is not None:
             self.call.abandon()
         if self.transaction is not None:
             self.transaction.abandon()
 
     def translate_cancel(self, thrown: BaseException) -> BaseException:
-        """SoftTimeLimit if this cancel came from the soft limit, else what was thrown."""
+        """Return SoftTimeLimit if the soft limit caused this cancel, else the thrown error."""
         if self.soft_hits and isinstance(thrown, asyncio.CancelledError):
             self.soft_hits -= 1
             if self.asyncio_task is not None:

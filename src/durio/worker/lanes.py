@@ -1,21 +1,21 @@
-"""Which lanes to ask for jobs, how many from each, and which claims may start.
+"""Choose the lanes to claim from, the jobs from each, and the claims that may start.
 
-`Lanes` chooses lanes and counts:
+`Lanes` chooses lanes and numbers of jobs:
 
-- Lanes of equal weight take turns to be asked first, for the whole number wanted. To
-  split each call would cost a third of the jobs per second, and the turns even out.
+- Lanes of equal weight take turns to be first, and the first may give all jobs that are
+  wanted. Splitting each call would reduce throughput by a third, and the turns even out.
 - Different weights split the number (`model.round_robin`); what one lane cannot give, the
   others may give in the same call.
-- `strict` asks in the written order: the first lane may take everything.
+- `strict` uses the given order: the first lane may give everything.
 
 A wakeup, and a check of all lanes every second, reset what is assumed about empty lanes.
 
-`Quotas` holds slots and prefetch of single queues, and lowers what their lanes are asked
-for. Only a worker with such queues has quotas; others pay nothing. A queue with slots may
-prefetch its share of what the worker prefetches; a prefetch of its own is an exact bound.
-Where queues share slots, two queues asked for the same free slot could both give a job,
-and one job would wait beyond its queue's prefetch. So each free slot is given to one queue,
-and jobs that wait never take the turn of a queue that may not let jobs wait
+`Quotas` holds slots and prefetch of single queues, and reduces the numbers of their lanes.
+Only a worker with such queues has quotas; for others they cost nothing. A queue with slots
+may prefetch its share of the worker's prefetch; a prefetch of its own is an exact bound.
+If queues share slots, two queues could both give a job for the same free slot, and one job
+would wait beyond its queue's prefetch. So each free slot is assigned to one queue, and jobs
+that wait never take the turn of a queue whose jobs may not wait
 (`WeightedRoundRobin.split_with_prefetch`).
 
 `ClaimBuffer` holds claims that wait for a slot.
@@ -36,12 +36,12 @@ class Quotas:
 
     def __init__(self, concurrency: int, *, is_reserved: bool, has_ahead: bool) -> None:
         self._concurrency = concurrency
-        # Not needed when every queue has slots and the worker has enough for all.
+        # Not needed if every queue has slots and the worker has enough for all of them.
         self.deals_slots = has_ahead and not is_reserved
         self.rules: Mapping[str, QueueRule] = {}
         self._running: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
-        self.free = 0  # slots, at the last call of `want`
+        self.free = 0  # free slots at the last call of `want`
         self._target = 0
 
     # --- counting
@@ -62,7 +62,7 @@ class Quotas:
         self._running.clear()
         self._waiting.clear()
 
-    # --- which may start
+    # --- which claims may start
 
     def take_next(self, buffer: deque[Claim]) -> Claim | None:
         """Take out the first claim that may start; claims of full lanes are skipped."""
@@ -84,24 +84,27 @@ class Quotas:
     def _rule(self, lane: str) -> QueueRule:
         return self.rules.get(lane, QueueRule())
 
-    # --- how many more
+    # --- how many more to claim
 
     def want(self, free: int, target: int, buffered: int) -> int:
-        """How many claims to ask for in all lanes; the methods below use these numbers."""
+        """Return how many claims to request in all lanes.
+
+        The methods below use these numbers.
+        """
         self.free, self._target = free, target
         spare = max(0, target - buffered)
         return min(free + spare, sum(self.room(name) for name in self.rules))
 
     def room(self, lane: str) -> int:
-        """How many more claims this lane may have here."""
+        """Return how many more claims this lane may have here."""
         return self.room_to_start(lane) + self.room_to_wait(lane)
 
     def room_to_start(self, lane: str) -> int:
-        """How many could start now, if no other lane takes the slots."""
+        """Return how many claims could start now, if no other lane takes the slots."""
         return min(self.free, self.slots_left(lane))
 
     def slots_left(self, lane: str) -> int:
-        """How many of its own slots are unused, even if the worker has none free."""
+        """Return how many of the lane's own slots are unused, even if none is free."""
         held = self._running[lane] + self._waiting[lane]
         return max(0, self._slots(lane) - held)
 
@@ -111,14 +114,14 @@ class Quotas:
         return max(0, self._ahead_of(lane) - waiting)
 
     def _ahead_of(self, lane: str) -> int:
-        """How many may wait: its share by slots, at most its prefetch."""
+        """Return how many claims may wait: the lane's share by slots, at most its prefetch."""
         part = -(-self._target * self._slots(lane) // self._concurrency)
         prefetch = self._rule(lane).prefetch
         return part if prefetch is None else min(part, prefetch)
 
 
 def quotas_for(serving: Serving, concurrency: int) -> Quotas | None:
-    """None: no queue has slots or prefetch of its own."""
+    """Return the quotas; None if no queue has slots or a prefetch of its own."""
     if not serving.has_quotas:
         return None
     return Quotas(
@@ -132,7 +135,7 @@ Sort = Callable[[Sequence[Claim]], list[Claim]]
 
 
 class ClaimBuffer(deque[Claim]):
-    """Claims that wait for a slot: in order of arrival, or as `sort` says.
+    """Claims that wait for a slot, in order of arrival, or as `sort` orders them.
 
     It is a deque because every job passes through it. The next claim is `popleft`, or the
     one that the quotas choose.
@@ -152,7 +155,7 @@ class ClaimBuffer(deque[Claim]):
                 self._quotas.waits(claim)
 
     def take_all(self, lanes: Collection[str] | None = None) -> list[Claim]:
-        """Take out all claims, or all of these lanes: they will not start."""
+        """Take out all claims, or all of these lanes, because they will not start."""
         taken = [c for c in self if lanes is None or c.lane in lanes]
         if taken:
             ids = {claim.id for claim in taken}
@@ -167,7 +170,7 @@ class ClaimBuffer(deque[Claim]):
         self.extend(claims)
 
 
-LANES_MAX = 64  # per exchange; with more, lanes take turns
+LANES_MAX = 64  # per exchange; if there are more, lanes take turns
 
 
 class Lanes:
@@ -195,7 +198,7 @@ class Lanes:
         self.names: list[str] = []
         self._set_names(self._named)
 
-    # --- which
+    # --- which lanes
 
     def serves(self, name: str) -> bool:
         """Whether the worker serves this lane, known or not."""
@@ -204,7 +207,7 @@ class Lanes:
         return self._serving.serves(name.removeprefix(self._prefix))
 
     def wake(self, names: Iterable[str]) -> None:
-        """A wakeup named these lanes: they have jobs again."""
+        """Note that these lanes have jobs again, as a wakeup says."""
         self._shares.mark_filled([*names])
         if not self.is_open:
             return
@@ -214,12 +217,12 @@ class Lanes:
             self._set_names({*self.names, *served})
 
     def begin_learning(self) -> None:
-        """Call before asking the store: its answer may lack lanes woken from now on."""
+        """Call before reading the store, whose reply may lack lanes woken from now on."""
         self._woken = set()
         self._shares.mark_filled()
 
     def learn(self, names: Iterable[str]) -> None:
-        """The store named the lanes with waiting jobs; forget the unused ones."""
+        """Take the lanes with waiting jobs from the store; forget the unused ones."""
         served = {name for name in names if self.serves(name)}
         self._set_names(self._named | served | self._woken)
 
@@ -237,10 +240,10 @@ class Lanes:
     def _place_of(self, name: str) -> tuple[int, int, str]:
         return self._serving.position_of(queue_of(name))
 
-    # --- how many
+    # --- how many jobs
 
     def ask(self, want: int) -> list[Lane]:
-        """The lanes to ask, with a number each, for `want` jobs in all."""
+        """Return the lanes to claim from, with a number each, for `want` jobs in total."""
         if not want:
             return []
         names = self._next_names()
@@ -281,12 +284,12 @@ class Lanes:
         return names[:LANES_MAX]
 
     def apply_answer(self, answer: Exchanged, want: int) -> bool:
-        """Learn from an answer; returns whether to ask again immediately."""
+        """Learn from a reply; return whether to exchange again immediately."""
         more, got = answer.more, len(answer.claims)
         if (self._is_weighted or self._deals_slots) and want:
             more = self._shares.charge(Counter(claim.lane for claim in answer.claims))
         if self._is_strict and len(self.names) > LANES_MAX:
-            # Not enough in these lanes: ask the next 64, then begin again.
+            # These lanes did not have enough: try the next 64, then begin again.
             self._window += LANES_MAX if got < want else -self._window
             self._window *= self._window < len(self.names)
             more = more or self._window > 0
@@ -300,6 +303,6 @@ class Lanes:
         return [claims[place] for place in places]
 
     def sort(self, claims: Sequence[Claim]) -> list[Claim]:
-        """In the order of the lanes, for `strict`."""
+        """Sort claims in the order of the lanes, for `strict`."""
         places = {name: place for place, name in enumerate(self.names)}
         return sorted(claims, key=lambda claim: places.get(claim.lane, len(places)))

@@ -1,7 +1,7 @@
-"""What a renewal of the lease brings: cancels, paused lanes, the loss of the lease.
+"""Handle what a renewal of the lease reports: cancels, paused lanes, the loss of the lease.
 
 The heartbeat calls `on_cancels`, `on_paused` and `on_lost` from its own loop. Each passes
-its news to the worker's loop, where attempts and outcomes may be changed.
+the report to the worker's loop, where attempts and outcomes may be changed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from durio.worker.worker_config import WorkerIdentity
 
 
 class LeaseEvents:
-    """Applies what the heartbeat learns to the parts of the worker."""
+    """Applies the reports of the heartbeat to the parts of the worker."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class LeaseEvents:
         self._loop = asyncio.get_running_loop()
 
     def on_cancels(self, cancels: list[tuple[bytes, int]]) -> None:
-        """Job ids with claim numbers. From the heartbeat's loop."""
+        """Cancel attempts by job id and claim number; called on the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._cancel, cancels)
 
     def _cancel(self, cancels: list[tuple[bytes, int]]) -> None:
@@ -43,15 +43,15 @@ class LeaseEvents:
             self._slots.cancel(job_id, claim_no)
 
     def on_paused(self, lanes: frozenset[str]) -> None:
-        """From the heartbeat's loop."""
+        """Pause these lanes; called on the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._claims.pause, lanes)
 
     def on_lost(self, worker: int) -> None:
-        """From the heartbeat's loop."""
+        """Handle the loss of the lease; called on the heartbeat's loop."""
         self._loop.call_soon_threadsafe(self._lost, worker)
 
     def _lost(self, worker: int) -> None:
-        """Fenced: write nothing of the old lease, and register again."""
+        """Drop everything of the old lease without writing, and register again."""
         if worker != self._identity.id or not worker:
             return
         self._emit("worker.fenced", worker=worker, running=len(self._slots.running))

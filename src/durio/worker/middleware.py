@@ -33,7 +33,7 @@ DRAIN_SECONDS = 5.0
 def wrapped(
     middleware: Sequence[Middleware], context: Context[Any], innermost: CallNext
 ) -> CallNext:
-    """The call inside its middleware; the first middleware is the outermost."""
+    """Return the call inside its middleware; the first middleware is the outermost."""
     call = innermost
     for layer in reversed(middleware):
         call = _layer(layer, context, call)
@@ -75,7 +75,7 @@ KIND_BY_NAME: dict[str, HookKind] = {
 
 
 class Hooks(msgspec.Struct):
-    """`@app.hooks.dead` and the others: called once per event, never delaying a job."""
+    """Hooks such as `@app.hooks.dead`: called once per event, never delaying a job."""
 
     by_kind: dict[HookKind, list[Hook]] = msgspec.field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class HookRunner:
         self._has_work = asyncio.Event()
 
     def notify(self, events: Sequence[JobEvent]) -> None:
-        """Queue the hooks of these events; beyond 10,000 they are dropped and reported."""
+        """Queue the hooks of these events; above 10,000 they are dropped and reported."""
         if not self._hooks.by_kind:
             return
         for event in events:
@@ -127,7 +127,7 @@ class HookRunner:
         self._has_work.set()
 
     def for_other_loop(self) -> "HookRunner":
-        """A runner for another loop; it takes over all waiting hooks."""
+        """Return a runner for another loop; it takes over all waiting hooks."""
         other = HookRunner(self._hooks, self._emit)
         while self._waiting:
             other._waiting.append(self._waiting.popleft())
@@ -159,7 +159,7 @@ class HookRunner:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether it is a cancel of the runner itself, not one that a hook raised."""
+    """Whether the runner itself was cancelled, not a cancel that a hook raised."""
     task = asyncio.current_task()
     cancelled = isinstance(error, asyncio.CancelledError)
     return cancelled and task is not None and task.cancelling() > 0

@@ -1,7 +1,7 @@
 """Outcomes for the next exchange, and their events once the store accepts them.
 
-An outcome leaves this buffer only when the store has answered for it. Logs and hooks get
-its event after that: a transition that the store refused never happened.
+An outcome leaves this buffer only when the store has replied about it. Logs and hooks get
+its event after that, because a transition that the store refused never happened.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,14 +25,14 @@ class UnsentOutcome(NamedTuple):
 
     @property
     def accepted_event(self) -> JobEvent | None:
-        """The event to report once the store accepts it."""
+        """The event to report once the store accepts the outcome."""
         if self.event is None and self.outcome.kind == OutcomeKind.DONE:
             return done_event(self.attempt)
         return self.event
 
 
 class OutcomeBuffer:
-    """The outcomes that the store has not answered for yet."""
+    """The outcomes that the store has not replied about yet."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class OutcomeBuffer:
             self._unsent.append(unsent)
 
     def _report_recorded(self, unsent: UnsentOutcome) -> None:
-        """Report an end that the task's own transaction has stored already."""
+        """Report an end that the task's own transaction has already stored."""
         events = [done_event(unsent.attempt)]
         if unsent.event is not None and unsent.event.name == JOB_FALTERED:
             events.append(unsent.event)
@@ -82,14 +82,17 @@ class OutcomeBuffer:
             self._notify_hooks(events[:1])
 
     def add_progress(self, outcome: Outcome, attempt: Attempt) -> None:
-        """Progress of a running attempt; it replaces an older one."""
+        """Add the progress of a running attempt, in place of an older one."""
         self._progress[outcome.id] = UnsentOutcome(outcome, attempt, None)
 
     def take(self) -> list[Outcome]:
-        """All outcomes, for one exchange; `apply_answer`, `keep` or `drop` must follow."""
+        """Return all outcomes, for one exchange.
+
+        `apply_answer`, `keep` or `drop` must follow.
+        """
         self.sent, self._unsent = self._unsent, []
         if self._progress:
-            # A final job keeps its last progress; one that runs again needs none.
+            # A final job keeps its last progress; a job that runs again needs none.
             over = {e.outcome.id for e in self.sent if e.outcome.kind in RUNS_AGAIN}
             updates = [n for n in self._progress.values() if n.outcome.id not in over]
             held = {n.outcome.id: n for n in updates if _is_held(n)}
@@ -98,7 +101,7 @@ class OutcomeBuffer:
         return [ended.outcome for ended in self.sent]
 
     def keep(self) -> None:
-        """The exchange failed: its outcomes go first in the next one."""
+        """Put the outcomes of a failed exchange first in the next one."""
         for ended in self.sent:
             if ended.outcome.kind == OutcomeKind.PROGRESS:
                 self._progress.setdefault(ended.outcome.id, ended)
@@ -117,7 +120,7 @@ class OutcomeBuffer:
         sent, self.sent = self.sent, []
         if answer.rejected or answer.cancelled:
             sent = self._without_refused(sent, answer)
-        # Asked each time: a listener may have been added.
+        # Checked each time, because a listener may have been added.
         if not self._has_hooks and not self._emit.wants(JOB_DONE):
             events = [ended.event for ended in sent if ended.event is not None]
         else:
@@ -146,7 +149,8 @@ class OutcomeBuffer:
                     _as_cancelled(ended) if outcome.id in cancelled else ended
                 )
             elif refusal.already_stored:
-                # An earlier try, or the task's transaction, committed; its reply was lost.
+                # An earlier attempt to send, or the task's transaction, committed; its
+                # reply was lost.
                 accepted.append(_as_done(ended) if _is_commit_unknown(ended) else ended)
             elif ended.attempt is not None and outcome.kind != OutcomeKind.PROGRESS:
                 late.append(done_event(ended.attempt)._replace(name=JOB_FENCED))
@@ -156,9 +160,9 @@ class OutcomeBuffer:
 
 
 def _is_held(update: UnsentOutcome) -> bool:
-    """Whether its attempt has an open transaction, which stores progress at its end.
+    """Whether the attempt has an open transaction, which stores progress at its end.
 
-    Stored earlier, it would change the row that the transaction is to update; at
+    Stored earlier, progress would change the row that the transaction is to update; at
     REPEATABLE READ that update would then fail.
     """
     attempt = update.attempt
@@ -185,7 +189,7 @@ def _as_cancelled(ended: UnsentOutcome) -> UnsentOutcome:
 
 
 def rescued_event(left: RescuedJob, name: str) -> JobEvent:
-    """The event of a job that a rescuer took out of `running`."""
+    """Return the event of a job that a rescuer took out of `running`."""
     return JobEvent(
         name=name,
         id=left.id,
@@ -198,14 +202,14 @@ def rescued_event(left: RescuedJob, name: str) -> JobEvent:
 
 
 def event_of(attempt: Attempt, name: str) -> JobEvent:
-    """The event of an attempt that has not ended yet."""
+    """Return the event of an attempt that has not ended yet."""
     claim = attempt.claim
     meta = None if attempt.overrides is None else attempt.overrides.meta
     return JobEvent(name, claim.id, claim.task, claim.lane, attempt.number, meta=meta)
 
 
 def done_event(attempt: Attempt | None) -> JobEvent:
-    """The event of a successful attempt; built only when there is a listener."""
+    """Return the event of a successful attempt; built only when there is a listener."""
     if attempt is None:
         raise ValueError("only attempts are told about")
     claim = attempt.claim

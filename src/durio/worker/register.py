@@ -1,10 +1,10 @@
-"""Gets a lease: at the start, and again after it was lost.
+"""Get a lease: at the start, and again after it was lost.
 
 While the store cannot be reached, registration is tried again without a limit. The same
 holds for a store that is full or read-only: a server is read-only during a failover, or
 while its disk is nearly full. Registration fails for good when the store's file was
 replaced or its jobs moved to another store. It also fails when a store that answers has
-refused for max(60 s, two leases): a worker without a lease is useless.
+refused for max(60 s, two leases), because a worker without a lease is useless.
 """
 
 import asyncio
@@ -39,15 +39,16 @@ from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 PAUSE_FIRST, PAUSE_LAST = 0.1, 5.0
 PERMANENT_ERRORS = (StoreMoved, StoreReplaced)  # trying again cannot help
 REFUSED_SECONDS = 60.0  # or two leases
-TYPE_KEYS = {"type", "format", "contentEncoding"}  # what producers by name check
+# Checked when producers enqueue by name.
+TYPE_KEYS = {"type", "format", "contentEncoding"}
 
 
 def task_puts(
     namespace: str, tasks: Mapping[str, Mapping[str, Any]], *, day: int = 0
 ) -> list[list[Put]]:
-    """What a worker publishes about its tasks: batches that fit a transaction each.
+    """Return the records that publish a worker's tasks, in batches that fit a transaction.
 
-    In the order of names, so that workers that start at once lock records in one order.
+    They are sorted by name, so that workers that start together lock records in one order.
     The last batch may be empty. A signature holds the day on which it was last published,
     so that its time to live is renewed once a day.
     """
@@ -71,7 +72,7 @@ def task_puts(
 
 
 def task_body(described: Mapping[str, Any]) -> bytes:
-    """A task's description; one that is too large for a record names types only."""
+    """Return a task's description; if it is too large for a record, with types only."""
     body = msgspec.json.encode(described)
     if len(body) <= RECORD_BYTES_MAX:
         return body
@@ -101,7 +102,10 @@ class Registration:
         self._again: asyncio.Task[None] | None = None
 
     async def register_unless(self, stop: asyncio.Event) -> bool:
-        """Register; False: a stop came first, and does not wait for a stuck store."""
+        """Register; return False if a stop came first.
+
+        A stop does not wait for a stuck store.
+        """
         loop = asyncio.get_running_loop()
         register = loop.create_task(self._register())
         stopped = loop.create_task(stop.wait())
@@ -121,7 +125,7 @@ class Registration:
     ) -> None:
         """Start to register in place of the lost worker `old`.
 
-        `on_gone` is called when this store will never give a lease again.
+        `on_gone` is called if this store will never give a lease again.
         """
         anew = self._register_again(old, on_registered, on_gone)
         self._again = asyncio.get_running_loop().create_task(anew)
@@ -153,7 +157,10 @@ class Registration:
         self._identity.renewed_at = self._identity.resumed_at = began
 
     async def _changed(self, puts: Sequence[Put]) -> list[Put]:
-        """Those that differ from what is stored: most workers publish nothing new."""
+        """Return the puts that differ from the stored records.
+
+        Most workers publish nothing new.
+        """
         stored: dict[tuple[str, str], bytes] = {}
         for kind in {put.kind for put in puts}:
             names = [put.name for put in puts if put.kind == kind]
@@ -170,7 +177,7 @@ class Registration:
         pause, refused_since = PAUSE_FIRST, None
         while True:
             try:
-                # Give back all jobs that the old worker still holds in the store.
+                # Give back all jobs that the store still counts as the old worker's.
                 await self._store.leave(old)
                 await self._register()
                 break
@@ -198,8 +205,8 @@ class Registration:
     async def _is_refused(self, error: StoreError) -> bool:
         """Whether the store works but refuses this worker.
 
-        Over a bad connection one call may succeed and the other fail, so an error with
-        an unknown result is no refusal.
+        On a bad connection one call may succeed and the other fail, so an error with an
+        unknown result is no refusal.
         """
         if error.unknown or isinstance(error, StoreFull | StoreReadOnly):
             return False
@@ -211,7 +218,7 @@ class Registration:
 
 
 def lease_refused_error(error: StoreError, seconds: float) -> StoreError:
-    """The error that ends a worker without a lease."""
+    """Return the error that ends a worker without a lease."""
     return StoreUnavailable(
         f"no lease was to be had for {seconds:.0f} s, though the store answers: "
         f"{error.what}",

@@ -1,10 +1,11 @@
-"""Ends the worker when its heartbeat or its watchdog fails.
+"""End the worker when its heartbeat or its watchdog fails.
 
-Without a watchdog a blocked worker would hang for ever; without a heartbeat it must not
-work past the end of its lease. When either fails, for any reason, the worker drains and
-reports why, and a new process takes its place. Most such failures happen while the
-worker's loop is blocked. If the loop does not take the request within 2 s, the process is
-ended. The same holds if it drains and is then blocked for longer than the grace.
+Without a watchdog a blocked worker would hang forever; without a heartbeat it must not work
+past the end of its lease. When either fails, for any reason, the worker drains and reports
+why, and a new process takes its place. Most of these failures happen while the worker's
+loop is blocked. If the loop does not handle the request within 2 s, the process is ended.
+The same happens if the worker drains and its loop is then blocked for longer than the
+grace.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from durio.model.errors import DurioError, OperatingError
 from durio.ports.clock import Clock
 from durio.worker.watchdog import EXIT_BLOCKED, Machine
 
-ANSWER_SECONDS = 2.0  # for the worker's loop to take the request
+ANSWER_SECONDS = 2.0  # time for the worker's loop to handle the request
 
 CoroutineFunction = Callable[[], Coroutine[Any, Any, None]]
 
@@ -43,7 +44,7 @@ class FailStop:
         run: CoroutineFunction,
         finally_run: CoroutineFunction | None = None,
     ) -> CoroutineFunction:
-        """`run`, guarded: when it fails, the worker stops and `finally_run` runs."""
+        """Return `run`, guarded: if it fails, the worker stops and `finally_run` runs."""
 
         async def run_kept() -> None:
             try:

@@ -1,7 +1,8 @@
 """Slots: which attempts run, which claims wait to start, and how many more are wanted.
 
-Attempts are plain asyncio tasks owned here: one past its hard limit is abandoned, and a
-TaskGroup would wait for it. Abandoned ones are counted and bounded.
+Attempts are plain asyncio tasks owned here: an attempt past its hard limit is abandoned,
+and a TaskGroup would wait for it. Abandoned attempts are counted, and their number is
+limited.
 
 **The last chance runs alone.** A job that lost two workers in a row starts only when
 nothing else runs here, after the mark `alone` is in the store. If its worker dies again,
@@ -31,11 +32,11 @@ from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
 ALONE_WAIT_SECONDS = 10.0
 ALONE_PAUSE_SECONDS = 60.0
 SKIP_SECONDS = 60.0
-ABANDON_SECONDS = 5.0  # for a cancelled attempt to end, before it is reported
+ABANDON_SECONDS = 5.0  # time for a cancelled attempt to end before it is reported
 RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
-# Below this ratio of round trip to job length, holding jobs ahead gains nothing.
+# Below this ratio of round trip to job duration, prefetched jobs gain nothing.
 SLOW_JOB_RATIO = 0.01
-PREFETCH_STALL_SECONDS = 1.0  # no attempt has ended for this long: no prefetch
+PREFETCH_STALL_SECONDS = 1.0  # without an ended attempt for this long, do not prefetch
 
 
 class Slots:
@@ -72,24 +73,25 @@ class Slots:
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
-        self.ended = 0  # attempts
+        self.ended = 0  # number of ended attempts
         self.buffer = ClaimBuffer(quotas, sort)
         self._to_run_alone: deque[tuple[float, Claim]] = deque()
-        self._alone: Claim | None = None  # its mark is being sent, or it runs
+        # The claim whose mark is being sent, or that runs alone.
+        self._alone: Claim | None = None
         self._abandoned: set[asyncio.Task[None]] = set()
         self._hanging: set[asyncio.Task[None]] = set()  # abandoned more than 5 s ago
         self._is_closed = False
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
-        self._ended_at = float("-inf")  # the last end of an attempt
+        self._ended_at = float("-inf")  # when the last attempt ended
         self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
         self.deadlines = Deadlines(self.running, self._time_out, settings.block_seconds)
 
-    # --- how many more
+    # --- how many more to claim
 
     @property
     def want(self) -> int:
-        """How many claims the next exchange should ask for."""
+        """How many claims the next exchange should request."""
         if self._is_closed or self._to_run_alone or self._alone is not None:
             return 0
         if len(self._abandoned) >= self.runner.settings.worker.abandoned_max:
@@ -122,7 +124,7 @@ class Slots:
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Start or queue claims from an exchange; a resync may repeat known claims."""
-        # Asked once per exchange: a listener may have been added.
+        # Checked once per exchange, because a listener may have been added.
         self._reports_started = self._has_before or self._emit.wants(JOB_STARTED)
         held = {claim.id for claim in self.buffer} | {
             c.id for _, c in self._to_run_alone
@@ -186,13 +188,13 @@ class Slots:
     # --- attempts in child processes
 
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
-        """A child process has the attempt: its time limits count from now."""
+        """Start the attempt's time limits: a child process has started it."""
         self.deadlines.watch(attempt)
         if self._reports_started and is_first:
             self._report_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:
-        """Whether it runs in a child process, where a crash harms no other job."""
+        """Whether the claim runs in a child process, where a crash harms no other job."""
         handler = self._handlers.get(claim.task)
         return handler is not None and handler.is_process
 
@@ -204,14 +206,14 @@ class Slots:
     async def _run(self, attempt: Attempt) -> None:
         outcome, event = await self.runner.make(attempt)
         if attempt.is_over:
-            return  # abandoned or fenced meanwhile: its outcome no longer counts
+            return  # abandoned or fenced: its outcome no longer counts
         settle = self._record_end if event is None else self.end_attempt
         settle(attempt, outcome, event)
 
     def end_attempt(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
     ) -> None:
-        """Record the end; for a bad payload, first ask for other task versions."""
+        """Record the end; for a bad payload, first look for other versions of the task."""
         judge = self._versions.defer_bad_payload
         if event is None or not judge(attempt, outcome, event, self._record_end):
             self._record_end(attempt, outcome, event)
@@ -242,10 +244,10 @@ class Slots:
 
     @property
     def skips_unknown(self) -> bool:
-        """Whether to claim known tasks only: for 60 s after an unknown one.
+        """Whether to claim known tasks only, which is so for 60 s after an unknown one.
 
-        Then it claims all tasks again: some worker must find the jobs whose task no
-        worker has known for too long.
+        Then the worker claims all tasks again, because some worker must find the jobs whose
+        task no worker has known for too long.
         """
         return self._loop.time() < self._skips_until
 
@@ -277,7 +279,7 @@ class Slots:
         self._nudge()
 
     def apply_mark_answer(self, refused: Iterable[bytes]) -> None:
-        """The store has answered: start the marked job, unless its mark was refused."""
+        """Start the marked job, unless the store has refused its mark."""
         claim = self._alone
         if claim is None or claim.id in self.running:
             return
@@ -295,7 +297,7 @@ class Slots:
         return self._alone is not None and self._alone.id not in self.running
 
     def check_waiting(self) -> None:
-        """Give back claims that wait too long behind slow jobs; called every poll."""
+        """Give back claims that wait too long behind slow jobs; called at every poll."""
         if self._to_run_alone:
             self._isolate()
         elif self.buffer and self._is_stuck():
@@ -308,14 +310,14 @@ class Slots:
     # --- ending early
 
     def _time_out(self, attempt: Attempt) -> None:
-        """The hard limit has passed: record the outcome, cancel, abandon."""
+        """Record the outcome, cancel and abandon the attempt: its hard limit has passed."""
         outcome, event = self.runner.timed_out(attempt)
         self._abandon(attempt)
         self.end_attempt(attempt, outcome, event)
         task = attempt.asyncio_task
         if (
             task is not None and attempt.call is None
-        ):  # a task with a thread waits for it
+        ):  # a task with a thread waits for the thread
             task.cancel()
 
     def _abandon(self, attempt: Attempt) -> None:
@@ -328,7 +330,7 @@ class Slots:
         attempt.abandon()
 
     def _report_hanging(self, task: "asyncio.Task[None]", attempt: Attempt) -> None:
-        """After 5 s: report and count abandoned code that still runs."""
+        """Report and count abandoned code that still runs after 5 s."""
         if task.done():
             return
         self._emit.jobs([event_of(attempt, JOB_ABANDONED)])
@@ -338,7 +340,7 @@ class Slots:
 
     @property
     def hangs(self) -> bool:
-        """Whether abandoned code still runs; the process must not wait for it."""
+        """Whether abandoned code still runs, for which the process must not wait."""
         return bool(self._abandoned)
 
     def cancel(self, job_id: bytes, claim_no: int) -> None:
@@ -360,7 +362,7 @@ class Slots:
             self.release(claim)
 
     def release_lanes(self, lanes: Collection[str]) -> None:
-        """These lanes are paused: give back their claims that have not started."""
+        """Give back claims of these paused lanes that have not started."""
         self._release_buffer(lanes)
         for waiting in [w for w in self._to_run_alone if w[1].lane in lanes]:
             self._to_run_alone.remove(waiting)
@@ -392,7 +394,7 @@ class Slots:
             self.end_attempt(attempt, outcome, event_of(attempt, JOB_RELEASED))
 
     def drop_all(self) -> None:
-        """The lease is lost: cancel what runs, forget everything, write nothing."""
+        """Cancel all attempts and forget all claims without writing: the lease is lost."""
         for attempt in list(self.running.values()):
             attempt.interrupt(InterruptReason.FENCED)
             attempt.is_over = True

@@ -21,7 +21,10 @@ LINKS = (
 
 
 def attempt_stack(attempt: Attempt) -> str:
-    """The stack of an attempt on the event loop; empty: it runs in a child process."""
+    """Return the stack of an attempt on the event loop.
+
+    The text is empty if the attempt runs in a child process.
+    """
     task = attempt.asyncio_task
     if task is None:
         return ""
@@ -31,7 +34,7 @@ def attempt_stack(attempt: Attempt) -> str:
 
 
 def awaited_frames(root: Any) -> list[tuple[FrameType, int]]:
-    """The frames of a coroutine, outermost first, without the worker's own frames."""
+    """Return the frames of a coroutine, outermost first, without the worker's own frames."""
     frames: list[tuple[FrameType, int]] = []
     seen: Any = root
     while seen is not None:
@@ -47,15 +50,15 @@ def awaited_frames(root: Any) -> list[tuple[FrameType, int]]:
 
 
 def driven_coroutine(awaitable: Any) -> Any:
-    """The task's coroutine, if this awaitable is a SoftLimitDriver; else None."""
+    """Return the task's coroutine, if this awaitable is a SoftLimitDriver; else None."""
     frame = awaitable.gi_frame if isinstance(awaitable, GeneratorType) else None
     driver = None if frame is None else frame.f_locals.get("self")
     return driver.coro if isinstance(driver, SoftLimitDriver) else None
 
 
 def frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
-    """The frame of an awaitable, and what it awaits."""
+    """Return the frame of an awaitable, and what it awaits."""
     for kind, frame, below in LINKS:
         if issubclass(type(awaitable), kind):
             return getattr(awaitable, frame), getattr(awaitable, below)
-    return None, None  # a future: no code waits below it
+    return None, None  # a future: no code runs below it

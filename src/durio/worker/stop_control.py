@@ -1,7 +1,7 @@
-"""Whether a worker must stop, how fast, and why.
+"""Stop requests of a worker: whether it must stop, how fast, and why.
 
-The worker reads it. A signal, a command, or a part of the worker that cannot go on sets
-it. It is an object of its own because those parts are built before the worker.
+A signal, a command, or a part of the worker that cannot continue sets the request, and the
+worker reads it. It is an object of its own because those parts are built before the worker.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ class StopControl:
         self.requested.set()
 
     def fail(self, error: DurioError) -> None:
-        """The worker cannot go on here: drain, and let a new process begin."""
+        """Drain, so that a new process can start: this worker cannot continue."""
         if self.error is None:
             self.error = error
             self._emit("worker.broken", worker=self._identity.id, error=error.what)
             self.request()
 
     def fail_abandoned(self, count: int) -> None:
-        """Too many abandoned attempts still run code in this process."""
+        """Drain, because too many abandoned attempts still run code in this process."""
         self.fail(
             OperatingError(
                 f"too many attempts ignore their end: {count} hang on",

@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 from durio.ports.clock import Clock
 from durio.ports.fleet import ProcessMessage, WorkerProcess
 
-FIRST_SECONDS, LAST_SECONDS = 0.5, 30.0  # between starts; the first start is immediate
+# Pause between starts; the first start has none.
+FIRST_SECONDS, LAST_SECONDS = 0.5, 30.0
 HEALTHY_SECONDS = 60.0  # a process that lived this long did not fail at its start
-STEADY_SECONDS = 10.0  # ready for this long: not a crash loop
+STEADY_SECONDS = 10.0  # a process ready for this long ends a crash loop
 DEATHS_MAX = 10  # in a row, with no steady process in between
-GRACE_SECONDS = 25.0  # of a worker that has not reported its own yet
-MARGIN_SECONDS = 20.0  # beyond the grace: to cancel, to write, to leave
-SILENT_LEASES = 2  # silent for this many leases: it hangs, and others have its jobs
+GRACE_SECONDS = 25.0  # until a worker has reported its own grace
+MARGIN_SECONDS = 20.0  # added to the grace: to cancel, to write, to leave
+SILENT_LEASES = 2  # a worker silent for this many leases hangs and has lost its jobs
 NEVER = float("inf")
 NO_MESSAGE = ProcessMessage(word="beat")
 
 
 def exit_text(code: int) -> str:
-    """An exit code for people."""
+    """Return an exit code for people."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -41,21 +42,21 @@ class SupervisedProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has been ready at any time."""
+        """Whether the process has ever been ready."""
         return self.ready_at < NEVER
 
     def end_reason(self, code: int) -> str:
-        """Why it ended: the error that it reported, or its exit code."""
+        """Return why the process ended: the error that it reported, or its exit code."""
         if self.error is not None:
             return self.error.get("what", "")
         return exit_text(code)
 
     def is_steady(self, now: float) -> bool:
-        """Whether it has been ready for 10 s."""
+        """Whether the process has been ready for 10 s."""
         return now - self.ready_at >= STEADY_SECONDS
 
     def is_silent(self, now: float) -> bool:
-        """Whether no message came for two leases: others have its jobs by now."""
+        """Whether no message came for two leases, after which others have its jobs."""
         return now - self.last_message_at > self.lease_seconds * SILENT_LEASES
 
     def receive(self, message: ProcessMessage, now: float) -> None:
@@ -76,7 +77,7 @@ class SupervisedProcess:
 
 @dataclass(slots=True, eq=False)
 class ProcessSlot:
-    """The place of one worker process; processes in it succeed each other."""
+    """The place of one worker process, in which one process follows another."""
 
     number: int
     current: SupervisedProcess | None = None
@@ -87,7 +88,7 @@ class ProcessSlot:
     is_retired: bool = False  # no process is started in it again
 
     def back_off(self, ended: SupervisedProcess, clock: Clock) -> float:
-        """Set the time of the next start after a death; returns the seconds until then."""
+        """Set the time of the next start after a death; return the seconds until then."""
         now = clock.monotonic()
         if now - ended.started_at >= HEALTHY_SECONDS:
             self.failures = 0

@@ -1,10 +1,10 @@
 """The supervisor: keeps worker processes alive, renews them without a gap, drains them.
 
 Every process has a slot. When a process dies, the supervisor starts another in its slot:
-immediately, then with growing pauses. After 10 deaths in a row restarting does not help:
-the supervisor reports it and ends. To renew a slot (a reload, a recycling) it starts the
-successor first and stops the old process when the successor is ready. So there is always a
-worker, and new code that does not start replaces nothing.
+first immediately, then after growing pauses. After 10 deaths in a row restarting does not
+help: the supervisor reports it and ends. To renew a slot (a reload, a recycling) it starts
+the successor first and stops the old process when the successor is ready. So there is
+always a worker, and new code that does not start replaces nothing.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from durio.worker.watchdog import (
 )
 
 TURN_SECONDS = 1.0
-START_SECONDS = 300.0  # for a successor to become ready
-RENEW_AGAIN_SECONDS = 30.0  # after a successor failed
+START_SECONDS = 300.0  # time for a successor to become ready
+RENEW_AGAIN_SECONDS = 30.0  # pause after a successor failed
 SUPERVISOR_STALL_SECONDS = (
     5.0  # a turn this late: the supervisor stood still, not the workers
 )
@@ -187,7 +187,7 @@ class Supervisor:
         return worker
 
     def _renew(self, now: float) -> None:
-        """Renew the next slot, once the one before it is finished."""
+        """Renew the next slot, once the slot before it is finished."""
         if any(
             worker.is_stop_requested or worker.slot.successor
             for worker in self.supervised
@@ -272,7 +272,7 @@ class Supervisor:
             self.wake.set()
 
     def _retire(self, slot: ProcessSlot) -> None:
-        """Its process drains by command: no process follows it."""
+        """Retire a slot whose process drains by command: no process follows it."""
         slot.is_retired = True
         successor, slot.successor = slot.successor, None
         if successor is not None:
@@ -323,7 +323,7 @@ class Supervisor:
             slot.current, slot.successor = slot.successor, None
 
     def _lost(self, worker: SupervisedProcess, code: int) -> None:
-        """The process of a slot ended although the supervisor did not stop it."""
+        """Handle the end of a process that the supervisor did not stop."""
         slot = worker.slot
         if worker.is_drain_commanded or (self.is_burst and code == 0):
             slot.is_retired = True
@@ -344,7 +344,7 @@ class Supervisor:
             self._restart(worker, code)
 
     def _moved(self, worker: SupervisedProcess, code: int) -> None:
-        """The store has moved: start no worker again, let the others drain."""
+        """Start no more workers and let the others drain: the store has moved."""
         worker.slot.is_retired = True
         self.result.exit_code, self.result.error = code, worker.error
         self._emit_end(worker, code, 0.0)
@@ -363,7 +363,7 @@ class Supervisor:
     def _not_renewed(
         self, slot: ProcessSlot, worker: SupervisedProcess | None, code: int
     ) -> None:
-        """A successor did not become ready: the current process keeps the slot."""
+        """Keep the current process in the slot: its successor did not become ready."""
         slot.renew_at = self.clock.monotonic() + RENEW_AGAIN_SECONDS
         if worker is not None:
             self._emit_end(worker, code, RENEW_AGAIN_SECONDS)

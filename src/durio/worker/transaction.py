@@ -24,7 +24,7 @@ Begin = Callable[[bool], Coroutine[Any, Any, OwnTransaction]]
 
 
 class TransactionEnvironment(Protocol):
-    """What a transaction needs from the worker of its attempt."""
+    """The parts of a worker that a transaction of its attempt uses."""
 
     loop: asyncio.AbstractEventLoop
     begin: Begin | None
@@ -35,20 +35,20 @@ class RunningAttempt(Protocol):
     """The attempt that the transaction ends."""
 
     is_over: bool
-    transaction: "TaskTransaction | None"  # while it is open
-    recorded: Outcome | None  # once it is committed
+    transaction: "TaskTransaction | None"  # set while it is open
+    recorded: Outcome | None  # set once it is committed
     is_commit_unknown: bool  # the commit may or may not have succeeded
-    progress: bytes | None  # the latest
+    progress: bytes | None  # the latest progress
 
     def environment(self) -> TransactionEnvironment: ...
 
     def done(self) -> Outcome:
-        """The outcome if it ended now, with the result given so far."""
+        """Return the outcome as if the attempt ended now, with the result given so far."""
         ...
 
 
 class TaskTransaction:
-    """What `ctx.transaction()` gives: `async with` it, or `with` it in a sync task."""
+    """The result of `ctx.transaction()`, for `async with`, or for `with` in a sync task."""
 
     __module__ = "durio"
 
@@ -82,7 +82,8 @@ class TaskTransaction:
     async def _enter(self, *, is_sync: bool) -> Any:
         attempt = self._attempt
         begin = self._checked_begin()
-        attempt.transaction = self  # before the await: one transaction at a time
+        # Before the await, so that there is one transaction at a time.
+        attempt.transaction = self
         try:
             self._transaction = await begin(is_sync)
         except BaseException:
@@ -129,14 +130,14 @@ class TaskTransaction:
                 await own.roll_back()
 
     def _close(self) -> None:
-        """Without a commit, report the progress that was held back for it."""
+        """Close without a commit: report the progress that was held back."""
         attempt = self._attempt
         attempt.transaction = None
         if attempt.recorded is None and attempt.progress is not None:
             attempt.environment().report(attempt, attempt.progress)
 
     def abandon(self) -> None:
-        """The attempt is abandoned: roll back without waiting for its code."""
+        """Roll back without waiting for the task's code: the attempt is abandoned."""
         own, self._transaction = self._transaction, None
         if own is not None:
             self._rolling_back = self._attempt.environment().loop.create_task(
@@ -144,7 +145,7 @@ class TaskTransaction:
             )
 
     async def _commit(self, own: OwnTransaction, outcome: Outcome) -> None:
-        """Finish the commit, even when the attempt is cancelled meanwhile."""
+        """Finish the commit, even if the attempt is cancelled meanwhile."""
         attempt = self._attempt
         committing = attempt.environment().loop.create_task(own.commit(outcome))
         cancelled: asyncio.CancelledError | None = None
@@ -180,8 +181,8 @@ class TaskTransaction:
 def refuse_outside_transaction() -> None:
     """Refuse an enqueue inside the block that is not in its transaction.
 
-    It would be stored even if the block is rolled back; on SQLite it would wait for the
-    end of the block that waits for it.
+    It would be stored even if the block is rolled back. On SQLite it would wait for the end
+    of the block, which waits for it.
     """
     if getattr(in_job.get(), "transaction", None) is not None:
         raise UsageError(

@@ -5,10 +5,10 @@ A job of an unknown task is parked. It is dead when no worker has known the task
 
 A job whose payload fails validation is dead immediately, with two exceptions. During a
 rolling deploy or after a rollback, other workers may have other parameters for the task.
-Workers publish the parameters of their tasks. When parameters of the last weeks differ
-from ours, the job is parked for a worker that can read it. It is also parked when a child
-process could not read the payload but this worker can: a child imports the code again, and
-the code on disk may have changed since this worker started.
+Workers publish the parameters of their tasks. If parameters of the last weeks differ from
+ours, the job is parked for a worker that can read it. It is also parked if a child process
+could not read the payload but this worker can: a child imports the code again, and the code
+on disk may have changed since this worker started.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from durio.telemetry.names import JOB_DEAD, JOB_PARKED
 from durio.worker.inflight import Attempt
 from durio.worker.outcome_buffer import UnsentOutcome
 
-SIGNATURES_MAX = 1000  # of one task, looked at
+SIGNATURES_MAX = 1000  # read at most, for one task
 PARK_SECONDS_MIN, PARK_SECONDS_MAX, PARK_SHARE = 5.0, 300.0, 10
 
 
 def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOutcome:
-    """The outcome of a job of an unknown task; it is dead after `unknown_seconds`."""
+    """Return the outcome of a job of an unknown task, dead after `unknown_seconds`."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     if age >= unknown_seconds:
         error = UnknownTask(
@@ -45,7 +45,7 @@ def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOu
 
 
 def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
-    """Given back, uncharged, with a delay of 5 to 300 s that grows with its age."""
+    """Give a claim back, uncharged, with a delay of 5 to 300 s that grows with its age."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
     outcome = Outcome(
@@ -61,7 +61,7 @@ def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
 def dead_outcome(
     claim: Claim, error: DurioError, reason: str, now: float
 ) -> UnsentOutcome:
-    """Dead without an attempt: no worker can run it as it is stored."""
+    """End a job as dead without an attempt: no worker can run it as it is stored."""
     number = attempt_number(claim.retried, claim.losses)
     failure = failure_of(error, attempt=number, at=now)
     outcome = Outcome(
@@ -110,7 +110,7 @@ class TaskVersions:
         event: JobEvent,
         end_attempt: EndAttempt,
     ) -> bool:
-        """Whether `end_attempt` is called later, after the store was asked."""
+        """Whether `end_attempt` is called later, after the store was read."""
         if outcome.reason != Reason.BAD_PAYLOAD or self._is_too_old(attempt):
             return False
         asking = asyncio.get_running_loop().create_task(
@@ -152,7 +152,7 @@ class TaskVersions:
 
 
 async def published_digests(store: Store, task: str) -> set[str]:
-    """Digests of the parameters that workers of the last 30 days had for a task."""
+    """Return digests of the parameters that workers of the last 30 days had for a task."""
     found = await store.list_records(
         signatures_kind(task.partition(".")[0]),
         prefix=signature_prefix(task),
@@ -167,6 +167,6 @@ def is_decodable_here(attempt: Attempt) -> bool:
         return False
     try:
         attempt.handler.codec.decode(attempt.claim.payload)
-    except Exception:  # our error, or one of a type's own validator
+    except Exception:  # also errors of a type's own validator
         return False
     return True

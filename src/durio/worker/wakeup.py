@@ -1,6 +1,6 @@
-"""Waits for wakeups from the store, or for the safety poll.
+"""Wait for wakeups from the store, or for the safety poll.
 
-A wakeup is only a hint: it makes the worker ask the store.
+A wakeup is only a hint that makes the worker read the store.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class WakeupLoop:
 
     async def run(self) -> None:
         while True:
-            # Jitter keeps many idle workers from polling in step.
+            # Jitter keeps many idle workers from polling at the same time.
             seconds = self._poll_seconds * (0.75 + self._clock.random() / 2)
             if not self._identity.id:  # fenced, and not registered again yet
                 await self._clock.sleep(UNREGISTERED_SECONDS)
@@ -47,7 +47,7 @@ class WakeupLoop:
                 await self._clock.sleep(PAUSE_SECONDS)
                 wake = Wake(woken=False, lanes=frozenset(), control=False)
             if wake.control and self._renewing is None:
-                # A job here was cancelled, or the like: renew now to learn of it.
+                # A job here was cancelled, for example: renew now to receive it.
                 self._renewing = asyncio.get_running_loop().create_task(self._renew())
                 self._renewing.add_done_callback(self._renewed)
             self._on_wake(wake)

@@ -1,11 +1,11 @@
 """The watchdog: notices a blocked event loop, logs its stack, enforces the hard limit.
 
 Time limits depend on the event loop, and a call that blocks the loop stops them too. The
-watchdog runs on a side loop. When the worker's loop no longer answers, it logs the stack of
-the blocking call. When the blocking attempt is past its hard limit, the only way to end it
-is to end the process. Before that the watchdog records the outcome of that attempt and all
-unsent outcomes, and gives the other attempts back, uncharged. Hooks run in another thread,
-for at most 5 s, so they cannot delay the end.
+watchdog runs on a side loop. When the worker's loop no longer responds, it logs the stack
+of the blocking call. When the blocking attempt is past its hard limit, the only way to end
+it is to end the process. Before that the watchdog records the outcome of that attempt and
+all unsent outcomes, and gives the other attempts back, uncharged. Hooks run in another
+thread, for at most 5 s, so they cannot delay the end.
 
 A blocked loop does not handle signals either. The watchdog sees them: when the grace is
 over, or at the second signal, it gives all jobs back and ends the process.
@@ -33,15 +33,16 @@ AttemptEnd = tuple[Outcome, JobEvent | None]  # an outcome, and its event once a
 
 LOOKS_PER_BLOCK = 4
 FINAL_WRITE_SECONDS = 5.0
-NO_ATTEMPT_SECONDS = 60.0  # if no attempt runs: a hook or a library's callback blocks
-ABANDONED_BLOCKS = 10  # times `block_seconds`, for abandoned code that blocks
+# Limit if no attempt runs: a hook or a library's callback blocks.
+NO_ATTEMPT_SECONDS = 60.0
+ABANDONED_BLOCKS = 10  # multiple of `block_seconds`, for abandoned code that blocks
 NOT_AN_END = (OutcomeKind.PROGRESS, OutcomeKind.ALONE)
 EXIT_BLOCKED = 70
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 
 def exit_code_for_signal(signal: str | None) -> int:
-    """The exit code after a signal that cut jobs short."""
+    """Return the exit code after a signal that interrupted jobs."""
     return EXIT_INTERRUPTED if signal == "SIGINT" else EXIT_TERMINATED
 
 
@@ -49,29 +50,32 @@ class Machine(Protocol):
     """The process of a worker."""
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """Return user and system time so far."""
         ...
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """Return the resident memory in use now."""
         ...
 
     def stops(self) -> Sequence[tuple[str, float]]:
-        """The stop signals received, with their monotonic times."""
+        """Return the stop signals received, with their monotonic times."""
         ...
 
     def stack(self) -> str:
-        """The live stack of the thread that runs the worker's loop."""
+        """Return the live stack of the thread that runs the worker's loop."""
         ...
 
     def stacks(self) -> list[ThreadStack]:
-        """The live stacks of all threads of the process."""
+        """Return the live stacks of all threads of the process."""
         ...
 
     async def run_elsewhere(
         self, work: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> bool:
-        """Run it in another thread, wait at most `seconds`; False: it has not ended."""
+        """Run the work in another thread, wait at most `seconds`.
+
+        Returns whether it has ended.
+        """
         ...
 
     def end(self, code: int) -> None:
@@ -116,7 +120,7 @@ class Watchdog:
         self._answered_at = clock.monotonic()
         self._has_reported = False
         self._has_ended = False
-        self._silent_before = 0.0  # seconds of this block at the last check
+        self._silent_before = 0.0  # duration of this block at the last check
 
     async def run(self) -> None:
         self._answered_at = self._clock.monotonic()
@@ -138,7 +142,7 @@ class Watchdog:
         before, blocking = self._deadlines.blocking_attempt, self._blocking_attempt()
         self._deadlines.blocking_attempt = blocking
         if blocking is not before and blocking is not None and self._has_reported:
-            # One attempt blocks right after another: the time before is not its own.
+            # One attempt blocks right after another: the time before is not charged to it.
             excuse(blocking, self._silent_before, is_bounded=False)
         self._silent_before = seconds
         is_running = (
@@ -165,7 +169,7 @@ class Watchdog:
             self._machine.end(EXIT_BLOCKED)
 
     def _blocking_attempt(self) -> Attempt | None:
-        """The attempt whose code blocks the loop, also in a task that it started."""
+        """Return the attempt whose code blocks the loop, also in a task that it started."""
         current = asyncio.current_task(self._watched)
         return None if current is None else _attempt_of(current)
 
@@ -175,7 +179,7 @@ class Watchdog:
         return is_over and seconds > ABANDONED_BLOCKS * self._block_seconds
 
     def _longest_limit(self) -> float:
-        """The longest hard limit: whichever attempt blocks has had its time by then."""
+        """Return the longest hard limit, by which any blocking attempt is past its own."""
         limits = [a.limits.hard_seconds for a in list(self._running.values())]
         return max((limit or NEVER for limit in limits), default=NO_ATTEMPT_SECONDS)
 
@@ -197,7 +201,7 @@ class Watchdog:
         limits = attempt.limits
         if limits.hard_seconds is None:
             return False
-        # The loop's own timer has the first chance.
+        # The loop's own timer gets the first chance.
         passed = self._watched.time() - attempt.started - attempt.excused_seconds
         return passed - limits.hard_seconds > self._block_seconds
 
@@ -215,14 +219,14 @@ class Watchdog:
 
     async def _write_last_outcomes(self, blocking: Attempt | None) -> None:
         ends: list[AttemptEnd] = []
-        # An attempt that its own transaction recorded is done already.
+        # An attempt that its own transaction recorded is already done.
         running = [a for a in list(self._running.values()) if a.recorded is None]
         if blocking is not None:
             if blocking.recorded is None:
                 ends.append(self._time_out(blocking))
             blocking.interrupt_reason = (
                 InterruptReason.FENCED
-            )  # no later outcome of it counts
+            )  # no later outcome of the attempt counts
         others = [a for a in running if a is not blocking]
         for other in others:
             other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
@@ -265,7 +269,7 @@ class Watchdog:
 
 
 def _attempt_of(task: "asyncio.Task[Any]") -> Attempt | None:
-    """The attempt in whose context a task runs; called from another thread."""
+    """Return the attempt in whose context a task runs; called from another thread."""
     # Before Python 3.12 a task has no get_context(), but the collector can find it.
     for held in gc.get_referents(task):
         if isinstance(held, Context):

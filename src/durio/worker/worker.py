@@ -37,8 +37,8 @@ from durio.worker.wakeup import WakeupLoop
 from durio.worker.watchdog import Watchdog
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
-CANCEL_SECONDS = 2.0  # for cancelled attempts to clean up
-FLUSH_SECONDS = 10.0  # for the last outcomes to reach the store
+CANCEL_SECONDS = 2.0  # time for cancelled attempts to clean up
+FLUSH_SECONDS = 10.0  # time for the last outcomes to reach the store
 DRAIN_LOOK_SECONDS = 0.02
 LOOKS_PER_MESSAGE = 25
 LEAVE_SECONDS = 5.0
@@ -48,7 +48,7 @@ MaintenanceLoops = Callable[["Worker"], Sequence[Coroutine[Any, Any, None]]]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Worker:
-    """Claims jobs and makes attempts until `stop`. `build.py` makes it."""
+    """Claims jobs and runs attempts until `stop`; `build.py` creates it."""
 
     config: WorkerConfig
     store: Store
@@ -79,7 +79,7 @@ class Worker:
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
-    # --- from outside
+    # --- called from outside
 
     @property
     def hangs(self) -> bool:
@@ -88,7 +88,7 @@ class Worker:
 
     @property
     def broken(self) -> DurioError | None:
-        """Why the worker cannot go on in this process; None: it can."""
+        """Why the worker cannot continue in this process; None if it can."""
         return self.stop_control.error
 
     def stop(self) -> None:
@@ -196,14 +196,14 @@ class Worker:
         claims.cancel()
 
     async def _abort(self) -> None:
-        """End without a grace: a program that embeds the worker may live on."""
+        """End without a grace, because a program that embeds the worker may continue."""
         self.was_cut_short = True
         self.slots.close()
         self.slots.interrupt_all(InterruptReason.STOP)
         await self._until_idle(CANCEL_SECONDS)
         self.slots.release_all()
         self.claims.end()
-        with suppress(StoreError, TimeoutError):  # the first error is reported
+        with suppress(StoreError, TimeoutError):  # only the first error is reported
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.claims.run()
         await self._leave()
@@ -227,8 +227,8 @@ class Worker:
                 "hook.failed", error="hooks were still waiting at the end: dropped"
             )
         try:
-            # Bounded: a blocked writer must not delay the stop. Without this call the
-            # lease ends by itself, and workers on this host notice the end.
+            # With a time limit, so that a blocked writer does not delay the stop. Without
+            # this call the lease ends by itself, and workers on this host notice the end.
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self.store.leave(self.identity.id)
         except (StoreError, TimeoutError) as error:

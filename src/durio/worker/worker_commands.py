@@ -1,6 +1,6 @@
 """Commands that a worker receives through the store, and its answers.
 
-Commands come with a renewal of the lease. They are answered on the side loop, so that a
+A renewal of the lease returns the commands. They are answered on the side loop, so that a
 worker whose loop is blocked can still report its stack. Every answer is one JSON object.
 """
 
@@ -35,9 +35,9 @@ from durio.worker.stop_control import StopControl
 from durio.worker.watchdog import Machine
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
 
-LAG_SECONDS_MAX = 1.0  # a loop that does not answer in this time is blocked
+LAG_SECONDS_MAX = 1.0  # a loop that does not respond within this time is blocked
 CHILD_SECONDS_MAX = 2.0
-ANSWER_CHARS_MAX = 200_000  # of stacks and jobs in one answer
+ANSWER_CHARS_MAX = 200_000  # characters of stacks and jobs in one answer
 JOBS_MAX = 200
 ANSWER_BYTES_MAX = 4 * RECORD_BYTES_MAX
 TRUNCATED = "\n... cut: the answer was {} bytes long"
@@ -77,7 +77,10 @@ class CommandResponder:
         self._in_progress: set[str] = set()
 
     def receive(self, commands: Sequence[Command]) -> None:
-        """Called from the loop that renewed. A command comes again until it is answered."""
+        """Handle commands; called on the loop that renewed.
+
+        A command is received again until it is answered.
+        """
         for command in commands:
             if command.id not in self._in_progress:
                 self._in_progress.add(command.id)
@@ -86,27 +89,28 @@ class CommandResponder:
     async def _execute(self, command: Command) -> None:
         body = await self._body(command.verb)
         try:
-            # A conflict: the command has been answered, or has expired.
+            # A conflict means that the command has been answered, or has expired.
             puts = answer_puts(self._identity.id, command, body)
             await self._store.commit(Effects(puts=puts))
         except StoreError as error:
             self._emit("store.failed", call="answer", error=str(error))
             self._in_progress.discard(
                 command.id
-            )  # it comes again with the next renewal
+            )  # the next renewal returns the command again
             return
         if command.verb == "drain":
-            # Answered first: a worker that drains may end at any moment.
+            # The answer is written first, because a worker that drains may end at any
+            # moment.
             self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        """Drain, and report it: a supervisor starts no process in place of this one."""
+        """Drain and report it, so that a supervisor starts no process in its place."""
         self._vitals.drain_commanded()
         if not self._stop_control.requested.is_set():
             self._stop_control.request()
 
     async def _body(self, verb: str) -> str:
-        """The answer; an error is answered too, because the caller waits."""
+        """Return the answer; an error is an answer too, because the caller waits."""
         try:
             answer = await self._answer(verb)
             return msgspec.json.encode(answer, enc_hook=repr).decode()
@@ -164,13 +168,13 @@ class CommandResponder:
             return {
                 "where": "loop",
                 "stack": self._machine.stack(),
-            }  # it runs now, or blocks the loop
+            }  # the attempt runs now, or blocks the loop
         if attempt.handler.is_process:
             return {"where": "child", "stack": ""}
         return {"where": "loop", "stack": attempt_stack(attempt)}
 
     async def _children(self, *, is_blocked: bool) -> list[dict[str, Any]]:
-        """The stacks of child processes; their messages are read on the worker's loop."""
+        """Return the stacks of child processes, whose messages the worker's loop reads."""
         if self._child_pool is None or is_blocked:
             return []
         stacks = self._child_pool.stacks(CHILD_SECONDS_MAX)
@@ -207,7 +211,7 @@ class CommandResponder:
         }
 
     def _attempts(self) -> list[Attempt]:
-        """Running attempts, at most 200; copied in one step, as the loop may change them."""
+        """Return at most 200 running attempts, copied in one step while the loop runs."""
         return list(self._slots.running.values())[:JOBS_MAX]
 
     def _attempt(self, attempt: Attempt) -> dict[str, Any]:
@@ -230,7 +234,7 @@ class CommandResponder:
     # --- the loop
 
     async def _lag(self) -> float | None:
-        """How long the worker's loop takes to answer; None: it is blocked."""
+        """Return how long the worker's loop takes to respond; None if it is blocked."""
         here = asyncio.get_running_loop()
         answered: asyncio.Future[None] = here.create_future()
         began = self._clock.monotonic()
@@ -255,7 +259,7 @@ class CommandResponder:
 
 
 def answer_puts(worker: int, command: Command, body: str) -> list[Put]:
-    """The answer to a command, in place of the command: the first answer stays."""
+    """Return the puts that replace a command by its answer; the first answer is kept."""
     kind = answer_kind(command.id)
     puts = [Put(commands_kind(worker), command.id, None, if_version=command.version)]
     for number, piece in enumerate(answer_pieces(body)):
@@ -264,7 +268,7 @@ def answer_puts(worker: int, command: Command, body: str) -> list[Put]:
 
 
 def answer_pieces(body: str) -> list[bytes]:
-    """An answer of at most 256 KiB, in records; an answer without text is still one."""
+    """Split an answer of at most 256 KiB into records; an empty answer is one record."""
     raw = body.encode("utf-8", "replace") or DONE
     if len(raw) > ANSWER_BYTES_MAX:
         note = TRUNCATED.format(len(raw)).encode()

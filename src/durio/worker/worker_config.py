@@ -11,38 +11,41 @@ from durio.ports.fleet import SendProcessMessage
 from durio.ports.handler import DepsFactory, Handler
 from durio.worker.middleware import Hooks, Middleware
 
-RESUME_RENEWALS = 1.2  # renewal intervals: a little more than one
-# Renewal intervals; less than a lease (at least three) minus one interval. So a fresh
-# worker has written after the last renewal of every lease that is over now.
+RESUME_RENEWALS = 1.2  # in renewal intervals: a little more than one
+# In renewal intervals; less than a lease (at least three) minus one interval. So a fresh
+# worker has written after the last renewal of every lease that has ended by now.
 FRESH_RENEWALS = 1.8
 
 
 @dataclass(slots=True)
 class WorkerIdentity:
-    """The identity of a worker. Id 0: not registered, or fenced and not yet again."""
+    """The identity of a worker.
+
+    The id is 0 before it is registered, and while it is fenced.
+    """
 
     id: int = 0
-    renewed_at: float = 0.0  # start of the last good renewal, monotonic
+    renewed_at: float = 0.0  # monotonic time at which the last successful renewal began
     resumed_at: float = 0.0  # registration, or first renewal after a gap; monotonic
 
     def may_rescue(self, now: float, interval_seconds: float) -> bool:
         """Whether the ended lease of another worker means that it died.
 
         While writes are blocked (a full disk, a stopped writer) no worker can renew. A
-        worker that has just started, or could not renew until just now, gives the
-        others the time of one renewal first.
+        worker that has just started, or could not renew until now, first gives the others
+        the time of one renewal.
         """
         is_settled = now - self.resumed_at >= RESUME_RENEWALS * interval_seconds
         return is_settled and self.is_fresh(now, interval_seconds)
 
     def is_fresh(self, now: float, interval_seconds: float) -> bool:
-        """Whether the last good renewal is less than 1.8 intervals ago."""
+        """Whether the last successful renewal began less than 1.8 intervals ago."""
         return now - self.renewed_at < FRESH_RENEWALS * interval_seconds
 
 
 @dataclass(slots=True, kw_only=True)
 class WorkerConfig:
-    """What a worker serves, and with what."""
+    """What a worker serves, and with which settings and parts."""
 
     namespace: str
     name: str
