@@ -23,16 +23,16 @@ from durio.telemetry.emit import Emit
 
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.02, 0.25
 PAUSE_FACTOR = 1.5
-CALLERS_MAX = 100  # tried at once
-# A round waits at most this long for its tries. A try that meets a lock takes longer.
+CALLERS_MAX = 100  # tried at the same time
+# How long a round waits for its tries. A try that finds a lock takes longer.
 ROUND_SECONDS = 0.1
 REPORT_SECONDS = 60.0  # at most one log line per queue in this time
 
-HINT_SECONDS = 5.0  # where it is unknown how fast the queue moves
+HINT_SECONDS = 5.0  # used while the queue's speed is unknown
 HINT_SECONDS_MIN, HINT_SECONDS_MAX = 1.0, 60.0
 
-# Batcher.try_once: the jobs of one call, what its last try met if that was a lock, and
-# its deadline.
+# Batcher.try_once, called with the jobs of one call, the lock that its last try found
+# (if any), and its deadline.
 TryOnce = Callable[[Sequence[NewJob], Locked | None, float], "asyncio.Future[Answers]"]
 
 
@@ -44,32 +44,32 @@ class QueueWaiter:
     future: "asyncio.Future[Answers]"
     deadline: float
     wait_seconds: float
-    locked: Locked | None = None  # the answer of its last try, if that was a lock
+    locked: Locked | None = None  # the lock that its last try found, if any
     current_try: "asyncio.Future[Answers] | None" = None
 
 
 @dataclass(slots=True)
 class DrainRate:
-    """How fast a queue has been emptied, as far as this process can see."""
+    """How fast a queue is being emptied, as far as this process can see."""
 
     since: float = 0.0
     depth: int = 0
-    entered: int = 0  # jobs of this process since then
+    entered: int = 0  # jobs that this process has stored since then
     seen_at: float = float("-inf")
     seen_depth: int = 0
 
     def observe(self, now: float, depth: int) -> None:
-        """Note the depth of an answer; after a long pause the measurement starts again."""
+        """Note the depth in a reply; after a long pause the measurement starts again."""
         if now - self.seen_at > HINT_SECONDS_MAX:
             self.since, self.depth, self.entered = now, depth, 0
         self.seen_at, self.seen_depth = now, depth
 
     def hint(self, jobs: int) -> float:
-        """Seconds until there is probably room for this number of jobs."""
+        """Return seconds until there is probably room for this number of jobs."""
         seconds = self.seen_at - self.since
         if seconds <= 0:
             return HINT_SECONDS
-        # Other processes enqueue too, so more jobs have left than this.
+        # Other processes enqueue too, so at least this many jobs have left.
         left = self.entered + self.depth - self.seen_depth
         if left <= 0:
             return HINT_SECONDS_MAX
@@ -85,12 +85,12 @@ class QueueWaiters:
     try_once: TryOnce
     clock: Clock
     emit: Emit
-    full: Full | None = None  # the last answer
+    full: Full | None = None  # the last refusal
     drain_rate: DrainRate = field(default_factory=DrainRate)
     waiters: deque[QueueWaiter] = field(default_factory=deque[QueueWaiter])
-    keys: set[bytes] = field(default_factory=set[bytes])  # of the waiters
+    keys: set[bytes] = field(default_factory=set[bytes])  # keys of the waiters
     reported_at: float = float("-inf")
-    has_moved: bool = False  # a waiter got in since the last round
+    has_moved: bool = False  # a job was stored since the last round
     retry_task: RestartingTask = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class QueueWaiters:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there are waiters: a new caller goes behind them."""
+        """Whether there are waiters, so that a new caller has to wait behind them."""
         return self.retry_task.is_running
 
     def observe(self, full: Full) -> None:
@@ -136,10 +136,10 @@ class QueueWaiters:
                 pause = PAUSE_SECONDS_MIN
 
     def has_waiters(self) -> bool:
-        """Drop waiters that were answered or cancelled; whether any are left."""
+        """Drop waiters that have a result or were cancelled; return whether any are left."""
         for waiter in self.waiters:
             if waiter.future.done() and waiter.current_try is not None:
-                waiter.current_try.cancel()  # its caller has gone
+                waiter.current_try.cancel()  # its caller was cancelled
         self.waiters = deque(w for w in self.waiters if not w.future.done())
         self.keys = {key for w in self.waiters for key in keys_of(w.jobs)}
         return bool(self.waiters)
@@ -147,7 +147,7 @@ class QueueWaiters:
     async def pause(self, pause: float) -> None:
         """Sleep until the next try, but not beyond the deadline of any waiter.
 
-        A waiter that is being tried gets the answer of that try.
+        A waiter with a try in progress gets the result of that try.
         """
         idle = [w.deadline for w in self.waiters if w.current_try is None]
         jittered = pause * (0.75 + self.clock.random() / 2)
@@ -155,10 +155,10 @@ class QueueWaiters:
         await self.clock.sleep(max(0.0, min(jittered, left)))
 
     async def try_head(self) -> bool:
-        """Try the first waiters; True: one of them got in.
+        """Try the first waiters; return whether one of them was stored.
 
-        A waiter with a locked key is tried when its key has its turn on the waiting
-        list. The others do not wait for that.
+        A waiter with a locked key is tried when its key has its turn on the waiting list.
+        The others do not wait for that.
         """
         self.has_waiters()
         asked: list[asyncio.Future[Answers]] = []
@@ -191,7 +191,7 @@ class QueueWaiters:
             waiter.future.set_exception(self.refusal(waiter))
 
     def answer(self, waiter: QueueWaiter, future: "asyncio.Future[Answers]") -> bool:
-        """Pass the outcome of a try to its caller; True: it got in."""
+        """Pass the result of a try to its caller; return whether it was stored."""
         error = future.exception()
         if error is not None:
             if not waiter.future.done():
@@ -212,7 +212,7 @@ class QueueWaiters:
         return False
 
     def refusal(self, waiter: QueueWaiter) -> DurioError:
-        """The error for a waiter whose time is over."""
+        """Return the error for a waiter whose time is over."""
         if waiter.locked is not None:
             return waiter.locked.error
         before = takewhile(lambda w: w is not waiter, self.waiters)
@@ -220,7 +220,7 @@ class QueueWaiters:
         return self.queue_full(ahead + len(waiter.jobs), waiter.wait_seconds)
 
     def queue_full(self, jobs: int, waited_seconds: float) -> QueueFull:
-        """The error for a caller; `jobs` are its own and those of callers before it."""
+        """Return the error for a caller; `jobs` includes those of earlier callers."""
         full = self.full or Full(self.lane, 0, 0)
         queue = queue_of(self.lane)
         hint = HINT_SECONDS if full.is_soft else self.drain_rate.hint(jobs)
@@ -238,13 +238,16 @@ class QueueWaiters:
 
 
 def keys_of(jobs: Sequence[NewJob]) -> list[bytes]:
-    """The key of a call as a list, empty without one; a call of several jobs has none."""
+    """Return the key of a call as a list, empty if it has none.
+
+    A call of several jobs has no key.
+    """
     key = jobs[0].key
     return [] if key is None else [key.key]
 
 
 def first_of_each_key(waiters: Iterable[QueueWaiter]) -> Iterator[QueueWaiter]:
-    """All waiters without a key, and for each key the one that came first."""
+    """Yield all waiters without a key, and for each key the one that came first."""
     met: set[bytes] = set()
     for waiter in waiters:
         keys = keys_of(waiter.jobs)
@@ -254,7 +257,7 @@ def first_of_each_key(waiters: Iterable[QueueWaiter]) -> Iterator[QueueWaiter]:
 
 
 def queue_closed(full: Full) -> QueueClosed:
-    """The error for a queue that an operator closed: waiting would not help."""
+    """Return the error for a queue that an operator closed, where waiting does not help."""
     queue = queue_of(full.lane)
     return QueueClosed(
         f"queue {queue!r} is closed: it takes no new jobs",

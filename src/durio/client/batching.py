@@ -1,12 +1,12 @@
-"""Calls that are made at the same time go to the store in one transaction.
+"""Send calls that are made at the same time in one transaction.
 
-While one batch is being written, later calls collect; they are the next batch. A call
-never waits for others to come: an idle batcher sends at once. Batches are sent one after
-the other, so calls with the same key are stored in the order in which they were made.
+While one batch is being written, later calls collect and become the next batch. A call
+never waits for other calls: an idle batcher sends at once. Batches are sent one after the
+other, so calls with the same key are stored in the order in which they were made.
 
-A batch may meet a lock that an open transaction holds. The store then writes what needs no
-lock and answers the other calls `locked`. These go to the waiting list (waiting_list.py),
-and every later call with the same key stands behind them there.
+A batch may find a lock that an open transaction holds. The store then writes what needs no
+lock and returns `locked` for the other calls. These go to the waiting list
+(waiting_list.py), and every later call with the same key waits behind them there.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Batcher:
         self._task = RestartingTask(self._run, self._recover)
 
     def submit(self, jobs: Sequence[NewJob]) -> "asyncio.Future[Answers]":
-        """Send the jobs of one call; wait where something is locked."""
+        """Send the jobs of one call; wait if they need a lock that is not free."""
         call = self._new_call(jobs, waits_if_locked=True)
         self._calls.append(call)
         self._task.start()
@@ -43,10 +43,10 @@ class Batcher:
     def try_once(
         self, jobs: Sequence[NewJob], locked: Locked | None, deadline: float
     ) -> "asyncio.Future[Answers]":
-        """Send the jobs of one call; where something is locked, the answer says so.
+        """Send the jobs of one call; if a lock is not free, the result says so.
 
-        `locked` is the answer that these jobs got before, if it was that. After the
-        deadline they do not wait for their turn on the waiting list.
+        `locked` is the result of the last try with these jobs, if they were locked
+        then. After the deadline they do not wait for their turn on the waiting list.
         """
         call = self._new_call(jobs, waits_if_locked=False)
         call.deadline = deadline

@@ -19,14 +19,14 @@ class Bounds:
         self._wait_seconds = wait_seconds
 
     def declare(self, lane: str, queue: Queue) -> None:
-        """Take what the code declares; what it leaves out stays as it was."""
+        """Store the options that the declaration gives; keep the others."""
         if queue.maxsize is not UNSET:
             self.maxsizes[lane] = queue.maxsize
         if queue.full_wait is not UNSET:
             self.waits[lane] = seconds(queue.full_wait, "full_wait")
 
     def wait_of(self, lane: str) -> float:
-        """Seconds that an enqueue waits for room in this lane."""
+        """Return seconds that an enqueue waits for room in this lane."""
         return self.waits.get(lane, self._wait_seconds)
 
 
@@ -38,14 +38,14 @@ class BoundsDeclarer:
         self._bounds = bounds
         self._declared: dict[str, int | None] = {}
         self._by_default: set[str] = set()
-        # While a declaration is under way: whether it succeeds.
+        # While a declaration is in progress: whether it succeeds.
         self._declaring: asyncio.Future[bool] | None = None
 
     async def declare(self, lanes: Collection[str]) -> None:
-        """Declare what is new, before the first job goes to these lanes.
+        """Declare new bounds before the first job is sent to these lanes.
 
-        Of several concurrent callers the first one declares and the others wait for it;
-        if it fails, each of them tries for itself.
+        Of several concurrent callers the first one declares and the others wait for it; if
+        it fails, each of them tries again.
         """
         while self._has_changes(lanes):
             if self._declaring is None:
@@ -60,7 +60,7 @@ class BoundsDeclarer:
         )
 
     def _without_bound(self, lanes: Collection[str]) -> set[str]:
-        """Lanes whose default bound is not declared yet."""
+        """Return the lanes whose default bound is not declared yet."""
         return set(lanes) - self._by_default - self._bounds.maxsizes.keys()
 
     async def _send_first(self, lanes: Collection[str]) -> None:

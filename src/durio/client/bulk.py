@@ -1,10 +1,10 @@
-"""One action on many jobs: counted first, then done in bounded steps.
+"""Apply one action to many jobs: count them first, then act in limited steps.
 
 Every step is a transaction of its own, so that no step keeps workers and callers waiting.
-The states are visited in the order in which jobs go from one to the next: none slips through
-to a state that was visited before. What another transaction has locked is passed over. All
-states are visited twice, because most locks are short; what is locked the second time too is
-left as it is and counted.
+The states are visited in the order in which jobs go through them, so no job slips into a
+state that was already visited. Jobs that another transaction has locked are skipped. All
+states are visited twice, because most locks are short; jobs that are locked the second time
+too stay unchanged and are counted.
 """
 
 from collections.abc import AsyncGenerator
@@ -19,18 +19,18 @@ STEP_JOBS = 500
 
 
 class BulkStep(NamedTuple):
-    """What one step did."""
+    """The result of one step."""
 
-    jobs: int  # changed by it
-    held: int = 0  # left as they are: open transactions have them, or their keys
+    jobs: int  # changed by this step
+    held: int = 0  # unchanged: open transactions hold them or their keys
 
 
 class CountedJobs(NamedTuple):
-    """Jobs that were counted: those that fit the query and are not beyond the mark."""
+    """The jobs that were counted: they match the query and are not beyond the mark."""
 
     query: Query
     mark: str
-    limit: int  # at most this number is changed, of dead letters the oldest
+    limit: int  # at most this many are changed; of dead letters, the oldest
 
 
 async def act_in_bulk(
@@ -64,7 +64,7 @@ async def act_in_bulk(
 
 
 def bulk_note(action: Action, query: Query, by: str) -> AuditNote:
-    """The audit line of all steps."""
+    """Return the audit line of all steps."""
     is_move = isinstance(action, MoveJobs)
     return AuditNote(
         namespace=query.namespace or namespace_of(query.lane or ""),

@@ -1,8 +1,8 @@
-"""Jobs that are written in the caller's own transaction.
+"""Write jobs in the caller's own transaction.
 
-They are not batched, not repeated, and do not wait. The caller commits, and rolls back
-after an error, so the outcome is always known. A full queue takes the jobs
-and an event reports it: the caller's transaction must not wait for room.
+They are not batched, not repeated, and do not wait. The caller commits, or rolls back after
+an error, so the outcome is always known. A full queue accepts the jobs and an event reports
+it, because the caller's transaction must not wait for room.
 """
 
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -49,7 +49,7 @@ async def enqueue_in_caller_tx(
 
 
 async def open_store(opening: Awaitable[Store]) -> Store:
-    """Open the store; creating its tables may need locks of the caller's transaction."""
+    """Open the store first: creating its tables may need locks of the caller's transaction."""
     try:
         return await opening
     except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""Calls on their way to the store: sent together, each answered by itself."""
+"""Send calls to the store together, and give each its own result."""
 
 import asyncio
 from collections import deque
@@ -10,35 +10,35 @@ from durio.client.reliable_write import Answers, ReliableWriter, closed_before_s
 from durio.model.job import READY, NewJob
 from durio.ports.enqueue import Enqueued, Locked
 
-BATCH_MAX = 1000  # jobs
-BATCH_BYTES = 4 << 20  # of arguments
+BATCH_MAX = 1000  # jobs per batch
+BATCH_BYTES = 4 << 20  # bytes of arguments per batch
 
-WaitKey = bytes | str  # what a call may wait for: its key, or its lane if it has no key
+WaitKey = bytes | str  # a call may wait for its key, or without a key for its lane
 
 
 @dataclass(eq=False, slots=True)
 class EnqueueCall:
-    """The jobs of one caller; stored whole or not at all."""
+    """The jobs of one caller; all of them are stored or none."""
 
     jobs: Sequence[NewJob]
     future: "asyncio.Future[Answers]"
     wait_key: WaitKey
     made_at: float  # monotonic seconds
-    waits_if_locked: bool  # False: the answer may be `locked`
+    waits_if_locked: bool  # False: the result may be `locked`
     deadline: float = float("inf")  # monotonic; the latest end of a wait for a lock
     is_sent: bool = False
     timer: asyncio.TimerHandle | None = None  # ends the wait for a lock
 
 
 class LockedCall(NamedTuple):
-    """A call that the store did not write because something is locked."""
+    """A call that the store did not write because a lock was not free."""
 
     call: EnqueueCall
     locked: Locked
 
 
 class CallSender:
-    """Sends batches of calls and gives each caller its own answer or exception."""
+    """Sends batches of calls and gives each caller its own result or exception."""
 
     def __init__(self, writer: ReliableWriter) -> None:
         self._writer = writer
@@ -48,9 +48,10 @@ class CallSender:
         calls: "deque[EnqueueCall]",
         takes_over: Callable[[EnqueueCall], bool] | None = None,
     ) -> list[EnqueueCall]:
-        """Take from the front what fits one store call.
+        """Take calls from the front, as many as fit one store call.
 
-        Calls whose caller has gone are dropped, and so are calls that `takes_over` takes.
+        Calls whose caller was cancelled are dropped, and so are calls that `takes_over`
+        takes.
         """
         batch: list[EnqueueCall] = []
         jobs = size = 0
@@ -73,9 +74,10 @@ class CallSender:
     async def send(
         self, batch: Sequence[EnqueueCall], *, apart: bool = False
     ) -> list[LockedCall]:
-        """Write these calls and answer them; returns those that met a lock.
+        """Write these calls and complete them; return those that found a lock.
 
-        An error goes to the callers and is not raised here. `apart` is that of the store.
+        An error is passed to the callers and not raised here. `apart` is that of the
+        store's `enqueue`.
         """
         jobs = [job for call in batch for job in call.jobs]
         sizes = [len(call.jobs) for call in batch]
@@ -104,7 +106,7 @@ class CallSender:
         self.end(call)
 
     def answer_locked(self, call: EnqueueCall, locked: Locked) -> None:
-        """Give a call the answer that the store gives where something is locked."""
+        """Complete a call with the result for jobs that are locked."""
         self.answer(
             call, [Enqueued(job.id, False, READY, locked=locked) for job in call.jobs]
         )
@@ -115,7 +117,7 @@ class CallSender:
         self.end(call)
 
     def end(self, call: EnqueueCall) -> None:
-        """Forget a call: answered, left by its caller, or cut off while it was sent."""
+        """Forget a call that has a result, or whose caller or sending was cancelled."""
         if call.timer is not None:
             call.timer.cancel()
         if not call.future.done():

@@ -1,15 +1,15 @@
-"""A call becomes stored jobs: built and checked, batched, written.
+"""Turn a call into stored jobs: build, check, batch, write.
 
 JobBuilder -> Batcher (batching.py) -> ReliableWriter (reliable_write.py) -> store. Calls
-that meet a lock wait in waiting_list.py, calls that find no room in backpressure.py.
+that find a lock wait in waiting_list.py, calls that find no room in backpressure.py.
 
 **Unknown outcomes.** A reply may be lost after the commit. Ids are made here, before the
 write, so a repeat is harmless. A caller that is cancelled during the write does not know
 the outcome, as with any store. When a repeat finds no room, the first try may still be
-under way. While such jobs wait for room, later tries keep `again=True`, and the caller
-never gets an error which says that they are not stored.
+in progress. While such jobs wait for room, later tries keep `again=True`, and the caller
+never gets an error that says they are not stored.
 
-**Full queues.** A call enters its queue whole or not at all. Only a call of more than
+**Full queues.** A call enters its queue as a whole or not at all. Only a call of more than
 1,000 jobs, or of more than the queue can ever hold, is stored in pieces.
 """
 
@@ -42,8 +42,8 @@ from durio.ports.enqueue import Enqueued, Full
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-# A call that cannot enter whole goes in pieces of 1/4 of the bound: there is room for one
-# long before the queue is empty.
+# A call that cannot enter as a whole is split into pieces of 1/4 of the bound, because room
+# for one piece is free long before the queue is empty.
 PIECES_OF_BOUND = 4
 
 
@@ -118,7 +118,7 @@ def has_key(options: CallOptions) -> bool:
 
 
 def refuse_key(options: CallOptions) -> None:
-    """Refuse a key for many rows: they would become one job."""
+    """Refuse a key for many rows, because they would become one job."""
     if has_key(options):
         raise InvalidOption(
             "enqueue_many with one key would make one job of all rows",
@@ -134,7 +134,7 @@ def warn_large(emit: Emit, warn_bytes: int, jobs: Sequence[NewJob]) -> None:
 
 
 def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-    """Raise KeyConflict where a job with other arguments holds the key."""
+    """Raise KeyConflict if a job with other arguments holds the key."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer.conflict:
             raise KeyConflict(
@@ -146,7 +146,7 @@ def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> Non
 
 
 class Enqueuer:
-    """Stores the jobs of one event loop; waits for room where a queue is full."""
+    """Stores the jobs of one event loop; waits for room if a queue is full."""
 
     def __init__(
         self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds
@@ -161,7 +161,7 @@ class Enqueuer:
         self._batcher = Batcher(self._writer, clock)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store these jobs; returns after the durable write, in the same order."""
+        """Store these jobs; return after the durable write, in the same order."""
         warn_large(self._emit, self._warn_bytes, jobs)
         if self._declared.is_needed:
             await self._declared.declare({job.lane for job in jobs})
@@ -190,7 +190,7 @@ class Enqueuer:
     async def _enter_all(
         self, jobs: Sequence[NewJob], full: Full | None = None
     ) -> Answers:
-        """Store a call whole, or in pieces; `full` is the refusal of the whole call."""
+        """Store a call as a whole, or in pieces; `full` is the refusal of the whole call."""
         answers: Answers = []
         size = BATCH_MAX
         try:
@@ -218,7 +218,10 @@ class Enqueuer:
     async def _enter(
         self, jobs: Sequence[NewJob], full: Full | None, *, is_part: bool
     ) -> Answers | Full:
-        """Store these jobs whole, behind earlier waiters; a Full: go in smaller pieces."""
+        """Store these jobs behind earlier waiters.
+
+        A Full means that smaller pieces are needed.
+        """
         full = full or self._full_before(jobs[0])
         if full is None:
             answers = await self._batcher.submit(jobs)
@@ -242,9 +245,10 @@ class Enqueuer:
         return await waiters.wait(jobs, wait_seconds)
 
     def _full_before(self, job: NewJob) -> Full | None:
-        """The refusal of earlier callers who wait for room in this lane; None: go on.
+        """Return the refusal of earlier callers who wait for room in this lane.
 
-        A job with a key that no waiter has may need no room: the key may have a holder.
+        None if none wait. It is also None for a job with a key that no waiter has: the key
+        may have a holder, and then the job needs no room.
         """
         waiters = self._waiters.get(job.lane)
         if waiters is None or not waiters.is_busy:
@@ -259,11 +263,11 @@ def stored_before_text(answers: Answers, jobs: Sequence[NewJob]) -> str:
 
 
 def partly_stored_error(error: StoreError, what: str, stored: int) -> StoreError:
-    """A new error: other callers may have got the same error object."""
+    """Return a new error: other callers may have got the same error object."""
     values = {**error.values, "stored": stored}
     return StoreUnavailable(what, cure=error.cure, unknown=True, **values)
 
 
 def piece_size(full: Full) -> int:
-    """How many jobs of a large call enter a full queue in one transaction."""
+    """Return how many jobs of a large call enter a full queue in one transaction."""
     return min(BATCH_MAX, max(1, full.limit // PIECES_OF_BOUND))

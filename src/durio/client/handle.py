@@ -46,26 +46,26 @@ T = TypeVar("T")
 
 
 class JobClient(Protocol):
-    """What a handle needs from the App that made it."""
+    """The part of an App that its handles use."""
 
     async def store(self) -> Store:
-        """The open store."""
+        """Return the open store."""
         ...
 
     async def waiters(self) -> Waiters:
-        """The shared poller of this loop."""
+        """Return the shared poller of this loop."""
         ...
 
     def retries_of(self, task: str) -> int:
-        """Retries by the task's policy, as far as this process knows the task."""
+        """Return the retries of the task's policy, as far as this process knows the task."""
         ...
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
-        """Decodes the task's results; None: this process does not know the task."""
+        """Return the decoder of the task's results; None if the task is unknown here."""
         ...
 
     def now(self) -> float:
-        """Wall-clock seconds."""
+        """Return wall-clock seconds."""
         ...
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
@@ -74,7 +74,7 @@ class JobClient(Protocol):
 
 
 class Job(Generic[R_co]):
-    """One job: ask for its status or result, cancel it, retry it."""
+    """A reference to one job: read its status or result, cancel it, retry it."""
 
     __module__ = "durio"
     __slots__ = ("_client", "_raw_id", "created", "replaced", "same_args")
@@ -90,7 +90,7 @@ class Job(Generic[R_co]):
     ) -> None:
         self._client = client
         self._raw_id = job_id
-        self.created = created  # False: an older job with this key answers
+        self.created = created  # False: an existing job with this key was returned
         self.same_args = same_args
         self.replaced = replaced
 
@@ -109,7 +109,7 @@ class Job(Generic[R_co]):
         return hash(self._raw_id)
 
     async def status(self) -> JobStatus:
-        """What the store knows now; JobNotFound when there is no such job."""
+        """Return the job's state, read from the store now; raises JobNotFound."""
         record = await self._stored_job()
         return status_of(record, self._client.retries_of(record.task))
 
@@ -133,7 +133,7 @@ class Job(Generic[R_co]):
         return self._value(await self._stored_job())
 
     def _value_now(self, stored: StoredJob, task: str) -> Any:
-        """The value for a task, which must not wait: it would hold the slot of the job."""
+        """Return the result inside a task, which must not wait: it would block a slot."""
         if stored.state < DONE:
             raise UsageError(
                 f"{task} waits for job {self.id} ({stored.task}): a task that "
@@ -173,7 +173,10 @@ class Job(Generic[R_co]):
             ) from None
 
     async def cancel(self) -> State:
-        """Cancel it; returns the state after that: `running` means it was asked to stop."""
+        """Cancel the job and return its new state.
+
+        `running` means that it was asked to stop.
+        """
         store = await self._client.store()
         acted = (await store.act([self._raw_id], CancelJobs()))[0]
         if acted.after is None:
@@ -207,25 +210,25 @@ class Job(Generic[R_co]):
         return records[0]
 
     def result_sync(self, timeout: Duration | None = None) -> R_co:
-        """`result` for callers without an event loop."""
+        """Wait for the result without an event loop, as `result` does."""
         return self._client.run_sync(self.result(timeout))
 
     def status_sync(self) -> JobStatus:
-        """`status` for callers without an event loop."""
+        """Read the status without an event loop, as `status` does."""
         return self._client.run_sync(self.status())
 
     def cancel_sync(self) -> State:
-        """`cancel` for callers without an event loop."""
+        """Cancel the job without an event loop, as `cancel` does."""
         return self._client.run_sync(self.cancel())
 
     def retry_sync(self) -> None:
-        """`retry` for callers without an event loop."""
+        """Retry the job without an event loop, as `retry` does."""
         return self._client.run_sync(self.retry())
 
 
 def status_of(stored: StoredJob, retries: int) -> JobStatus:
-    """A stored job as people see it."""
-    # Options or progress may be damaged in the store; the rest is still worth showing.
+    """Return the public view of a stored job."""
+    # Options or progress may be damaged in the store; the rest is still useful.
     with suppress(InvalidOption):
         override = row_options(stored.opts).retry
         retries = retries if override is None else override["retries"]
@@ -255,13 +258,13 @@ def status_of(stored: StoredJob, retries: int) -> JobStatus:
 
 
 def last_error(stored: StoredJob) -> JobError | None:
-    """The newest failed attempt; None: no attempt has failed."""
+    """Return the newest failed attempt; None if no attempt has failed."""
     errors = job_errors(stored)
     return errors[-1] if errors else None
 
 
 def job_errors(stored: StoredJob) -> list[JobError]:
-    """Every failed attempt that is kept, oldest first."""
+    """Return every failed attempt that is kept, oldest first."""
     return [
         JobError(
             type=failure.type,

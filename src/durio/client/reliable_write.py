@@ -1,9 +1,9 @@
-"""Writes jobs, and repeats a write until its outcome is known.
+"""Write jobs, and repeat a write until its outcome is known.
 
 A reply may be lost after the commit. Ids are made before the write, so a repeat is
-harmless: the store answers a stored id as it stands. A later try that is refused says
-nothing about the first. So the writer remembers jobs whose first try may still be stored,
-until their caller has its answer or has gone.
+harmless: for an id that is stored, the store returns its current state. If a later try
+is refused, the first may still have been stored. So the writer remembers jobs whose first
+try has an unknown outcome, until their caller has its result or is cancelled.
 """
 
 import asyncio
@@ -25,31 +25,32 @@ Answers = list[Enqueued]
 
 
 class ReliableWriter:
-    """Asks one store to write jobs, and remembers which outcomes are unknown."""
+    """Writes jobs to one store, and remembers which outcomes are unknown."""
 
     def __init__(self, store: Store, clock: Clock, emit: Emit) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit
-        # Ids of jobs that the last try did not store, and an earlier one perhaps did.
+        # Ids of jobs that the last try did not store, but an earlier one may have
+        # stored.
         self._maybe_stored: set[bytes] = set()
         self._reporting: asyncio.Task[None] | None = None
 
     def is_maybe_stored(self, jobs: Sequence[NewJob]) -> bool:
-        """Whether an earlier try with an unknown outcome may have stored any of them."""
+        """Whether an earlier try with an unknown outcome may have stored any job."""
         return bool(self._maybe_stored) and any(
             job.id in self._maybe_stored for job in jobs
         )
 
     def forget(self, jobs: Sequence[NewJob]) -> None:
-        """Call this when their caller has its answer, or has gone."""
+        """Forget jobs whose caller has its result or was cancelled."""
         if self._maybe_stored:
             self._maybe_stored.difference_update(job.id for job in jobs)
 
     async def write(
         self, jobs: Sequence[NewJob], calls: Sequence[int], *, apart: bool = False
     ) -> Answers:
-        """Ask the store until the outcome is known, at most TRIES_MAX times.
+        """Write until the outcome is known, at most TRIES_MAX times.
 
         `calls` and `apart` are those of the store's `enqueue`.
         """
@@ -75,14 +76,14 @@ class ReliableWriter:
         raise StoreUnavailable("the store does not answer", unknown=True)
 
     def _remember_refused(self, jobs: Sequence[NewJob], answers: Answers) -> None:
-        """Remember them: the try before may still be stored."""
+        """Remember refused jobs, because an earlier try may still be stored."""
         pairs = zip(jobs, answers, strict=True)
         self._maybe_stored.update(job.id for job, answer in pairs if is_refused(answer))
 
     async def _watched(
         self, jobs: Sequence[NewJob], calls: Sequence[int], *, again: bool, apart: bool
     ) -> Answers:
-        """Ask once; after STALL_SECONDS report which process holds the writer's lock."""
+        """Write once; after STALL_SECONDS report which process holds the writer's lock."""
         loop = asyncio.get_running_loop()
         watch = loop.call_later(STALL_SECONDS, self._start_report)
         try:
@@ -127,7 +128,7 @@ def is_refused(answer: Enqueued) -> bool:
 
 
 def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
-    """A repeat finds the jobs of the first try; for the caller they are new."""
+    """Mark jobs that a repeat found as created: for the caller they are new."""
     return [
         answer._replace(created=True)
         if answer.id == job.id and not is_refused(answer)
@@ -137,7 +138,7 @@ def _after_repeat(jobs: Sequence[NewJob], answers: Answers) -> Answers:
 
 
 def unknown_outcome(error: DurioError) -> StoreError:
-    """The error of a later try, for a caller whose first try may have been stored."""
+    """Return the error of a later try if the first try may have been stored."""
     return StoreUnavailable(
         f"an earlier try may have stored it: {error.what}",
         cure=error.cure,
@@ -147,7 +148,7 @@ def unknown_outcome(error: DurioError) -> StoreError:
 
 
 def closed_before_stored() -> StoreUnavailable:
-    """The error for a call whose write was cancelled."""
+    """Return the error for a call whose write was cancelled."""
     return StoreUnavailable(
         "the App was closed before the job was known to be stored", unknown=True
     )

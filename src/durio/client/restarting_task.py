@@ -1,7 +1,7 @@
 """A task that survives when all tasks of its event loop are cancelled.
 
-A loop that is being closed, or a Ctrl-C, cancels every task, also one that has not begun.
-The callers that depend on the task may go on: they may catch their cancellation.
+A loop that is being closed, or a Ctrl-C, cancels every task, even one that has not started.
+The callers that depend on the task may continue, because they may catch their cancellation.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class RestartingTask:
-    """Runs `work` in a task; after a cancellation again, where `recover` returns True."""
+    """Runs `work` in a task, and again after a cancellation if `recover` returns True."""
 
     def __init__(
         self, work: Callable[[], Coroutine[Any, Any, None]], recover: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: all waiters of a loop share one poller."""
+"""Wait for jobs to end: all waiters of a loop share one poller."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from durio.ports.store import Store
 FIRST_SECONDS = 0.002
 LONGEST_SECONDS = 0.25
 GROWTH = 1.5
-IDS_MAX = 500  # ids per query
+IDS_MAX = 500  # per query
 
 
 class Waiters:
@@ -30,7 +30,7 @@ class Waiters:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._futures.setdefault(job_id, []).append(future)
-        # There is a new waiter: poll often again.
+        # Poll often again, because there is a new waiter.
         self._pause_seconds = FIRST_SECONDS
         if self._poller is None:
             self._poller = loop.create_task(self._poll())
@@ -69,7 +69,8 @@ class Waiters:
             elif state >= DONE:
                 self._answer(job_id, state)
             elif job_id in self._futures:
-                # Ask about it last, so that more than IDS_MAX jobs all get a turn.
+                # Move the job to the end, so that of more than IDS_MAX jobs each gets its
+                # turn.
                 self._futures[job_id] = self._futures.pop(job_id)
 
     def _answer(self, job_id: bytes, answer: int | Exception) -> None:
@@ -90,7 +91,7 @@ PAST_TENSE: dict[Verb, str] = {
 
 
 def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
-    """The error for a job that an open transaction has locked for a whole call timeout."""
+    """Return the error for a job that an open transaction has locked until the timeout."""
     state = "gone" if acted.before is None else STATE_BY_CODE[acted.before].value
     what = "it or its key" if verb == "retry" else "it"
     return StoreUnavailable(

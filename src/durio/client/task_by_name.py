@@ -1,6 +1,6 @@
-"""Enqueueing by name: what is known about a task whose code is elsewhere.
+"""Enqueue by name, from what is published about a task whose code is elsewhere.
 
-Workers publish their tasks with their lease. A name that a known namespace does not have
+Workers publish their tasks when they register. A name that a known namespace does not have
 is refused with a suggestion; a namespace without published tasks is accepted with a
 warning.
 """
@@ -33,7 +33,7 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 async def published_tasks(
     store: Store, namespace: str
 ) -> dict[str, dict[str, Any]] | None:
-    """What workers have published about their tasks; None: nothing."""
+    """Return the tasks that workers have published; None if there are none."""
     kind, found = tasks_kind(namespace), list[Record]()
     after: str | None = ""
     while after is not None:
@@ -46,7 +46,7 @@ async def published_tasks(
 def named_defaults(
     task: str, published: Mapping[str, Mapping[str, Any]] | None, emit: Emit
 ) -> TaskDefaults:
-    """Queue and priority of a task that is known by name only."""
+    """Return queue and priority of a task that is known by name only."""
     if published is None:
         emit("namespace.unknown", task=task)
         return TaskDefaults(task, "default", PRIORITY_DEFAULT)
@@ -67,7 +67,7 @@ def named_arguments(
     kwargs: Mapping[str, Any],
     published: Mapping[str, Any] | None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments as (args, kwargs), normalised and checked against what is published."""
+    """Return the arguments as (args, kwargs), checked against the published parameters."""
     if published is None:
         return list(args), dict(kwargs)
     rest, named = _bound(task, args, kwargs, published["parameters"])
@@ -107,7 +107,8 @@ def _bound(
     ]
     if missing:
         raise _invalid_arguments(task, f"misses {', '.join(missing)}", parameters)
-    # In the order of the function's parameters: equal arguments give a key equal bytes.
+    # In the order of the function's parameters, so that equal arguments give equal key
+    # bytes.
     order = [p["name"] for p in parameters] + sorted(named.keys() - known)
     return args[len(positional) :], {n: named[n] for n in order if n in named}
 
@@ -117,7 +118,7 @@ def _check_type(task: str, name: str, value: Any, schema: Mapping[str, Any]) -> 
     if not isinstance(wanted, str) or wanted not in JSON_TYPES:
         return
     if "format" in schema or "contentEncoding" in schema:
-        return  # text in JSON, another type here: datetime, bytes
+        return  # the JSON text stands for another type: datetime, bytes
     wrong_bool = isinstance(value, bool) and wanted != "boolean"
     if wrong_bool or not isinstance(value, JSON_TYPES[wanted]):
         raise InvalidArguments(

@@ -1,16 +1,16 @@
 """Calls that wait for a lock which an open transaction holds.
 
-A store answers all calls with keys of a batch `locked`, because it does not know which key
-it was. They wait here in one queue per key, in the order in which they were made. Each key
-is tried by itself, in turn, for at most 100 ms. So a call whose key is free waits at most
-100 ms for each other key on the list. All calls with one key go in one transaction. When
-they are written, the calls that came meanwhile leave the list too.
+A store returns `locked` for all calls with keys of a batch, because it does not know which
+key was locked. They wait here in one queue per key, in the order in which they were made.
+Each key is tried by itself, in turn, for at most 100 ms. So a call whose key is free waits
+at most 100 ms for each other key on the list. All calls with one key are sent in one
+transaction. When they are written, the calls that were added meanwhile leave the list too.
 
-A call without a key may meet a lock as well, that of a bounded queue: it waits here in the
+A call without a key may also find a lock, that of a bounded queue: it waits here in the
 queue of its lane.
 
 A call that was not written within `locked.wait_seconds` after it was made, or before its
-deadline, gets the error that the store gave last.
+deadline, gets the last error of the store.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from durio.client.restarting_task import RestartingTask
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Locked
 
-# A store waits about as long for a lock. Where it answers sooner, the list waits for the
-# rest: a key is not tried more often because the store could not wait for it.
+# A store waits about as long for a lock. If it returns sooner, the list waits for the rest
+# of this time, so that a key is not tried more often.
 TURN_SECONDS = 0.1
 
 
@@ -33,7 +33,7 @@ class KeyQueue:
     """The calls that wait for one key, oldest first."""
 
     locked: Locked  # the last refusal
-    is_certain: bool = False  # the key was tried by itself: it is locked
+    is_certain: bool = False  # the key was tried by itself and is locked
     calls: deque[EnqueueCall] = field(default_factory=deque[EnqueueCall])
 
 
@@ -63,7 +63,7 @@ class WaitingList:
         self._add(call, queue)
 
     def takes_over(self, call: EnqueueCall) -> bool:
-        """Put a new call behind the others with its key; False: there are none."""
+        """Put a new call behind the others with its key; return False if there are none."""
         queue = self.queues.get(call.wait_key)
         if queue is not None:
             self._add(call, queue)
@@ -75,7 +75,7 @@ class WaitingList:
         self._task.start()
 
     def _keeps(self, call: EnqueueCall, queue: KeyQueue) -> bool:
-        """Whether this call continues to wait; if not, it has its answer."""
+        """Whether this call continues to wait; if not, it has its result."""
         locked = queue.locked
         end = min(call.made_at + locked.wait_seconds, call.deadline)
         left = end - self._clock.monotonic()
@@ -91,10 +91,10 @@ class WaitingList:
         return not call.future.done()
 
     def _expire(self, call: EnqueueCall, queue: KeyQueue) -> None:
-        if not call.is_sent:  # if it is, its answer is on the way and counts
+        if not call.is_sent:  # a sent call gets its result soon
             self._sender.fail(call, queue.locked.error)
 
-    # --- trying
+    # --- trying keys
 
     async def _run(self) -> None:
         while self.queues:
@@ -104,7 +104,7 @@ class WaitingList:
                 await self._clock.sleep(max(TURN_SECONDS - passed, 0.0))
 
     async def _try_next_key(self) -> bool:
-        """Send the calls with the first key; False: it is locked, its next turn is last."""
+        """Send the calls with the first key; if it is locked, return False and try it last."""
         wait_key, queue = next(iter(self.queues.items()))
         refused: list[LockedCall] = []
         self._batch = self._sender.take_batch(queue.calls)
