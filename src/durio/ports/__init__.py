@@ -1,1 +1,1 @@
-"""The hall: what rooms ask of a store, a clock, an executor and a handler."""
+"""Interfaces to a store, a clock, an executor and a handler, for the rest of the package."""

@@ -1,4 +1,4 @@
-"""Reading the store: one job, many jobs, lanes, workers. Never counts by scanning rows."""
+"""Read the store: one job, many jobs, lanes, workers; counts never scan the history."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,17 +10,18 @@ from durio.ports.lease import Vitals
 
 
 class Query(NamedTuple):
-    """A filter for jobs; a field that is None does not narrow."""
+    """A filter for jobs; a field that is None matches every job."""
 
     namespace: str | None = None
     states: tuple[int, ...] | None = None
     lane: str | None = None
     task: str | None = None
     reason: str | None = None  # why it is dead
-    error: str | None = None  # in the type or message of its last error, any case
-    finished_before: float | None = None  # absolute seconds: dead for longer
+    # Part of the type or message of its last error; case is ignored.
+    error: str | None = None
+    finished_before: float | None = None  # seconds since 1970: finished before then
     finished_after: float | None = None
-    worker: int | None = None  # running under it
+    worker: int | None = None  # running under this worker
 
     @property
     def possible_states(self) -> tuple[int, ...] | None:
@@ -30,7 +31,7 @@ class Query(NamedTuple):
         return (RUNNING,) if self.states is None or RUNNING in self.states else ()
 
     def in_words(self) -> str:
-        """The filter as text for the audit of a bulk action."""
+        """Return the filter as text for the audit of a bulk action."""
         states = "all" if self.states is None else states_in_words(self.states)
         parts = [f"{states} jobs"]
         whose = self.lane or (self.namespace and f"{self.namespace}:*")
@@ -51,7 +52,7 @@ class Page(NamedTuple):
 
     jobs: list[StoredJob]
     cursor: str | None
-    ids: Sequence[bytes] = ()  # instead of the records, for a query with a mark
+    ids: Sequence[bytes] = ()  # in place of the records, for a query with a mark
 
 
 class WorkerRow(NamedTuple):
@@ -59,13 +60,13 @@ class WorkerRow(NamedTuple):
 
     id: int
     info: Mapping[str, Any]  # the fields of WorkerInfo, and started_at
-    # Negative: expired for that time. 0: expired, not known since when.
+    # Negative: expired for that time. 0: expired, but not known since when.
     lease_seconds_left: float
     running: int
     vitals: Vitals | None = None  # None: not sent yet
 
     def lease_text(self) -> str:
-        """The state of the lease, for people."""
+        """Return the state of the lease, for people."""
         left = self.lease_seconds_left
         if left > 0:
             return f"good for {format_duration(left)}"
@@ -80,19 +81,19 @@ class LaneRow(NamedTuple):
     closed: bool = False
     maxsize: int | None = None  # the bound in force; None: only the soft bound
     is_manual: bool = False  # the bound was set by an operator
-    is_over: bool = False  # exceeded the soft bound at the last check
-    # Filled only on request:
-    counts: Mapping[int, int] = {}  # state -> jobs, of states not final and dead
+    is_over: bool = False  # above the soft bound at the last check
+    # Read only on request:
+    counts: Mapping[int, int] = {}  # jobs by state, for live states and dead
     oldest_ready_at: float | None = None  # absolute seconds
-    head_tasks: Mapping[str, int] = {}  # task -> jobs
+    head_tasks: Mapping[str, int] = {}  # jobs by task
 
     def jobs(self, *states: int) -> int:
-        """Jobs in these states."""
+        """Return the number of jobs in these states."""
         return sum(self.counts.get(state, 0) for state in states)
 
 
 class AuditLine(NamedTuple):
-    """What an operator did."""
+    """An action of an operator."""
 
     at: float
     who: str
@@ -102,7 +103,7 @@ class AuditLine(NamedTuple):
 
 
 class DeathCount(NamedTuple):
-    """How many jobs ever died of an error; it only grows."""
+    """How many jobs have died of an error so far."""
 
     lane: str
     task: str
@@ -114,28 +115,29 @@ class Browse(Protocol):
     """Read-only queries."""
 
     async def get(self, ids: Sequence[bytes]) -> list[StoredJob]:
-        """The jobs with these ids, in this order; unknown ones are missing."""
+        """Return the jobs with these ids, in this order; unknown ids are left out."""
         ...
 
     async def states(
         self, ids: Sequence[bytes], *, waiting: bool = False
     ) -> dict[bytes, int]:
-        """Only the states: what waiters poll.
+        """Return only the states of jobs, for callers that poll while they wait.
 
-        `waiting`: a caller waits for their ends. Raises StoreMoved if none of them is
-        final and none ever will be, because the jobs have moved to another store for
-        good.
+        `waiting`: a caller waits for these jobs to end. Then this raises StoreMoved if none
+        of them is final and none ever will be, because the jobs have moved to another store
+        for good.
         """
         ...
 
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
-        """Newest first, by keyset, at most 200 per page.
+        """Return jobs, newest first, at most 200 per page.
 
-        `mark`: the answer of a count. The page has the ids of jobs of one state that are not
-        beyond it, at most 1,000, in the order of the state's index: waiting jobs by queue,
-        dead ones by the time of their death. A page may be empty and still have a cursor.
+        `mark` is the result of a count. The page then has the ids of jobs of one state that
+        are not beyond it, at most 1,000, in the order of the state's index: waiting jobs by
+        queue, dead ones by the time of their death. A page may be empty and still have a
+        cursor.
         """
         ...
 
@@ -148,26 +150,26 @@ class Browse(Protocol):
         oldest: bool = False,
         heads: int = 0,
     ) -> list[LaneRow]:
-        """Every queue of a namespace that was ever used, with its settings, by name.
+        """Return every queue of a namespace that was ever used, with its settings, by name.
 
-        `busy`: only queues with waiting jobs; others cost nothing then, whatever their
-        number. `counts`: with the jobs by state. `oldest`: with the time since when the
-        oldest ready job could have run, judged by the jobs at the head of the queue.
-        `heads`: with the tasks of the waiting jobs at the heads of the queues; about
-        this number of jobs is read, the same share of each queue.
+        `busy`: only queues with waiting jobs; other queues then cost nothing, whatever
+        their number. `counts`: include the jobs by state. `oldest`: include the time since
+        which the oldest ready job could have run, judged by the jobs at the head of the
+        queue. `heads`: include the tasks of the waiting jobs at the heads of the queues;
+        about this number of jobs is read, the same share of each queue.
         """
         ...
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
-        """The registered workers."""
+        """Return the registered workers."""
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
-        """Dead letters ever, by queue, task and type of error; None: of every App."""
+        """Return the deaths so far by queue, task and type of error; None for every App."""
         ...
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """Actions of operators, newest first."""
+        """Return the actions of operators, newest first."""
         ...
 
 
@@ -176,5 +178,5 @@ def states_in_words(states: Sequence[int]) -> str:
 
 
 def moment_in_words(seconds: float) -> str:
-    """UTC, to the second, for people."""
+    """Return the time in UTC, to the second, for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

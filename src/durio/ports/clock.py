@@ -7,15 +7,15 @@ class Clock(Protocol):
     """Time and randomness for the engine; tests inject their own."""
 
     def now(self) -> float:
-        """Wall-clock seconds since the epoch."""
+        """Return wall-clock seconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, common to all processes of one boot."""
+        """Return seconds that never go back, common to all processes of one boot."""
         ...
 
     def boot_id(self) -> str:
-        """The id of this boot of the host: monotonic times compare only within it."""
+        """Return the id of this boot of the host; monotonic times compare only within it."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -23,9 +23,9 @@ class Clock(Protocol):
         ...
 
     def random(self) -> float:
-        """A random number from 0 to below 1, for jitter."""
+        """Return a random number, at least 0 and below 1, for jitter."""
         ...
 
     def new_id(self) -> bytes:
-        """A new job id: increasing within a process, unique everywhere."""
+        """Return a new job id: increasing within a process, unique everywhere."""
         ...

@@ -1,4 +1,4 @@
-"""What a store promises about a commit: jobs and records, all of them or nothing."""
+"""The commit of jobs and records in one transaction: all of them or nothing."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -9,11 +9,11 @@ from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued, Full
 from durio.ports.records import Put, Record
 
-ROWS_MAX = 1000  # jobs and records of one transaction
+ROWS_MAX = 1000  # jobs and records in one transaction
 
 
 class Effects(NamedTuple):
-    """What one transaction writes."""
+    """The jobs and records that one transaction writes."""
 
     jobs: Sequence[NewJob] = ()
     puts: Sequence[Put] = ()
@@ -22,25 +22,26 @@ class Effects(NamedTuple):
 class Conflict(NamedTuple):
     """The first condition that did not hold: nothing was written."""
 
-    # record: the version is another one; full: a queue has no room, or is closed;
-    # key: another job has the idempotency key.
+    # record: it has another version; full: a queue has no room, or is closed; key: another
+    # job holds the idempotency key.
     what: Literal["record", "full", "key"]
-    name: str  # of the record, of the lane, or the id of the job that has the key
+    name: str  # name of the record or lane, or the id of the job that holds the key
     # The stored record, so that a repeat recognises its own write.
     record: Record | None = None
     full: Full | None = None
 
 
 class Committed(NamedTuple):
-    """The answer to a commit."""
+    """The result of a commit."""
 
     enqueued: list[Enqueued]  # one for each job, in order; empty after a conflict
-    versions: list[int]  # one for each put, in order, 0 for a deletion; empty likewise
+    # One for each put, in order, 0 for a deletion; empty after a conflict.
+    versions: list[int]
     conflict: Conflict | None = None
 
 
 class Commit(Protocol):
-    """Writing jobs and records in one transaction."""
+    """Writes jobs and records in one transaction."""
 
     async def commit(
         self,
@@ -53,26 +54,26 @@ class Commit(Protocol):
     ) -> Committed:
         """Write all of the effects, or nothing.
 
-        Conditions are checked in order: the puts, then the jobs. The first one that does
-        not hold is the answer. The store does not retry it.
+        Conditions are checked in order: the puts, then the jobs. The result is the first
+        one that does not hold. The store does not retry.
 
-        A job whose key answers `existing` is no conflict (`created=False`); with `all_new`
-        it is one. A key whose holder refuses other arguments is one in any case. A full
-        queue refuses the commit; with `enters` it takes these jobs. A closed queue refuses
-        in any case.
+        A job whose key has a holder already is no conflict (`created=False`), except with
+        `all_new`. A key whose holder refuses other arguments is always a conflict. A full
+        queue refuses the commit, but accepts these jobs with `enters`. A closed queue
+        always refuses.
 
-        After a lost reply the same commit may be sent again. For a job that is
-        stored already the answer gives its present state. A put whose condition held before is a conflict now, and the
-        conflict carries the record: a caller that finds its own body there has committed.
-        A put without a condition is written again.
+        After a lost reply the same commit may be sent again. For a job that is already
+        stored, the result is its current state. A put whose condition held before is a
+        conflict now, and the conflict contains the record: a caller that finds its own body
+        there has committed. A put without a condition is written again.
 
         `tx` is a transaction that the caller has open. Records can only be created there
-        (`if_version=0`), and full queues take the jobs as in `enqueue(tx=...)`.
+        (`if_version=0`), and full queues accept the jobs as in `enqueue(tx=...)`.
 
         `note` is a line of the audit, written in the same transaction.
 
-        A put of the kind `command:<worker>` wakes that worker, as its next renewal brings
-        the command.
+        A put of the kind `command:<worker>` wakes that worker, because its next renewal
+        returns the command.
 
         Raises UsageError for more than 1,000 rows, a body of more than 64 KiB, a name that
         cannot be stored, or a record that is named twice; and StoreError.

@@ -1,7 +1,7 @@
-"""What operators do to jobs, queues and workers.
+"""Operators' actions on jobs, queues and workers.
 
-An action of a person is audited in its own transaction: who, when, what, how many jobs.
-Code that acts on its own jobs passes no note and is not audited.
+A person's action is audited in its own transaction: who, when, what, how many jobs. Code
+that acts on its own jobs passes no note and is not audited.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,24 +20,24 @@ Verb = Literal["cancel", "retry", "discard"]
 class CancelJobs:
     """Cancel jobs that have not ended.
 
-    A waiting job is cancelled and its key is freed. A running one is marked (`after` stays
+    A waiting job is cancelled and its key is freed. A running job is marked (`after` stays
     running) and its worker is woken.
     """
 
     verb: ClassVar[str] = "cancel"
-    # The states that it changes, in the order in which jobs go from one to the next.
+    # The states that it changes, in the order in which jobs go through them.
     states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryJobs:
-    """Dead and cancelled jobs become ready, with counters at zero and the same `claim_no`.
+    """Make dead and cancelled jobs ready, with counters at zero and the same `claim_no`.
 
-    They also enter a full queue. Each takes the key again that it came with; a job whose key
-    belongs to another job now stays as it is.
+    They also enter a full queue. Each takes its key again; a job whose key another job
+    holds stays unchanged.
     """
 
-    payload: bytes | None = None  # other arguments; the caller has checked them
+    payload: bytes | None = None  # new arguments, checked by the caller
     states: ClassVar[tuple[int, ...]] = (DEAD, CANCELLED)
 
     @property
@@ -55,9 +55,9 @@ class DiscardJobs:
 
 @dataclass(frozen=True, slots=True)
 class MoveJobs:
-    """Waiting jobs go to another queue, with order, priority, due time and fence.
+    """Move waiting jobs to another queue, with order, priority, due time and fence.
 
-    The bound of that queue is not checked: no job is lost.
+    The bound of that queue is not checked, so that no job is lost.
     """
 
     lane: str
@@ -74,15 +74,15 @@ ACTION_OF_VERB: dict[Verb, Action] = {
 
 
 class Acted(NamedTuple):
-    """What became of one job."""
+    """The result of an action on one job."""
 
     id: bytes
     before: int | None  # None: there is no such job
-    after: int | None  # None: it is gone
-    is_held: bool = False  # not done: another transaction has locked it, or its key
+    after: int | None  # None: it is deleted
+    is_held: bool = False  # unchanged: another transaction has locked it or its key
 
     def is_changed_by(self, action: Action) -> bool:
-        """Whether the action did anything; a job that moves keeps its state."""
+        """Whether the action changed the job; a job that moves keeps its state."""
         if self.is_held or self.before not in action.states:
             return False
         return not isinstance(action, RetryJobs) or self.before != self.after
@@ -102,7 +102,7 @@ class AuditEntry(NamedTuple):
 class AuditNote:
     """A line of the audit, except for the time and the number of jobs.
 
-    The store fills in what is empty, from the action and its jobs. A note with a target is
+    The store fills in empty fields from the action and its jobs. A note with a target is
     one line for all calls that it is passed to.
     """
 
@@ -110,12 +110,13 @@ class AuditNote:
     who: str = ""
     verb: str = ""
     target: str = ""
-    line: int | None = None  # set by the store: where the next call adds its jobs
+    # Set by the store: the line to which the next call adds its jobs.
+    line: int | None = None
 
     def entries(
         self, action: Action, acted: Sequence[Acted], lanes: Mapping[bytes, str]
     ) -> list[AuditEntry]:
-        """What to write: for the target if any job changed, or one entry for each App."""
+        """Return one entry for the target if any job changed, or one for each App."""
         jobs_of: dict[str, list[Acted]] = {}
         if self.target:
             jobs_of[self.namespace] = [a for a in acted if a.is_changed_by(action)]
@@ -137,28 +138,28 @@ class AuditNote:
 
 
 class Counted(NamedTuple):
-    """How many jobs a query names, exactly, and up to where it looked."""
+    """The exact number of jobs that match a query, and how far it looked."""
 
     jobs: int
-    mark: str  # jobs that come to fit the query later are beyond it
+    mark: str  # later matches are beyond this mark
 
 
-NO_BOUND = -1  # a bound by hand: there is none, whatever the code says
-AS_IN_CODE = -2  # no bound by hand any more
+NO_BOUND = -1  # an operator's bound: unlimited, whatever the code says
+AS_IN_CODE = -2  # removes the operator's bound
 BOUNDS_IN_WORDS = {NO_BOUND: "none", AS_IN_CODE: "as in the code"}
 
 
 class QueueChange(NamedTuple):
-    """What to change about a queue; None leaves it as it is."""
+    """What to change about a queue; None leaves a setting unchanged."""
 
-    paused: bool | None = None  # gives no jobs to workers
-    closed: bool | None = None  # takes no new jobs
-    maxsize: int | None = None  # by hand: beats the code; NO_BOUND, AS_IN_CODE
+    paused: bool | None = None  # workers get no jobs from the queue
+    closed: bool | None = None  # the queue accepts no new jobs
+    maxsize: int | None = None  # overrides the code; or NO_BOUND, AS_IN_CODE
 
     def difference_to(
         self, *, paused: bool, closed: bool, manual: int | None
     ) -> "QueueChange":
-        """The part of it that is not so yet, for a queue as it is stored."""
+        """Return the part of the change that differs from the stored queue."""
         bound = AS_IN_CODE if manual is None else manual
         return QueueChange(
             None if self.paused == paused else self.paused,
@@ -167,7 +168,7 @@ class QueueChange(NamedTuple):
         )
 
     def in_words(self, lane: str) -> list[tuple[str, str]]:
-        """Verb and target of each part of it, for the audit."""
+        """Return verb and target of each changed setting, for the audit."""
         parts: list[tuple[str, str]] = []
         if self.paused is not None:
             parts.append(("pause" if self.paused else "resume", lane))
@@ -180,7 +181,7 @@ class QueueChange(NamedTuple):
 
 
 class OperatorControl(Protocol):
-    """Acting on jobs, queues and workers."""
+    """Actions on jobs, queues and workers."""
 
     async def act(
         self,
@@ -190,37 +191,37 @@ class OperatorControl(Protocol):
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
     ) -> list[Acted]:
-        """Do it to each job whose state allows it; the others stay as they are.
+        """Act on each job whose state allows it; leave the others unchanged.
 
-        Jobs that another transaction has locked are tried again for as long as a call may
-        last; then they stay as they are (`is_held`).
+        Jobs that another transaction has locked are tried again until the time limit of a
+        call; then they stay unchanged (`is_held`).
 
-        `only`: a query and the mark of its count. The store checks inside the transaction
-        that a job still fits the query and is not beyond the mark; the answer leaves out
-        those that do not. Locked jobs are not tried again. Without changed jobs nothing is
+        `only` is a query and the mark of its count. The store checks inside the transaction
+        that a job still matches the query and is not beyond the mark; the result leaves out
+        jobs that do not. Locked jobs are not tried again. If no job changes, nothing is
         written.
         """
         ...
 
     async def count(self, query: Query) -> Counted:
-        """Exactly how many jobs fit, and a mark for `find` and `act`.
+        """Return the exact number of matching jobs, and a mark for `find` and `act`.
 
-        Beyond the mark are jobs that arrive, or die, after the count: a dead letter that is
-        retried and dies again is not met twice.
+        Jobs that arrive or die after the count are beyond the mark, so a dead letter that
+        is retried and dies again is not acted on twice.
         """
         ...
 
     async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
-        """Insert dead letters from elsewhere; ids that are stored stay as they are.
+        """Insert dead letters from a file; leave ids that are already stored unchanged.
 
-        Each is restored as dead, without a key, whatever state its record has. The number
-        of those that were inserted.
+        Each is restored as dead, without a key, whatever state its record has. Returns how
+        many were inserted.
         """
         ...
 
     async def set_queue(self, lane: str, change: QueueChange, note: AuditNote) -> None:
-        """Pause, resume, close, open or bound a queue; the workers that serve it are woken.
+        """Pause, resume, close, open or bound a queue; wake the workers that serve it.
 
-        Each part that was not so yet is a line of the audit.
+        Each setting that changes is a line of the audit.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a store promises about accepting jobs."""
+"""The interface for accepting jobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -9,37 +9,37 @@ from durio.model.tx import Joinable
 
 
 class Full(NamedTuple):
-    """Why a queue takes no more jobs."""
+    """Why a queue accepts no more jobs."""
 
     lane: str
-    depth: int  # ready, scheduled and blocked
+    depth: int  # ready, scheduled and blocked jobs
     limit: int
-    is_closed: bool = False  # by an operator, whatever its depth
+    is_closed: bool = False  # closed by an operator, at any depth
     is_soft: bool = False  # the default bound, checked about once a second
 
 
 class Locked(NamedTuple):
-    """An open transaction holds a lock that a call needs; it may end at any moment."""
+    """An open transaction holds a lock that a call needs; it may be freed at any moment."""
 
-    error: StoreError  # for a caller whose wait is over
-    wait_seconds: float  # how long a call may wait, from the moment it was made
+    error: StoreError  # error for a caller whose time is over
+    wait_seconds: float  # how long a call may wait, from when it was made
 
 
 class Enqueued(NamedTuple):
-    """The answer for one job, in the order of the call."""
+    """The result for one job, in the order of the call."""
 
-    id: bytes  # the holder's id when the key answered `existing`
-    created: bool  # False: an older job with this key (or this very id) answers
-    state: int  # of the job that answers
+    id: bytes  # the holder's id if the key has one
+    created: bool  # False: an existing job has this key, or this very id
+    state: int  # of the job with this id
     same_args: bool = True
-    conflict: bool = False  # window key, other arguments: nothing was written
+    conflict: bool = False  # window key with other arguments: nothing was written
     replaced: bool = False  # the holder was rewritten with these arguments
     full: Full | None = None  # no room: nothing of this call was written
-    locked: Locked | None = None  # neither now: try again
+    locked: Locked | None = None  # a lock is not free: try again
 
 
 class Enqueue(Protocol):
-    """Accepting jobs."""
+    """Accepts jobs."""
 
     async def enqueue(
         self,
@@ -50,48 +50,49 @@ class Enqueue(Protocol):
         tx: Joinable | None = None,
         apart: bool = False,
     ) -> list[Enqueued]:
-        """Store all of them in a transaction that survives a power cut.
+        """Store all jobs in a transaction that survives a power failure.
 
-        `calls` are the sizes of consecutive calls, each from one caller: a call for
-        which a bounded queue has no room is answered `full`, whole, and the others are
-        stored. A call is stored whole or not at all. Where an open transaction holds a
-        lock that a call needs, mostly that of a key, the store waits at most 0.1 s;
-        then it stores the calls without keys and answers all calls with keys `locked`.
+        `calls` are the sizes of consecutive calls, each from one caller. Either all jobs of
+        a call are stored or none. A call for which a bounded queue has no room gets the
+        result `full` for all its jobs, and the other calls are stored. If an open
+        transaction holds a lock that a call needs, usually that of a key, the store waits
+        at most 0.1 s; then it stores the calls without keys and returns `locked` for all
+        calls with keys.
 
-        `apart` says that all these calls have one key and were answered `locked`
-        before: the store tries once more, for at most 0.1 s, and lets other calls go on
-        meanwhile.
+        `apart` says that all these calls have one key and were `locked` before: the store
+        tries once more, for at most 0.1 s, and lets other calls continue meanwhile.
 
-        Without `calls` all jobs are one call, and a store waits for what it needs.
+        Without `calls` all jobs are one call, and the store waits for the locks that it
+        needs.
 
-        `again` says that this repeats a call whose outcome is unknown: a job whose id
-        is already stored is answered as it stands, also when it finished meanwhile, and
-        nothing is inserted. If the first try arrives later than its repeat, the first
-        try finds its jobs stored. Without `again` too, an id that is stored is answered
-        as it stands while its job is not final.
+        `again` says that this repeats a call whose outcome is unknown: for a job whose id
+        is already stored, the result is its current state, even if it has finished
+        meanwhile, and nothing is inserted. If the first try arrives later than its
+        repeat, it finds its jobs stored. Without `again`, the same holds for a stored id
+        while its job is not final.
 
-        `model.keys.answer` decides about keys. `run_at` in the past, or no delay, is
-        ready now. Afterwards the workers of these lanes are woken. Raises StoreError,
-        with `unknown` set when the write may have happened.
+        `model.keys.key_answer` decides about keys. A job with a `run_at` in the past, or
+        without a delay, is ready now. After the write, the workers of these lanes are
+        woken. Raises StoreError, with `unknown` set if the write may have happened.
 
         `tx` is a transaction that the caller has open: the jobs exist if and only if it
-        commits. All jobs are one call, and `calls` and `again` have no meaning. Nothing
-        is committed, and nothing waits: with a `tx` that belongs to no event loop this
-        never suspends. A full queue refuses nothing: the answers say `full` of jobs
-        that were `created`. A queue that an operator closed takes none. Workers are
-        woken after the commit where the store can see it; else they find the jobs by
-        polling. Raises WrongTransaction for a `tx` that has ended, or of another
-        database, and StoreError: the caller rolls back.
+        commits. All jobs are one call, and `calls` and `again` have no meaning. Nothing is
+        committed, and nothing waits: with a `tx` that belongs to no event loop this never
+        suspends. A full queue accepts the jobs: their results have both `created` and
+        `full`. A queue that an operator closed refuses them. Workers are woken after the
+        commit if the store can see it; otherwise they find the jobs by polling. Raises
+        WrongTransaction for a `tx` that has ended, or of another database, and StoreError:
+        the caller rolls back.
         """
         ...
 
     async def declare(
         self, maxsizes: Mapping[str, int | None], *, is_default: bool = False
     ) -> None:
-        """Store the bounds of lanes from the code; bounds set by hand stay. Idempotent.
+        """Store the bounds of lanes from the code.
 
-        A default (of an embedded worker, or of memory) yields to a bound that was
-        chosen: it is set, changed or with None removed only where there is no such
-        bound.
+        Keep bounds set by operators. Idempotent. A default bound (of an embedded worker, or
+        of memory) does not replace a bound that was chosen: it is set, changed, or with
+        None removed only if there is no chosen bound.
         """
         ...

@@ -1,8 +1,8 @@
-"""Outcomes in, claims out: the one call that a worker keeps in flight.
+"""Send outcomes and receive claims: the one call that a worker keeps in flight.
 
-A worker holds a lease; each claim carries a `claim_no` that only grows. Every write
-about a claimed job names (id, claim_no, worker), and a mismatch is refused: that is the
-fence which keeps a worker that was rescued from writing anything.
+A worker holds a lease; each claim has a `claim_no` that only increases. Every write about a
+claimed job names (id, claim_no, worker), and a mismatch is refused. This is the fence that
+keeps a rescued worker from writing anything.
 """
 
 from collections.abc import Sequence
@@ -13,34 +13,34 @@ from durio.model.outcome import Outcome
 
 
 class Lane(NamedTuple):
-    """A queue as stored, and the most to claim from it."""
+    """A queue by its stored name, and the most jobs to claim from it."""
 
     name: str
     limit: int
 
 
 class Rejected(NamedTuple):
-    """An outcome that was not taken."""
+    """An outcome that was not accepted."""
 
     id: bytes
     claim_no: int
-    # An earlier call stored the same outcome: its reply got lost.
+    # An earlier call stored the same outcome, and its reply was lost.
     already_stored: bool
 
 
 class Exchanged(NamedTuple):
-    """The answer of one exchange."""
+    """The result of one exchange."""
 
     claims: list[Claim]  # in lane order, then rank, then age
     rejected: list[Rejected]
     # outcomes that became `cancelled` because a cancel was requested
     cancelled: list[bytes]
     more: bool  # a lane gave as many jobs as its limit: there may be more
-    next_due_seconds: float | None  # until the next scheduled job of these lanes
+    next_due_seconds: float | None  # time until the next scheduled job of these lanes
 
 
 class Exchange(Protocol):
-    """Recording outcomes and claiming in one transaction."""
+    """Records outcomes and claims jobs in one transaction."""
 
     async def exchange(
         self,
@@ -52,19 +52,18 @@ class Exchange(Protocol):
         known: Sequence[str] | None = None,
         resync: bool = False,
     ) -> Exchanged:
-        """Record outcomes, promote what is due in these lanes, claim up to `want`.
+        """Record outcomes, promote due jobs in these lanes, claim up to `want` jobs.
 
         `done` writes state, result and end time, and frees a key held while active. Any
-        other outcome takes the exit that `model.transitions.way_out` names: a final
+        other outcome leads to the state that `model.transitions.way_out` names: a final
         state frees the key by its mode, other jobs go back to their lane with the same
-        `claim_no`. An outcome that the fence refuses is in `rejected`. Without lanes
-        this only records, for any worker: one that stops, or one that is not
-        registered.
+        `claim_no`. An outcome that the fence refuses is in `rejected`. Without lanes this
+        only records, for any worker, even one that stops or is not registered.
 
-        Lanes are read in order, each up to its limit; one may come twice. Paused lanes
-        give nothing. A worker whose lease has expired, or that is unknown, claims
-        nothing. `known` limits claims to these task names (for a worker that met a task
-        that it does not know). `resync` also returns, as claims, every job that is
-        running under this worker, because the previous reply was lost.
+        Lanes are read in order, each up to its limit; a lane may occur twice. Paused lanes
+        give no jobs. A worker whose lease has expired, or that is unknown, claims nothing.
+        `known` limits claims to these task names, for a worker that found a task that it
+        does not know. `resync` also returns, as claims, every job that is running under
+        this worker, because the previous reply was lost.
         """
         ...

@@ -1,4 +1,4 @@
-"""Runs blocking functions outside the event loop: in threads and in child processes."""
+"""Run blocking functions outside the event loop: in threads and in child processes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -12,7 +12,7 @@ from durio.model.outcome import Outcome
 class SoftTimeLimit(asyncio.CancelledError):
     """Raised inside a task at its soft time limit: clean up and end.
 
-    A CancelledError, so that TaskGroups, `wait_for` and `finally` blocks clean up and
+    It is a CancelledError, so that TaskGroups, `wait_for` and `finally` blocks clean up and
     an `except Exception` does not swallow it.
     """
 
@@ -39,24 +39,24 @@ class ThreadCallHandle(Protocol):
 
     @property
     def thread_id(self) -> int:
-        """The thread that runs it; 0: none yet."""
+        """The thread that runs the function; 0 if none does yet."""
         ...
 
     @property
     def future(self) -> "asyncio.Future[ThreadResult]":
-        """Its result, on the loop that started it.
+        """The result, on the loop that started the call.
 
-        An error is part of the result: a future that raised SystemExit or
-        KeyboardInterrupt would stop the loop.
+        An error is part of the result: a future that raised SystemExit or KeyboardInterrupt
+        would stop the loop.
         """
         ...
 
     def interrupt(self, error: type[BaseException]) -> bool:
-        """Raise `error` in it, at its next Python instruction; False: it has ended."""
+        """Raise `error` at the function's next Python instruction; False if it has ended."""
         ...
 
     def abandon(self) -> None:
-        """The caller stops waiting: the thread of this call no longer counts."""
+        """Stop waiting: the thread of this call no longer counts."""
         ...
 
 
@@ -64,40 +64,41 @@ class Executor(Protocol):
     """Threads for sync tasks."""
 
     def start(self, function: Callable[[], Any]) -> ThreadCallHandle:
-        """Run it in a thread, in a copy of the caller's context."""
+        """Run the function in a thread, in a copy of the caller's context."""
         ...
 
     def close(self) -> None:
-        """End idle threads; those that hang last until the process ends."""
+        """End idle threads; threads that hang last until the process ends."""
         ...
 
 
 class ChildAttemptCallbacks(Protocol):
     """The sender of a job to a child process; called on the worker's loop.
 
-    Log records of the child carry its job: a sender has the fields of `JobFields`.
+    Log records of the child name its job, so a sender has the fields of `JobFields`.
     """
 
     def begun(self) -> None:
-        """A child has the job: its time counts from now on."""
+        """Called when a child has started the job: its time counts from now on."""
         ...
 
     def returned(self) -> None:
-        """The child never began it: it waits for a child again, and no time counts."""
+        """Called when a child returns the job unstarted: it waits for a child again."""
         ...
 
     def progressed(self, progress: bytes) -> None:
-        """The task has reported this progress."""
+        """Called when the task has reported this progress."""
         ...
 
     def finished(self, outcome: Outcome, event: Any) -> None:
-        """The attempt has ended in the child; `event` is what to emit."""
+        """Called when the attempt has ended in the child; `event` is the event to emit."""
         ...
 
     def crashed(self, how: str, stack: str, *, is_first: bool) -> None:
-        """The child died while it ran the job: how, and its last stack if known.
+        """Called when the child died while it ran the job, with its last stack if known.
 
-        `is_first`: it was the only job that this child ever had.
+        `how` says how the child died. `is_first`: this was the only job that the child ever
+        had.
         """
         ...
 
@@ -106,7 +107,7 @@ class ChildAttemptHandle(Protocol):
     """A job that waits for a child process or runs in one."""
 
     def withdraw(self) -> bool:
-        """Stop waiting for a child; False: a child has it."""
+        """Stop waiting for a child; return False if a child has the job."""
         ...
 
     def warn(self) -> None:
@@ -114,11 +115,11 @@ class ChildAttemptHandle(Protocol):
         ...
 
     def interrupt(self, why: str) -> None:
-        """Cancel it inside the child, for this reason."""
+        """Cancel the task inside the child, for this reason."""
         ...
 
     def kill(self) -> None:
-        """Kill its child and all processes that this started; no callback follows."""
+        """Kill the child and all processes that it started; no callback follows."""
         ...
 
 
@@ -134,10 +135,10 @@ class ChildPool(Protocol):
     """Child processes that can be killed, for tasks with `process=True`."""
 
     async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
-        """Start the children ahead of the first job, or with it.
+        """Start the children before the first job, or with it.
 
-        Ahead: returns when one is ready, and raises ChildFailed when one cannot be.
-        Later a failed start is retried a bounded number of times; then `broken` is
+        If started before: returns when one child is ready, and raises ChildFailed if none
+        can be. Later a failed start is retried a limited number of times; then `broken` is
         called.
         """
         ...
@@ -149,29 +150,32 @@ class ChildPool(Protocol):
         ...
 
     def vitals(self) -> ChildVitals:
-        """The resources they use; callable from any thread."""
+        """Return the resources that the children use; callable from any thread."""
         ...
 
     async def stacks(self, timeout_seconds: float) -> Mapping[int, str]:
-        """The stacks of each child, by pid; missing if it gives no answer in time."""
+        """Return the stacks of each child, by pid.
+
+        A child that does not reply in time is left out.
+        """
         ...
 
     async def close(self) -> None:
-        """End all children within a bounded time; those that still run are killed."""
+        """End all children within a limited time; kill those that still run."""
         ...
 
 
 class SideLoop(Protocol):
-    """Runs heartbeat and watchdog beside the worker's loop.
+    """Runs heartbeat and watchdog outside the worker's loop.
 
-    On a real machine it is a thread with its own loop, so that a blocked event loop
-    cannot stop them; in a simulated world it is a task like any other.
+    On a real machine it is a thread with its own loop, so that a blocked event loop cannot
+    stop them; in a simulation it is a task like any other.
     """
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this coroutine function there until `stop`."""
+        """Run this coroutine function on the side loop until `stop`."""
         ...
 
     async def stop(self) -> None:
-        """Cancel what runs there and wait for its end, a bounded time."""
+        """Cancel what runs on the side loop and wait for its end, for a limited time."""
         ...

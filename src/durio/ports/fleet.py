@@ -1,4 +1,4 @@
-"""What a supervisor needs from the machine, and the messages of worker processes.
+"""The worker processes of a supervisor, and their messages.
 
 A supervisor knows its workers only by their messages and exit codes. It never loads the
 user's code and never opens the store, so neither can break it.
@@ -15,9 +15,8 @@ ProcessMessageKind = Literal["ready", "beat", "draining", "ordered", "failed"]
 class ProcessMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message of a worker process to the process that started it.
 
-    ready: it has a lease and claims jobs; beat: it is alive; draining: it claims no
-    more jobs; ordered: a command through the store asked it to drain; failed: why it
-    ends.
+    ready: it has a lease and claims jobs; beat: it is alive; draining: it claims no more
+    jobs; ordered: a command through the store told it to drain; failed: why it ends.
     """
 
     word: ProcessMessageKind
@@ -38,23 +37,23 @@ SendProcessMessage = Callable[[ProcessMessage], None]
 
 
 class WorkerProcess(Protocol):
-    """One worker process, as its supervisor sees it. Calls on a dead one do nothing."""
+    """One worker process, as its supervisor sees it; calls on a dead one do nothing."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         ...
 
     def signal(self, name: str) -> None:
-        """Send it a signal: SIGTERM or SIGINT."""
+        """Send the process a signal: SIGTERM or SIGINT."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL for it and all processes that it started."""
+        """Send SIGKILL to the process and all processes that it started."""
         ...
 
     def look_for_deaths(self) -> None:
-        """Ask it to look for dead workers on this host now."""
+        """Make the process look for dead workers on this host now."""
         ...
 
 
@@ -73,29 +72,29 @@ class Fleet(Protocol):
 
 
 class ServiceNotifier(Protocol):
-    """The service manager that started the supervisor and wants to know its state."""
+    """The service manager that started the supervisor and follows its state."""
 
     @property
     def every_seconds(self) -> float:
-        """How often `alive` is wanted; infinite: never."""
+        """The interval in which `alive` must be called; infinite means never."""
         ...
 
     def ready(self, status: str) -> None:
-        """The service claims jobs now."""
+        """Report that the service claims jobs now."""
         ...
 
     def status(self, text: str) -> None:
-        """A free text about the service's state."""
+        """Report free text about the service's state."""
         ...
 
     def reloading(self) -> None:
-        """Workers are being replaced; `ready` follows."""
+        """Report that workers are being replaced; `ready` follows."""
         ...
 
     def stopping(self) -> None:
-        """The service has begun to stop."""
+        """Report that the service has begun to stop."""
         ...
 
     def alive(self) -> None:
-        """The supervisor is alive and its workers send messages."""
+        """Report that the supervisor is alive and its workers send messages."""
         ...

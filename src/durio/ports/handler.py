@@ -1,4 +1,4 @@
-"""What a worker needs to run one kind of job; it does not know tasks."""
+"""The function and policies that a worker runs for one kind of job."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -23,7 +23,7 @@ class DepsFactory(Protocol):
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
-    """A function with its codec and policies, under the name that jobs carry."""
+    """A function with its codec and policies, under the task name in jobs."""
 
     task: str
     function: Callable[..., Any]
@@ -35,5 +35,5 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = PRIORITY_DEFAULT
     retry: Retry
     limits: TimeLimits
-    keep: Keep | None = None  # of done and cancelled jobs; None: the store's default
+    keep: Keep | None = None  # for done and cancelled jobs; None: the store's default
     result_seconds: float

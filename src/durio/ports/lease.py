@@ -38,51 +38,51 @@ class Command(NamedTuple):
 
     id: str
     verb: str  # stack, report, drain
-    version: int  # of its record: the answer deletes exactly this version
+    version: int  # version of its record: the answer deletes exactly this one
 
 
 class Renewed(NamedTuple):
-    """The answer to a heartbeat."""
+    """The result of a heartbeat."""
 
-    alive: bool  # False: rescued; register again, drop everything
-    cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) asked to cancel
+    alive: bool  # False: rescued; drop everything and register again
+    cancels: list[tuple[bytes, int]]  # running jobs (id, claim_no) to cancel
     commands: Sequence[Command] = ()  # not answered yet
-    paused: frozenset[str] = frozenset()  # lanes of its namespace that give nothing
+    paused: frozenset[str] = frozenset()  # lanes of its namespace that are paused
 
 
 class Lease(Protocol):
-    """Registering, renewing, leaving, leading."""
+    """Registers workers, renews and ends leases, elects leaders."""
 
     async def register(
         self, info: WorkerInfo, lease_seconds: float, puts: Sequence[Put] = ()
     ) -> int:
-        """Return a new worker id, never used before; its lease starts now.
+        """Register a worker under a new id, never used before; its lease starts now.
 
-        `puts` are written in the same transaction, whatever their `if_version` says:
-        what the worker publishes about its tasks.
+        `puts` are written in the same transaction, whatever their `if_version` says: the
+        records that the worker publishes about its tasks.
         """
         ...
 
     async def renew(
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
-        """Extend the lease. Never inserts: a rescued worker stays dead.
+        """Extend the lease; a rescued worker is not registered again.
 
-        The answer brings the worker's open commands, the oldest first.
+        The result contains the worker's open commands, the oldest first.
         """
         ...
 
     async def leave(self, worker: int) -> None:
-        """End the lease; jobs that the worker still holds go back and count no loss."""
+        """End the lease; the worker's jobs go back to their queues without counting a loss."""
         ...
 
     async def lead(self, name: str, worker: int, seconds: float) -> int | None:
-        """Become or stay leader of `name`: returns a token that only grows, or None."""
+        """Become or stay leader of `name`; return an increasing token, or None."""
         ...
 
 
 def command_put(worker: int, command: str, verb: str) -> Put:
-    """A command to a worker as a record."""
+    """Return a command to a worker as a record."""
     return Put(
         commands_kind(worker), command, verb.encode(), ttl_seconds=COMMAND_TTL_SECONDS
     )

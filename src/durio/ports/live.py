@@ -1,7 +1,7 @@
-"""Live events: what happens, as it happens. They are hints, never records.
+"""Live events, sent as things happen; they are hints, never records.
 
-Events are not stored and never waited for: an event that a slow subscriber misses is
-lost. Without subscribers a worker pays for one check per second.
+Events are not stored and never waited for: an event that a slow subscriber misses is lost.
+Without subscribers a worker only checks for them once a second.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,23 @@ class Subscriber(Protocol):
     """One reader of live events."""
 
     async def read(self, timeout_seconds: float) -> list[bytes]:
-        """The events that came in, one JSON object each; empty when the time is over.
+        """Return the events that came in, one JSON object each.
 
-        `{"event":"live.missed","events":3}` stands for three that were lost.
+        The list is empty after the timeout. `{"event":"live.missed","events":3}` stands for
+        three events that were lost.
         """
         ...
 
 
 class Live(Protocol):
-    """Publishing and subscribing."""
+    """Publishes events and subscribes to them."""
 
     def publish(self, events: Sequence[bytes]) -> bool:
-        """Send these to all subscribers; returns whether there are any.
+        """Send these events to all subscribers; return whether there are any.
 
         Never waits, never raises. Without events this only checks. Callers build events
-        only while the answer is True, and check at most once a second: it reads shared
-        state.
+        only while the result is True, and check at most once a second, because it reads
+        shared state.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""What a move needs from the store that jobs leave, and from the store they move to.
+"""The interfaces of the two stores of a move: the one that jobs leave, and their target.
 
-Every step can be repeated after a crash at any point. The source has a mark that says
-where its jobs go and how far the move is. The target has a mark with the same id that
-says what has arrived, written in the same transaction as the jobs.
+Every step can be repeated after a crash at any point. The source has a mark that says where
+its jobs go and how far the move is. The target has a mark with the same id that says what
+has arrived, written in the same transaction as the jobs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple, Protocol
 
 from durio.model.errors import OperatingError
 
-# draining: takes no new workers; frozen: nothing can change; moved: final.
+# draining: accepts no new workers; frozen: nothing can change; moved: final.
 ExportStage = Literal["draining", "frozen", "moved"]
-# arriving: its queues are closed; open: its jobs run; leaving: the move is taken back.
-# shut: only where an earlier version took back an open move and was interrupted.
+# arriving: its queues are closed; open: its jobs run; leaving: the move is undone. shut:
+# only if an earlier version undid an open move and was interrupted.
 ImportStage = Literal["arriving", "open", "shut", "leaving"]
 
-Counts = Mapping[str, Mapping[int, int]]  # namespace -> state -> jobs
+Counts = Mapping[str, Mapping[int, int]]  # by namespace, then by state
 KeyRow = tuple[bytes, bytes, int, bytes, float | None]  # key, id, mode, digest, until
 
 
@@ -33,7 +33,7 @@ class ImportProgress(NamedTuple):
 
     stage: ImportStage
     seq: int  # jobs up to here have arrived
-    key: bytes  # and keys up to here
+    key: bytes  # keys up to here have arrived
     deaths: int  # added to the sequence number of every death
 
 
@@ -105,7 +105,7 @@ class QueueSettingsRow(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A record as it was left; the other store gives it a version of its own."""
+    """A record as it was in the source; the target gives it a version of its own."""
 
     kind: str
     name: str
@@ -115,18 +115,18 @@ class RecordRow(NamedTuple):
 
 
 class StoreMetadata(NamedTuple):
-    """Everything beside jobs and keys, which is little."""
+    """All data except jobs and keys."""
 
     queues: Sequence[QueueSettingsRow]
     records: Sequence[RecordRow]
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
-    deaths: int  # the sequence number of the last one
+    deaths: int  # sequence number of the last death
     # at, namespace, who, verb, target, jobs; oldest first
     audit: Sequence[tuple[float, str, str, str, str, int]]
 
 
 def move_ended() -> OperatingError:
-    """Two operators at once want different things."""
+    """Return the error for two operators who run conflicting steps of one move."""
     return OperatingError(
         "this move was ended by somebody else",
         cure="See: durio audit ls; then begin it again.",
@@ -138,45 +138,45 @@ class ExportJobs(Protocol):
 
     @property
     def name(self) -> str:
-        """Its location, for people."""
+        """The location, for people."""
         ...
 
     async def mark(self) -> MoveMark | None:
-        """The mark of the current move; None: there is no move."""
+        """Return the mark of the current move; None if there is none."""
         ...
 
     async def counts(self) -> Counts:
-        """All jobs, by namespace and state."""
+        """Return all jobs, by namespace and state."""
         ...
 
     async def active_workers(self) -> ActiveWorkers:
-        """The numbers of workers and running jobs."""
+        """Return the numbers of workers and running jobs."""
         ...
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
-        """Take no new workers and ask the present ones to end; jobs are still accepted.
+        """Accept no new workers and make the present ones end; jobs are still accepted.
 
-        Returns the mark in force: that of an older move stays.
+        Returns the mark in force, which may be that of an older move.
         """
         ...
 
     async def freeze(self, move: str) -> ActiveWorkers | None:
         """Make the store read-only, unless a worker or a running job is left.
 
-        None: it is frozen. Later writes fail with StoreMoved and write nothing.
+        Returns None if it is frozen. Later writes fail with StoreMoved and write nothing.
         """
         ...
 
     async def jobs(self, move: str, after: int, limit: int) -> list[JobRow]:
-        """The next jobs by arrival, while this move is in force."""
+        """Return the next jobs by arrival, while this move is in force."""
         ...
 
     async def keys(self, move: str, after: bytes, limit: int) -> list[KeyRow]:
-        """The next keys, in order."""
+        """Return the next keys, in order."""
         ...
 
     async def metadata(self) -> StoreMetadata:
-        """Queues, records, tallies and the audit log."""
+        """Return queues, records, death counts and the audit log."""
         ...
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
@@ -192,17 +192,17 @@ class ImportJobs(Protocol):
     """The store that jobs move to."""
 
     async def progress(self, move: str) -> ImportProgress | None:
-        """How far this move is; None: nothing of it has arrived."""
+        """Return how far this move is; None if nothing of it has arrived."""
         ...
 
     async def counts(self, namespaces: Sequence[str]) -> Counts:
-        """The jobs of these namespaces, by state."""
+        """Return the jobs of these namespaces, by state."""
         ...
 
     async def begin(self, move: str, origin: str, metadata: StoreMetadata) -> None:
         """Create the queues, closed: no job runs or is enqueued until all have arrived.
 
-        May be called again when more is known: queues that came meanwhile are closed
+        May be called again when more is known: queues that were added meanwhile are closed
         too.
         """
         ...
@@ -214,29 +214,29 @@ class ImportJobs(Protocol):
         ...
 
     async def take_keys(self, move: str, after: bytes, keys: Sequence[KeyRow]) -> None:
-        """The same for keys."""
+        """Store keys and progress in one transaction; a repeat changes nothing."""
         ...
 
     async def digests(self, ids: Sequence[bytes]) -> list[JobDigest]:
-        """The digests of these jobs; one for each table that holds the job."""
+        """Return the digests of these jobs; one for each table that holds the job."""
         ...
 
     async def held_keys(self, keys: Sequence[bytes]) -> list[KeyRow]:
-        """The holders of these keys here."""
+        """Return the holders of these keys here."""
         ...
 
     async def now(self) -> float:
-        """The time by which retention ends here."""
+        """Return the target's time, by which retention ends."""
         ...
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """All has arrived: restore the queues' settings, tallies and the audit log."""
+        """Restore queue settings, death counts and the audit log: all jobs have arrived."""
         ...
 
     async def abort(self, move: str, origin: str) -> bool:
         """Accept nothing more of this move; refused once it is open.
 
-        False: nothing of it has ever arrived. The abort itself stays recorded.
+        Returns False if nothing of it has ever arrived. The abort itself stays recorded.
         """
         ...
 
@@ -245,7 +245,7 @@ class ImportJobs(Protocol):
         ...
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
-        """Delete these keys, where the same jobs hold them."""
+        """Delete these keys if the same jobs hold them."""
         ...
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:

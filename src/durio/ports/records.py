@@ -1,15 +1,15 @@
-"""What a store promises about records: small documents by kind and name.
+"""The interface for records: small documents by kind and name.
 
-A record has a version, and may have a due time and an expiry. `Commit` writes records, and
-`Lease.register` does. An expired record is absent for reads, lists and `if_version=0`;
-upkeep deletes its row.
+A record has a version, and may have a due time and an expiry. `Commit` and `Lease.register`
+write records. An expired record is absent for reads, lists and `if_version=0`; upkeep
+deletes its row.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 RECORD_BYTES_MAX = 64 * 1024
-NAME_BYTES_MAX = 512  # of a kind, and of a name
+NAME_BYTES_MAX = 512  # maximum of a kind, and of a name
 
 LAST_CHARACTER = "\U0010ffff"
 BEFORE_SURROGATES, AFTER_SURROGATES = "\ud7ff", "\ue000"
@@ -36,7 +36,7 @@ class Put(NamedTuple):
     name: str
     body: bytes | None  # None: delete
     if_version: int | None = None  # 0: only if there is none; None: unconditionally
-    due_at: float | None = None  # absolute seconds, by the store's clock
+    due_at: float | None = None  # seconds since 1970, by the store's clock
     ttl_seconds: float | None = None  # None: kept until it is deleted
 
 
@@ -44,34 +44,35 @@ class Due(NamedTuple):
     """Records that are due."""
 
     records: list[Record]
-    # Until the next record is due. 0: more records are due; None: no other has a due time.
+    # Time until the next record is due. 0: more records are due; None: no other has a due
+    # time.
     next_due_seconds: float | None
 
 
 class Records(Protocol):
-    """Reading records."""
+    """Reads records."""
 
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
-        """The records with these names, in this order; absent ones are left out."""
+        """Return the records with these names, in this order; absent ones are left out."""
         ...
 
     async def list_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
     ) -> list[Record]:
-        """Records of a kind in the order of their names, compared as bytes.
+        """Return records of a kind in the order of their names, compared as bytes.
 
         `prefix`: only names that begin with it. `after`: only names greater than this one;
-        the last name of a page leads to the next page.
+        pass the last name of a page to get the next page.
         """
         ...
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
-        """Records that are due by the store's clock, the longest due first."""
+        """Return records that are due by the store's clock, the longest overdue first."""
         ...
 
 
 def names_from(prefix: str) -> tuple[str, str]:
-    """The first name with this prefix, and the first name after all of these."""
+    """Return the first name with this prefix, and the first name after all of these."""
     stem = prefix.rstrip(LAST_CHARACTER)
     if not stem:
         return prefix, BEYOND_ALL_NAMES
@@ -81,7 +82,7 @@ def names_from(prefix: str) -> tuple[str, str]:
 
 
 def due_of(records: Sequence[Record], now: float, limit: int) -> Due:
-    """`limit` + 1 records in the order of their due times, as an answer."""
+    """Build the result from `limit` + 1 records in the order of their due times."""
     due = [r for r in records[:limit] if r.due_at is not None and r.due_at <= now]
     following = records[len(due)].due_at if len(records) > len(due) else None
     return Due(due, None if following is None else max(0.0, following - now))

@@ -1,4 +1,4 @@
-"""A store: the durable source of truth, as the sum of its capabilities."""
+"""A store: the durable source of truth, with all its capabilities."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -18,8 +18,8 @@ from durio.ports.upkeep import Upkeep
 class Wake(NamedTuple):
     """Why a wait ended."""
 
-    woken: bool  # False: the time was over
-    lanes: frozenset[str]  # lanes with new work, as far as the wakeup named them
+    woken: bool  # False: timeout
+    lanes: frozenset[str]  # lanes with new work, if the wakeup named them
     control: bool  # an operator acted on our jobs: renew now
 
 
@@ -50,32 +50,31 @@ class Store(
     Transactions,
     Protocol,
 ):
-    """Every method may be awaited from any event loop of the process."""
+    """A store; every method may be awaited from any event loop of the process."""
 
-    # Gets messages about what works, but not as well as it could; set before the first
-    # open.
+    # Called with messages about limitations that do no harm; set before the first open.
     warn: Callable[[str], None]
 
     async def open(self) -> None:
-        """Open, check and, where the store does that by itself, upgrade the schema."""
+        """Open the store and check its schema; some stores also upgrade it."""
         ...
 
     async def close(self) -> None:
-        """Answer the calls that wait, then close."""
+        """Complete the calls that wait, then close."""
         ...
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
-        """Wait until this worker is woken, or the time is over. Only a hint."""
+        """Wait until this worker is woken, or until the timeout; a wakeup is only a hint."""
         ...
 
     async def health(self, worker: int | None = None) -> Health:
-        """Report the health without waiting for the writer; also while the store opens.
+        """Report the health without waiting for the writer; works while the store opens.
 
-        Without a worker this never suspends: `stalled_by` is known in this process.
+        Without a worker this never suspends, because `stalled_by` is known in this process.
 
         `is_contested`: whether another process may have written since this worker last
-        renewed its lease, or asked. A worker that cannot renew because nothing can
-        write (a full disk, a stopped writer) need not give up its jobs. True where the
-        store cannot tell, or no worker is named.
+        renewed its lease, or called this. A worker that cannot renew because nothing can
+        write (a full disk, a stopped writer) need not give up its jobs. It is True if the
+        store cannot tell, or if no worker is named.
         """
         ...

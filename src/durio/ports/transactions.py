@@ -1,4 +1,4 @@
-"""Transactions for tasks: a task's writes and its end are stored together or not."""
+"""Transactions for tasks: a task's writes and its end are stored together or not at all."""
 
 from typing import Any, Protocol
 
@@ -16,11 +16,11 @@ class OwnTransaction(Protocol):
     async def commit(self, outcome: Outcome) -> None:
         """Record how the attempt ended, commit everything, and release the connection.
 
-        The last progress of the attempt is written too. Nothing that the task left
-        behind on the connection is executed in between.
+        The last progress of the attempt is written too. Nothing that the task left behind
+        on the connection is executed in between.
 
-        Raises LeaseLost when the fence refuses, and StoreError. Then nothing is stored,
-        unless the error says `unknown`.
+        Raises LeaseLost if the fence refuses, and StoreError. Then nothing is stored,
+        unless the error is `unknown`.
         """
         ...
 
@@ -30,12 +30,12 @@ class OwnTransaction(Protocol):
 
 
 class Transactions(Protocol):
-    """Transactions for tasks."""
+    """Creates transactions for tasks."""
 
     async def transaction(
         self, worker: int, *, is_sync: bool = False
     ) -> OwnTransaction:
-        """A transaction for a task of this worker, on a connection of its own.
+        """Return a transaction for a task of this worker, on a connection of its own.
 
         `is_sync`: its connection is used in a thread without an event loop.
         """

@@ -1,4 +1,7 @@
-"""Upkeep of a store: promote, rescue, prune. All calls are idempotent and bounded."""
+"""Upkeep of a store: promote, rescue, prune.
+
+All calls are idempotent, and each does a limited amount of work.
+"""
 
 from typing import NamedTuple, Protocol
 
@@ -6,14 +9,14 @@ from durio.model.outcome import RescuedJob
 
 
 class Promoted(NamedTuple):
-    """Scheduled jobs that became due."""
+    """The result of promoting scheduled jobs that became due."""
 
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    next_due_seconds: float | None  # None: nothing is scheduled
+    next_due_seconds: float | None  # None: no job is scheduled
 
 
 class Rescued(NamedTuple):
-    """Workers found dead, and where their jobs went."""
+    """Workers found dead, and what became of their jobs."""
 
     workers: list[int]
     left: list[RescuedJob]
@@ -23,7 +26,7 @@ class Rescued(NamedTuple):
 class ExpiredLeases(NamedTuple):
     """Workers whose lease has expired."""
 
-    namespace: str | None = None  # None: of every App
+    namespace: str | None = None  # None: workers of every App
 
 
 class DeadOnThisHost(NamedTuple):
@@ -37,7 +40,7 @@ class Orphans(NamedTuple):
 
 
 class OneWorker(NamedTuple):
-    """This worker, dead or not; only tests name one."""
+    """One worker, dead or not; only tests use this."""
 
     id: int
 
@@ -46,37 +49,37 @@ RescueScope = ExpiredLeases | DeadOnThisHost | Orphans | OneWorker
 
 
 class Upkeep(Protocol):
-    """The leader calls this; two leaders at once do no harm."""
+    """Upkeep that the leader calls; two leaders at the same time do no harm."""
 
     async def promote(self, limit: int) -> Promoted:
-        """Scheduled -> ready for jobs that are due, oldest first, all namespaces."""
+        """Make due scheduled jobs of all namespaces ready, oldest first."""
         ...
 
     async def rescue(self, limit: int, scope: RescueScope) -> Rescued:
         """Take back the jobs of lost workers, at most `limit`.
 
         Each job ends its attempt as lost. A worker's row is deleted with its last job.
-        Orphans go back without a loss: what happened to their workers is not known.
+        Orphans go back without a loss, because it is not known what happened to their
+        workers.
         """
         ...
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
-        """Delete final jobs past retention, and expired keys; returns how many.
+        """Delete final jobs past retention, and expired keys; return how many.
 
-        The newest `dead_count` dead jobs stay at any age. A store that drops whole days
-        at once may return an estimate for a large day.
+        The newest `dead_count` dead jobs are kept at any age. A store that drops whole days
+        may return an estimate for a large day.
         """
         ...
 
     async def measure(self, soft_max: int, *, namespace: str) -> None:
         """Mark queues above the soft bound, and clear the mark of those below it.
 
-        Only queues of `namespace` are checked: other Apps have their own soft bound.
-
-        Writes only where a mark changes; queues with a bound of their own have no mark.
+        Only queues of `namespace` are checked: other Apps have their own soft bound. A mark
+        is written only if it changes; queues with a bound of their own have no mark.
         """
         ...
 
     async def tidy(self) -> None:
-        """Give space back and shorten logs. Cheap; called only when idle."""
+        """Free space and shorten logs; cheap, and called only when idle."""
         ...
