@@ -1,1 +1,1 @@
-"""The front door: App, Task, and the only place that knows all rooms."""
+"""The public API: App and Task; the only package that imports all others."""

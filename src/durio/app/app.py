@@ -66,7 +66,7 @@ SYNC_SECONDS_MAX = 24 * 3600.0
 
 
 class App:
-    """The front door: tasks are declared on it, jobs are enqueued through it."""
+    """Declares tasks and enqueues their jobs; holds the configuration and the store."""
 
     __module__ = "durio"
 
@@ -104,10 +104,10 @@ class App:
         self._default_maxsize: int | None = None
         for queue in queues:
             self._declare(queue)
-        # By process id: a forked child opens its own store.
+        # By process id, because a forked child opens its own store.
         self._stores: dict[int, Store] = {}
         self.folder = _current_folder()
-        self.origin: str | None = None  # module:attribute, if the command line named it
+        self.origin: str | None = None  # module:attribute, as given on the command line
         self._entered = 0
         self._loop_states: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]
         self._loop_states = WeakKeyDictionary()
@@ -185,9 +185,9 @@ class App:
 
     @property
     def default_maxsize(self) -> int | None:
-        """The bound of queues that declare none; None: unbounded.
+        """The bound of queues that declare none; None means unbounded.
 
-        Set when the store is in memory, or while a worker runs in this process.
+        It is set if the store is in memory, or while a worker runs in this process.
         """
         if self._default_maxsize is None and is_in_memory(self.url):
             return self.settings.queue.embedded_max or None
@@ -209,7 +209,7 @@ class App:
         return await self.enqueue_named(name, args, kwargs, NO_OPTIONS)
 
     def enqueue_sync(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """`enqueue` for callers without an event loop."""
+        """Enqueue by name without an event loop, as `enqueue` does."""
         return self.run_sync(self.enqueue(name, *args, **kwargs))
 
     async def enqueue_named(
@@ -219,7 +219,7 @@ class App:
         kwargs: Mapping[str, Any],
         options: CallOptions,
     ) -> Job[Any]:
-        """`enqueue` with options."""
+        """Enqueue by name with options."""
         task = task_name(self.name, check_name("task", name))
         handler = self.registry.handlers.get(task)
         if handler is not None:
@@ -244,7 +244,7 @@ class App:
         return handle_of(self, (await self.send([job], options.tx))[0])
 
     async def job(self, job_id: str) -> Job[Any]:
-        """A handle to an existing job; raises JobNotFound when there is none."""
+        """Return a handle to an existing job; raise JobNotFound if there is none."""
         raw = id_bytes(job_id)
         if not await (await self.store()).states([raw]):
             raise not_found(raw)
@@ -255,7 +255,7 @@ class App:
         return self._portal.run(coro, SYNC_SECONDS_MAX)
 
     def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
-        """`run_sync`; with a `tx`, in the calling thread, which may own the `tx`."""
+        """Run a coroutine for a sync caller; with a `tx`, in the calling thread."""
         if tx is UNSET or tx is None:
             return self.run_sync(coro)
         try:
@@ -280,7 +280,7 @@ class App:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        # Blocks may be nested: an inner block must not close what an outer one opened.
+        # Blocks may be nested, and an inner block must not close what an outer one opened.
         self._entered -= 1
         if self._entered == 0:
             await self.close()
@@ -300,7 +300,7 @@ class App:
 
     @property
     def lifespan(self) -> Lifespan:
-        """For ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
+        """The lifespan for ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
         return Lifespan(self)
 
     def worker(
@@ -310,13 +310,13 @@ class App:
         concurrency: int | None = None,
         grace: Duration | None = None,
     ) -> EmbeddedWorker:
-        """A worker on this event loop: `async with app.worker() as worker:`."""
+        """Return a worker on this event loop: `async with app.worker() as worker:`."""
         return EmbeddedWorker(self, queues=queues, concurrency=concurrency, grace=grace)
 
     # --- for tasks and handles
 
     async def store(self) -> Store:
-        """The open store of this process."""
+        """Return the open store of this process."""
         pid = os.getpid()
         store = self._stores.get(pid)
         if store is None:
@@ -328,7 +328,7 @@ class App:
         return store
 
     def stall(self) -> Stall | None:
-        """The process that blocks our writes, if any; works during opening too."""
+        """Return the process that blocks our writes, if any; works while the store opens."""
         store = self._stores.get(os.getpid())
         return None if store is None else run_without_loop(store.health()).stalled_by
 
@@ -349,7 +349,7 @@ class App:
         return answers
 
     async def waiters(self) -> Waiters:
-        """The shared result poller of this event loop."""
+        """Return the shared result poller of this event loop."""
         return (await self._loop_state()).waiters
 
     async def _loop_state(self) -> "LoopState":
@@ -363,21 +363,21 @@ class App:
         return state
 
     def retries_of(self, task: str) -> int:
-        """Retries by the task's policy; the App's default if its code is not loaded."""
+        """Return the retries of the task's policy, or the App's default without its code."""
         handler = self.registry.handlers.get(task)
         return (handler.retry if handler else self.registry.retry).retries
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
-        """Decodes a result of this task; None if its code is not loaded here."""
+        """Return the decoder of this task's results; None if its code is not loaded here."""
         handler = self.registry.handlers.get(task)
         return None if handler is None else handler.codec.decode_result
 
     def now(self) -> float:
-        """Wall-clock seconds."""
+        """Return wall-clock seconds."""
         return self.clock.now()
 
 
-class LoopState:  # what an App keeps per event loop
+class LoopState:  # state of an App per event loop
     def __init__(
         self,
         store: Store,
@@ -392,8 +392,8 @@ class LoopState:  # what an App keeps per event loop
 
 
 def _current_folder() -> str:
-    """The base of relative paths, kept in case the process changes directory."""
+    """Return the base of relative paths, kept in case the process changes its directory."""
     try:
         return os.getcwd()  # noqa: PTH109 - pathlib costs an import
-    except OSError:  # it was deleted: only absolute paths work
+    except OSError:  # the folder was deleted, so only absolute paths work
         return ""

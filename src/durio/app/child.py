@@ -1,8 +1,8 @@
-"""The program of a child process: it runs one job at a time with the App's own tasks.
+"""The program of a child process, which runs one job at a time with the App's own tasks.
 
 A worker starts it with `python -m durio.app.child`. It loads the App again, enters its
-dependencies once, and makes attempts as a worker does: codec, middleware, retry policy
-and time limits are the same code. It opens no store unless a task enqueues something.
+dependencies once, and runs attempts as a worker does: codec, middleware, retry policy and
+time limits are the same code. It opens no store unless a task enqueues something.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ def main() -> int:
         asyncio.run(serve(app, setup, connection))
     except BaseException as error:  # user code may raise anything
         failure = failure_of(error, hidden=PACKAGE_FOLDER)
-        # Frames of this package are left out. Where there are no others, they all stay:
-        # such a traceback is not shown.
+        # Frames of this package are left out. If there are no others, they are all kept,
+        # and the traceback is not shown.
         shown = "" if PACKAGE_FOLDER in failure.traceback else failure.traceback
         connection.send(LoadFailed(f"{failure.type}: {failure.message}", shown))
         return 1
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def prepared_app(setup: Setup, connection: WorkerConnection) -> App:
-    """The worker's App, with the worker's URL, folder and settings."""
+    """Return the worker's App, with the worker's URL, folder and settings."""
     app = find_app(setup.origin)
     install_job_fields()
     forward_all(connection.send, setup.log_level, setup.settings.log)
@@ -75,7 +75,7 @@ def prepared_app(setup: Setup, connection: WorkerConnection) -> App:
 
 
 async def refuse_store() -> NoReturn:
-    """Replaces `App.store`: a store in memory exists only in the worker's process."""
+    """Replace `App.store`: a store in memory exists only in the worker's process."""
     raise UsageError(
         "a task with process=True cannot reach a store in memory",
         cure="Use a file (sqlite:///jobs.db), or take process=True off.",
@@ -120,7 +120,7 @@ class ChildSlot:
             keeps=app.registry.queue_keeps(),
             worker_name=setup.worker,
             report=self._report,
-            # The current job or an earlier one did it: see `AttemptRunner.lost`.
+            # This job or an earlier one caused it: see `AttemptRunner.lost`.
             loop_ended_message=(
                 f"child process {os.getpid()} is broken: a task stopped its event loop, "
                 "or cancelled what is not its own"
@@ -145,7 +145,7 @@ class ChildSlot:
                 pass
 
     def leave(self) -> None:
-        """Begin no more jobs; tell the worker, unless the worker asked for it."""
+        """Start no more jobs, and tell the worker unless it asked for that."""
         if self._is_leaving:
             return
         self._is_leaving = True
@@ -164,11 +164,12 @@ class ChildSlot:
 
     async def _run_attempt(self, attempt: Attempt) -> None:
         if self._is_leaving:
-            return  # the worker gives it to another child
+            return  # the worker gives the job to another child
         self._jobs_begun += 1
         outcome, event = await self.runner.make(attempt)
         if outcome.kind == OutcomeKind.LOST:
-            # Leaving goes before Finished: on Finished the worker sends the next job.
+            # Send Leaving before Finished, because on Finished the worker sends the next
+            # job.
             self.leave()
         attempt.is_over = True
         self._attempt = None
@@ -177,12 +178,12 @@ class ChildSlot:
             self._send_progress()
         try:
             self._send_finished(outcome, event)
-        except Exception as error:  # the worker must get an outcome: send a failure
+        except Exception as error:  # the worker must get an outcome, so send a failure
             self._send_finished(*self.runner.unsendable(attempt, outcome, error))
 
     def _send_finished(self, outcome: Outcome, event: JobEvent | None) -> None:
         if event is not None:
-            event = event._replace(meta=None)  # the worker has it
+            event = event._replace(meta=None)  # the worker has it already
         usage = own_rss_bytes(), own_cpu_seconds()
         self._connection.send_finished(Finished(outcome, event, *usage))
 

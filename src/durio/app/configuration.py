@@ -1,8 +1,8 @@
 """Where an App's settings come from, strongest first: code, environment, file, defaults.
 
 The file is `durio.toml` in the current directory, else the `[tool.durio]` table of a
-pyproject.toml beside it; folders above are not searched. `DURIO_X_FILE` names a file that
-holds the value of `DURIO_X`, for secrets. Flags of the command line come on top of this.
+pyproject.toml beside it; parent folders are not searched. `DURIO_X_FILE` names a file that
+holds the value of `DURIO_X`, for secrets. Command-line flags override all of these.
 """
 
 import importlib
@@ -26,7 +26,7 @@ SECRET_BYTES_MAX = 64 * 1024
 # Keys that a file may have beside the settings. `name` is for commands that run without
 # the App's code; an App gets its name from code.
 TOP_LEVEL_NAMES = ("url", "name")
-# Variable -> the file, such as .env, that a program loaded it from.
+# By variable: the file, such as .env, from which a program loaded it.
 ENV_FILES: dict[str, str] = {}
 
 GivenSettings = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
@@ -45,12 +45,12 @@ class Configuration(NamedTuple):
 
     url: str
     settings: Settings
-    name: str | None  # from a file: for commands that run without the App's code
+    name: str | None  # from a file, for commands that run without the App's code
     file: str | None  # the settings file that was read
     origins: Mapping[str, SettingOrigin]  # only of values that are not defaults
 
     def origin(self, name: str) -> SettingOrigin:
-        """Where a setting comes from, by its dotted name."""
+        """Return where a setting comes from, by its dotted name."""
         return self.origins.get(name, DEFAULT)
 
 
@@ -64,7 +64,7 @@ class SettingsSource(NamedTuple):
 
 
 def configuration(url: str | None, given: GivenSettings) -> Configuration:
-    """Merge code, environment and file; a Settings object is taken as it is."""
+    """Merge code, environment and file; a Settings object is used unchanged."""
     sources = [source_of_code(url, given)]
     if isinstance(given, Settings):
         path = None
@@ -87,7 +87,7 @@ def configuration(url: str | None, given: GivenSettings) -> Configuration:
 
 
 def first_given(values: Iterable[Any]) -> Any:
-    """The first value that is not empty, or None."""
+    """Return the first value that is not empty, or None."""
     return next((value for value in values if value), None)
 
 
@@ -127,7 +127,7 @@ def source_of_code(url: str | None, given: GivenSettings) -> SettingsSource:
 
 
 def setting_names() -> list[str]:
-    """The dotted names of all settings."""
+    """Return the dotted names of all settings."""
     usual = Settings()
     return [
         f"{group}.{field}"
@@ -137,7 +137,7 @@ def setting_names() -> list[str]:
 
 
 def dotted_names(tree: Mapping[str, Any]) -> list[str]:
-    """The dotted names of a tree, and the names of its groups."""
+    """Return the dotted names of a tree, and the names of its groups."""
     names: list[str] = []
     for group, fields in tree.items():
         if isinstance(fields, Mapping):
@@ -150,7 +150,7 @@ def dotted_names(tree: Mapping[str, Any]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables that begin with DURIO_; a `_FILE` one gives its file's content."""
+    """Return variables that begin with DURIO_; for a `_FILE` one, its file's content."""
     found = {k: v for k, v in os.environ.items() if k.startswith(PREFIX)}
     for variable in [name for name in found if name.endswith(SUFFIX)]:
         plain = variable.removesuffix(SUFFIX)
@@ -165,7 +165,7 @@ def environment() -> dict[str, str]:
 
 
 def read_secret_file(variable: str, path: str) -> str:
-    """The content of a file, stripped."""
+    """Return the content of a file, stripped."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs an import
             return file.read(SECRET_BYTES_MAX).strip()
@@ -180,7 +180,7 @@ def read_secret_file(variable: str, path: str) -> str:
 def source_of_variables(
     environ: Mapping[str, str], tree: Mapping[str, Any]
 ) -> SettingsSource:
-    """The store's URL and the App's name from the environment, with a settings tree."""
+    """Return the store's URL and the App's name from the environment, with a settings tree."""
     names = [
         *dotted_names(tree),
         *(name for name in TOP_LEVEL_NAMES if environ.get(variable_name(name))),
@@ -197,7 +197,7 @@ def variable_name(name: str) -> str:
 
 
 def variable_in_use(name: str) -> str:
-    """The variable that is set: the plain one, or the one that names a file."""
+    """Return the variable that is set: the plain one, or the one that names a file."""
     variable = variable_name(name)
     pointing = variable + SUFFIX
     return pointing if pointing in os.environ else variable
@@ -207,9 +207,9 @@ def variable_in_use(name: str) -> str:
 
 
 def find_file() -> str | None:
-    """The settings file of the current directory, if there is one."""
+    """Return the settings file of the current directory, if there is one."""
     for name in FILES:
-        # Most projects have a pyproject.toml: parse it only if it has our table.
+        # Most projects have a pyproject.toml, so parse it only if it has our table.
         if os.path.isfile(name) and (name == FILES[0] or has_durio_table(name)):  # noqa: PTH113
             return os.path.abspath(name)  # noqa: PTH100 - pathlib costs an import
     return None
@@ -220,12 +220,12 @@ def has_durio_table(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return b"tool.durio" in file.read()
-    except OSError:  # not readable: treated as not ours
+    except OSError:  # not readable: treated as another project's
         return False
 
 
 def source_of_file(path: str) -> SettingsSource:
-    """The settings in a file; it may also name the store and the App."""
+    """Return the settings in a file; it may also name the store and the App."""
     # The parser is imported only when there is a file.
     reader = importlib.import_module("durio.app.settings_file")
     tree: dict[str, Any] = reader.settings_file(path)

@@ -1,4 +1,4 @@
-"""A table from URL scheme to the module of the store that opens it.
+"""Map a URL's scheme to the module of its store.
 
 Store modules are imported by name on first use, so that `import durio` loads no driver.
 """
@@ -29,7 +29,7 @@ LOADING: list[str] = []  # scripts that a child process is loading for their tas
 
 
 def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Store:
-    """The store of a URL, not opened yet; its paths are relative to `folder`."""
+    """Return the store of a URL, not opened yet; its paths are relative to `folder`."""
     if LOADING:
         raise UsageError(
             f"{LOADING[-1]} uses its store, or starts a worker, whenever it is loaded; "
@@ -43,7 +43,7 @@ def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Sto
 
 @contextmanager
 def loading(script: str) -> Generator[None, None, None]:
-    """Refuse `connect` while a script is loaded again: it must only declare things."""
+    """Refuse `connect` while a script is loaded again, because it must only declare tasks."""
     LOADING.append(script)
     try:
         yield
@@ -52,7 +52,7 @@ def loading(script: str) -> Generator[None, None, None]:
 
 
 def store_module(url: str, name: Literal["schema_status", "checks"]) -> ModuleType:
-    """A module of this kind of store that needs no open store."""
+    """Return a module of this kind of store, for use without an open store."""
     package = module_of(url).rpartition(".")[0]
     return importlib.import_module(f"{package}.{name}")
 
@@ -70,7 +70,7 @@ def module_of(url: str) -> str:
 
 
 def check_text(url: str) -> None:
-    """Refuse a URL that is not text, holds a NUL or cannot be encoded as UTF-8."""
+    """Refuse a URL that is not text, contains a NUL or cannot be encoded as UTF-8."""
     try:
         holds_nul = "\0" in url or "%00" in url
         fine = isinstance(url, str) and not holds_nul and url.encode()
@@ -93,5 +93,5 @@ def scheme_of(url: str) -> str:
 
 
 def masked(url: str) -> str:
-    """A URL without its password, for people and logs."""
+    """Return a URL without its password, for people and logs."""
     return SECRETS.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

@@ -1,4 +1,4 @@
-"""New arguments for an existing job: checked before anything is written."""
+"""Check and encode new arguments for an existing job, before anything is written."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ async def checked_payload(
 ) -> bytes:
     """Encode the arguments, checked by the App's own signature or the published one.
 
-    Raises InvalidArguments when neither is known, unless `unchecked` is set.
+    Raises InvalidArguments if neither is known, unless `unchecked` is set.
     """
     handler = None if unchecked else app.registry.handlers.get(task)
     if handler is not None:
@@ -37,7 +37,7 @@ async def checked_payload(
 
 
 async def published_task(app: App, task: str) -> Mapping[str, Any]:
-    """The description of a task that workers published."""
+    """Return the description of a task that workers published."""
     known = await published_tasks(await app.store(), task.partition(".")[0])
     if known is None or task not in known:
         raise InvalidArguments(

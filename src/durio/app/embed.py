@@ -1,9 +1,9 @@
-"""A worker inside another program: a web process, a script, a test.
+"""Run a worker inside another program: a web process, a script, a test.
 
 It runs on the caller's event loop, installs no signal handlers and starts no second
-process. Leaving the block drains it within the grace time; a cancel during the drain
-gives back at once what still runs. It never ends the host program. Queues that declare
-no bound get a small one here, because producer and worker share one memory.
+process. Leaving the block drains it within the grace time; a cancel during the drain gives
+running jobs back at once. It never ends the host program. Queues that declare no bound get
+a small one, because producer and worker share one memory.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class EmbeddingApp(Protocol):
 
 
 class EmbeddedWorker:
-    """`async with app.worker() as worker:`: jobs run while the block runs."""
+    """A worker for `async with app.worker() as worker:`; jobs run while the block runs."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class EmbeddedWorker:
             self._raise_failure()
 
     async def drained(self, timeout: Duration | None = None) -> None:
-        """Wait until no job is ready or running in its queues.
+        """Wait until no job is ready or running in the worker's queues.
 
-        Scheduled jobs, such as retries, may be left. Raises TimeoutError, or the error
-        that ended the worker.
+        Scheduled jobs, such as retries, may be left. Raises TimeoutError, or the error that
+        ended the worker.
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
         pause = POLL_SECONDS_FIRST
@@ -129,7 +129,7 @@ class EmbeddedWorker:
         return msgspec.structs.replace(settings, worker=worker)
 
     async def _begin(self, settings: Settings) -> None:
-        # Imported on first use: `import durio` loads no worker code.
+        # Imported on first use, because `import durio` loads no worker code.
         make_worker = importlib.import_module("durio.app.worker_builder").make_worker
         machine = importlib.import_module("durio.host.side_loop").EmbeddedMachine
         parts = {"machine": machine(self._app.emit), **self._parts}
@@ -183,7 +183,7 @@ class EmbeddedWorker:
             await self._app.__aexit__(None, None, None)
 
     async def _drain(self, task: "asyncio.Task[None]") -> None:
-        """Wait for the worker's end; on a cancel it gives its jobs back at once."""
+        """Wait for the worker's end; on a cancel, give its jobs back at once."""
         interrupted: asyncio.CancelledError | None = None
         self._worker.stop()
         while not task.done():
@@ -224,7 +224,7 @@ def _checked_queues(queues: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def _without_group(error: BaseException) -> BaseException:
-    """The error itself, if a TaskGroup wrapped a single one in a group."""
+    """Return the single error inside an exception group of a TaskGroup, else the error."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)

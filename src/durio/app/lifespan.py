@@ -24,12 +24,12 @@ class LifespanApp(Protocol):
 
     @property
     def worker(self) -> Callable[..., AbstractAsyncContextManager[Any]]:
-        """Makes a worker that runs for the length of a block."""
+        """Return a worker that runs for the length of a block."""
         ...
 
 
 class Lifespan:
-    """`FastAPI(lifespan=app.lifespan)`, or `app.lifespan(inner=other)` around another."""
+    """The lifespan of `FastAPI(lifespan=app.lifespan)`, or `app.lifespan(inner=other)`."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Lifespan:
     ) -> None:
         self._app = app
         self._inner = inner
-        self._worker = worker  # its options; None: no worker in this process
+        self._worker = worker  # options of the worker; None: no worker in this process
 
     def __call__(
         self,
@@ -48,7 +48,7 @@ class Lifespan:
         embed_worker: bool = False,
         **options: Any,
     ) -> Any:
-        """The framework calls it with its app; you call it with keywords only.
+        """Open the App, or configure: frameworks pass their app, users pass keywords.
 
         The options are those of `app.worker`: queues, concurrency, grace.
         """

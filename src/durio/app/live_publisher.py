@@ -1,7 +1,7 @@
-"""Publishes what happens in this process to live subscribers of the store.
+"""Publish the events of this process to live subscribers of the store.
 
-It receives emissions as the log does. Without subscribers nothing is built; the store
-is asked for subscribers once a second.
+It receives the same events as the log. Without subscribers nothing is built; the store is
+checked for subscribers once a second.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 class LivePublisher:
-    """Forwards emissions of one App to the store's subscribers."""
+    """Forwards events of one App to the store's subscribers."""
 
     def __init__(
         self, namespace: str, clock: Clock, store: Callable[[], Live | None]
@@ -38,7 +38,7 @@ class LivePublisher:
         self._next_check_at = float("-inf")
 
     def has_subscribers(self) -> bool:
-        """Whether there are subscribers; asks the store at most once a second."""
+        """Whether there are subscribers; checks the store at most once a second."""
         now = self._clock.monotonic()
         if now >= self._next_check_at:
             self._next_check_at = now + CHECK_SECONDS
@@ -47,7 +47,7 @@ class LivePublisher:
         return self._has_subscribers
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """Subscribers get emissions of every level and filter them themselves."""
+        """Accept events of every level, because subscribers filter them themselves."""
         del meaning
         return self.has_subscribers()
 
@@ -69,7 +69,7 @@ class LivePublisher:
             )
 
     def on_enqueued(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-        """Publish stored jobs; the log never gets these."""
+        """Publish stored jobs, which are not logged."""
         if not self.has_subscribers():
             return
         head = self._head(JOB_ENQUEUED, MEANINGS[JOB_ENQUEUED])

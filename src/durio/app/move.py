@@ -1,9 +1,9 @@
-"""Moving a live installation to another store: drain, freeze, copy, verify, open.
+"""Move a live installation to another store: drain, freeze, copy, verify, open.
 
-The source takes jobs until it is frozen, and workers finish the jobs that they run. A
-frozen store cannot change, so the copy is complete. The queues of the target stay
-closed until all jobs have arrived and were compared: no job runs before that, and none
-runs in both stores.
+The source accepts jobs until it is frozen, and workers finish the jobs that they run. A
+frozen store cannot change, so the copy is complete. The queues of the target stay closed
+until all jobs have arrived and were compared: no job runs before that, and none runs in
+both stores.
 
 Every step leaves marks (ports/move.py) and begins by reading them. After a mover was
 killed, at any point, the next one continues from the marks.
@@ -41,7 +41,7 @@ POLL_SECONDS = 0.2
 RESCUED_MAX = 1000
 NAMED_MAX = 5
 
-# Step, done, total.
+# Called with step, done, total.
 ReportProgress = Callable[[str, int, int], None]
 
 
@@ -52,7 +52,7 @@ class MoveFailed(OperatingError):
 
 
 class MoveStatus(NamedTuple):
-    """What there is to move, and how far the move is."""
+    """The number of jobs to move, and how far the move is."""
 
     mark: MoveMark | None
     import_progress: ImportProgress | None
@@ -85,12 +85,12 @@ def check_stores(source: str, target: str) -> None:
 
 
 def export_jobs_from(store: Store) -> ExportJobs:
-    """The export of a store that `check_stores` has accepted."""
+    """Return the export of a store that `check_stores` has accepted."""
     return importlib.import_module(f"{FROM}.export_jobs").export_jobs_from(store)
 
 
 def import_jobs_into(store: Store) -> ImportJobs:
-    """The import of a store that `check_stores` has accepted."""
+    """Return the import of a store that `check_stores` has accepted."""
     return importlib.import_module(f"{TO}.import_jobs").import_jobs_into(store)
 
 
@@ -101,14 +101,14 @@ class Mover:
     source: ExportJobs
     target: ImportJobs
     to: str  # the target's URL, without its password
-    store: Store  # the source: without workers the mover must rescue its jobs
+    store: Store  # the source: without workers, the mover must rescue its jobs
     clock: Clock
     report: ReportProgress
 
     # --- before
 
     async def status(self) -> MoveStatus:
-        """Read both marks; MoveFailed when the jobs are moving to another store."""
+        """Read both marks; raises MoveFailed if the jobs are moving to another store."""
         mark = await self.source.mark()
         progress = None if mark is None else await self.target.progress(mark.id)
         if mark is not None and progress is None and mark.to != self.to:
@@ -121,7 +121,7 @@ class Mover:
         return MoveStatus(mark, progress, jobs, await self.source.active_workers())
 
     async def check(self, status: MoveStatus) -> None:
-        """Raise MoveFailed unless the target may take these jobs."""
+        """Raise MoveFailed unless the target may receive these jobs."""
         mark, progress = status.mark, status.import_progress
         if progress is not None and progress.stage == "leaving":
             raise MoveFailed(
@@ -146,7 +146,7 @@ class Mover:
     # --- moving
 
     async def move(self, *, drain_seconds: float, by: str) -> Comparison | None:
-        """Continue from the marks to the end; None: the move was completed before."""
+        """Continue from the marks to the end; None if the move was already complete."""
         status = await self.status()
         await self.check(status)
         if status.is_over:
@@ -164,7 +164,7 @@ class Mover:
                 comparison.differences
                 and (await self.progress(mark.id)).stage == "open"
             ):
-                return None  # another mover finished it: jobs there run already
+                return None  # another mover finished it, and the jobs run there
             self.refuse_differences(comparison)
         await self.target.open(mark.id, metadata)
         await self.source.set_stage(mark.id, "moved")
@@ -196,7 +196,7 @@ class Mover:
         return mark
 
     async def try_freeze(self, move: str) -> ActiveWorkers | None:
-        """Rescue the jobs of dead workers, as no worker does; then try to freeze."""
+        """Rescue the jobs of dead workers, because no worker does it; then try to freeze."""
         for scope in (DeadOnThisHost(), ExpiredLeases(), Orphans()):
             await self.store.rescue(RESCUED_MAX, scope)
         return await self.source.freeze(move)
@@ -216,7 +216,7 @@ class Mover:
             progress = await self.progress(move)
 
     async def progress(self, move: str) -> ImportProgress:
-        """How far the target is; raises MoveFailed if the move was taken back."""
+        """Return how far the target is; raise MoveFailed if the move was undone."""
         progress = await self.target.progress(move)
         if progress is None:
             raise MoveFailed(
@@ -256,7 +256,7 @@ class Mover:
     async def compare_keys(
         self, comparison: Comparison, keys: Sequence[KeyRow]
     ) -> None:
-        """Every key must have the same holder; an expired one may be gone."""
+        """Check that every key has the same holder; an expired key may be missing."""
         now = await self.target.now()
         held = {
             key[0]: key for key in await self.target.held_keys([key[0] for key in keys])
@@ -291,10 +291,10 @@ class Mover:
             yield keys
             after = keys[-1][0]
 
-    # --- back
+    # --- undoing
 
     async def back_out(self, *, by: str) -> int:
-        """Remove the jobs from the target and reopen the source; returns how many."""
+        """Remove the jobs from the target and reopen the source; return how many."""
         status = await self.status()
         mark, progress = status.mark, status.import_progress
         if mark is None:
@@ -314,7 +314,7 @@ class Mover:
         return status.total
 
     def opened(self, mark: MoveMark, progress: ImportProgress) -> MoveFailed:
-        """The refusal to take back a move whose target has been opened."""
+        """Return the error for undoing a move whose target has been opened."""
         cure = f"Use that store: DURIO_URL={self.to} (with its password)."
         if mark.stage != "moved" or progress.stage != "open":
             cure = "Finish it: run the move again without --back-out."

@@ -1,7 +1,7 @@
-"""Compares both stores of a move job by job.
+"""Compare both stores of a move job by job.
 
-Workers of the new store make due jobs ready and delete expired ones, also in queues
-that are still closed. Only these two differences are allowed.
+Workers of the new store make due jobs ready and delete expired ones, even in queues that
+are still closed. Only these two differences are allowed.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Comparison:
 
     jobs: int = 0
     keys: int = 0
-    pruned: int = 0  # deleted there, because their retention ended
+    pruned: int = 0  # deleted in the target, because their retention ended
     other_jobs: int = 0  # jobs of these Apps in the target that were not moved
     differences: list[str] = field(default_factory=list[str])
     digest: str = ""
@@ -36,7 +36,7 @@ def job_digest(row: JobRow) -> JobDigest:
 def compare_job(
     comparison: Comparison, row: JobRow, found: Sequence[JobDigest], now: float
 ) -> JobDigest | None:
-    """Record differences; returns the target's digest without the allowed changes."""
+    """Record differences; return the target's digest without the allowed changes."""
     digest = job_digest(row)
     if not found and is_prunable(row, now):
         comparison.pruned += 1
@@ -56,7 +56,7 @@ def compare_job(
 
 
 def is_prunable(row: JobRow, now: float) -> bool:
-    """Whether retention may have deleted it by now."""
+    """Whether retention may have deleted the job by now."""
     is_old = row.gone_at is None or row.gone_at <= now
     return row.state >= DONE and (is_old or row.bucket is not None)
 

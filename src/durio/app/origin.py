@@ -1,9 +1,9 @@
-"""How a child process finds the App of its worker again.
+"""Find the App of a worker again in a child process.
 
-The command line names it as `module:attribute`. A program of its own has no such name;
-then the App is found by the functions of its tasks, each by its module and name. A
-script that was started by its file is loaded again under another module name, so that
-the code below `if __name__ == "__main__"` does not run again.
+The command line names it as `module:attribute`. Other programs have no such name; then the
+App is found by the functions of its tasks, each by its module and name. A script that was
+started by its file is loaded again under another module name, so that the code below `if
+__name__ == "__main__"` does not run again.
 """
 
 import os
@@ -29,7 +29,7 @@ DEFAULT_ATTRIBUTE = "app"
 
 
 def origin_of(app: App) -> AppOrigin:
-    """Where the App and its tasks with process=True are defined."""
+    """Return where the App and its tasks with process=True are defined."""
     handlers = [h for h in app.registry.handlers.values() if h.is_process]
     main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
@@ -94,7 +94,7 @@ def import_named(name: str) -> ModuleType:
 
 
 def named_app(path: str) -> App:
-    """`module:attribute`: an App, or a function that makes one."""
+    """Return the App of `module:attribute`, which is an App or a function that makes one."""
     module, _, attribute = path.partition(":")
     found: Any = import_named(module)
     for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
@@ -106,7 +106,7 @@ def named_app(path: str) -> App:
 
 
 def app_of_tasks(origin: AppOrigin) -> App:
-    """The App on which these functions are tasks."""
+    """Return the App on which these functions are tasks."""
     modules = {
         found.module: load_module(found.module, origin) for found in origin.tasks
     }
@@ -125,7 +125,7 @@ def app_of_tasks(origin: AppOrigin) -> App:
 
 
 def apps_in(modules: Iterable[ModuleType]) -> list[App]:
-    """Every App that is a global of these modules."""
+    """Return every App that is a global of these modules."""
     return [
         value
         for module in modules
@@ -135,7 +135,7 @@ def apps_in(modules: Iterable[ModuleType]) -> list[App]:
 
 
 def load_module(module: str, origin: AppOrigin) -> ModuleType:
-    """A module, also the one that the worker's program was started as."""
+    """Return a module, even the one that the worker's program was started as."""
     if module != MAIN:
         return import_named(module)
     name, file = origin.main_module, origin.main_file or ""

@@ -66,7 +66,7 @@ class Registry:
         return handler
 
     def add_queue(self, queue: Queue) -> None:
-        """Declare a queue; a second declaration changes only what it names."""
+        """Declare a queue; a second declaration changes only the options that it gives."""
         if not isinstance(queue, Queue):
             raise InvalidOption(
                 f"queues cannot hold {queue!r}",
@@ -76,7 +76,7 @@ class Registry:
         self.queues[queue.name] = queue if before is None else before.changed_by(queue)
 
     def queue_keeps(self) -> dict[str, Keep]:
-        """Retention by lane, for queues that set their own."""
+        """Return the retention by lane, for queues that set their own."""
         lanes = {lane(self.namespace, name): q for name, q in self.queues.items()}
         return {
             name: keep_of(queue.retention, name)
@@ -85,11 +85,11 @@ class Registry:
         }
 
     def queue_names(self) -> set[str]:
-        """The queues that the code declares or that a task names."""
+        """Return the queues that the code declares or that a task names."""
         return {*self.queues, *(h.queue for h in self.handlers.values())}
 
     def published(self) -> dict[str, dict[str, Any]]:
-        """What producers without the task's code may know about each task."""
+        """Return the published description of each task, for producers without its code."""
         return {
             task: {
                 "queue": handler.queue,

@@ -1,4 +1,4 @@
-"""Settings from a TOML file: `durio.toml`, or `[tool.durio]` of a pyproject.toml."""
+"""Read settings from a TOML file: `durio.toml`, or `[tool.durio]` of a pyproject.toml."""
 
 import os
 import tomllib
@@ -9,7 +9,7 @@ from durio.model.errors import InvalidOption
 
 
 def settings_file(given: str | os.PathLike[str]) -> dict[str, Any]:
-    """The settings in a file, as a tree; the caller refuses unknown names."""
+    """Return the settings in a file, as a tree; the caller refuses unknown names."""
     path = Path(given)
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))

@@ -1,8 +1,8 @@
 """`app.spawn(coro)`: tracked work of this process that needs no durability.
 
-It is a plain asyncio.Task with a strong reference, logged errors and a bounded count.
-Closing the App waits for it. Nothing is stored: it is lost with the process. Work that
-must not be lost is a job.
+It is a plain asyncio.Task with a strong reference, logged errors and a limited number.
+Closing the App waits for it. Nothing is stored, so it is lost with the process. Work that
+must not be lost should be a job.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Spawner:
     def spawn(
         self, coro: Coroutine[Any, Any, T], name: str | None, running_max: int
     ) -> "asyncio.Task[T]":
-        """Run a coroutine on this loop; raises SpawnFull at the bound."""
+        """Run a coroutine on this loop; raises SpawnFull at the limit."""
         loop = _running_loop(coro)
         tasks = self._by_loop.setdefault(loop, set())
         if len(tasks) >= running_max:
@@ -45,8 +45,8 @@ class Spawner:
                 "worker.spawned_max.",
                 limit=running_max,
             )
-        # It holds no slot and outlives the attempt that spawned it, so its log records
-        # do not carry that job.
+        # Spawned work has no slot and outlives the attempt that spawned it, so its log
+        # records do not name that job.
         context = copy_context()
         context.run(in_job.set, None)
         task = loop.create_task(coro, name=name or _name(coro), context=context)
@@ -69,14 +69,14 @@ class Spawner:
     async def end(self, grace_seconds: float) -> None:
         """Wait up to `grace_seconds` for the work of this loop, then cancel it.
 
-        A cancel of this call cancels the work too.
+        Cancelling this call cancels the work too.
         """
         tasks = self._by_loop.get(asyncio.get_running_loop())
         if not tasks:
             return
         try:
             async with asyncio.timeout(grace_seconds):
-                while others := _others(tasks):  # they may spawn more
+                while others := _others(tasks):  # spawned work may spawn more
                     await asyncio.wait(others)
         except TimeoutError:
             self._emit(
@@ -93,7 +93,7 @@ class Spawner:
 
 
 def _others(tasks: Tasks) -> Tasks:
-    """Without the current task: spawned work may close the App, not await itself."""
+    """Return all but the current task, because spawned work may close the App."""
     return tasks - {asyncio.current_task()}
 
 

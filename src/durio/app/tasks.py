@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class TaskClient(JobClient, Protocol):
-    """What a task needs from its App."""
+    """The part of an App that its tasks use."""
 
     @property
     def settings(self) -> Settings: ...
@@ -78,24 +78,24 @@ class TaskCalls(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The name that jobs carry: `<app>.<function>`."""
+        """The task's name in jobs: `<app>.<function>`."""
         return self._handler.task
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Store a job; returns after the write that survives a power cut."""
+        """Store a job; return after a write that survives a power failure."""
         job = self._new_job(self._job_builder(), args, kwargs)
         answers = await self._client.send([job], self._options.tx)
         return self._handles([job], answers)[0]
 
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """`enqueue` for callers without an event loop."""
+        """Enqueue without an event loop, as `enqueue` does."""
         return self._client.run_with(self._options.tx, self.enqueue(*args, **kwargs))
 
     async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
-        """Store one job per row: a tuple of positionals, a trailing dict is keywords.
+        """Store one job per row: a tuple of positionals; a trailing dict is keywords.
 
-        One transaction up to 1,000 rows, then chunks of 1,000. All rows are checked
-        before the first is written.
+        Up to 1,000 rows are one transaction, more rows are chunks of 1,000. All rows are
+        checked before the first is written.
         """
         refuse_key(self._options)
         if not isinstance(rows, Iterable):
@@ -108,11 +108,11 @@ class TaskCalls(Generic[P, R]):
         return self._handles(jobs, await self._client.send(jobs, self._options.tx))
 
     def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
-        """`enqueue_many` for callers without an event loop."""
+        """Enqueue rows without an event loop, as `enqueue_many` does."""
         return self._client.run_with(self._options.tx, self.enqueue_many(rows))
 
     def job(self, job_id: str) -> Job[R]:
-        """A handle with this task's result type; nothing is looked up yet."""
+        """Return a handle with this task's result type, without reading the store."""
         return Job(self._client, id_bytes(job_id))
 
     def _job_builder(self) -> JobBuilder:
@@ -152,10 +152,10 @@ def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
 
 
 def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:
-    """Replace the body of `options`, which is there for its typed signature.
+    """Replace the body of `options`, which exists for its typed signature.
 
-    The keywords go to `CallOptions.with_changes` as they are. So a misspelt one gets our
-    error with a suggestion, not Python's TypeError.
+    The keywords are passed to `CallOptions.with_changes` unchanged, so a misspelt one gets
+    our error with a suggestion, not Python's TypeError.
     """
 
     @wraps(signature)
@@ -187,7 +187,7 @@ class TaskWithOptions(TaskCalls[P, R]):
         result_ttl: Duration = UNSET,
         tx: Joinable | None = UNSET,
     ) -> "TaskWithOptions[P, R]":
-        """The same task with these options for its calls; the original is unchanged."""
+        """Return the same task with these options for its calls; the original is unchanged."""
         raise NotImplementedError
 
     def _with_changes(self, given: Mapping[str, Any]) -> "TaskWithOptions[P, R]":
@@ -247,7 +247,10 @@ WithContext = Callable[Concatenate[Context[D], P], R]
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` with options returns; it keeps the function's types."""
+    """The decorator that `@app.task(...)` with options returns.
+
+    It keeps the function's types.
+    """
 
     # The sync overloads overlap the async ones (a coroutine is a value too); their
     # order decides.
@@ -275,13 +278,13 @@ def takes_context(function: Callable[..., Any]) -> bool:
         try:
             hint = typing.get_type_hints(function).get(parameters[0].name)
         except (NameError, AttributeError, SyntaxError, TypeError):
-            # The codec reports the wrong annotation; here only the first one matters.
+            # The codec reports wrong annotations; here only the first parameter matters.
             return hint.split("[")[0].rpartition(".")[2] == "Context"
     return (typing.get_origin(hint) or hint) is Context
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """The function's name; refuses one that may change after a restart."""
+    """Return the function's name; refuse one that may change after a restart."""
     name = getattr(function, "__name__", "")
     qualified = getattr(function, "__qualname__", name)
     if not name or "<lambda>" in name or "<locals>" in qualified:
@@ -293,7 +296,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def function_location(function: Callable[..., Any]) -> str:
-    """`file:line`, for errors about two functions."""
+    """Return `file:line`, for errors about two functions."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
@@ -302,7 +305,7 @@ NO_KEYWORDS: dict[str, Any] = {}
 
 
 def split_row(row: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A row of enqueue_many as positionals and the keywords of a trailing dict."""
+    """Split a row of enqueue_many into positionals and the keywords of a trailing dict."""
     if type(row) is tuple:
         positionals = cast("tuple[Any, ...]", row)
         if not (positionals and isinstance(positionals[-1], dict)):

@@ -1,4 +1,4 @@
-"""Builds a worker for an App from its parts: clock, threads, child processes, loops."""
+"""Build a worker for an App from its parts: clock, threads, child processes, loops."""
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
@@ -56,11 +56,11 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     send_message: SendProcessMessage | None = None,
     process: ProcessName | None = None,
 ) -> Worker:
-    """A worker that serves these queues of the App, or all of them.
+    """Return a worker that serves these queues of the App, or all of them.
 
-    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` have
-    the form `high=6`. Without `concurrency` it is the sum of the slots if every queue
-    has some, else the setting.
+    `queues` may give slots, as in `high=4`, and globs; `weights` and `prefetches` have the
+    form `high=6`. The default of `concurrency` is the sum of the slots if every queue has
+    some, else the setting.
     """
     install_job_fields()
     store = await app.store()
@@ -113,7 +113,7 @@ def worker_config(
 
 
 def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None:
-    """A pool for the App's tasks with process=True; None if it has no such task."""
+    """Return a pool for the App's tasks with process=True; None if it has no such task."""
     if not any(handler.is_process for handler in app.registry.handlers.values()):
         return None
     setup = Setup(
@@ -140,7 +140,7 @@ def with_concurrency(settings: Settings, concurrency: int) -> Settings:
 
 
 def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
-    """The loops that run in every worker: any may lead, all rescue on their host."""
+    """Return the loops that run in every worker: any may lead, all rescue on their host."""
     store, clock, emit = worker.store, worker.clock, worker.emit
     settings = worker.config.settings
     heartbeat_seconds = settings.worker.heartbeat_seconds
@@ -150,7 +150,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         emit,
         lambda: worker.identity.id,
         lambda: worker.identity.is_fresh(clock.monotonic(), heartbeat_seconds),
-        # One leader per App: the hooks of an App run for jobs that a rescue makes dead.
+        # One leader per App, because its hooks run for jobs that a rescue makes dead.
         name=f"upkeep:{worker.config.namespace}",
         lease_seconds=settings.worker.leader_seconds,
     )

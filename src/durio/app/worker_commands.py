@@ -1,4 +1,4 @@
-"""Commands to workers through the store: sending them, and reading the answers."""
+"""Send commands to workers through the store, and read their answers."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,13 @@ from durio.ports.control import AuditNote
 from durio.ports.lease import command_put
 from durio.ports.store import Store
 
-NO_ANSWER = ""  # there will never be one
+NO_ANSWER = ""  # the command will never be answered
 
 
 async def send_command(
     store: Store, clock: Clock, worker: WorkerRow, verb: str, *, by: str
 ) -> str:
-    """Send a command, wake its worker, and write an audit line; the command's id."""
+    """Send a command, wake its worker, and write an audit line; return its id."""
     command = id_text(clock.new_id())
     note = AuditNote(str(worker.info["namespace"]), by, verb, f"worker {worker.id}")
     put = command_put(worker.id, command, verb)
@@ -26,11 +26,11 @@ async def send_command(
 
 
 async def read_answers(store: Store, commands: Mapping[int, str]) -> dict[int, str]:
-    """Worker -> its answer to this command; workers that have not answered are missing.
+    """Return the answer of each worker; workers that have not answered are left out.
 
-    NO_ANSWER: the worker is gone, or the command is older than an hour. A worker deletes
-    the command and writes its answer together. So answers are read last: a command that
-    was not open has its answer by then, or never gets one.
+    NO_ANSWER means that the worker is gone, or that the command is older than an hour. A
+    worker deletes the command and writes its answer in one transaction. So answers are read
+    last: a command that is not open has its answer by then, or never gets one.
     """
     registered = {row.id for row in await store.workers(None)}
     answers: dict[int, str] = {}
