@@ -41,7 +41,7 @@ IMPORT_MACHINERY = ("<frozen importlib", importlib.__file__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppSelection:
-    """What a command line says about the App and the store."""
+    """The App and the store, as given on the command line."""
 
     app_path: str | None
     store: str | None
@@ -49,7 +49,7 @@ class AppSelection:
     is_json: bool
 
     def app(self) -> App:
-        """The App from user code, or one that knows only its name and store."""
+        """Return the App from user code, or one that knows only its name and store."""
         if self.app_path is not None:
             if self.name is not None:
                 raise UsageError(
@@ -62,7 +62,7 @@ class AppSelection:
         return app
 
     def namespace(self) -> str | None:
-        """The namespace that was asked for; None: none was named."""
+        """The selected namespace; None if none was named."""
         return self.name or configuration(self.store, None).name
 
     def is_named(self) -> bool:
@@ -70,16 +70,19 @@ class AppSelection:
         return self.app_path is not None or self.namespace() is not None
 
     def scope_of(self, app: App) -> str | None:
-        """The namespace that a list is limited to; None: every App in the store."""
+        """Return the namespace that a list is limited to.
+
+        None means every App in the store.
+        """
         return app.name if self.is_named() else None
 
     def run(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Run the work on an existing store; raises StoreUnavailable when there is none."""
         app = self.app()
-        connect(app.url, app.clock, app.settings)  # raises when the URL names no store
+        connect(app.url, app.clock, app.settings)  # raises if the URL names no store
         survey = store_module(app.url, "schema_status")
         if not survey.MADE_AT_OPEN:
-            return run_in_app(app, work)  # opening raises when it does not exist
+            return run_in_app(app, work)  # opening raises if it does not exist
         if survey.is_missing(app.url):
             raise StoreUnavailable(
                 f"there is no store at {masked(app.url)}",
@@ -119,7 +122,7 @@ class WarningPrinter:
             click.echo(f"warning: {meaning.text} ({details}) [{name}]", err=True)
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """Does nothing: no jobs run in a command."""
+        """Do nothing: no jobs run in a command."""
 
 
 # --- options that commands share
@@ -133,7 +136,7 @@ STORE_OPTION = click.option(
 
 
 def with_options(*options: Decorator) -> Decorator:
-    """Adds options to a command, in this order."""
+    """Add options to a command, in this order."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -144,7 +147,7 @@ def with_options(*options: Decorator) -> Decorator:
 
 
 def grouped_options(parameter: str, kind: type[Any], *options: Decorator) -> Decorator:
-    """Adds options to a command, which gets them as one object of this class."""
+    """Add options to a command, which gets them as one object of this class."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -195,7 +198,7 @@ def load_app(path: str, store: str | None = None) -> App:
 
 
 def check_path(path: str, module: str, attribute: str) -> None:
-    """Refuse what cannot name a module, and suggest the likely spelling."""
+    """Refuse a path that cannot name a module, and suggest the likely spelling."""
     name = attribute or DEFAULT_ATTRIBUTE
     if "/" in module or module.endswith(".py"):
         meant = module.removesuffix(".py").strip("./").replace("/", ".")
@@ -227,13 +230,13 @@ def load_module(name: str) -> ModuleType:
 
 
 def reraise_settings_error(error: BaseException) -> None:
-    """Raise a bad settings file or variable as itself: user code is not its cause."""
+    """Raise an error of a settings file or variable unchanged: user code is not its cause."""
     if isinstance(error, InvalidOption) and "place" in error.values:
         raise error
 
 
 def find_app(module: ModuleType, attribute: str, path: str) -> App:
-    """The App that an attribute is or returns."""
+    """Return the App that an attribute is or returns."""
     found: Any = module
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -263,7 +266,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
 
 
 def apps_in(module: ModuleType, attribute: str) -> str:
-    """The cure for a wrong attribute: lists the Apps of the module."""
+    """Return the cure for a wrong attribute, which lists the Apps of the module."""
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if names:
         return f"Its Apps: {', '.join(f'{module.__name__}:{name}' for name in names)}."
@@ -272,7 +275,7 @@ def apps_in(module: ModuleType, attribute: str) -> str:
 
 
 def import_failed(error: BaseException, what: str) -> AppImportFailed:
-    """The user's error with its traceback, without our frames."""
+    """Return the user's error with its traceback, without our frames."""
     problem, cure = (
         f"{type(error).__name__}: {error_text(error)}",
         "Correct it, and try again.",
@@ -286,7 +289,7 @@ def import_failed(error: BaseException, what: str) -> AppImportFailed:
 
 
 def deps_failed(error: BaseException) -> DepsFailed:
-    """The error of the user's `deps=` with its traceback, without our frames."""
+    """Return the error of the user's `deps=` with its traceback, without our frames."""
     return DepsFailed(
         f"deps= raised {type(error).__name__}: {error_text(error)}",
         cure="Correct it, or see that what it needs can be reached.",
@@ -295,14 +298,14 @@ def deps_failed(error: BaseException) -> DepsFailed:
 
 
 def user_traceback(error: BaseException) -> str:
-    """A traceback without the frames of this package and of the import system."""
+    """Return a traceback without the frames of this package and of the import system."""
     trace = traceback.TracebackException.from_exception(error, compact=True)
     hide_frames(trace)
     return "".join(trace.format())
 
 
 def hide_frames(trace: traceback.TracebackException) -> None:
-    """Remove those frames from every exception of the chain."""
+    """Remove our frames from every exception of the chain."""
     hidden = (PACKAGE_FOLDER, *IMPORT_MACHINERY)
     kept = [frame for frame in trace.stack if not frame.filename.startswith(hidden)]
     trace.stack[:] = kept

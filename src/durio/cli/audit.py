@@ -1,4 +1,4 @@
-"""`durio audit`: what operators did."""
+"""`durio audit`: lists operators' actions."""
 
 from typing import Any
 

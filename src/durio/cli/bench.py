@@ -1,4 +1,4 @@
-"""`durio bench`: measures a store on this machine and the bare driver in the same run."""
+"""`durio bench`: measures a store on this machine, and the bare driver in the same run."""
 
 import asyncio
 import sys
@@ -169,7 +169,7 @@ def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
 
 
 def engine_text(figures: dict[str, Any]) -> str:
-    """The engine that was measured, and which durability settings are off."""
+    """Return the engine that was measured, and which durability settings are off."""
     if "sqlite" in figures:
         return f"SQLite {figures['sqlite']}"
     off = [name for name, value in figures["settings"].items() if value == "off"]
@@ -178,7 +178,7 @@ def engine_text(figures: dict[str, Any]) -> str:
 
 
 def figure_text(value: float | dict[str, float | None]) -> str:
-    """One figure, or several with their names; those that are None are left out."""
+    """Return one figure, or several with their names; leave out those that are None."""
     if isinstance(value, dict):
         return "  ".join(
             f"{name} {part:.2f}" for name, part in value.items() if part is not None

@@ -77,7 +77,7 @@ def show(
 
 
 def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
-    """Accepts the App as an argument, without --app."""
+    """Accept the App as an argument, without --app."""
     if path is None:
         return selection
     if selection.app_path is not None:
@@ -86,7 +86,7 @@ def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
 
 
 def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
-    """Every setting of an App; a value from a flag has the flag as its origin."""
+    """Return every setting of an App; a value from a flag has the flag as its origin."""
     known = app.configuration
     url, name = known.origin("url"), known.origin("name")
     if selection.store is not None:
@@ -107,7 +107,7 @@ def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
 
 
 def with_env_file(row: ShownSetting, from_env_file: set[str]) -> ShownSetting:
-    """A variable that was set by the file .env has that file as its origin."""
+    """Return the setting with the file .env as its origin if that file set the variable."""
     kind, place = row.origin
     if kind == "environment" and place in from_env_file:
         return row._replace(origin=SettingOrigin(ENV_FILE, place))

@@ -1,6 +1,6 @@
-"""Bulk actions on dead letters: chosen by ids or filters, counted, confirmed, then done.
+"""Bulk actions on dead letters: chosen by ids or filters, counted, confirmed, applied.
 
-Also `durio dead retry --edit|--args`: retries one job with other arguments.
+Also `durio dead retry --edit|--args`, which retries one job with other arguments.
 """
 
 import json
@@ -51,7 +51,7 @@ from durio.ports.control import (
     Verb,
 )
 
-# Verb -> text before and after the action.
+# By verb: the text before and after the action.
 VERB_TEXTS: dict[Verb, tuple[str, str]] = {
     "retry": ("will run again", "run again"),
     "discard": ("will be deleted for good", "deleted"),
@@ -64,7 +64,7 @@ SKIPPED_REASONS: dict[Verb, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkSelection:
-    """How a command line chooses dead letters, and what it says about confirmation."""
+    """How a command line chooses dead letters, and its options for confirmation."""
 
     job_ids: Sequence[str]
     filters: Filters
@@ -75,7 +75,7 @@ class BulkSelection:
     by: str | None
 
     def check(self) -> None:
-        """Exactly one of ids, filters and --all must be given."""
+        """Require exactly one of ids, filters and --all."""
         is_filtered = not self.filters.is_empty()
         if self.job_ids and (is_filtered or self.everything or self.limit):
             raise UsageError(
@@ -91,7 +91,7 @@ class BulkSelection:
             )
 
 
-# `filter_options` must stand above it: it adds the filters.
+# `filter_options` must be above it, because it adds the filters.
 bulk_options = grouped_options(
     "bulk",
     BulkSelection,
@@ -112,7 +112,7 @@ bulk_options = grouped_options(
 def act_on_dead_letters(
     selection: AppSelection, bulk: BulkSelection, verb: Verb
 ) -> int:
-    """Act on the chosen dead letters; returns the exit code."""
+    """Act on the chosen dead letters; return the exit code."""
     bulk.check()
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
@@ -138,7 +138,7 @@ def act_on_dead_letters(
 
 
 def scope_text(query: Query) -> str:
-    """Says that every App is affected, when nothing narrows the query to one."""
+    """Return a text that every App is affected, if the query is not limited to one."""
     is_narrow = query.namespace or query.lane or query.task
     return "" if is_narrow else " (of every App in the store)"
 
@@ -152,7 +152,7 @@ def dead_letters_text(jobs: int) -> str:
 
 
 def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
-    """Act on these jobs; what cannot be undone is confirmed first."""
+    """Act on these jobs; confirm first if the action cannot be undone."""
     if verb == "discard" or bulk.dry_run:
         dead = selection.run(lambda app: count_dead(app, bulk.job_ids, selection))
         jobs_text = dead_letters_text(dead)
@@ -164,13 +164,13 @@ def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
 
 
 async def count_dead(app: App, job_ids: Sequence[str], selection: AppSelection) -> int:
-    """How many of these jobs are dead and belong to the selected App."""
+    """Return how many of these jobs are dead and belong to the selected App."""
     known: set[bytes] = set()
     for job_id in job_ids:
         try:
             known.add(id_bytes(job_id))
         except JobNotFound:
-            continue  # the action reports it
+            continue  # the action reports the error
     known -= (await wrong_app_errors(app, list(known), selection)).keys()
     states = await (await app.store()).states(list(known))
     return sum(state == DEAD for state in states.values())
@@ -181,7 +181,7 @@ EDIT_CURE = "Correct it in the editor; nothing was changed."
 
 
 class EditedArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments with positionals, in the form in which a person edits them."""
+    """Arguments with positionals, in the form that a person edits."""
 
     args: list[Any]
     kwargs: dict[str, Any]
@@ -228,7 +228,7 @@ async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
 
 
 async def find_in_app(app: App, job_id: str, selection: AppSelection) -> StoredJob:
-    """The job; raises when it belongs to another App than the one that was named."""
+    """Return the job; raise if it belongs to another App than the selected one."""
     record = await dead_letter_by_id(app, job_id)
     for error in (await wrong_app_errors(app, [record.id], selection)).values():
         raise error
@@ -238,7 +238,7 @@ async def find_in_app(app: App, job_id: str, selection: AppSelection) -> StoredJ
 def checked_arguments(
     selection: AppSelection, job: StoredJob, arguments: Arguments, *, unchecked: bool
 ) -> bytes:
-    """The arguments as a payload; raises when they do not fit."""
+    """Return the arguments as a payload; raise if they do not fit."""
     args, kwargs = arguments
 
     async def ask(app: App) -> bytes:
@@ -274,7 +274,7 @@ def payload_from_editor(
 
 
 def edit_text(text: str) -> str | None:
-    """The text that the editor saved; None: nothing was saved."""
+    """Return the text that the editor saved; None if nothing was saved."""
     try:
         return click.edit(text, extension=".json")
     except click.ClickException as error:
@@ -285,7 +285,7 @@ def edit_text(text: str) -> str | None:
 
 
 def editable_arguments(job: StoredJob) -> tuple[str, bool]:
-    """The arguments as text; plain: an object of keywords, without positionals."""
+    """Return the arguments as text, and whether it is plain: keywords without positionals."""
     args, kwargs = arguments_of(job)
     is_plain = not args
     shown = kwargs if is_plain else {"args": args, "kwargs": kwargs}

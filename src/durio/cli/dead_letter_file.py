@@ -2,7 +2,7 @@
 
 One letter per line. Arguments, options and errors are the stored JSON, byte for byte; bytes
 that are damaged in the store and are not JSON are written as base64. An import reads the
-file twice: first to check every line, then to restore. A bad line leaves nothing
+file twice: first to check every line, then to restore. So a bad line leaves nothing
 half-written.
 """
 
@@ -44,7 +44,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 class DeadLetterLine(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """One line. Its field names are a contract: files outlive versions."""
+    """One line; its field names are a contract, because files outlive versions."""
 
     durio: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1  # version of this format
     id: str
@@ -73,7 +73,7 @@ _errors = msgspec.json.Decoder(list[Failure])
 
 
 class BadLetter(UsageError):
-    """A line of the file is no dead letter."""
+    """A line of the file is not a dead letter."""
 
     code = "bad_letter"
 
@@ -82,7 +82,7 @@ class BadLetter(UsageError):
 
 
 def encode_line(job: StoredJob) -> bytes:
-    """A dead letter as one line, without a line end."""
+    """Return a dead letter as one line, without a line end."""
     return msgspec.json.encode(
         DeadLetterLine(
             id=id_text(job.id),
@@ -109,7 +109,7 @@ def encode_line(job: StoredJob) -> bytes:
 
 
 def stored_json(stored: bytes | str | None) -> msgspec.Raw:
-    """Stored JSON as it is; base64 when it is not JSON or not on one line."""
+    """Return stored JSON unchanged; base64 if it is not JSON or not on one line."""
     if stored is None:
         return msgspec.Raw(b"null")
     raw = stored.encode() if isinstance(stored, str) else stored
@@ -130,7 +130,7 @@ def read_dead_letters(
 ) -> Iterator[StoredJob]:
     """Yield every letter of a file, checked; the first bad line raises with its number.
 
-    `namespace` is the App that was named: letters of other Apps are refused.
+    `namespace` is the selected App: letters of other Apps are refused.
     """
     number = 0
     while line := stream.readline(LINE_BYTES_MAX + 1):
@@ -168,7 +168,7 @@ def bad_line(number: int, why: str) -> BadLetter:
 
 
 def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
-    """A letter as a record; raises ValueError or DurioError when it is not valid."""
+    """Return a letter as a record; raise ValueError or DurioError if it is not valid."""
     payload = required(stored_bytes(letter.payload), "payload")
     if len(payload) > bytes_max:
         raise ValueError(f"payload is {len(payload)} bytes, over {bytes_max}")
@@ -220,7 +220,7 @@ def required(stored: bytes | None, name: str) -> bytes:
 
 
 def stored_bytes(stored: msgspec.Raw) -> bytes | None:
-    """The bytes that were stored; None for null."""
+    """Return the bytes that were stored; None for null."""
     if is_base64(stored):
         text = decode(bytes(stored))["base64"]
         try:
@@ -256,7 +256,7 @@ def timestamp(time: datetime | None) -> float | None:
 
 @contextmanager
 def open_output(output: str | None) -> Generator[BinaryIO]:
-    """Standard output, or a new file that is removed on any error."""
+    """Yield standard output, or a new file that is removed on any error."""
     if output is None:
         yield sys.stdout.buffer
         return
@@ -286,7 +286,7 @@ async def write_dead_letters(app: App, query: Query, stream: BinaryIO) -> int:
 
 
 async def find_dead_letters(app: App, query: Query) -> AsyncIterator[StoredJob]:
-    """Read page by page, so that memory stays bounded."""
+    """Read page by page, so that memory use stays limited."""
     store = await app.store()
     cursor: str | None = None
     while True:
@@ -299,7 +299,7 @@ async def find_dead_letters(app: App, query: Query) -> AsyncIterator[StoredJob]:
 
 
 async def restore(app: App, read: Callable[[], Iterator[StoredJob]], by: str) -> int:
-    """Write the records in batches; returns how many were new."""
+    """Write the records in batches; return how many were new."""
     store = await app.store()
     records, written = read(), 0
     while some := list(islice(records, STEP_JOBS)):
@@ -309,7 +309,7 @@ async def restore(app: App, read: Callable[[], Iterator[StoredJob]], by: str) ->
 
 @contextmanager
 def open_input(file: str) -> Generator[BinaryIO]:
-    """A file that can be read twice; standard input and pipes are copied first."""
+    """Yield a file that can be read twice; standard input and pipes are copied first."""
     if file == "-":
         with temporary_copy(sys.stdin.buffer) as copy:
             yield copy

@@ -1,7 +1,7 @@
 """`durio demo`: runs a small shop, kills its workers, and checks that no job was lost.
 
 The verdict is computed from a ledger that shares nothing with the store (see demo/record.py
-and demo/verdict.py). The exit code is 1 when a promise was broken, and also when too little
+and demo/verdict.py). The exit code is 1 if a promise was broken, and also if too little
 happened to prove anything.
 """
 
@@ -184,7 +184,7 @@ class DemoOutput:
 
 
 def live_table(demo: Demo) -> RenderableType:
-    """The current counts, from the ledger alone."""
+    """Return the current counts, from the ledger alone."""
     if not demo.tasks:
         return Spinner("dots", "the shop opens ...")
     table = Table(box=None, pad_edge=False)
@@ -203,7 +203,7 @@ def table_rows(rows: dict[str, TaskCounts]) -> list[list[str]]:
 
 
 def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
-    """Print the result; returns the exit code."""
+    """Print the result; return the exit code."""
     missing = not_exercised(verdict)
     if is_json:
         show_json(verdict_fields(verdict, missing))

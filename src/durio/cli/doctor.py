@@ -1,4 +1,4 @@
-"""`durio doctor`: looks for problems and says how to fix them."""
+"""`durio doctor`: finds problems and says how to fix them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def command(*, selection: AppSelection, strict: bool) -> int:
 
 
 def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
-    """The App; if its code cannot be loaded, one that knows only its name and store."""
+    """Return the App; if its code cannot be loaded, one that knows only its name and store."""
     try:
         app = selection.app()
     except AppImportFailed as trouble:
@@ -73,7 +73,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
         return bare, [error("app.import", evidence, trouble.cure)]
     if selection.app_path is None:
         return app, []
-    app.emit.subscribers.clear()  # the checks find what it would log
+    app.emit.subscribers.clear()  # the checks report what it would log
     tasks = len(app.registry.handlers)
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
@@ -82,7 +82,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
-    """One line per finding, in groups, with the fix below."""
+    """Print one line per finding, in groups, with the fix below."""
     for group, findings in groupby(found, key=lambda finding: finding.group):
         show_text(group)
         for finding in findings:
@@ -102,7 +102,7 @@ def count_text(number: int, word: str) -> str:
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding; on a terminal with a sign before it."""
+    """Return a finding as a line, on a terminal with a sign before it."""
     mark, colour = MARKS[finding.severity]
     word = f"{finding.severity:<8}"
     if is_terminal():

@@ -103,7 +103,7 @@ def command(
 
 
 def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """An object is keywords, an array positionals, empty text no arguments."""
+    """Parse an object as keywords, an array as positionals, empty text as no arguments."""
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     if not text.strip():
@@ -121,7 +121,7 @@ def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def parse_json(text: str, what: str, cure: str) -> Any:
-    """Parse JSON from the command line, which may hold bytes that are not text."""
+    """Parse JSON from the command line, which may contain bytes that are not text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ def parse_json(text: str, what: str, cure: str) -> Any:
 
 
 def parse_options(given: dict[str, Any]) -> CallOptions:
-    """The options of the call, checked as `.options()` checks them."""
+    """Return the options of the call, checked as `.options()` checks them."""
     changes = {
         name: parse_flag(name, flag.kind, given[name])
         for name, flag in FLAGS.items()
@@ -145,7 +145,7 @@ def parse_options(given: dict[str, Any]) -> CallOptions:
 
 
 def parse_flag(name: str, kind: str, value: Any) -> Any:
-    """The value of an option; its check comes later."""
+    """Return the value of an option; it is checked later."""
     if kind == "time":
         return parse_moment(name, value)
     if kind == "json":
@@ -155,7 +155,7 @@ def parse_flag(name: str, kind: str, value: Any) -> Any:
 
 
 def parse_moment(name: str, text: str) -> datetime:
-    """An ISO time; the check of the option refuses one without a zone."""
+    """Return an ISO time; the check of the option refuses a time without a zone."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -166,7 +166,7 @@ def parse_moment(name: str, text: str) -> datetime:
 
 
 def parse_timeout(text: str | None, *, wait: bool) -> float | None:
-    """How long to wait, in seconds; None: do not wait."""
+    """Return how long to wait, in seconds; None means not at all."""
     if not wait:
         if text is not None:
             raise UsageError("--timeout needs --wait", cure="Add --wait.")
@@ -187,7 +187,7 @@ def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> 
 
 
 async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) -> int:
-    """Wait, then print how the job ended; returns the exit code."""
+    """Wait, then print how the job ended; return the exit code."""
     outcome: dict[str, Any] = {"result": None, "error": None}
     failure: Exception | None = None
     value = "(result not kept)"
@@ -230,14 +230,14 @@ def end_fields(status: JobStatus) -> dict[str, Any]:
 
 
 def elapsed(status: JobStatus) -> float | None:
-    """Seconds from the enqueue to the end; None: not ended."""
+    """Return seconds from the enqueue to the end; None if the job has not ended."""
     if status.finished_at is None:
         return None
     return round((status.finished_at - status.created_at).total_seconds(), 3)
 
 
 def effort_text(status: JobStatus) -> str:
-    """`1 attempt, 1.2 s`."""
+    """Return text such as `1 attempt, 1.2 s`."""
     plural = "" if status.attempt == 1 else "s"
     return (
         f"{status.attempt} attempt{plural}, {format_duration(elapsed(status) or 0.0)}"

@@ -20,7 +20,7 @@ REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Filters of a command line; None does not narrow."""
+    """Filters of a command line; None matches every job."""
 
     task: str | None
     queue: str | None
@@ -33,7 +33,7 @@ class Filters:
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def query(self, app: App, selection: AppSelection) -> Query:
-        """Matches the dead letters that fit now."""
+        """Return the query for dead letters that match now."""
         older, newer = (
             age_seconds(self.older, "--older"),
             age_seconds(self.newer, "--newer"),
@@ -58,7 +58,7 @@ class Filters:
         )
 
     def text(self) -> str:
-        """The filters as text, such as ` of task send, error ~timeout`."""
+        """Return the filters as text, such as ` of task send, error ~timeout`."""
         whose = [f"{n} {v}" for n in ("task", "queue") if (v := getattr(self, n))]
         why = [f"reason {self.reason}"] if self.reason else []
         why += [f"error ~{self.error}"] if self.error else []

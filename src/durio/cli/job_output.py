@@ -28,7 +28,7 @@ ERROR_CHARS = 60
 
 
 def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
-    """The fields of a job in a list."""
+    """Return the fields of a job in a list."""
     status = status_of(job, app.retries_of(job.task))
     is_known = job.task in app.registry.handlers or options_of(job).retry
     error = status.error
@@ -53,7 +53,7 @@ def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
 
 
 async def job_by_id(app: App, job_id: str) -> StoredJob:
-    """A stored job; raises JobNotFound."""
+    """Return a stored job; raise JobNotFound."""
     records = await (await app.store()).get([id_bytes(job_id)])
     if not records:
         raise not_found(id_bytes(job_id))
@@ -79,14 +79,14 @@ def attempt_text(row: dict[str, Any]) -> str:
 
 
 def short_error(row: dict[str, Any]) -> str:
-    """The last error of a job in a list, or why it is dead, cut to fit a cell."""
+    """Return the last error of a job in a list, or why it is dead, shortened to fit a cell."""
     full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
     cut = full if len(full) <= ERROR_CHARS else f"{full[:ERROR_CHARS]}..."
     return cut or row["reason"] or ""
 
 
 def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
-    """All fields of a job."""
+    """Return all fields of a job."""
     status = status_of(job, app.retries_of(job.task))
     args, kwargs = arguments_of(job)
     options = options_of(job)
@@ -113,7 +113,7 @@ def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
 
 
 def call_options_of(job: StoredJob) -> dict[str, Any]:
-    """The options given with the call, except meta and key."""
+    """Return the options given with the call, except meta and key."""
     stored: Any = {} if job.opts is None else readable(job.opts)
     if not isinstance(stored, dict):
         return {"damaged": stored}
@@ -125,7 +125,7 @@ def call_options_of(job: StoredJob) -> dict[str, Any]:
 
 
 def readable(stored: bytes) -> Any:
-    """A stored value; its first bytes when it is not JSON."""
+    """Return a stored value, or its first bytes if it is not JSON."""
     try:
         return decode(stored)
     except msgspec.DecodeError:
@@ -152,7 +152,7 @@ def attempt_fields(error: JobError) -> dict[str, Any]:
 
 
 def dead_fields(job: StoredJob, errors: list[JobError]) -> dict[str, Any]:
-    """The fields that only a dead letter has."""
+    """Return the fields that only a dead letter has."""
     args, kwargs = arguments_of(job)
     return {
         "job": id_text(job.id),
@@ -182,7 +182,7 @@ def job_text(fields: dict[str, Any]) -> str:
 
 
 def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """`name  value` for each name that has a value."""
+    """Return `name  value` for each name that has a value."""
     return [
         f"  {name.removesuffix('_at'):<{WIDTH}}{cell(fields[name])}"
         for name in names
@@ -191,7 +191,7 @@ def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:
 
 
 def attempt_lines(attempt: dict[str, Any]) -> list[str]:
-    """A failed attempt with its traceback and last log lines."""
+    """Return a failed attempt with its traceback and last log lines."""
     by = f" by {attempt['worker']}" if attempt["worker"] else ""
     head = f"attempt {attempt['attempt']} failed {cell(attempt['at'])}{by}"
     lines = [head, f"  {attempt['type']}: {attempt['message']}"]

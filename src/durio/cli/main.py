@@ -67,13 +67,13 @@ Exit codes:
      hard limit, too many abandoned attempts hang on, or no child process starts
 """
 INTERRUPTED = 130
-# Errors of a write to a stream; errors about a file carry its name.
+# Errors of a write to a stream; errors about a file include its name.
 WRITE_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class UserCodeFailed(DurioError):
-    """User code raised: its own traceback is shown, not ours."""
+    """User code raised an error: its own traceback is shown, not ours."""
 
     def __init__(self, what: str, *, cure: str = "", traceback_text: str = "") -> None:
         super().__init__(what, cure=cure)
@@ -135,7 +135,7 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table: the order in which people need them."""
+        """Return the commands in the order of the table, which is the order of need."""
         del ctx
         return list(COMMANDS)
 
@@ -158,7 +158,7 @@ class Commands(click.Group):
 
 
 def keep_lines(function: Function) -> Function:
-    r"""Makes the docstring the help text; a paragraph that begins with \b keeps its lines."""
+    r"""Make the docstring the help text; a paragraph that begins with \b keeps its lines."""
     function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
     return function
 
@@ -188,7 +188,7 @@ def commands(ctx: click.Context) -> None:
     Every command takes --json. Then the answer is one JSON object on standard output,
     also when it is an error: {"error": {"code", "what", "cure"}}.
     """
-    # Names of variables that came from the file, for `config show`.
+    # Names of variables that were read from the file, for `config show`.
     ctx.obj = read_env_file(Path(".env"), os.environ)
 
 
@@ -201,7 +201,7 @@ def main() -> None:
 
 
 def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
-    """Put KEY=VALUE lines into the environment unless already set; returns the names."""
+    """Put KEY=VALUE lines into the environment unless already set; return the names."""
     if not path.is_file():
         return set()
     try:
@@ -229,7 +229,7 @@ def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
 
 
 def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
-    """The variables of a .env file; lines in another syntax are skipped."""
+    """Return the variables of a .env file; lines in another syntax are skipped."""
     found: list[tuple[str, str]] = []
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
@@ -253,7 +253,7 @@ def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Whether --json was given, also when the arguments cannot be parsed."""
+    """Whether --json was given, even if the arguments cannot be parsed."""
     before = args[: args.index("--")] if "--" in args else args
     return "--json" in before
 
@@ -265,14 +265,14 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of an error; 1 for those that have none of their own."""
+    """Return the exit code of an error; 1 for errors without their own."""
     return next(
         (code for kind, code in EXIT_CODE_BY_ERROR if isinstance(error, kind)), 1
     )
 
 
 def report_error(error: BaseException, *, as_json: bool) -> int:
-    """Print an error as text or JSON; returns its exit code."""
+    """Print an error as text or JSON; return its exit code."""
     if isinstance(error, BrokenPipeError):
         drop_output()  # the reader has closed its end, as `head` does
         return 1
@@ -296,15 +296,15 @@ def report_error(error: BaseException, *, as_json: bool) -> int:
 
 
 def drop_output() -> None:
-    """Python flushes standard output at exit; that must not fail a second time."""
+    """Drop buffered output: Python flushes it at exit, which must not fail a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def error_fields(error: BaseException) -> dict[str, str]:
-    """An error as data: what, code, cure, and the traceback of user code."""
+    """Return an error as data: what, code, cure, and the traceback of user code."""
     if isinstance(error, DurioError):
         fields = {"code": error.code, "what": error.what, "cure": error.cure}
-        if isinstance(error, StoreFull):  # this process ends: it does not retry
+        if isinstance(error, StoreFull):  # this process ends and does not retry
             fields["cure"] = "Free space on this disk, then start it again."
         elif error.cure == PASSES_BY_ITSELF:
             fields["cure"] = "Start it again when the store is back."
@@ -335,7 +335,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
 
 
 def backpressure_fields(error: BaseException) -> dict[str, float]:
-    """The values that a script needs to try again later."""
+    """Return the values that a script needs to try again later."""
     if not isinstance(error, QueueFull):
         return {}
     names = ("depth", "limit", "retry_after")
@@ -343,13 +343,13 @@ def backpressure_fields(error: BaseException) -> dict[str, float]:
 
 
 def cure_of(error: click.ClickException) -> str:
-    """Where a usage error is explained."""
+    """Return the cure of a usage error: where it is explained."""
     ctx = getattr(error, "ctx", None)
     return f"See: {ctx.command_path} --help" if ctx is not None else "See: durio --help"
 
 
 def error_text(fields: dict[str, str]) -> str:
-    """An error as text: one block, the cure last."""
+    """Return an error as text: one block, the cure last."""
     lines = [fields["traceback"].rstrip()] if "traceback" in fields else []
     head = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red")
     lines.append(f"{head} {fields['what']} [{fields['code']}]")
@@ -358,5 +358,5 @@ def error_text(fields: dict[str, str]) -> str:
 
 
 def storable_text(text: str) -> str:
-    """Text that every stream can encode: an argument may hold bytes that are not text."""
+    """Return text that every stream can encode; an argument may not be valid text."""
     return text.encode("utf-8", "backslashreplace").decode()

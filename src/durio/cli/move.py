@@ -94,17 +94,17 @@ class MoveRequest:
 
     @property
     def stores(self) -> dict[str, str]:
-        """Source and target for people, without passwords."""
+        """The source and target for people, without passwords."""
         return {"from": masked(self.selection.store or ""), "to": masked(self.target)}
 
     def drain_seconds(self) -> float:
-        """How long workers may take to end."""
+        """Return how long workers may take to end."""
         text = self.timeout
         return DRAIN_SECONDS if text is None else seconds(text, "--timeout")
 
 
 def run_move(request: MoveRequest) -> int:
-    """Check, confirm, move; returns the exit code."""
+    """Check, confirm, move; return the exit code."""
     ends, limit, name = request.stores, request.drain_seconds(), operator(request.by)
     if request.back_out:
         return take_back(request)
@@ -157,7 +157,7 @@ def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]
 
 
 async def check_move(mover: Mover) -> MoveStatus:
-    """The status of the move; raises when it is not possible."""
+    """Return the status of the move; raise if it is not possible."""
     outlook = await mover.status()
     await mover.check(outlook)
     return outlook
@@ -182,7 +182,7 @@ def take_back(request: MoveRequest) -> int:
 
 
 class MoveProgress:
-    """Progress: a bar on a terminal, one line per stage elsewhere."""
+    """Shows progress: a bar on a terminal, one line per stage elsewhere."""
 
     def __init__(self, *, is_quiet: bool) -> None:
         self.is_live = sys.stderr.isatty() and not is_quiet
@@ -212,7 +212,7 @@ def progress_text(stage: str, done: int, total: int) -> str:
 
 @contextmanager
 def move_progress(*, is_quiet: bool) -> Generator[MoveProgress]:
-    """Ends the line of the progress bar in any case."""
+    """Yield the progress display; end the line of its bar in any case."""
     progress = MoveProgress(is_quiet=is_quiet)
     try:
         yield progress
@@ -254,7 +254,7 @@ def show_outlook(request: MoveRequest, outlook: MoveStatus) -> None:
 
 
 def count_lines(counts: Counts) -> list[str]:
-    """Lines such as `shop  12 ready, 3 done`."""
+    """Return lines such as `shop 12 ready, 3 done`."""
     return [
         f"  {namespace}  " + ", ".join(f"{n} {state}" for state, n in states.items())
         for namespace, states in counts_by_state_name(counts).items()

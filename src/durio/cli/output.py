@@ -1,4 +1,4 @@
-"""What commands print: JSON, text, or tables on a terminal."""
+"""Output of commands: JSON, text, or tables on a terminal."""
 
 import os
 import sys
@@ -49,7 +49,7 @@ def show_text(text: str) -> None:
 def show_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], none: str
 ) -> None:
-    """A table on a terminal, aligned columns elsewhere; `none` when there are no rows."""
+    """Print a table on a terminal, aligned columns elsewhere; `none` if there are no rows."""
     shown = [[safe(cell(value), is_line=True) for value in row] for row in rows]
     if not shown:
         click.echo(none)
@@ -61,7 +61,7 @@ def show_table(
 
 
 def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Cells are Text, never markup: an error of a task may contain brackets."""
+    """Print cells as Text, never as markup: an error of a task may contain brackets."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -71,7 +71,7 @@ def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def plain_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as their widest cell, with two spaces between them."""
+    """Return columns as wide as their widest cell, with two spaces between them."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         GAP.join(
@@ -90,7 +90,7 @@ def cell(value: Any) -> str:
 
 
 def ago(moment: datetime | None, now: float) -> str:
-    """How long ago, or in how long."""
+    """Return text about how long ago a time was, or how far ahead it is."""
     if moment is None:
         return "-"
     seconds = now - moment.timestamp()
@@ -102,7 +102,7 @@ def ago(moment: datetime | None, now: float) -> str:
 
 
 def safe(text: str, *, is_line: bool = False) -> str:
-    """Text without control characters: the text of an error is not trusted."""
+    """Return text without control characters, because the text of an error is not trusted."""
     kept = "" if is_line else "\n\t"
     cleaned = "".join(
         char if char in kept or char.isprintable() else escaped(char) for char in text
@@ -111,7 +111,7 @@ def safe(text: str, *, is_line: bool = False) -> str:
 
 
 def escaped(char: str) -> str:
-    """A character that does not print, as Python escapes it."""
+    """Return a character that does not print, as Python escapes it."""
     return " " if char == "\n" else char.encode("unicode_escape").decode()
 
 

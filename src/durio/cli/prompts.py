@@ -37,7 +37,7 @@ class BulkSummary(NamedTuple):
     held: int = 0  # not changed: open transactions hold them
 
     def held_text(self, verb: str) -> str:
-        """Text about the held jobs; empty when there are none."""
+        """Return text about the held jobs; empty if there are none."""
         if not self.held:
             return ""
         them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
@@ -55,14 +55,14 @@ class NotConfirmed(UsageError):
 
 
 def operator(by: str | None) -> str:
-    """Who acts, as the audit log stores it."""
+    """Return who acts, as the audit log stores it."""
     if by is not None and not by.strip():
         raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
     return f"{storable(by or user_at_host(), OPERATOR_CHARS_MAX)} via cli"
 
 
 def user_at_host() -> str:
-    """The current user and host, such as `ann@web-1`."""
+    """Return the current user and host, such as `ann@web-1`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container without a user database
@@ -117,7 +117,7 @@ def act_on_counted(
     label: str,
     by: str | None,
 ) -> BulkSummary:
-    """Act on the jobs that were counted; says what became of them."""
+    """Act on the jobs that were counted; print what became of them."""
     who = operator(by)
 
     async def act(app: App) -> BulkSummary:
@@ -130,7 +130,7 @@ def act_on_counted(
 async def run_steps(
     steps: AsyncIterator[BulkStep], jobs: int, label: str
 ) -> BulkSummary:
-    """All steps of a bulk action, with a progress bar; what became of the jobs."""
+    """Run all steps of a bulk action with a progress bar; return the totals."""
     done = held = 0
     with progress_bar(jobs, label) as move_on:
         try:
@@ -145,7 +145,7 @@ async def run_steps(
 
 @contextmanager
 def progress_bar(jobs: int, label: str) -> Generator[Callable[[int], object]]:
-    """A progress bar on a terminal, when there is more than one batch."""
+    """Yield a progress bar on a terminal if there is more than one batch."""
     if jobs <= STEP_JOBS or not sys.stderr.isatty():
         yield int
         return

@@ -1,4 +1,4 @@
-"""Queues as they are now: jobs, switches, bounds, and the workers that serve them."""
+"""The current state of queues: jobs, switches, bounds, and the workers that serve them."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ SHOWN_MAX = 8
 
 
 class UnknownQueue(UsageError):
-    """No job was ever in such a queue, and no task names it."""
+    """No job was ever in this queue, and no task names it."""
 
     code = "unknown_queue"
 
@@ -41,7 +41,7 @@ class QueueRow(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Waiting jobs: the number that a bound limits."""
+        """The number of waiting jobs, which a bound limits."""
         return self.ready + self.scheduled + self.blocked
 
     @property
@@ -52,7 +52,7 @@ class QueueRow(NamedTuple):
 
 
 async def load_queue_rows(app: App) -> list[QueueRow]:
-    """Every queue of an App that was ever used, sorted by name."""
+    """Return every queue of an App that was ever used, sorted by name."""
     store = await app.store()
     lanes = await store.queues(app.name, counts=True, oldest=True)
     workers = await store.workers(app.name)
@@ -92,7 +92,7 @@ def is_served_by(queue: str, worker: WorkerRow) -> bool:
 
 
 async def known_queues(app: App) -> set[str]:
-    """Queues that were ever used, and those that tasks name."""
+    """Return queues that were ever used, and those that tasks name."""
     store = await app.store()
     known = {queue_of(row.name) for row in await store.queues(app.name)}
     known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
@@ -101,7 +101,7 @@ async def known_queues(app: App) -> set[str]:
 
 
 def check_known(queues: Sequence[str], known: Collection[str], name: str) -> None:
-    """Raise UnknownQueue: an unknown name is probably a typo."""
+    """Raise UnknownQueue for a name that is probably a typo."""
     for queue in queues:
         if check_name("queue", queue) not in known:
             shown = ", ".join(sorted(known)[:SHOWN_MAX])

@@ -50,7 +50,7 @@ POLL_SECONDS = 0.2
 def close_and_wait(
     selection: AppSelection, queue: str, limit_seconds: float, by: str
 ) -> QueueRow:
-    """Close a queue and wait until it is empty; returns its state at the end."""
+    """Close a queue and wait until it is empty; return its state at the end."""
 
     async def ask(app: App) -> QueueRow:
         check_known([queue], await known_queues(app), app.name)
@@ -69,13 +69,13 @@ def close_and_wait(
 
 
 async def find_queue_row(app: App, queue: str) -> QueueRow | None:
-    """One queue as it is now; None: never used."""
+    """Return the current state of one queue; None if it was never used."""
     found = [row for row in await load_queue_rows(app) if row.queue == queue]
     return found[0] if found else None
 
 
 def refuse_paused(row: QueueRow | None, queue: str) -> None:
-    """Raise UsageError: a paused queue with jobs would never become empty."""
+    """Raise UsageError for a paused queue with jobs, which would never become empty."""
     if row is not None and row.paused and row.depth:
         raise UsageError(
             f"queue {queue} is paused with {row.depth} jobs: it would never be empty",
@@ -84,7 +84,7 @@ def refuse_paused(row: QueueRow | None, queue: str) -> None:
 
 
 async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueRow:
-    """Poll until nothing waits or runs; raises TimeoutError."""
+    """Poll until no job waits or runs; raises TimeoutError."""
     deadline = app.clock.monotonic() + limit_seconds
     with drain_progress() as show:
         while True:
@@ -114,7 +114,7 @@ def remaining_text(row: QueueRow | None) -> str:
 
 
 class DrainProgress:
-    """Prints what is left: live on a terminal, once at the start elsewhere."""
+    """Prints what is left: continuously on a terminal, once at the start elsewhere."""
 
     def __init__(self) -> None:
         self.is_live = sys.stderr.isatty()
@@ -133,7 +133,7 @@ class DrainProgress:
 
 @contextmanager
 def drain_progress() -> Generator[DrainProgress]:
-    """Ends the line of the live progress in any case."""
+    """Yield the progress display; end its line in any case."""
     progress = DrainProgress()
     try:
         yield progress
@@ -148,7 +148,7 @@ COLUMNS = (
 )  # fmt: skip
 TYPED_ABOVE_JOBS = 100
 DRAIN_SECONDS_MAX = 86400.0
-# `limit --maxsize` also takes these words.
+# `limit --maxsize` also accepts these words.
 BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
 
 
@@ -196,7 +196,7 @@ def list_queues(*, selection: AppSelection) -> None:
 async def read_rows(
     app: App, queues: Sequence[str] = ()
 ) -> tuple[list[QueueRow], float]:
-    """The given queues, or all, and the time of the reading."""
+    """Return the given queues, or all, and the time at which they were read."""
     lines = await load_queue_rows(app)
     return [line for line in lines if not queues or line.queue in queues], app.now()
 
@@ -468,7 +468,7 @@ def purge_queue(
 def count_waiting(
     selection: AppSelection, queue: str, wanted: Sequence[str]
 ) -> tuple[str, CountedJobs]:
-    """The App's name and its waiting jobs; raises when a queue in `wanted` is unknown."""
+    """Return the App's name and its waiting jobs; raise if a queue in `wanted` is unknown."""
 
     async def ask(app: App) -> tuple[str, CountedJobs]:
         name = app.name

@@ -1,4 +1,4 @@
-"""Actions on jobs that are named by id: each id gets its own answer."""
+"""Actions on jobs that are named by id; each id gets its own result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ DELETED_TEXT = "gone"
 
 
 class WrongApp(UsageError):
-    """A job belongs to another App than the one that was named."""
+    """A job belongs to another App than the selected one."""
 
     code = "wrong_app"
 
@@ -27,7 +27,7 @@ class WrongApp(UsageError):
 def act_on_jobs(
     selection: AppSelection, job_ids: Sequence[str], verb: Verb, *, by: str
 ) -> int:
-    """Act on each job and print each result; returns 1 when one of them failed."""
+    """Act on each job and print each result; return 1 if one of them failed."""
     answers: dict[str, dict[str, Any]] = {}
     wanted: dict[bytes, str] = {}
     for job_id in job_ids:
@@ -57,7 +57,7 @@ def act_on_jobs(
 async def wrong_app_errors(
     app: App, ids: Sequence[bytes], selection: AppSelection
 ) -> dict[bytes, DurioError]:
-    """Errors for jobs that belong to another App than the one that was named."""
+    """Return errors for jobs that belong to another App than the selected one."""
     if not selection.is_named():
         return {}
     found: dict[bytes, DurioError] = {}
@@ -74,7 +74,7 @@ async def wrong_app_errors(
 def show_responses(
     selection: AppSelection, rows: Sequence[dict[str, Any]], verb: Verb
 ) -> int:
-    """Print each result; returns the exit code."""
+    """Print each result; return the exit code."""
     if selection.is_json:
         show_json({"jobs": rows})
     else:
@@ -84,7 +84,7 @@ def show_responses(
 
 
 def refusal(acted: Acted, verb: Verb) -> DurioError | None:
-    """Why the action was refused; None: it was done."""
+    """Return why the action was refused; None if it was done."""
     if acted.before is None or (acted.after is None and verb != "discard"):
         return not_found(acted.id)
     if acted.is_held:
@@ -103,7 +103,7 @@ def refusal(acted: Acted, verb: Verb) -> DurioError | None:
 
 
 def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None:
-    """Why the job is not retried; None: it is."""
+    """Return why the job is not retried; None if it is."""
     try:
         check_retry(before, job_id)
     except WrongState as error:
@@ -118,7 +118,7 @@ def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None
 
 
 def not_dead(job_id: str, state: State) -> WrongState:
-    """The error for a job that is not a dead letter."""
+    """Return the error for a job that is not a dead letter."""
     return WrongState(
         f"job {job_id} is {state.value}, not dead",
         cure=f"See it with: durio jobs show {job_id}",

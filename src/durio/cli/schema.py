@@ -44,7 +44,7 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     if check and sql:
         raise UsageError("--check and --sql are both given", cure="Give one.")
     app = selection.app()
-    connect(app.url, app.clock, app.settings)  # raises when the URL names no store
+    connect(app.url, app.clock, app.settings)  # raises if the URL names no store
     survey = store_module(app.url, "schema_status")
     if sql:
         script = survey.script(app.url)
@@ -57,7 +57,7 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     if check:
         return show_check(selection, app, before)
     if survey.MADE_AT_OPEN:
-        run_in_app(app, App.store)  # opening migrates; raises if it is not ours
+        run_in_app(app, App.store)  # opening migrates; raises if it is not Durio's
     else:
         survey.migrate(app.url)
     show_status(selection, app, survey.status(app.url), done=before.waiting)
@@ -65,7 +65,7 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
 
 
 def show_check(selection: AppSelection, app: App, status: Any) -> int:
-    """Print the state of the schema; returns 5 when it is not up to date."""
+    """Print the state of the schema; return 5 if it is not up to date."""
     error = mismatch(app, status)
     if error is None:
         show_status(selection, app, status, done=[])
@@ -89,7 +89,7 @@ def show_status(
 
 
 def mismatch(app: App, status: Any) -> SchemaMismatch | None:
-    """What is wrong with a schema; None: nothing."""
+    """Return what is wrong with a schema; None if it is up to date."""
     url = masked(app.url)
     if status.newer:
         return SchemaMismatch(

@@ -1,8 +1,8 @@
-"""A command behind a locked store: it names the process with the lock, and gives up.
+"""A command that waits for a locked store names the process with the lock, and gives up.
 
-A process that is stopped inside a transaction makes every writer wait. An operator types a
-command to find out why: the command must name that process, not hang as well. A worker that
-starts then names it too, and waits.
+A process that is stopped inside a transaction makes every writer wait. An operator runs a
+command to find out why, so the command must name that process and not hang as well. A
+worker that starts also names it, and waits.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class StallWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait_for(self, work: Awaitable[T]) -> T:
-        """The result of the work; raises StoreStalled after 30 s behind a lock."""
+        """Return the result of the work; raise StoreStalled after waiting 30 s for a lock."""
         bound = asyncio.timeout(None)
         try:
             async with bound:
@@ -80,7 +80,7 @@ class StallWatch:
             self._timer = loop.call_later(POLL_SECONDS, self._look, bound)
 
     def _error(self) -> StoreStalled:
-        # The last one that was seen: the App is closed now, its store reports none.
+        # The last holder that was seen: the App is closed now, and its store reports none.
         holder = "a process" if self._seen is None else f"process {self._seen.pid}"
         return StoreStalled(
             f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",

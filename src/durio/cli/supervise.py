@@ -1,7 +1,7 @@
-"""`durio worker --processes N`: the supervisor, and what the workers it starts do for it.
+"""`durio worker --processes N`: the supervisor, and the workers' side of it.
 
 The supervisor reads flags, the environment and the settings file, never the App. It starts
-this same command line with one more argument: the file descriptor of the pipe to it.
+this same command line with one more argument: the file descriptor of its pipe.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ supervise_options = with_options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInvocation:
-    """How `durio worker` was called."""
+    """The arguments and context with which `durio worker` was called."""
 
     arguments: Sequence[str]
     from_env_file: Collection[str]  # variables that a worker reads from the file again
@@ -87,10 +87,10 @@ class WorkerInvocation:
 def check_unsupervised(
     invocation: WorkerInvocation, app: App, given: dict[str, Any]
 ) -> None:
-    """Checks of a worker without a supervisor, before it starts.
+    """Check a worker without a supervisor, before it starts.
 
-    If the App's settings ask for a supervisor, this process becomes one, without the
-    App, and this function never returns.
+    If the App's settings want a supervisor, this process becomes one, without the App, and
+    this function never returns.
     """
     settings = app.settings.worker
     if settings.processes:
@@ -113,7 +113,7 @@ def check_unsupervised(
 def supervise(
     invocation: WorkerInvocation, processes: int, given: dict[str, Any]
 ) -> int:
-    """Keep this number of workers running until a stop; returns the exit code."""
+    """Keep this number of workers running until a stop; return the exit code."""
     if not 1 <= processes <= PROCESSES_MAX:
         raise UsageError(
             f"--processes {processes}: not from 1 to {PROCESSES_MAX}",
@@ -142,7 +142,10 @@ def supervise(
 
 
 def log_settings(given: dict[str, Any]) -> LogSettings:
-    """How the supervisor logs; the workers report errors in other settings."""
+    """Return the log settings of the supervisor.
+
+    The workers report errors in other settings.
+    """
     log = LogSettings()
     with suppress(InvalidOption):
         log = configuration(None, None).settings.log
@@ -181,7 +184,7 @@ async def run_supervisor(
         else:
             emit("fleet.draining", running=running, seconds_left=left)
 
-    share = ["--processes", str(processes)]  # this number of workers share the cores
+    share = ["--processes", str(processes)]  # this number of workers shares the cores
     fleet = ProcessFleet(
         [*durio_command(), "worker", "--supervised"],
         [*share, *invocation.arguments],
@@ -210,7 +213,7 @@ async def run_supervisor(
 
 
 def working_folder() -> str | None:
-    """The current folder as it was entered: a link in it may point elsewhere by now."""
+    """Return the current folder by its path, in which a link may point elsewhere by now."""
     name = os.environ.get("PWD", "")
     with suppress(OSError):
         if name and Path(name).samefile("."):
@@ -228,7 +231,7 @@ def has_terminal() -> bool:
 
 
 def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
-    """The error of workers that could not start, or that died again and again."""
+    """Return the error of workers that could not start, or that kept dying."""
     error = verdict.error or {}
     if verdict.exit_code != EXIT_CRASH_LOOP:
         return error
@@ -242,7 +245,7 @@ def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
     }
 
 
-# --- in a supervised worker
+# --- the supervised worker
 
 
 def run_supervised(descriptor: int, body: Callable[[SupervisorPipe], int]) -> int:

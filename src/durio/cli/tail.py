@@ -22,7 +22,7 @@ from durio.telemetry.names import LEVELS, MEANINGS
 READ_SECONDS = 0.5
 MISSED = "live.missed"
 LEVEL_NUMBERS = {name: level for level, name in LEVELS.items()}
-# Fields that begin a line, or that it does not show.
+# Fields that begin a line, or that are not shown.
 HEAD = {"ts", "level", "event", "namespace", "task", "job_id"}
 MULTILINE_FIELDS = ("traceback", "stack")
 
@@ -119,7 +119,7 @@ def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
 
 
 def check_event(event: str) -> None:
-    """Refuse a pattern that matches no event: it would show nothing forever."""
+    """Refuse a pattern that matches no event, because it would never show anything."""
     if not any(fnmatchcase(name, event) for name in MEANINGS):
         raise UsageError(
             f"there is no event {event!r}",
@@ -144,7 +144,7 @@ async def show_live_events(
 
 
 def decoded(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    """The events; lines that are not events are skipped."""
+    """Yield the events; skip lines that are not events."""
     for line in lines:
         try:
             fields = msgspec.json.decode(line)
@@ -162,7 +162,7 @@ def show(fields: dict[str, Any], *, is_json: bool) -> None:
 
 
 def event_text(fields: dict[str, Any]) -> str:
-    """An event as logs show it; values with several lines come below."""
+    """Return an event in the form of the log; values with several lines come below."""
     if fields.get("event") == MISSED:
         return f"... {fields.get('events')} events were missed: too many at once"
     parts = [

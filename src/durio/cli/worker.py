@@ -51,11 +51,11 @@ class QueueFlags(NamedTuple):
 
     queues: tuple[str, ...] | None  # None: every queue of the App
     weights: tuple[str, ...]
-    prefetches: tuple[str, ...]  # of single queues; `--prefetch N` is a setting
+    prefetches: tuple[str, ...]  # for single queues; `--prefetch N` is a setting
     concurrency: int | None
 
     def serving(self, *, is_strict: bool) -> Serving:
-        """What the flags say by themselves, without the App's declarations."""
+        """Return the queues that the flags name, without the App's declarations."""
         return parse_serving(
             self.queues,
             weights=self.weights,
@@ -105,7 +105,7 @@ def read_queue_flags(given: dict[str, Any]) -> QueueFlags:
 
 
 def whole_number(flag: str, text: str) -> int:
-    """The number of a flag that also accepts QUEUE=N."""
+    """Return the number of a flag that also accepts QUEUE=N."""
     try:
         return int(text)
     except ValueError:
@@ -115,7 +115,7 @@ def whole_number(flag: str, text: str) -> int:
 
 
 def slots_of(app: App, flags: QueueFlags) -> int:
-    """The number of slots that a worker of this App has with these flags."""
+    """Return the number of slots that a worker of this App has with these flags."""
     serving = parse_serving(
         flags.queues, prefetches=flags.prefetches, declared=app.registry.queues
     )
@@ -123,13 +123,14 @@ def slots_of(app: App, flags: QueueFlags) -> int:
 
 
 TASKS_SHOWN = 8
-# Option -> the setting that it overrides. Durations are text such as 30 or 2m.
+# By option: the setting that it overrides. Durations are text such as 30 or 2m.
 NUMBERS = {
     "concurrency": "concurrency",
     "prefetch": "prefetch",
     "strict": "strict",
     "recycle_jobs": "recycle_jobs",
-    "processes": "processes",  # of a supervised worker: how many processes share the cores
+    # For a supervised worker: how many processes share the cores.
+    "processes": "processes",
 }
 DURATIONS = {
     "grace": "grace_seconds",
@@ -252,7 +253,7 @@ def run_in_process(
 
 
 def changed_settings(settings: Settings, given: dict[str, Any]) -> Settings:
-    """The App's settings with the flags applied; raises on bad values."""
+    """Return the App's settings with the flags applied; raise for bad values."""
     worker: dict[str, Any] = {
         setting: given[option]
         for option, setting in NUMBERS.items()
@@ -297,7 +298,7 @@ async def run_to_end(
     is_burst: bool,
     supervisor: SupervisorPipe | None = None,
 ) -> tuple[int, str | None, bool]:
-    """Run a worker to its end: exit code, signal, and whether abandoned code still runs."""
+    """Run a worker to its end; return exit code, signal, and whether abandoned code runs."""
     control, notify = WorkerControl(app), SystemdNotifier(os.environ)
     signals = Signals(control.on_signal, STOP_SIGNALS, is_last=True)
     send = notify.send_message if notify.is_enabled else None
@@ -324,7 +325,7 @@ async def run_to_end(
             send_message=send,
         )
 
-    # Signals first: one that comes while the store opens must not be lost.
+    # Signals first, so that none is lost while the store opens.
     async with signals, AsyncExitStack() as stack:
         worker = await watch.wait_for(run_worker(control, begin(stack)))
         signal = control.received[0] if control.received else None
@@ -335,7 +336,7 @@ async def run_to_end(
 async def run_worker(
     control: "WorkerControl", start: Coroutine[Any, Any, Worker]
 ) -> Worker | None:
-    """A worker that has ended; None: it was stopped before it started."""
+    """Run a worker to its end and return it; None if it was stopped before it started."""
     worker = await control.start_unless_stopped(start)
     if worker is None:
         return None
@@ -368,7 +369,7 @@ class WorkerControl:
     async def start_unless_stopped(
         self, start: Coroutine[Any, Any, Worker]
     ) -> Worker | None:
-        """Start a worker; None: a stop came first. A stop does not wait for a stuck store."""
+        """Start a worker; None if a stop came first, which does not wait for a stuck store."""
         self._starting = asyncio.get_running_loop().create_task(start)
         if self.received:
             self._starting.cancel()
@@ -393,7 +394,7 @@ class WorkerControl:
         self._app.emit("store.stalled", pid=stall.pid, seconds=seconds)
 
     def on_signal(self, signal: str, _count: int) -> None:
-        """The first signal starts the drain, the second ends it at once."""
+        """Start the drain at the first signal; end it at once at the second."""
         self.received.append(signal)
         if self._starting is not None and len(self.received) == 1:
             self._starting.cancel()
@@ -401,11 +402,11 @@ class WorkerControl:
             worker.stop()
 
     def on_supervisor_lost(self) -> None:
-        """Without a supervisor nothing replaces or stops this process, so it ends."""
+        """End this process: without a supervisor nothing replaces or stops it."""
         self._app.emit("supervisor.lost", pid=os.getpid())
         self.on_signal("SIGTERM", 1)
 
     def rescue_now(self) -> None:
-        """Another process on this host has died: rescue its jobs now."""
+        """Rescue jobs now, because another process on this host has died."""
         for worker in self.workers:
             worker.check_deaths.set()

@@ -1,4 +1,4 @@
-"""`durio workers`: lists workers, asks them through the store, and drains them."""
+"""`durio workers`: lists workers, sends them commands through the store, drains them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -30,7 +30,7 @@ class WorkerNotFound(DurioError):
 
 
 class WorkerResponse(NamedTuple):
-    """The answer of one worker; without one, the reason."""
+    """The answer of one worker, or the reason why there is none."""
 
     row: WorkerRow
     answer: dict[str, Any] | None
@@ -47,7 +47,7 @@ class WorkerResponse(NamedTuple):
 
 
 def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRow]:
-    """Workers by number or host/pid; without ids, all with a valid lease."""
+    """Return workers by number or host/pid; without ids, all with a valid lease."""
     if not ids:
         return [row for row in rows if row.lease_seconds_left > 0]
     known = {str(row.id): row for row in rows}
@@ -70,7 +70,7 @@ async def ask_workers(
     by: str,
     wait_seconds: float,
 ) -> list[WorkerResponse]:
-    """Send each the command, then wait for all answers together."""
+    """Send the command to each worker, then wait for all answers together."""
     open_commands = {
         row.id: await send_command(store, clock, row, verb, by=by) for row in rows
     }
@@ -108,7 +108,7 @@ def parse_response(
 
 
 def no_response_text(response: WorkerResponse) -> str:
-    """Why there is no answer, and what the store knows about the worker."""
+    """Return why there is no answer, and what the store knows about the worker."""
     row, info = response.row, response.row.info
     return (
         f"{row.id}  {info['name']}  {response.reason} (lease {row.lease_text()}, "
@@ -164,7 +164,7 @@ def report_text(answer: Mapping[str, Any]) -> str:
 
 
 def worker_heading(answer: Mapping[str, Any]) -> str:
-    """The name of the worker, and the lag of its loop."""
+    """Return the name of the worker, and the lag of its loop."""
     lag = answer["loop_lag_seconds"]
     state = (
         "its event loop is blocked" if lag is None else f"loop lag {lag * 1000:.1f} ms"
@@ -173,17 +173,17 @@ def worker_heading(answer: Mapping[str, Any]) -> str:
 
 
 def section(title: str, lines: Sequence[str]) -> list[str]:
-    """Lines under a title; none when there are no lines."""
+    """Return lines under a title; nothing if there are no lines."""
     return [title, *(f"  {line}" for line in lines)] if lines else []
 
 
 def pairs_text(values: Mapping[str, Any]) -> str:
-    """Text such as `high=4, low=1`."""
+    """Return text such as `high=4, low=1`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def attempt_line(attempt: Mapping[str, Any]) -> str:
-    """A job, and for how long its attempt has run."""
+    """Return a line about a job, and for how long its attempt has run."""
     return f"{job_line(attempt)}, for {format_duration(attempt['seconds'])}"
 
 
@@ -398,7 +398,7 @@ def command_workers(
 def show_responses(
     selection: AppSelection, responses: Sequence[WorkerResponse], text: Any
 ) -> int:
-    """Print each answer, or why there is none; returns the exit code."""
+    """Print each answer, or why there is none; return the exit code."""
     if selection.is_json:
         show_json({"workers": [answered.fields() for answered in responses]})
     else:
@@ -439,7 +439,7 @@ def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
 
 
 def cpu_percent(row: WorkerRow, now: float) -> float | None:
-    """CPU time since its start as a share of the time that has passed."""
+    """Return CPU time since the worker's start as a share of the elapsed time."""
     passed = now - row.info["started_at"]
     if row.vitals is None or passed <= 0:
         return None
@@ -466,6 +466,6 @@ def cells(row: WorkerRow, now: float) -> list[Any]:
 
 
 def with_slots(info: Mapping[str, Any]) -> list[str]:
-    """Its queues as `durio worker -q` takes them, such as `high=4`."""
+    """Return the worker's queues in the form of `durio worker -q`, such as `high=4`."""
     slots: Mapping[str, int] = info.get("slots") or {}
     return [f"{q}={slots[q]}" if q in slots else q for q in info["queues"]]
