@@ -32,7 +32,7 @@ from durio.ports.executor import ChildAttemptCallbacks
 async def stacks_of(
     children: Collection["Child"], timeout_seconds: float
 ) -> dict[int, str]:
-    """The stacks of each child, by pid; one that does not answer in time is missing."""
+    """Return the stacks of each child, by pid; leave out those that do not reply in time."""
     loop = asyncio.get_running_loop()
     answers: dict[int, asyncio.Future[str]] = {}
     for child in children:
@@ -45,7 +45,7 @@ async def stacks_of(
 
 class ChildState(Enum):
     STARTING = 0
-    SPARE = 1  # ready, and waits for another child to leave
+    SPARE = 1  # ready, and waits for another child to end
     IDLE = 2
     BUSY = 3
     LEAVING = 4
@@ -58,7 +58,7 @@ class ChildOwner(Protocol):
     """The pool, as its children see it: it gets their events and queues their jobs."""
 
     def withdraw(self, job: "ProcessJob") -> bool:
-        """Remove a job that waits for a child; False: it is not waiting."""
+        """Remove a job that waits for a child; return False if it is not waiting."""
         ...
 
     def kill(self, child: "Child", claim: Claim) -> None:
@@ -66,21 +66,21 @@ class ChildOwner(Protocol):
         ...
 
     def ready(self, child: "Child", message: Ready) -> None:
-        """The child has loaded the App."""
+        """Called when the child has loaded the App."""
         ...
 
     def failed(self, child: "Child", what: str, traceback_text: str) -> None:
-        """The child could not load the App, or failed while it left."""
+        """Called when the child could not load the App, or failed while it left."""
         ...
 
     def became_idle(self, child: "Child") -> None: ...
 
     def stopped_taking_jobs(self, child: "Child", unbegun: "ProcessJob | None") -> None:
-        """The child takes no more jobs; it never began `unbegun`."""
+        """Called when the child takes no more jobs; it never started `unbegun`."""
         ...
 
     def kill_later(self, child: "Child") -> None:
-        """Give a leaving child a bounded time to end."""
+        """Give a leaving child a limited time to end."""
         ...
 
     def exited(
@@ -127,7 +127,7 @@ class Child:
         self.state = ChildState.STARTING
         self.job: ProcessJob | None = None
         self.jobs_given = 0
-        self.is_healthy = False  # it has finished a job, or lived for HEALTHY_SECONDS
+        self.is_healthy = False  # has finished a job, or lived for HEALTHY_SECONDS
         self.rss_bytes = 0
         self.cpu_seconds = 0.0
         self.stack_reply: asyncio.Future[str] | None = None
@@ -187,7 +187,7 @@ class Child:
             job.callbacks.finished(message.outcome, message.event)
 
     def _leave(self, message: Leaving) -> None:
-        """Give back a job that it did not begin; one that it began may still finish."""
+        """Give back a job that the child did not start; a started job may still finish."""
         unbegun = None
         if self.jobs_given > message.jobs and self.job is not None:
             unbegun, self.job = self.job, None
@@ -202,7 +202,7 @@ class Child:
             job.callbacks.crashed(text, stack, is_first=self.jobs_given == 1)
 
     def vitals(self) -> tuple[float, int]:
-        """CPU seconds and resident bytes now, or as it last reported."""
+        """Return CPU seconds and resident bytes, measured now or last reported."""
         return (
             cpu_seconds_of(self.pid) or self.cpu_seconds,
             rss_bytes_of(self.pid) or self.rss_bytes,

@@ -1,17 +1,17 @@
 """The child's side of its connection to the worker: two file descriptors.
 
-*Life pipe.* A child must not outlive its worker, however the worker ends and whatever
-the child does. It holds one end of a pipe that never carries data; the kernel closes
-the other end when the worker dies, even by SIGKILL. On Linux the kernel then kills the
-child's whole process group (F_SETSIG), also while C code holds the interpreter.
-Elsewhere a thread waits for the end of the pipe.
+*Life pipe.* A child must not outlive its worker, however the worker ends and whatever the
+child does. It holds one end of a pipe that never carries data; the kernel closes the other
+end when the worker dies, even by SIGKILL. On Linux the kernel then kills the child's whole
+process group (F_SETSIG), even while C code holds the interpreter. On other systems a thread
+waits for the end of the pipe.
 
-*Socket.* A thread reads the worker's messages and passes them to the event loop; any
-thread may send. A worker that reads slowly blocks its child: nothing piles up.
+*Socket.* A thread reads the worker's messages and passes them to the event loop; any thread
+may send. If a worker reads slowly, its child blocks, so messages do not pile up.
 
-The child ignores signals that ask a process to stop: the worker decides how long its
-jobs may take. A Ctrl-C in the terminal does not reach a child, because it has a process
-group of its own; signals that a service manager sends to all processes are ignored.
+The child ignores signals that request a stop, because the worker decides how long its jobs
+may take. A Ctrl-C in the terminal does not reach a child, because it has a process group of
+its own; signals that a service manager sends to all processes are ignored.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class WorkerConnection:
         with suppress(OSError):
             os.setpgid(
                 0, 0
-            )  # the worker has done this already; a start by hand has not
+            )  # the worker has done this already, but a manual start has not
         if not kill_group_on_close(self._life):
             kill_with_parent()
             watch = threading.Thread(
@@ -94,7 +94,7 @@ class WorkerConnection:
         )
 
     def read_setup(self) -> Setup | None:
-        """The first message; None: the worker has ended."""
+        """Return the first message; None if the worker has ended."""
         message = self._next_message()
         return message if isinstance(message, Setup) else None
 
@@ -108,7 +108,7 @@ class WorkerConnection:
         def read() -> None:
             try:
                 while (message := self._next_message()) is not None:
-                    # Answered in this thread: the loop may be blocked.
+                    # Reply in this thread, because the loop may be blocked.
                     if isinstance(message, StackRequest):
                         self.send(StackReply(format_stacks()))
                         continue
@@ -147,8 +147,8 @@ class WorkerConnection:
         return to_child.decode(self._messages.pop())
 
     def _exit_disconnected(self) -> NoReturn:
-        """End this process: no outcome can be sent; another child repeats the job."""
-        # Never released: after another message the worker might send the next job.
+        """End this process, because no outcome can be sent; another child repeats the job."""
+        # Never released, because after another message the worker might send the next job.
         self._lock.acquire(timeout=WORKER_EXIT_SECONDS)
         if (
             not is_closed(self._life, WORKER_EXIT_SECONDS)
@@ -167,14 +167,14 @@ class WorkerConnection:
     # --- around a fork by a task
 
     def _block_signals(self) -> None:
-        """Block signals until the fork has its own handlers: ours ignore them."""
+        """Block signals until the forked process has its own handlers: ours ignore them."""
         self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
 
     def _unblock_signals(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
     def _detach_in_fork(self) -> None:
-        """In a process that a task forked: restore signal handlers, close our ends."""
+        """Restore signal handlers and close our ends, in a process that a task forked."""
         self._is_fork = True
         for each, handler in self._signals.items():
             signal.signal(each, handler)
@@ -186,7 +186,7 @@ class WorkerConnection:
 
 
 def is_closed(life: int, seconds: float) -> bool:
-    """Whether the other end is closed, or becomes so within this time."""
+    """Whether the other end is closed, or is closed within this time."""
     poll = select.poll()  # select() takes no file descriptor above 1023
     poll.register(life, select.POLLIN)
     # POLLNVAL: a task closed our own end, which says nothing about the worker.
@@ -196,7 +196,7 @@ def is_closed(life: int, seconds: float) -> bool:
 def kill_group_on_close(life: int) -> bool:
     """Let the kernel kill our process group when the other end is closed.
 
-    False: this kernel cannot.
+    Returns False if this kernel cannot.
     """
     set_signal = getattr(fcntl, "F_SETSIG", None)
     if set_signal is None:
@@ -212,14 +212,14 @@ def kill_group_on_close(life: int) -> bool:
 
 
 def kill_with_parent() -> None:
-    """The fallback: the kernel kills only this process when its parent thread ends."""
+    """Let the kernel kill this process alone when its parent thread ends, as a fallback."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def format_stacks() -> str:
-    """The stacks of all threads but the calling one, the main thread first."""
+    """Return the stacks of all threads but the calling one, the main thread first."""
     mine = threading.get_ident()
     stacks = [each for each in all_stacks() if each.id != mine]
     text = "\n".join(f"thread {each.name}\n{each.stack}" for each in stacks)

@@ -1,8 +1,8 @@
-"""Forwards log records of a child process to its worker's logging, with their job.
+"""Forward log records of a child process to its worker's logging, with their job.
 
-In the child one handler gets the records of every logger. The worker makes records of
-them again and gives them to the logger of the same name. So levels, handlers and
-formats are the worker's, and nothing is written twice.
+In the child one handler gets the records of every logger. The worker creates the records
+again and passes them to the logger of the same name. So levels, handlers and formats are
+the worker's, and nothing is written twice.
 """
 
 import logging
@@ -49,11 +49,11 @@ class Forwarder(logging.Handler):
 
 
 def forwarded_record(record: logging.LogRecord) -> ForwardedRecord:
-    """A record as plain data, whatever objects a user put into it."""
+    """Return a record as plain data, whatever objects a user put into it."""
     text = "<no message: its arguments cannot be formatted>"
     with suppress(Exception):  # user objects may raise anything
         text = record.getMessage()
-    # Types are forced: user code may make records with fields of any type.
+    # Convert types: user code may create records with fields of any type.
     file, line, function = record.pathname, record.lineno, record.funcName
     return ForwardedRecord(
         name=_bounded_name(record.name),
@@ -79,7 +79,7 @@ def _error_of(record: logging.LogRecord) -> str:
 
 
 def _extra_of(record: logging.LogRecord) -> bytes:
-    """The fields of `extra=`, as far as they can be encoded."""
+    """Return the fields of `extra=`, as far as they can be encoded."""
     fields: dict[str, msgspec.Raw] = {}
     for name, value in record.__dict__.items():
         if name in EMISSION_FIELDS or name not in NOT_EXTRA:
@@ -89,7 +89,7 @@ def _extra_of(record: logging.LogRecord) -> bytes:
 
 
 def _raw(name: str, value: Any) -> msgspec.Raw:
-    # Fields of our own emissions are plain data already.
+    # Fields of our own events are already plain data.
     if name not in EMISSION_FIELDS and not isinstance(value, PLAIN_TYPES):
         text = value if isinstance(value, str) else repr(value)
         value = storable(text, EXTRA_CHARS_MAX)
@@ -104,7 +104,7 @@ def forward_all(
     written = StreamLog(log, sys.stderr)
 
     def write_in_fork() -> None:
-        """A forked process has no connection to the worker, but the same stderr."""
+        """Log to stderr in a forked process, which has no connection to the worker."""
         root.handlers[:] = [
             written if isinstance(handler, Forwarder) else handler
             for handler in root.handlers
@@ -120,13 +120,13 @@ def forward_all(
 
 
 def wanted_level() -> int:
-    """The level of this process's root logger."""
+    """Return the level of this process's root logger."""
     return logging.getLogger().getEffectiveLevel()
 
 
 def replay(logged: ForwardedRecord, fields: JobFields | None) -> None:
     """Log a child's record in this process; it also counts as a record of its job."""
-    # Filters and handlers are user code: their errors must not stop other messages.
+    # Filters and handlers are user code, whose errors must not stop other messages.
     with suppress(Exception):
         _replay(logged, fields)
 

@@ -24,8 +24,8 @@ START_SECONDS = 120.0  # time to import the App and enter its dependencies
 LEAVE_SECONDS = 5.0  # time to leave the dependencies
 KILL_SECONDS = 2.0
 BACKOFF_FIRST, BACKOFF_LAST = 0.1, 30.0
-FAILURES_MAX = 8  # in a row: children that did not start, or ended before any use
-HEALTHY_SECONDS = 30.0  # a child that lives this long is healthy, also without a job
+FAILURES_MAX = 8  # children in a row that did not start, or ended before any use
+HEALTHY_SECONDS = 30.0  # a child that lives this long is healthy, even without a job
 NO_ROOM_CURE = (
     "See the limits of the machine: open files (ulimit -n), processes, memory."
 )
@@ -62,7 +62,7 @@ class ChildProcessPool:
     async def open(self, *, ahead: bool, broken: Callable[[DurioError], None]) -> None:
         """Start the children now, or with the first job.
 
-        `broken` is called when they fail to start FAILURES_MAX times in a row.
+        `broken` is called if they fail to start FAILURES_MAX times in a row.
         """
         self._broken = broken
         if ahead:
@@ -129,7 +129,7 @@ class ChildProcessPool:
     # --- called by the children
 
     def ready(self, child: Child, message: Ready) -> None:
-        """The child has loaded the App: it becomes a spare, unless it lacks a task."""
+        """Make a child that has loaded the App a spare, unless it lacks a task."""
         unknown = {found.task for found in self._setup.origin.tasks} - set(
             message.tasks
         )
@@ -155,7 +155,7 @@ class ChildProcessPool:
     def failed(
         self, child: Child, what: str, traceback_text: str, cure: str = ""
     ) -> None:
-        """The child could not load the App, was too slow, or failed while it left."""
+        """Handle a child that could not load the App, was slow, or failed while it left."""
         if child.state is not ChildState.STARTING:
             if traceback_text:
                 self._emit("child.failed", error=what, stack=traceback_text)
@@ -165,7 +165,10 @@ class ChildProcessPool:
         self._start_failed(what, traceback_text, cure)
 
     def _start_failed(self, what: str, traceback_text: str, cure: str) -> None:
-        """During `open` the error is final; later the start is retried with a pause."""
+        """Handle a failed start.
+
+        During `open` the error is final; later the start is retried after a pause.
+        """
         error = ChildFailed(
             f"a child process for tasks with process=True did not start: {what}",
             cure=cure or "Correct it: children import the App anew, as a worker does.",
@@ -193,7 +196,7 @@ class ChildProcessPool:
         self._assign_jobs()
 
     def stopped_taking_jobs(self, child: Child, unbegun: ProcessJob | None) -> None:
-        """The child is broken and ends by itself; `unbegun` becomes the next job."""
+        """Handle a broken child that ends by itself; `unbegun` becomes the next job."""
         if child.job is None:
             self._count_early_end(
                 child, "its event loop was stopped, or its tasks cancelled"
@@ -215,11 +218,11 @@ class ChildProcessPool:
     def exited(
         self, child: Child, how: str, stack: str, job: ProcessJob | None
     ) -> None:
-        """The child's process has ended: start another."""
+        """Start another child, because this one's process has ended."""
         if child.state is ChildState.STARTING:
             self.failed(child, f"it died: {how}", stack)
         elif child.state is not ChildState.LEAVING or job is not None:
-            # If it had a job, its last stack is reported with the job.
+            # If the child had a job, its last stack is reported with the job.
             task, stack = (job.claim.task, "") if job else ("", stack)
             self._emit("child.died", pid=child.pid, how=how, task=task, stack=stack)
             if job is None:
@@ -236,7 +239,7 @@ class ChildProcessPool:
     # --- repeated failures
 
     def _mark_healthy(self, child: Child) -> None:
-        """The child works: forget earlier failures."""
+        """Forget earlier failures, because the child works."""
         if child.state is not ChildState.LEAVING:
             child.is_healthy, self._failures = True, 0
 
@@ -277,7 +280,7 @@ class ChildProcessPool:
             at_work.append(spare)
             self._idle.append(spare)
         if self._backoff_timer is not None:
-            return  # paused after failures: start none now
+            return  # paused after failures; start none now
         starting = sum(child.state is ChildState.STARTING for child in self._children)
         wanted = self._count + sum(map(self._leaves_soon, at_work))
         for _ in range(wanted - len(at_work) - len(spares) - starting):
@@ -291,7 +294,7 @@ class ChildProcessPool:
         return 0 < self._rss_max * AHEAD_SHARE < child.rss_bytes
 
     def _start(self) -> bool:
-        """Start one child; False: the machine has no room for it now."""
+        """Start one child; return False if the machine has no room for it now."""
         try:
             child = Child(self, self._setup)
         except (OSError, RuntimeError) as error:  # descriptors, memory; threads
@@ -308,7 +311,7 @@ class ChildProcessPool:
         return True
 
     def _end_backoff(self) -> None:
-        """The pause after a failure is over: start children, assign waiting jobs."""
+        """Start children and assign waiting jobs: the pause after a failure is over."""
         self._backoff_timer = None
         self._fill()
         self._assign_jobs()
@@ -328,7 +331,7 @@ class ChildProcessPool:
             self._fill()
 
     def _child_for(self, job: ProcessJob) -> Child | None:
-        """An idle child; for the last chance of a job, one that has had no job yet."""
+        """Return an idle child; for a job's last chance, one that has had no job yet."""
         if job.claim.lost < LOST_MAX - 1:
             return self._idle[-1]
         child = self._unused_child()
@@ -342,7 +345,7 @@ class ChildProcessPool:
         return next((child for child in self._idle if not child.jobs_given), None)
 
     def _may_replace(self) -> bool:
-        """Whether an idle child may be ended for a new one: one at a time."""
+        """Whether an idle child may be ended for a new one; only one at a time."""
         states = {child.state for child in self._children}
         if ChildState.SPARE in states:
             return True

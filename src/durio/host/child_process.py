@@ -1,10 +1,9 @@
 """The worker's side of one child process: start, messages, kill of its group, exit.
 
 Each child has a thread, which starts it, waits for its end, kills what is left of its
-process group, and only then takes its exit code. Until the exit code is taken the
-kernel does not reuse the process id, so a kill never hits another process. The thread
-lives as long as the child, because a child may ask the kernel to die with the thread
-that started it.
+process group, and only then reads its exit code. Until then the kernel does not reuse the
+process id, so a kill never hits another process. The thread lives as long as the child,
+because a child may request from the kernel to die with the thread that started it.
 """
 
 import asyncio
@@ -100,7 +99,7 @@ class ChildProcess:
                 del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it has died: its thread reports that
+        except OSError:  # the child has died, and its thread reports that
             self._unsent.clear()
         if bool(self._unsent) is not self._is_writing:
             self._is_writing = not self._is_writing
@@ -126,11 +125,14 @@ class ChildProcess:
             self._on_message(message)
         if not data:
             self._close_socket()
-            # A child that closed its socket and still runs cannot report its outcome.
+            # A child that closed its socket but still runs cannot report its outcome.
             self._loop.call_later(EOF_SECONDS, self.kill, CONNECTION_LOST)
 
     def _close_socket(self) -> None:
-        """No more messages can arrive; report the exit once it is known."""
+        """Close the socket: no more messages can arrive.
+
+        The exit is reported once it is known.
+        """
         if self._has_eof:
             return
         self._has_eof = True
@@ -143,7 +145,7 @@ class ChildProcess:
     # --- ending
 
     def kill(self, why: str = "") -> None:
-        """SIGKILL for it and all processes that it started."""
+        """Send SIGKILL to the child and all processes that it started."""
         self.was_killed = True
         self._kill_reason = self._kill_reason or why
         with self._lock:
@@ -151,7 +153,7 @@ class ChildProcess:
                 kill_group(self.pid)
 
     def close_in_fork(self) -> None:
-        """In a forked process: close the worker's ends, which are not ours."""
+        """Close the worker's ends in a forked process, which does not own them."""
         with suppress(OSError):
             os.close(self._life)
         self._socket.close()
@@ -204,19 +206,19 @@ class ChildProcess:
         if self._has_eof:
             self._on_exit(how, stack)
         else:
-            # Its last messages come first; the socket's end follows them.
+            # Its last messages are read first; the end of the socket follows them.
             self._loop.call_later(EOF_SECONDS, self._close_socket)
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL for a child of ours and all processes that it started."""
-    for kill in (os.killpg, os.kill):  # it may have left its group
+    """Send SIGKILL to a child of ours and all processes that it started."""
+    for kill in (os.killpg, os.kill):  # the child may have left its group
         with suppress(ProcessLookupError, PermissionError):  # gone, or only zombies
             kill(pid, signal.SIGKILL)
 
 
 def describe_exit(code: int, why: str = "") -> str:
-    """How a process ended, in words; `why`: the reason if its worker killed it."""
+    """Return how a process ended, in words; `why` is the reason if its worker killed it."""
     if code == CONNECTION_LOST_CODE:
         return f"exit code {code}: {CONNECTION_LOST}"
     if code >= 0:
@@ -233,7 +235,7 @@ def describe_exit(code: int, why: str = "") -> str:
 
 
 def crash_stack(text: str) -> str:
-    """The user's part of a crash report: the crashed thread, without our frames."""
+    """Return the user's part of a crash report: the crashed thread, without our frames."""
     first, *threads = text.strip().split("\n\n")
     crashed = [thread for thread in threads if thread.startswith("Current thread")]
     lines = "\n".join([first, *crashed]).splitlines()
@@ -243,7 +245,7 @@ def crash_stack(text: str) -> str:
 
 
 def crash_file() -> IO[Any]:
-    """An unnamed file for the last stack of a child that crashes."""
+    """Return an unnamed file for the last stack of a child that crashes."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("durio-crash"), "rb", buffering=0)
     import tempfile  # noqa: PLC0415 - where there is no memfd
@@ -252,7 +254,7 @@ def crash_file() -> IO[Any]:
 
 
 def interpreter_flags() -> list[str]:
-    """The flags of this interpreter for a child; -P keeps the current directory out."""
+    """Return the flags of this interpreter for a child; -P excludes the current directory."""
     flags = ["-P"]
     flags += ["-O"] * sys.flags.optimize
     flags += ["-I"] * sys.flags.isolated

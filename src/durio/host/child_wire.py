@@ -1,6 +1,6 @@
 """The messages between a worker and its child processes: msgpack in frames, no pickle.
 
-A frame is four bytes of length and one message. Arguments, results and errors travel as
+A frame is four bytes of length and one message. Arguments, results and errors are sent as
 the bytes that the store keeps; only the child that runs the task decodes them.
 """
 
@@ -50,7 +50,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup", frozen=True):
 
 
 class ChildRun(msgspec.Struct, array_like=True, tag="run", frozen=True):
-    """Make an attempt at this job."""
+    """Run an attempt of this job."""
 
     claim: Claim
 
@@ -90,7 +90,7 @@ class LoadFailed(msgspec.Struct, array_like=True, tag="broken", frozen=True):
 
 
 class Leaving(msgspec.Struct, array_like=True, tag="leaving", frozen=True):
-    """The child ends because its loop is broken; `jobs` is how many it has begun."""
+    """The child ends because its loop is broken; `jobs` is how many it has started."""
 
     jobs: int
 
@@ -157,7 +157,7 @@ class Frames:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are complete now."""
+        """Add data; return the messages that are complete now."""
         self._bytes += data
         messages: list[bytes] = []
         start = 0

@@ -20,9 +20,9 @@ COUNTER_BITS = 12  # room in an id beside its milliseconds
 class ProcessRandom:
     """Random numbers and ids of this process.
 
-    There is one per process, so that ids grow whichever clock makes them. Milliseconds
-    and counter are kept as one number: a full counter runs into the next millisecond,
-    and when the wall clock steps back the number still grows by one.
+    There is one per process, so that ids increase whichever clock makes them. Milliseconds
+    and counter are kept as one number: a full counter overflows into the next millisecond,
+    and if the wall clock steps back the number still increases by one.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class ProcessRandom:
         self.reseed()
 
     def reseed(self) -> None:
-        """Reseed in a forked child, which would draw the numbers of its parent."""
+        """Reseed in a forked child, which would draw the same numbers as its parent."""
         # A thread of the parent, absent in the child, may have held the lock.
         self.lock = threading.Lock()
         # Ids must differ between processes; they need not be hard to guess.
@@ -39,7 +39,7 @@ class ProcessRandom:
         self.bits = generator.getrandbits
 
     def new_id(self) -> bytes:
-        """A UUIDv7 above all earlier ones of this process."""
+        """Return a UUIDv7 above all earlier ones of this process."""
         with self.lock:
             stamp = time.time_ns() // 1_000_000 << COUNTER_BITS
             if stamp <= self.stamp:
@@ -61,7 +61,7 @@ class HostClock:
         return time.time()
 
     def monotonic(self) -> float:
-        # time.monotonic() promises this only within one process.
+        # time.monotonic() guarantees this only within one process.
         return time.clock_gettime(time.CLOCK_MONOTONIC)
 
     def boot_id(self) -> str:
@@ -79,9 +79,9 @@ class HostClock:
 
 @cache
 def boot_id() -> str:
-    """The kernel's name for this boot, from the source that this system has."""
-    # Without a source all boots share a name: leases from before a restart last too
-    # long, but no live worker is taken for dead.
+    """Return the kernel's name for this boot, from the source that this system has."""
+    # Without a source all boots share a name: leases from before a restart last too long,
+    # but no live worker is considered dead.
     found = kernel_boot_id() or f"host-{platform.node()}"
     return found[:BOOT_ID_CHARS_MAX]
 

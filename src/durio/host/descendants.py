@@ -1,7 +1,7 @@
-"""Processes that a child of ours started: stopped, resumed and killed by their id.
+"""Stop, resume and kill processes that a child of ours started, by their id.
 
 We are not their parent and cannot wait for them. Before every signal we check that the
-process still has the parent it had, so that a reused process id is never signalled.
+process still has the same parent, so that a reused process id is never signalled.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 POLL_SECONDS = 0.005
 WAIT_SECONDS = 5.0
 STOPPED, ZOMBIE = "T", "Z"
-# Asks the kernel for SIGTERM when the parent dies, then becomes the command.
+# Requests SIGTERM from the kernel when the parent dies, then becomes the command.
 DIE_WITH_PARENT = (
     "import ctypes, os, signal, sys\n"
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)\n"
@@ -40,12 +40,12 @@ class Descendant:
 
     @property
     def is_running(self) -> bool:
-        """Whether it still runs under that parent."""
+        """Whether the process still runs under that parent."""
         seen = process_status(self.pid)
         return seen is not None and seen.parent == self.parent and not is_zombie(seen)
 
     def stop(self) -> None:
-        """SIGSTOP; returns when all its threads are stopped, or it has ended."""
+        """Send SIGSTOP; return when all its threads are stopped, or it has ended."""
         self._send(signal.SIGSTOP)
         wait_until(lambda seen: set(seen.states) <= {STOPPED, ZOMBIE}, self.pid)
 
@@ -53,7 +53,7 @@ class Descendant:
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
+        """Send SIGKILL; return when the process has ended."""
         self._send(signal.SIGKILL)
         wait_until(lambda seen: seen.parent != self.parent or is_zombie(seen), self.pid)
 
@@ -64,7 +64,7 @@ class Descendant:
 
 
 def find_descendant(pid: int, parents: Sequence[int]) -> Descendant | None:
-    """The process, if one of these started it and it still runs."""
+    """Return the process, if one of these started it and it still runs."""
     seen = process_status(pid)
     if seen is None or seen.parent not in parents or is_zombie(seen):
         return None
@@ -72,12 +72,12 @@ def find_descendant(pid: int, parents: Sequence[int]) -> Descendant | None:
 
 
 def is_zombie(status: ProcessStatus) -> bool:
-    """Whether only its exit code is left."""
+    """Whether only the exit code of the process is left."""
     return set(status.states) == {ZOMBIE}
 
 
 def wait_until(holds: Callable[[ProcessStatus], bool], pid: int) -> None:
-    """Wait until `holds` is true of a process or it is gone, at most WAIT_SECONDS."""
+    """Wait until `holds` is true of a process or it has ended, at most WAIT_SECONDS."""
     deadline = time.monotonic() + WAIT_SECONDS
     while (seen := process_status(pid)) is not None and not holds(seen):
         if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def wait_until(holds: Callable[[ProcessStatus], bool], pid: int) -> None:
 if sys.platform == "linux":
 
     def process_status(pid: int) -> ProcessStatus | None:
-        """Its parent and the state of its threads; None: there is no such process."""
+        """Return a process's parent and the state of its threads; None if there is none."""
         folder = Path(f"/proc/{pid}")
         try:
             rows = [
@@ -104,18 +104,18 @@ if sys.platform == "linux":
         )
 
     def dies_with_parent(command: Sequence[str]) -> list[str]:
-        """The command, ended by SIGTERM when this process dies, even by SIGKILL."""
+        """Return the command, wrapped so that it gets SIGTERM when this process dies."""
         return [sys.executable, "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
 
 else:
 
     def process_status(pid: int) -> ProcessStatus | None:
-        """Its parent and the state of its threads; None: there is no such process."""
+        """Return a process's parent and the state of its threads; None if there is none."""
         command = ["/bin/ps", "-o", "ppid=,stat=", "-p", str(pid)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         fields = result.stdout.split()
         return ProcessStatus(int(fields[0]), fields[1][0]) if len(fields) > 1 else None
 
     def dies_with_parent(command: Sequence[str]) -> list[str]:
-        """The command itself: this kernel has no such feature."""
+        """Return the command unchanged: this kernel has no such feature."""
         return list(command)

@@ -47,7 +47,7 @@ from durio.ports.executor import ThreadResult
 WAITING: Final = 0
 RUNNING: Final = 1
 OVER: Final = 2
-RAISING_TURNS: Final = 3  # one would do
+RAISING_TURNS: Final = 3  # one would be enough
 INTERRUPT_RETRY_SECONDS: Final = 0.001
 LOCKING_FUNCTIONS: Final = frozenset(
     {
@@ -65,8 +65,8 @@ send_error.restype = ctypes.c_int
 class ThreadExecutor:
     """Up to `threads_max` daemon threads, started on demand; last idle, first used.
 
-    Further calls wait for a thread. A worker never has more calls than slots;
-    `waiting_max` bounds other users.
+    Further calls wait for a thread. A worker never has more calls than slots; `waiting_max`
+    limits other users.
     """
 
     def __init__(self, threads_max: int) -> None:
@@ -74,7 +74,7 @@ class ThreadExecutor:
         self.waiting_max = 10_000
         self.lock = threading.Lock()
         self.idle: list[SimpleQueue[ThreadCall | None]] = []
-        self.waiting: deque[ThreadCall] = deque()  # no thread is free for them
+        self.waiting: deque[ThreadCall] = deque()  # calls that wait for a free thread
         self.counted = 0  # threads that count against `threads_max`
         self.abandoned = 0  # threads without a caller, still inside their function
         self.started = 0
@@ -115,7 +115,7 @@ class ThreadExecutor:
             self.add_waiting(call)
 
     def add_waiting(self, call: "ThreadCall") -> None:
-        """Let a call wait for a released thread; raises OperatingError at the bound."""
+        """Let a call wait for a released thread; raises OperatingError at the limit."""
         if self.counted == 0 or len(self.waiting) >= self.waiting_max:
             raise OperatingError(
                 f"no thread for this call: {self.counted} threads are busy, "
@@ -125,7 +125,7 @@ class ThreadExecutor:
         self.waiting.append(call)
 
     def start_thread(self, call: "ThreadCall") -> bool:
-        """Start a thread with this call; False: there can be no more threads."""
+        """Start a thread with this call; return False if there can be no more threads."""
         if self.counted >= self.threads_max:
             return False
         inbox: SimpleQueue[ThreadCall | None] = SimpleQueue()
@@ -187,14 +187,14 @@ class ThreadExecutor:
 
 
 def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> None:
-    """The body of one thread: run calls until None arrives."""
+    """Run calls in this thread until None arrives."""
     home = os.getpid()
     while (call := inbox.get()) is not None:
         call.run()
         if os.getpid() != home:
             os._exit(0)  # a task forked and returned in both: this is the copy
-        # Released before delivery: the caller that gets the result may start the next
-        # call at once, and finds this thread idle.
+        # Released before delivery, because the caller that gets the result may start the
+        # next call at once, and then finds this thread idle.
         executor.release(call, inbox)
         call.mailbox.put(call)
         del call  # an idle thread keeps nothing of its last job alive
@@ -234,16 +234,16 @@ class ThreadCall:
         self.thread_id = 0
         self.value: Any = None
         self.error: BaseException | None = None
-        self.held = False  # by a thread; guarded by the executor's lock
+        self.held = False  # whether a thread has it; guarded by the executor's lock
         self.is_abandoned = False  # guarded by the executor's lock
-        self.was_sent = False  # an interrupt, which may not have been raised yet
+        self.was_sent = False  # an interrupt was sent, but may not have been raised yet
 
     # --- the caller's side
 
     def interrupt(self, error: type[BaseException]) -> bool:
-        """Raise `error` in it, at its next Python instruction; False: it has ended.
+        """Raise `error` at the function's next Python instruction; False if it has ended.
 
-        A function that blocks inside C (a sleep, a read) sees it when that returns.
+        A function that blocks inside C (a sleep, a read) sees it when that call returns.
         """
         with self.lock:
             if self.state == RUNNING and may_hold_logging_lock(self.thread_id):
@@ -269,7 +269,7 @@ class ThreadCall:
             self.mailbox.put(self)
 
     def refuse(self, error: type[BaseException]) -> bool:
-        """End it before it began, with the lock held; False: it has begun."""
+        """End the call before it starts, with the lock held; False if it has started."""
         if self.state != WAITING:
             return False
         self.state = OVER
@@ -286,7 +286,7 @@ class ThreadCall:
                 self.settle()
             except BaseException:  # a late interrupt
                 self.settle()
-        except BaseException:  # and the one that was being sent
+        except BaseException:  # and an interrupt that was being sent
             self.settle()
 
     def body(self) -> None:
@@ -300,8 +300,8 @@ class ThreadCall:
             self.value = self.function()
         except BaseException as error:
             self.error = error
-        # No call and no jump between the function's end and this store: CPython
-        # raises what other threads send only at those.
+        # No call and no jump between the function's end and this store, because only there
+        # CPython raises what other threads send.
         self.state = OVER
 
     def settle(self) -> None:
@@ -335,18 +335,18 @@ def may_hold_logging_lock(thread_id: int) -> bool:
 
 
 def strip_own_frames(error: BaseException) -> None:
-    """Let a traceback begin with the task's function, without references to our frames.
+    """Make a traceback begin with the task's function, without references to our frames.
 
-    Frames refer to the frames that called them. Ours (`body`, called by `run`) refer to
-    the call, the call to its future, and that to the error: a cycle that would keep a
-    failed job's arguments alive until the garbage collector runs.
+    Frames refer to the frames that called them. Ours (`body`, called by `run`) refer to the
+    call, the call to its future, and that to the error: a cycle that would keep a failed
+    job's arguments alive until the garbage collector runs.
     """
     trace = error.__traceback__
     if trace is None:
         return
     error.__traceback__ = trace.tb_next
     ours = (trace.tb_frame, trace.tb_frame.f_back)
-    # If two calls raised the same error object, these may be the other's live frames.
+    # If two calls raised the same error object, these may be live frames of the other call.
     with suppress(RuntimeError):
         for frame in ours:
             if frame is not None:
@@ -363,7 +363,7 @@ class CompletionQueue:
         self.has_wakeup = False
 
     def put(self, call: ThreadCall) -> None:
-        """Add an ended call; from any thread."""
+        """Add an ended call; callable from any thread."""
         self.calls.append(call)
         # The flag is read after the append and cleared before the calls are taken: if a
         # wakeup is pending here, it finds this call.

@@ -1,8 +1,8 @@
 """Worker processes of a supervisor: started, read from, signalled and reaped.
 
-Each is a new program in a process group of its own, with one socket to its supervisor.
-A worker sends lines of JSON; the supervisor sends single words. When the supervisor
-dies the socket closes, and the worker drains by itself: no orphan is left.
+Each is a new program in a process group of its own, with one socket to its supervisor. A
+worker sends lines of JSON; the supervisor sends single words. When the supervisor dies the
+socket closes, and the worker drains by itself, so no orphan is left.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from durio.host.systemd_notify import NOTIFY_VARIABLES
 from durio.ports.fleet import ProcessMessage, SendProcessMessage
 
 READ_BYTES = 65536
-UNREAD_BYTES_MAX = 1024 * 1024  # of a line without a newline
+UNREAD_BYTES_MAX = 1024 * 1024  # maximum of a line without a newline
 UNSENT_BYTES_MAX = 65536  # to a process that does not read: more is dropped
 LOOK = b"look"
 
@@ -48,12 +48,12 @@ class MessagePipe:
         with self._lock:
             if len(self._unsent) < UNSENT_BYTES_MAX:
                 self._unsent += line + b"\n"
-            # If the other end does not read now, the rest goes with the next line.
+            # If the other end does not read now, the rest is sent with the next line.
             with suppress(OSError):
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
 
     def read(self) -> list[bytes]:
-        """All lines that have arrived; `is_open` says whether more may come."""
+        """Return all lines that have arrived; `is_open` says whether more may come."""
         lines: list[bytes] = []
         while self.is_open:
             try:
@@ -92,7 +92,7 @@ class StartedWorker:
         self._process.send_signal(signal.Signals[name])
 
     def kill(self) -> None:
-        if self._process.poll() is None:  # not reaped: the id is still its own
+        if self._process.poll() is None:  # not reaped: the id has not been reused
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
@@ -103,25 +103,25 @@ class StartedWorker:
         return self._pipe.fileno()
 
     def read(self) -> bool:
-        """Deliver its messages; False: its end of the socket is closed."""
+        """Deliver its messages; return False if its end of the socket is closed."""
         for line in self._pipe.read():
             with suppress(msgspec.MsgspecError):  # not one of our messages
                 self._on_message(msgspec.json.decode(line, type=ProcessMessage))
         return self._pipe.is_open
 
     def close(self) -> None:
-        """After its end: deliver the remaining messages, then its exit code."""
+        """Deliver the remaining messages and the exit code, after the process has ended."""
         self.read()
         self.close_pipe()
         self._on_exit(self._process.returncode)
 
     def close_pipe(self) -> None:
-        """Close the socket: the worker sees that its supervisor is gone."""
+        """Close the socket, by which the worker sees that its supervisor is gone."""
         self._pipe.close()
 
     @property
     def is_running(self) -> bool:
-        """Whether it still runs; reaps it if it has ended."""
+        """Whether the process still runs; reaps it if it has ended."""
         return self._process.poll() is None
 
 
@@ -181,7 +181,7 @@ class ProcessFleet:
             worker.close()
 
     def close(self) -> None:
-        """Leave the loop. Workers that still run see their socket close, and drain."""
+        """Leave the loop; workers that still run see their socket close, and drain."""
         self._undo()
         for worker in self._running:
             self._loop.remove_reader(worker.fileno())
@@ -202,7 +202,7 @@ class SupervisorPipe:
     def listen(
         self, on_look: Callable[[], None], on_closed: Callable[[], None]
     ) -> None:
-        """`on_look`: a process died on this host; `on_closed`: the supervisor ended."""
+        """Call `on_look` after a death on this host, `on_closed` at the supervisor's end."""
         loop = asyncio.get_running_loop()
 
         def read() -> None:

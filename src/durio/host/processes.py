@@ -1,8 +1,8 @@
 """Subprocesses: started, watched and ended, each by its own process id.
 
-Every child has a process group of its own, so that a Ctrl-C in the terminal reaches
-only its parent, which then ends it in order. Children that still run when the block of
-`Subprocesses` ends are killed and reaped: a parent leaves none behind.
+Every child has a process group of its own, so that a Ctrl-C in the terminal reaches only
+its parent, which then ends the child properly. Children that still run when the block of
+`Subprocesses` ends are killed and reaped, so that a parent leaves none behind.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Subprocess:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code, a signal as a negative number; None: it still runs."""
+        """The exit code, a signal as a negative number; None while the process runs."""
         return self._process.poll()
 
     def terminate(self) -> None:
@@ -50,14 +50,17 @@ class Subprocess:
         self._process.send_signal(signal.SIGCONT)
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code once it has ended; None: it still runs after this time."""
+        """Return the exit code once the process has ended.
+
+        Returns None if it still runs after this time.
+        """
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def tail(self) -> str:
-        """The end of its output, for an error message."""
+        """Return the end of the output, for an error message."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return text[-TAIL_CHARS:].strip()
 
@@ -87,7 +90,7 @@ class Subprocesses:
         return child
 
     def end(self, seconds: float = END_SECONDS) -> None:
-        """Ask all to end, wait this long, kill the rest."""
+        """Send SIGTERM to all, wait this long, kill the rest."""
         running = [child for child in self.started if child.is_running]
         for child in running:
             child.resume()  # a stopped process would not handle SIGTERM
@@ -121,12 +124,12 @@ def pause(seconds: float) -> None:
 
 
 def own_cpu_seconds() -> float:
-    """User and system time of this process so far, all threads."""
+    """Return user and system time of this process so far, all threads."""
     return time.process_time()
 
 
 def own_rss_bytes() -> int:
-    """Resident memory of this process now; without /proc, its maximum so far."""
+    """Return the resident memory of this process now; without /proc, its maximum so far."""
     found = rss_bytes_of("self")
     if found is None:  # bytes on macOS, where there is no /proc
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -134,7 +137,7 @@ def own_rss_bytes() -> int:
 
 
 def rss_bytes_of(pid: int | Literal["self"]) -> int | None:
-    """Resident memory of a process now; None: unknown."""
+    """Return the resident memory of a process now; None if unknown."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     except (OSError, IndexError):
@@ -143,10 +146,10 @@ def rss_bytes_of(pid: int | Literal["self"]) -> int | None:
 
 
 def cpu_seconds_of(pid: int) -> float | None:
-    """User and system time of a process so far; None: unknown."""
+    """Return user and system time of a process so far; None if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The name is in parentheses and may hold any character; the times follow it.
+        # The name is in parentheses and may contain any character; the times follow it.
         user, system = stat.rpartition(")")[2].split()[11:13]
     except (OSError, ValueError):
         return None
@@ -154,14 +157,14 @@ def cpu_seconds_of(pid: int) -> float | None:
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The factory of uvloop if it is installed; None: asyncio's own."""
+    """Return the factory of uvloop if it is installed; None for asyncio's own."""
     if importlib.util.find_spec("uvloop") is None:
         return None
     return importlib.import_module("uvloop").new_event_loop

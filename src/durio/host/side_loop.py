@@ -15,7 +15,7 @@ STOP_SECONDS = 2.0
 
 
 class ThreadSideLoop:
-    """Runs coroutines on its own thread, also while the worker's loop is blocked."""
+    """Runs coroutines on its own thread, even while the worker's loop is blocked."""
 
     def __init__(self) -> None:
         self._thread = LoopThread("durio-aside")
@@ -63,7 +63,7 @@ class WorkerMachine:
 
 
 class EmbeddedMachine(WorkerMachine):
-    """The process of another program: it is never ended."""
+    """The process of another program, which a worker never ends."""
 
     def __init__(self, emit: Emit) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""This process: the signals that ask it to stop, its name, its stacks and its end."""
+"""This process: the signals that request a stop, its name, its stacks and its end."""
 
 import asyncio
 import atexit
@@ -29,16 +29,16 @@ EXIT_TERMINATED = 143
 
 @final
 class Signals:
-    """Calls back on the loop for signals that ask for a stop: `callback("SIGTERM", 1)`.
+    """Calls back on the loop for signals that request a stop: `callback("SIGTERM", 1)`.
 
-    The number counts signals of all kinds from 1, so that the second can be told from
-    the first. The time of each is in `received` as soon as it arrives, also while the
-    loop is blocked. SIGHUP stays ignored if it was ignored before, as under nohup.
-    Outside the main thread Python allows no signal handlers, and this does nothing: the
-    owner of the main thread (a web server) decides when to stop.
+    The number counts signals of all kinds from 1, so that the second can be told from the
+    first. The time of each is in `received` as soon as it arrives, even while the loop is
+    blocked. SIGHUP stays ignored if it was ignored before, as under nohup. Outside the main
+    thread Python allows no signal handlers, and this does nothing: the owner of the main
+    thread (a web server) decides when to stop.
 
-    `is_last`: the process ends after this. If a signal was received, any later one ends
-    the process at once with `exit_code`; the default action of a signal never applies.
+    `is_last`: the process ends after this. If a signal was received, any later one ends the
+    process at once with `exit_code`; the default action of a signal never applies.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Signals:
         self.waker: LoopWaker | None = None
 
     def install(self) -> bool:
-        """Install the handlers, on the running loop; False: not the main thread."""
+        """Install the handlers, on the running loop; return False outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self.loop = asyncio.get_running_loop()
@@ -81,7 +81,8 @@ class Signals:
         for each, handler in self.previous.items():
             if is_ending:
                 signal.signal(each, self.exit_now)
-            elif handler is not None:  # None: set by C code; Python cannot restore it
+            # None: set by C code, and Python cannot restore it
+            elif handler is not None:
                 signal.signal(each, handler)
         if is_ending:
             # At exit the interpreter restores the default action, which is fatal.
@@ -89,7 +90,7 @@ class Signals:
         self.previous.clear()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Runs in the main thread, between any two instructions."""
+        """Record a signal; runs in the main thread, between any two instructions."""
         del frame
         each = signal.Signals(number)
         if len(self.received) < RECEIVED_MAX:
@@ -103,7 +104,7 @@ class Signals:
         self.callback(each.name, self.count)
 
     def exit_now(self, number: int, frame: FrameType | None) -> None:
-        """All work is done, and another signal has arrived."""
+        """End the process: all work is done, and another signal has arrived."""
         del number, frame
         end_process(self.exit_code)
 
@@ -135,7 +136,7 @@ class LoopWaker:
         loop.add_reader(self.receiver, self.drain)
 
     def drain(self) -> None:
-        """Only the wakeup matters, not the bytes."""
+        """Discard the bytes, because only the wakeup matters."""
         with suppress(OSError):
             self.receiver.recv(WAKER_READ_BYTES)
 
@@ -148,7 +149,7 @@ class LoopWaker:
 
 
 def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
-    """Call back on the running loop when a child may have ended; returns the undo."""
+    """Call back on the running loop when a child may have ended; return the undo."""
     loop = asyncio.get_running_loop()
 
     def note(_number: int, _frame: FrameType | None) -> None:
@@ -160,7 +161,7 @@ def on_child_end(callback: Callable[[], object]) -> Callable[[], None]:
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Treat SIGTERM as Ctrl-C, so that cleanup runs. For the main thread."""
+    """Treat SIGTERM as Ctrl-C, so that cleanup runs; for the main thread."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -188,7 +189,7 @@ class ProcessName(NamedTuple):
 
 
 def process_name() -> ProcessName:
-    """The name of this process, as people and the store use it."""
+    """Return the name of this process, as people and the store use it."""
     return ProcessName(host_name(), os.getpid())
 
 
@@ -197,7 +198,7 @@ def host_name() -> str:
 
 
 def thread_stack(thread_id: int) -> str:
-    """The live Python stack of one thread, innermost last; outer frames are cut."""
+    """Return the live Python stack of one thread, innermost last; outer frames are cut."""
     # Despite its name, the only way to see another thread's frames.
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread_id)
@@ -208,7 +209,7 @@ def thread_stack(thread_id: int) -> str:
 
 
 def all_stacks() -> list[ThreadStack]:
-    """The live Python stacks of all threads, the main thread first."""
+    """Return the live Python stacks of all threads, the main thread first."""
     known = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     main = threading.main_thread().ident
@@ -219,8 +220,8 @@ def all_stacks() -> list[ThreadStack]:
 
 
 def end_process(code: int) -> None:
-    """End at once: no `finally`, no exit handlers; only output streams are flushed."""
-    # In a thread of its own: the thread that hangs may hold a stream's lock.
+    """End at once, without `finally` or exit handlers; only flush output streams."""
+    # In a thread of its own, because the thread that hangs may hold a stream's lock.
     flusher = threading.Thread(target=flush_streams, daemon=True)
     with suppress(RuntimeError):  # no thread can be started: do not flush
         flusher.start()

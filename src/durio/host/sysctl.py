@@ -7,7 +7,7 @@ BOOT_ID_BYTES_MAX = 64
 
 
 def sysctl_boot_id() -> str | None:
-    """The id of this boot; None on other systems."""
+    """Return the id of this boot; None on other systems."""
     try:
         sysctl = ctypes.CDLL(None).sysctlbyname
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Reports a service's state to systemd by datagrams, as sd_notify does.
+"""Report a service's state to systemd by datagrams, as sd_notify does.
 
 Without `NOTIFY_SOCKET` nothing is sent. A datagram that cannot be delivered is dropped
 without an error.
@@ -55,12 +55,12 @@ class SystemdNotifier:
         self.send("STOPPING=1")
 
     def alive(self) -> None:
-        """Feed systemd's watchdog, if it has one."""
+        """Trigger systemd's watchdog, if it has one."""
         if self.every_seconds < math.inf:
             self.send("WATCHDOG=1")
 
     def send_message(self, message: ProcessMessage) -> None:
-        """Report the messages of a worker without a supervisor; from any thread."""
+        """Report the messages of a worker without a supervisor; callable from any thread."""
         if message.word == "ready":
             self.ready(f"ready, {message.tasks} tasks")
         elif message.word == "draining":
@@ -73,7 +73,7 @@ class SystemdNotifier:
 
 
 def watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """How often `alive` is wanted: half of the watchdog's time; infinite: never."""
+    """Return the interval for `alive`, half of the watchdog's time; infinite means never."""
     wanted, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not wanted.isdecimal() or int(wanted) == 0 or pid not in {"", str(os.getpid())}:
         return math.inf
@@ -81,5 +81,5 @@ def watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def status_line(text: str) -> str:
-    """On one line, bounded."""
+    """Return the text on one line, shortened."""
     return f"STATUS={' '.join(text.split())[:STATUS_CHARS_MAX]}"

@@ -40,20 +40,24 @@ class LoopThread:
         self.futures: set[concurrent.futures.Future[Any]] = set()
 
     def submit(self, coro: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Run a coroutine there; the future gets its result, error or cancel."""
+        """Run a coroutine on the thread; the future gets its result, error or cancel."""
         with self.lock:
             if self.is_stopped:
                 coro.close()
                 raise OperatingError(f"the thread {self.name!r} was stopped")
             loop = self.ensure_running()
-            # Under the lock: all submitted work reaches the loop before its end does.
+            # With the lock held, so that all submitted work reaches the loop before its end
+            # does.
             future = asyncio.run_coroutine_threadsafe(self.without_exit(coro), loop)
             self.futures.add(future)  # a loop holds its tasks only weakly
         future.add_done_callback(self.futures.discard)
         return future
 
     def stop(self, join_seconds: float = JOIN_SECONDS) -> bool:
-        """Cancel what runs there and close the loop; False: it did not end in time."""
+        """Cancel what runs on the thread and close the loop.
+
+        Returns False if it did not end in time.
+        """
         with self.lock:
             self.is_stopped = True
             thread, loop, ending = self.thread, self.loop, self.ending
@@ -69,7 +73,7 @@ class LoopThread:
     # --- with the lock held
 
     def ensure_running(self) -> asyncio.AbstractEventLoop:
-        """The loop, with a thread that runs it."""
+        """Return the loop, with a thread that runs it."""
         if self.loop is not None and self.thread is not None and self.thread.is_alive():
             return self.loop
         runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
@@ -113,7 +117,7 @@ INHERITED: list[asyncio.AbstractEventLoop] = []
 
 
 def reset_threads() -> None:
-    """In a forked child: only the thread that forked exists."""
+    """Reset all threads in a forked child, where only the thread that forked exists."""
     for each in list(ALIVE):
         if each.loop is not None:
             INHERITED.append(each.loop)
@@ -125,7 +129,7 @@ os.register_at_fork(after_in_child=reset_threads)
 
 @final
 class Portal:
-    """Runs coroutines for sync callers, which wait a bounded time for the result."""
+    """Runs coroutines for sync callers, which wait a limited time for the result."""
 
     def __init__(self, thread: LoopThread) -> None:
         self.thread = thread
@@ -133,15 +137,15 @@ class Portal:
     def run(self, work: Coroutine[Any, Any, T], timeout_seconds: float) -> T:
         """Run a coroutine in the thread; return its result.
 
-        Raises StoreUnavailable with `unknown` set when the time is over: the coroutine
-        is cancelled, but the store may have done what it asked.
+        Raises StoreUnavailable with `unknown` set after the timeout: the coroutine is
+        cancelled, but the store may have done the work.
         """
         self.refuse_running_loop(work)
         future = self.thread.submit(work)
         try:
             return future.result(timeout_seconds)
         except TimeoutError:
-            if future.done():  # the coroutine's own
+            if future.done():  # the coroutine's own error
                 raise
             future.cancel()
             raise StoreUnavailable(
@@ -155,7 +159,7 @@ class Portal:
             raise
 
     def refuse_running_loop(self, work: object) -> None:
-        """A thread that waits here could not run its own loop meanwhile."""
+        """Refuse a thread with a running loop, which could not run during the wait."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
