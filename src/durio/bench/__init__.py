@@ -1,1 +1,1 @@
-"""The bench: measures a store on this machine, and the bare driver beside it."""
+"""The bench: measures a store on this machine, and the bare driver for comparison."""

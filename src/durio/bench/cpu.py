@@ -1,11 +1,11 @@
-"""CPU time per job: what `durio bench --cpu` measures.
+"""CPU time per job, which `durio bench --cpu` measures.
 
 Rates change with the disk and with what else runs on the machine; CPU time per job changes
 much less, so it can compare two versions of the code. Each pass uses a new store. Of every
 figure, the lowest of all passes counts.
 
-`benchmarks/cpu_per_job.py` takes the same measurement through the public API alone, so that
-it can also measure an older checkout. Keep the two in step.
+`benchmarks/cpu_per_job.py` makes the same measurement through the public API alone, so that
+it can also measure an older checkout. Keep the two consistent.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class CpuBenchmark(Benchmark):
         before = self.server_seconds()
         report = await self.drain(url)
         spent = CpuCost(report.cpu_seconds, difference(before, self.server_seconds()))
-        # Not before: the server's work for this check must not count.
+        # Not earlier, because the server's work for this check must not count.
         await self.finished_jobs(total)
         return CpuPass(many, concurrent, per_job(spent, total))
 
@@ -92,7 +92,7 @@ class CpuBenchmark(Benchmark):
         return await self.measure_wakeups(worker)
 
     async def cost(self, count: int, work: Awaitable[Any]) -> CpuCost:
-        """CPU time of this process and of the server, in microseconds per job."""
+        """Measure CPU time of this process and of the server, in microseconds per job."""
         server_before = self.server_seconds()
         before = own_cpu_seconds()
         await work
@@ -114,7 +114,7 @@ def per_job(spent: CpuCost, jobs: int) -> CpuCost:
 
 
 def lowest(process: str, costs: Iterable[CpuCost]) -> dict[str, float | None]:
-    """The lowest cost of the named process, and the lowest of the server."""
+    """Return the lowest cost of the named process, and the lowest of the server."""
     found = list(costs)
     servers = [cost.server for cost in found if cost.server is not None]
     return {

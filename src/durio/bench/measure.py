@@ -1,8 +1,8 @@
-"""The bench's measurements: real worker processes with every default on, best pass counts.
+"""The bench's measurements: real worker processes with all defaults; the best pass counts.
 
 The worker is the one that users start: `python -m durio worker`, 10 slots, results stored,
-its log at INFO in a file. The rate of a drain comes from the times in the store, first
-claim to last finish, so the start of the interpreter does not count.
+its log at INFO in a file. The rate of a drain is computed from the times in the store,
+first claim to last finish, so the start of the interpreter does not count.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class PassResult:
     raw: RawRates
     many_per_s: float
     drain: DrainResult
-    # Before, after the enqueue, after the drain; empty: no server.
+    # Before, after the enqueue, after the drain; empty if there is no server.
     server_costs: list[ServerCosts]
 
 
@@ -88,7 +88,7 @@ class Benchmark:
     children: Subprocesses = field(default_factory=Subprocesses)
 
     async def run(self) -> dict[str, Any]:
-        """Take all measurements; the figures by name."""
+        """Make all measurements; return the figures by name."""
         with self.children:
             passes = [await self.measure_pass(n) for n in range(1, self.passes + 1)]
             facts = await self.target.engine_facts()
@@ -125,7 +125,7 @@ class Benchmark:
 
     @staticmethod
     def steps(passes: int) -> int:
-        """How often `show_progress` is called."""
+        """Return how often `show_progress` is called."""
         return 3 * passes + 4
 
     # --- stores
@@ -140,7 +140,7 @@ class Benchmark:
     # --- rates
 
     async def measure_pass(self, number: int) -> PassResult:
-        """Driver and engine take turns, so that both meet the same load of the machine."""
+        """Let driver and engine take turns, so that both find the same load on the machine."""
         self.show_progress(f"pass {number}: the bare driver")
         bare = await self.target.measure_raw(self.jobs)
         self.show_progress(f"pass {number}: enqueue {self.jobs} at once")
@@ -167,7 +167,7 @@ class Benchmark:
         )
 
     async def drain(self, url: str) -> workload.DrainReport:
-        """Run a worker that ends when nothing is left, and read its report."""
+        """Run a worker that ends when no job is left, and read its report."""
         path = self.folder / "report.json"
         path.unlink(missing_ok=True)
         worker = self.start_worker(url, "--burst", report=path)
@@ -177,7 +177,7 @@ class Benchmark:
         return msgspec.json.decode(path.read_bytes(), type=workload.DrainReport)
 
     async def finished_jobs(self, count: int) -> list[StoredJob]:
-        """The newest `count` jobs, all of which must be done."""
+        """Return the newest `count` jobs, all of which must be done."""
         records = await self.newest(count)
         unfinished = sum(record.state != DONE for record in records)
         if unfinished or len(records) != count:
@@ -185,7 +185,7 @@ class Benchmark:
         return records
 
     async def newest(self, count: int) -> list[StoredJob]:
-        """The last `count` jobs that were enqueued, or all if there are fewer."""
+        """Return the last `count` jobs that were enqueued, or all if there are fewer."""
         store = await workload.app.store()
         records: list[StoredJob] = []
         cursor: str | None = None
@@ -200,7 +200,7 @@ class Benchmark:
         return records
 
     async def measure_single_enqueues(self) -> tuple[float, float]:
-        """Jobs per second: one caller that awaits each job, then 100 concurrent callers."""
+        """Return jobs per second: one caller that awaits each job, 100 concurrent ones."""
         self.show_progress("enqueue one by one")
         await self.open_new_store()
         count = min(self.jobs, SINGLE_MAX)
@@ -216,7 +216,7 @@ class Benchmark:
             await workload.nothing.enqueue(number)
 
     async def rate(self, count: int, work: Awaitable[Any]) -> float:
-        """Jobs per second."""
+        """Return jobs per second."""
         began = self.clock.monotonic()
         await work
         return count / (self.clock.monotonic() - began)
@@ -239,7 +239,7 @@ class Benchmark:
         return {**latency, "idle_cpu_percent": round(percent, 2)}
 
     async def measure_wakeups(self, worker: Subprocess) -> dict[str, Any]:
-        """From `enqueue` in this process to the first line of the task in the worker.
+        """Measure from `enqueue` in this process to the start of the task in the worker.
 
         The worker is ended afterwards.
         """
@@ -278,7 +278,10 @@ class Benchmark:
         )
 
     async def wait_for_exit(self, worker: Subprocess) -> int:
-        """Return its exit code without blocking the loop; raises WorkerFailed after 600 s."""
+        """Return the worker's exit code without blocking the loop.
+
+        Raises WorkerFailed after 600 s.
+        """
         deadline = self.clock.monotonic() + DRAIN_SECONDS_MAX
         while worker.is_running:
             if self.clock.monotonic() > deadline:
@@ -300,7 +303,7 @@ class Benchmark:
 
 
 def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[str, Any]:
-    """The server's costs per job, by name: the lowest of all passes."""
+    """Return the server's costs per job, by name: the lowest of all passes."""
     counted = [spent for spent in passes if spent]
     if not counted:
         return {}
@@ -322,7 +325,7 @@ def costs_per_job(passes: Sequence[Sequence[ServerCosts]], jobs: int) -> dict[st
 
 
 def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, float]:
-    """The 50th, 95th and 99th, in milliseconds."""
+    """Return the 50th, 95th and 99th percentile, in milliseconds."""
     taken = [1000 * (end - begin) for begin, end in zip(begun, ended, strict=True)]
     cuts = statistics.quantiles(taken, n=100, method="inclusive")
     return {f"p{share}": round(cuts[share - 1], 3) for share in (50, 95, 99)}
@@ -330,7 +333,7 @@ def percentiles(begun: Sequence[float], ended: Sequence[float]) -> dict[str, flo
 
 @contextmanager
 def scratch_folder() -> Generator[Path]:
-    """A temporary folder in the current directory: its disk is the one that is measured."""
+    """Yield a temporary folder in the current directory, whose disk is measured."""
     folder = Path(tempfile.mkdtemp(prefix="durio-bench-", dir=Path.cwd()))
     try:
         yield folder
@@ -363,7 +366,7 @@ async def run_benchmark(
 
 
 async def refuse_used_store(url: str) -> None:
-    """Raise UsageError when the store holds jobs: they may belong to an application."""
+    """Raise UsageError if the store holds jobs, which may belong to an application."""
     await workload.app.close()
     workload.app.url = url
     page = await (await workload.app.store()).find(Query(), limit=1, cursor=None)

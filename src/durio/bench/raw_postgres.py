@@ -83,7 +83,7 @@ COUNT = "select count(*) from {schema}.hist"
 async def measure_raw_postgres(
     connection: Connection, schema: str, jobs: int
 ) -> RawRates:
-    """One pass over a new schema; raises DriverError."""
+    """Measure one pass in a new schema; raises DriverError."""
     clock = HostClock()
     filled = SchemaStatements(schema)
     began = clock.monotonic()
@@ -114,6 +114,6 @@ async def drain(connection: Connection, cycle: str) -> None:
 
 
 def columns_of(claimed: Sequence[Row]) -> tuple[list[Any], ...]:
-    """Ids and claim numbers in lock order (by id), and one result per row."""
+    """Return ids and claim numbers in lock order (by id), and one result per row."""
     rows = sorted((row[0], row[1]) for row in claimed)
     return [i for i, _ in rows], [no for _, no in rows], [b"0"] * len(rows)

@@ -47,7 +47,7 @@ class RawRates(NamedTuple):
 
 
 def measure_raw_sqlite(path: Path, jobs: int, synchronous: str) -> RawRates:
-    """One pass over a new file."""
+    """Measure one pass on a new file."""
     clock = HostClock()
     loop = RawSqliteLoop(path, synchronous, clock)
     began = clock.monotonic()
@@ -62,15 +62,15 @@ def measure_raw_sqlite(path: Path, jobs: int, synchronous: str) -> RawRates:
 
 
 class RawSqliteLoop:
-    """The shortest program that does the same to the same table as the store."""
+    """The shortest program that does the same work on the same table as the store."""
 
     def __init__(self, path: Path, synchronous: str, clock: HostClock) -> None:
         self.clock = clock
         self.pages = 0
         # apsw does not type its rows.
         self.db: Any = apsw.Connection(str(path), statementcachesize=128)
-        # auto_vacuum comes before journal_mode: SQLite ignores it without an error
-        # afterwards.
+        # auto_vacuum comes before journal_mode, after which SQLite ignores it without an
+        # error.
         first = ("auto_vacuum=incremental", "journal_mode=wal")
         for pragma in (*first, *SETTINGS, f"synchronous={synchronous}"):
             self.db.execute(f"pragma {pragma}").fetchall()
@@ -95,7 +95,7 @@ class RawSqliteLoop:
         return (self.clock.new_id(), LANE, RANK, READY, TASK, payload, now)
 
     def drain(self) -> int:
-        """Finish a batch and claim the next until no job is left; returns the count."""
+        """Finish a batch and claim the next until no job is left; return the count."""
         claimed: list[tuple[Any, ...]] = []
         finished = 0
         while True:

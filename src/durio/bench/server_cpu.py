@@ -17,10 +17,10 @@ PARENT, ENDED_USER, ENDED_SYSTEM = 1, 13, 14
 
 
 def postmaster_of(pid: int) -> int | None:
-    """The parent of a process of the server; None: no such process on this host."""
+    """Return the parent of a process of the server; None if it is not on this host."""
     try:
-        # A server in a container counts its processes anew: the id may be another
-        # program's here.
+        # A server in a container has its own process ids: the id may be another program's
+        # here.
         if (PROC / str(pid) / "comm").read_text().strip() not in PROGRAMS:
             return None
         return int(stat_fields(pid)[PARENT])
@@ -29,7 +29,7 @@ def postmaster_of(pid: int) -> int | None:
 
 
 def server_cpu_seconds(postmaster: int) -> float | None:
-    """User and system time of the server so far; None: the postmaster cannot be read."""
+    """Return user and system time of the server so far; None if it cannot be read."""
     try:
         stat = stat_fields(postmaster)
     except OSError:
@@ -47,12 +47,12 @@ def children_of(parent: int) -> list[int]:
                 if int(stat_fields(pid)[PARENT]) == parent:
                     found.append(pid)
             except OSError:
-                continue  # it has ended since the folder was listed
+                continue  # the process has ended since the folder was listed
     return found
 
 
 def run_seconds(pid: int) -> float:
-    """User and system time of a process with one thread; 0 when it has just ended."""
+    """Return user and system time of a process with one thread; 0 if it has just ended."""
     try:
         # Nanoseconds. The fields of `stat` are in ticks, which are usually 10 ms.
         return int((PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
@@ -61,6 +61,6 @@ def run_seconds(pid: int) -> float:
 
 
 def stat_fields(pid: int) -> list[str]:
-    # The name stands in parentheses and may hold anything.
+    # The name is in parentheses and may contain any character.
     text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     return text.rpartition(")")[2].split()

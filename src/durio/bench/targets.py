@@ -1,8 +1,8 @@
 """The stores that the bench measures: new ones, one after another, and the bare driver.
 
-On a PostgreSQL server the bench makes schemas of its own and drops them again. It does not
-touch the schema that the URL names. Costs are those of the whole server (its log) or of the
-whole database (commits), so they include what other clients do meanwhile.
+On a PostgreSQL server the bench creates schemas of its own and drops them again. It does
+not change the schema that the URL names. Costs are those of the whole server (its log) or
+of the whole database (commits), so they include the work of other clients.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class SqliteBenchTarget:
         self._files = 0
 
     async def new_store(self) -> str:
-        """The URL of a store without jobs; of the named file, whatever it holds."""
+        """Return the URL of a store without jobs, or of the named file."""
         return self._url or f"sqlite:///{self._next('bench')}"
 
     async def measure_raw(self, jobs: int) -> RawRates:
@@ -65,16 +65,16 @@ class SqliteBenchTarget:
         return measure_raw_sqlite(self._next("bare"), jobs, synchronous)
 
     async def server_costs(self) -> None:
-        """There is no server."""
+        """Return None: there is no server."""
 
     async def postmaster(self) -> None:
-        """There is no server."""
+        """Return None: there is no server."""
 
     async def engine_facts(self) -> dict[str, Any]:
         return {"sqlite": apsw.sqlite_lib_version()}
 
     async def clean_up(self) -> None:
-        """Does nothing: the bench removes its folder, and a named file stays."""
+        """Do nothing: the bench removes its folder, and a named file is kept."""
 
     def _next(self, name: str) -> Path:
         self._files += 1
@@ -124,7 +124,7 @@ class PostgresBenchTarget:
         self._made: list[str] = []
 
     async def new_store(self) -> str:
-        """Make a new schema; drop the one before it."""
+        """Create a new schema; drop the one before it."""
         await self._drop_all()
         return url_with(self._url, await self._make())
 
@@ -136,21 +136,24 @@ class PostgresBenchTarget:
             return await measure_raw_postgres(connection, name, jobs)
 
     async def server_costs(self) -> ServerCosts:
-        """Close our own connections first: their server processes report when they end."""
+        """Read the server's counters, after closing our connections.
+
+        A server process reports its counters when its connection ends.
+        """
         await workload.app.close()
         await self._clock.sleep(FLUSH_SECONDS)
         async with self._connected() as connection:
             return ServerCosts(*(await connection.rows(READ_COSTS, (self._name,)))[0])
 
     async def postmaster(self) -> int | None:
-        """The id of the server's first process; None: it is not on this host."""
+        """Return the id of the server's first process; None if it is not on this host."""
         async with self._connected() as connection:
             serving, is_local = (await connection.rows(READ_SERVER_PROCESS, ()))[0]
-            # Looked up while the connection is open: the process ends with it.
+            # Read while the connection is open, because the process ends with it.
             return postmaster_of(serving) if is_local else None
 
     async def engine_facts(self) -> dict[str, Any]:
-        """Version, durability settings, and the dead row versions in the last schema."""
+        """Return version, durability settings, and dead row versions in the last schema."""
         async with self._connected() as connection:
             version = (await connection.rows(READ_VERSION, ()))[0][0]
             settings = await connection.rows(READ_SETTINGS, (list(SETTINGS),))
@@ -207,14 +210,14 @@ BenchTarget = SqliteBenchTarget | PostgresBenchTarget
 
 
 def url_with(url: str, name: str) -> str:
-    """The same URL with another schema."""
+    """Return the same URL with another schema."""
     where, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     return f"{where}?{urlencode({**options, 'schema': name}, quote_via=quote)}"
 
 
 def no_create_right(selection: PostgresLocation, error: StoreError) -> StoreUnavailable:
-    """The error for a role that may not create a schema."""
+    """Return the error for a role that may not create a schema."""
     return StoreUnavailable(
         f"{selection.shown}: the bench works in a schema of its own, and this role may not "
         f"make one ({error.what})",

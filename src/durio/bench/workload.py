@@ -1,8 +1,8 @@
 """The bench's App: jobs that do nothing, and a worker that reports its costs.
 
-Workers load it as `durio.bench.workload:app`. When the environment names a file, a worker
+Workers load it as `durio.bench.workload:app`. If the environment names a file, a worker
 writes its CPU time from ready to drained, and its memory after that, to the file. The jobs
-carry nothing that an ordinary job does not carry.
+contain only what an ordinary job contains.
 """
 
 import os
@@ -37,7 +37,7 @@ class CpuReading(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def report_costs() -> AsyncGenerator[None]:
-    """Entered when the worker is ready, left when it has drained; provides nothing."""
+    """Measure from ready to drained: entered at the start of the worker, left at its end."""
     before = own_cpu_seconds()
     yield
     path = os.environ.get(REPORT_VARIABLE)
@@ -60,11 +60,11 @@ async def nothing(number: int) -> int:
 
 @app.task
 async def now() -> float:
-    """When the task began, by the clock that all processes of this host share."""
+    """Return when the task began, by the clock that all processes of this host share."""
     return clock.monotonic()
 
 
 @app.task
 async def vitals() -> CpuReading:
-    """CPU time of this worker so far."""
+    """Return the CPU time of this worker so far."""
     return CpuReading(clock.monotonic(), own_cpu_seconds())

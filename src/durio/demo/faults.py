@@ -23,7 +23,7 @@ NEVER_INTERRUPTED = frozenset({"write_letter", "open_bad_image"})
 
 
 class FaultTarget(Protocol):
-    """What faults need of the demo."""
+    """The part of the demo that faults use."""
 
     ledger_folder: Path
     ledger: Ledger
@@ -35,11 +35,11 @@ class FaultTarget(Protocol):
         ...
 
     def check_workers(self) -> None:
-        """Raise when the supervisor has ended."""
+        """Raise if the supervisor has ended."""
         ...
 
     async def registered_workers(self) -> list[Descendant]:
-        """The registered worker processes, oldest first."""
+        """Return the registered worker processes, oldest first."""
         ...
 
 
@@ -47,7 +47,7 @@ class Kill(NamedTuple):
     """The interrupted jobs, and when the kill happened."""
 
     jobs: set[str]
-    at: float  # just before the kill: the jobs may run again at once
+    at: float  # just before the kill, because the jobs may run again at once
 
 
 class FaultInjector:
@@ -55,7 +55,7 @@ class FaultInjector:
 
     def __init__(self, target: FaultTarget) -> None:
         self._target = target
-        # Each job is interrupted once: a job that loses many workers is dead-lettered.
+        # Each job is interrupted once, because a job that loses many workers becomes dead.
         self._interrupted: set[str] = set()
 
     async def kill_worker(self) -> Kill | None:
@@ -74,7 +74,7 @@ class FaultInjector:
         return None
 
     async def kill_child(self) -> Kill | None:
-        """Kill a child in the middle of its job; None: none had one within 30 turns."""
+        """Kill a child in the middle of its job; None if none had one within 30 turns."""
         for _ in range(PREFERRED_TURNS):
             for worker in await self._target.registered_workers():
                 for child in self._children(worker):
@@ -101,7 +101,7 @@ class FaultInjector:
         return kill
 
     def _children(self, worker: Descendant) -> list[Descendant]:
-        """Its child processes that have run at least one job."""
+        """Return the worker's child processes that have run at least one job."""
         wrote = (int(path.stem) for path in self._target.ledger_folder.glob("*.jsonl"))
         found = (find_descendant(pid, [worker.pid]) for pid in wrote)
         return [child for child in found if child is not None]
@@ -116,7 +116,7 @@ class FaultInjector:
     # --- after the kill
 
     async def wait_for_rerun(self, kill: Kill) -> None:
-        """Wait until the jobs that a kill has interrupted run elsewhere."""
+        """Wait until the jobs that a kill has interrupted run in other processes."""
         target = self._target
         while True:
             again = {
@@ -132,12 +132,12 @@ class FaultInjector:
                 )
                 return
             if took > RERUN_SECONDS_MAX:
-                return  # the verdict names the missing ones
+                return  # the verdict names the missing jobs
             await target.clock.sleep(POLL_SECONDS)
 
 
 def open_jobs(path: Path) -> set[str]:
-    """The jobs whose attempts a process has begun and not ended, from its ledger file."""
+    """Return the jobs whose attempts a process has started but not ended."""
     jobs: set[str] = set()
     for entry in read_ledger_file(path) if path.exists() else ():
         if entry.ev == LedgerLineKind.STARTED:

@@ -1,4 +1,4 @@
-"""A ledger that shares nothing with the store: each process writes what it saw to a file.
+"""A ledger that shares nothing with the store: each process records its events in a file.
 
 There is one append-only file per process and one write per line, so a process that is
 killed loses no line that it wrote. Times come from the monotonic clock, which all processes
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-LINE_BYTES_MAX = 4096  # the kernel does not tear a short append
+LINE_BYTES_MAX = 4096  # the kernel does not split a short append
 
 
 class LedgerLineKind:
@@ -85,7 +85,7 @@ class Ledger:
 
 
 def read_ledger(folder: Path) -> list[LedgerLine]:
-    """All lines of all processes, ordered by time."""
+    """Return all lines of all processes, ordered by time."""
     entries = [
         entry for path in folder.glob("*.jsonl") for entry in read_ledger_file(path)
     ]
@@ -93,6 +93,6 @@ def read_ledger(folder: Path) -> list[LedgerLine]:
 
 
 def read_ledger_file(path: Path) -> Iterable[LedgerLine]:
-    """The complete lines of one process; the last may still be incomplete."""
+    """Yield the complete lines of one process; the last one may be incomplete."""
     lines = path.read_bytes().split(b"\n")[:-1]
     return [msgspec.json.decode(line, type=LedgerLine) for line in lines]

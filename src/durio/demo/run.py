@@ -1,7 +1,7 @@
 """One run of the demo: real worker processes under a supervisor, and incoming orders.
 
 Every process writes events to the ledger before or as they happen. At the end the ledger is
-compared with the store. The store is asked only for the state of each job.
+compared with the store, from which only the state of each job is read.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from durio.model.job import STATE_BY_CODE
 from durio.ports.browse import Query
 
 ORDER_SECONDS = 0.1  # between two orders
-SELLING_SHARE = 0.6  # of the whole time; the rest is for jobs that still run
-KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # of the whole time, before the first kill
+SELLING_SHARE = 0.6  # share of the whole time; the rest is for jobs that still run
+KILL_SHARE, CHAOS_SHARE = 0.3, 0.1  # share of the whole time, before the first kill
 CHAOS_SECONDS = 2.0  # between two kills: a worker and a child in turn
-CHAOS_KILLS_MIN = 2  # on a slow machine, selling goes on until then
-LATE_SHARE = 3.0  # of the whole time; then selling ends in any case
-BURST = 100  # parcels at once, for a queue that takes 20
-GRACE_SECONDS = 2.0  # of the workers
+CHAOS_KILLS_MIN = 2  # on a slow machine, selling continues until then
+LATE_SHARE = 3.0  # share of the whole time, after which selling ends in any case
+BURST = 100  # parcels at once, for a queue with room for 20
+GRACE_SECONDS = 2.0  # grace of the workers
 POLL_SECONDS = 0.05
 READY_SECONDS_MAX = 30.0
 FINAL_SECONDS_MAX = 90.0
@@ -134,7 +134,7 @@ class Demo:
         return [worker for worker in found if worker is not None]
 
     def check_workers(self) -> None:
-        """Raise when the supervisor has ended; workers may end and be replaced."""
+        """Raise if the supervisor has ended; workers may end and be replaced."""
         if not self.supervisor.is_running:
             raise WorkerEnded(
                 f"the supervisor ended by itself ({self.supervisor.exit_code}):\n"
@@ -151,18 +151,18 @@ class Demo:
             group.create_task(self.inject_faults())
 
     def seconds_until(self, share: float) -> float:
-        """Seconds until this share of the whole time has passed."""
+        """Return seconds until this share of the whole time has passed."""
         return self.started + self.seconds * share - self.clock.monotonic()
 
     def is_selling(self) -> bool:
-        """True for its share of the time, and with chaos until 2 kills have happened."""
+        """Whether its share of the time lasts, and with chaos until 2 kills have happened."""
         is_spared = self.is_chaotic and self.kills < CHAOS_KILLS_MIN
         return self.seconds_until(SELLING_SHARE) > 0 or (
             is_spared and self.seconds_until(LATE_SHARE) > 0
         )
 
     async def sell(self) -> None:
-        """One order after another, and one that cannot be delivered."""
+        """Take one order after another, and one that cannot be delivered."""
         order = 0
         while self.is_selling():
             order += 1
@@ -203,7 +203,7 @@ class Demo:
         self.print_line("two jobs cancelled: one that waited, one that ran")
 
     async def send_parcels(self) -> None:
-        """Enqueue more parcels at once than the queue takes: some are refused, none is lost."""
+        """Enqueue more parcels at once than the queue has room for: none is lost."""
         refused: list[QueueFull] = []
 
         async def send(order: int) -> None:
@@ -255,7 +255,7 @@ class Demo:
     # --- the end
 
     async def wait_until_final(self) -> None:
-        """Wait until every job is final, for a bounded time."""
+        """Wait until every job is final, for a limited time."""
         store = await shop.app.store()
         waiting = [id_bytes(job) for job in self.tasks]
         deadline = self.clock.monotonic() + FINAL_SECONDS_MAX
@@ -272,7 +272,7 @@ class Demo:
                 await self.clock.sleep(POLL_SECONDS)
 
     async def stored_states(self) -> dict[str, str]:
-        """The state of each job of this run, from the store."""
+        """Return the state of each job of this run, from the store."""
         store = await shop.app.store()
         states: dict[str, str] = {}
         cursor: str | None = None

@@ -41,7 +41,7 @@ clock = HostClock()
 
 @cache
 def own_ledger() -> Ledger | None:
-    """The ledger of this process; None: the environment names no folder."""
+    """Return the ledger of this process; None if the environment names no folder."""
     folder = os.environ.get(LEDGER_VARIABLE)
     return None if folder is None else Ledger(Path(folder))
 
@@ -75,15 +75,15 @@ app.queue(
 
 
 def attempt_fields(of: Context[Any] | HookEvent) -> dict[str, Any]:
-    """The fields of a line about an attempt; the task without the name of its App."""
+    """Return the fields of a line about an attempt; the task without the name of its App."""
     return {"job": of.job_id, "task": of.task.partition(".")[2], "attempt": of.attempt}
 
 
-# --- what the store has recorded
+# --- events that the store has recorded
 
 
 def write_finished(event: HookEvent, state: str) -> None:
-    """The store has recorded the end of this job."""
+    """Write a line: the store has recorded the end of this job."""
     facts = attempt_fields(event)
     write_line(LedgerLineKind.FINISHED, state=state, reason=event.reason, **facts)
 
@@ -112,7 +112,7 @@ def on_retry(event: HookEvent) -> None:
 
 
 class BankUnreachable(Exception):
-    """The bank does not answer."""
+    """The bank does not respond."""
 
 
 class NoAddress(Exception):
@@ -128,7 +128,7 @@ async def send_mail(order: int) -> str:
 
 @app.task(retry=QUICK_RETRY)
 async def charge_card(ctx: Context[Any], order: int) -> str:
-    """Charge a card; for every fourth order the bank does not answer the first attempt."""
+    """Charge a card; for every fourth order the bank does not respond to the first attempt."""
     await clock.sleep(BANK_SECONDS)
     if order % BANK_FAILS_EVERY == 0 and ctx.attempt == 1:
         raise BankUnreachable(f"no answer for order {order}")

@@ -62,7 +62,7 @@ class DemoVerdict:
         )
 
     def add_problem(self, what: str, jobs: Iterable[str]) -> int:
-        """Add a problem if any job has it; returns the number of these jobs."""
+        """Add a problem if any job has it; return the number of these jobs."""
         named = sorted(jobs)
         if named:
             self.problems.append(f"{len(named)} {what}: {', '.join(named[:3])}")
@@ -98,7 +98,7 @@ class LedgerIndex:
                 self.poisoned.add(entry.job)
 
     def end_of(self, job: str) -> str:
-        """The end of a job as the ledger knows it; empty: none."""
+        """Return the end of a job according to the ledger; empty if there is none."""
         if self.ends[job]:
             return self.ends[job][-1]
         last = self.attempt_lines[job][-1] if self.attempt_lines[job] else None
@@ -134,7 +134,7 @@ class LedgerIndex:
         )
 
     def restarts(self, job: str) -> Iterable[LedgerLine]:
-        """The job's last line before each start but the first."""
+        """Yield the job's last line before each start but the first."""
         for before, step in pairwise(self.attempt_lines[job]):
             if step.ev == LedgerLineKind.STARTED:
                 yield before
@@ -202,7 +202,7 @@ def find_problems(
 
 
 def not_exercised(verdict: DemoVerdict) -> list[str]:
-    """The events that a run must contain to prove anything, and that this one lacks."""
+    """Return the events that a run needs to prove anything, and that this one lacks."""
     retried = sum(row.retried for row in verdict.rows.values())
     wanted = {
         "no job was done": verdict.done,

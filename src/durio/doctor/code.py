@@ -10,8 +10,7 @@ from durio.model.finding import Finding, fine, warning
 from durio.ports.handler import Handler
 
 NAMED_MAX = 5
-# Calls that block the event loop; a name that ends with a dot stands for everything
-# below it.
+# Calls that block the event loop; a name that ends with a dot includes everything below it.
 BLOCKING = (
     *("time.sleep", "os.system", "os.waitpid", "os.wait", "builtins.input", "input"),
     *("subprocess.run", "subprocess.call", "subprocess.check_call"),
@@ -56,7 +55,7 @@ def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]
 
 
 def backoff(handlers: Handlers) -> Iterator[Finding]:
-    """Tasks that are retried at once when they fail."""
+    """Report tasks that are retried at once when they fail."""
     bad = [h.task for h in handlers if h.retry.has_no_backoff]
     problem = f"retried without a pause: {first_names(bad)}"
     fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
@@ -64,7 +63,7 @@ def backoff(handlers: Handlers) -> Iterator[Finding]:
 
 
 def time_limits(handlers: Handlers) -> Iterator[Finding]:
-    """Tasks that may hang forever."""
+    """Report tasks that may hang forever."""
     bad = [h.task for h in handlers if h.limits.hard_seconds is None]
     problem = f"without a time limit (timeout=None): {first_names(bad)}"
     fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
@@ -74,7 +73,7 @@ def time_limits(handlers: Handlers) -> Iterator[Finding]:
 
 
 def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
-    """Async tasks that block every other job of their worker."""
+    """Report async tasks that block every other job of their worker."""
     on_loop = [h for h in handlers if h.is_async and not h.is_process]
     bad = bad_calls(on_loop, is_blocking)
     fix = "Use an async library, or a plain `def` task: those run in threads."
@@ -85,14 +84,14 @@ def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
 
 
 def pickles(handlers: Handlers) -> Iterator[Finding]:
-    """Tasks that load pickles: a pickle may run any code."""
+    """Report tasks that load pickles, because a pickle may run any code."""
     bad = bad_calls(handlers, lambda call: is_one_of(call.name, PICKLES))
     fix = "Use JSON: arguments and results travel as JSON anyway."
     yield task_finding("code.pickle", bad, first_names(bad), fix, "none seen in tasks")
 
 
 def naive_times(handlers: Handlers) -> Iterator[Finding]:
-    """Tasks that make times without a zone: they mean another moment on another machine."""
+    """Report tasks that make times without a zone, which differ between machines."""
     bad = bad_calls(handlers, is_naive)
     fix = "Use datetime.now(UTC)."
     yield task_finding(
@@ -133,7 +132,7 @@ def call_location(handler: Handler, call: SourceCall) -> str:
 
 
 def first_names(bad: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     more = len(bad) - NAMED_MAX
     return "; ".join(bad[:NAMED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
@@ -141,5 +140,5 @@ def first_names(bad: Sequence[str]) -> str:
 def task_finding(
     name: str, bad: Sequence[str], problem: str, fix: str, ok_text: str
 ) -> Finding:
-    """One finding about all tasks: a warning if any is `bad`, else `ok_text`."""
+    """Return one finding about all tasks: a warning if any is `bad`, else `ok_text`."""
     return warning(name, problem, fix) if bad else fine(name, ok_text)

@@ -1,4 +1,4 @@
-"""Runs every check. A check that raises becomes a finding, not a traceback."""
+"""Run every check; a check that raises becomes a finding, not a traceback."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
@@ -18,7 +18,7 @@ PRECONDITIONS = (
     "store.rights",
     "store.schema",
     "store.integrity",
-    "store.move",  # jobs left in a store that was moved away belong to no worker
+    "store.move",  # jobs left in a store that has moved belong to no worker
 )
 
 
@@ -59,7 +59,7 @@ async def examine_and_close(
 
 
 async def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
-    """The findings of each check, or one that says that it failed."""
+    """Yield the findings of each check, or a finding that the check failed."""
     found: list[Finding] = []
     for name, check in checks.items():
         try:
@@ -94,7 +94,7 @@ def machine_and_settings_checks(app: App) -> dict[str, Check]:
 
 
 def store_checks(app: App) -> dict[str, Check]:
-    """Checks that do not read the content of the store."""
+    """Return the checks that do not read the content of the store."""
     try:
         return store_module(app.url, "checks").checks(app.url, app.clock)
     except DurioError as trouble:
@@ -119,7 +119,7 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
 
 
 def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
-    """Checks of queues and workers; all judge the same snapshot."""
+    """Return the checks of queues and workers, which all use the same snapshot."""
     return {
         name: lambda check=check: check(snapshot)
         for name, check in {**queues.CHECKS, **workers.CHECKS}.items()
@@ -129,7 +129,7 @@ def content_checks(snapshot: StoreSnapshot) -> dict[str, Check]:
 def with_namespace(
     findings: list[Finding], namespace: str, namespace_count: int
 ) -> list[Finding]:
-    """Prefix each finding with its App's name when several Apps share the store."""
+    """Prefix each finding with its App's name if several Apps share the store."""
     if namespace_count == 1:
         return findings
     return [

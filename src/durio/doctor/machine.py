@@ -16,13 +16,13 @@ EARLIEST = 1_767_225_600.0
 
 
 def python() -> Iterator[Finding]:
-    """Reports the versions. Always fine: an older Python cannot import this release."""
+    """Report the versions; always fine, because an older Python cannot import this release."""
     found = f"Python {platform.python_version()}, durio {__version__}"
     yield fine("machine.python", f"{found}, {platform.system()}")
 
 
 def clock(wall_clock: Clock) -> Iterator[Finding]:
-    """A wall clock that was never set; delays and retention depend on it."""
+    """Report a wall clock that was never set; delays and retention depend on it."""
     now = wall_clock.now()
     if now < EARLIEST:
         evidence = f"the wall clock says {now:.0f} s since 1970, before this release"
@@ -32,7 +32,7 @@ def clock(wall_clock: Clock) -> Iterator[Finding]:
 
 
 def open_files() -> Iterator[Finding]:
-    """The limit of file descriptors, which sockets, children and the store need."""
+    """Check the limit of file descriptors, which sockets, children and the store need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     evidence = f"{soft} open files at once"
     if 0 <= soft < FILES_MIN:
@@ -44,7 +44,7 @@ def open_files() -> Iterator[Finding]:
 
 
 def time_zones() -> Iterator[Finding]:
-    """The table of time zones, which slim images lack."""
+    """Check for the table of time zones, which slim images lack."""
     missing: list[str] = []
     for zone in ZONES:
         try:

@@ -12,14 +12,14 @@ from durio.model.names import queue_of
 from durio.model.quantities import format_duration
 
 OLD_SECONDS = 300.0
-DEEP_JOBS = 10_000  # waiting in a queue without a bound of its own
+DEEP_JOBS = 10_000  # waiting jobs in a queue without a bound of its own
 FRESH_SECONDS = 3600.0
-DEAD_MAX = 10  # in that time
+DEAD_MAX = 10  # within that time
 FUTURE_SECONDS = 5.0
 
 
 def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Waiting jobs with a task that this code lacks; an error if no worker has it either."""
+    """Report waiting jobs whose task this code lacks; an error if no worker has it either."""
     name = "queues.unknown_tasks"
     if snapshot.registered is None and not snapshot.published:
         yield fine(name, "no worker told its tasks yet; --app names the code")
@@ -50,7 +50,7 @@ def task_counts_text(jobs_by_task: dict[str, int]) -> str:
 
 
 def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Jobs in queues that no live worker claims from."""
+    """Report jobs in queues that no live worker claims from."""
     name = "queues.unserved"
     bad = [
         (lane, n)
@@ -72,7 +72,7 @@ def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Queues that are paused while jobs wait, or closed: perhaps forgotten."""
+    """Report queues that are paused while jobs wait, or closed, perhaps forgotten."""
     name = "queues.held_back"
     found = False
     for lane in snapshot.lanes:
@@ -90,7 +90,7 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Queues that may grow until the disk is full."""
+    """Report queues that may grow until the disk is full."""
     name = "queues.unbounded"
     deep = {
         queue_of(lane.name): jobs
@@ -107,7 +107,7 @@ def unbounded(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Ready jobs that wait longer than 300 s."""
+    """Report ready jobs that wait longer than 300 s."""
     name = "queues.oldest"
     ages = {
         lane.name: snapshot.now - lane.oldest_ready_at
@@ -127,7 +127,7 @@ def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Jobs that died within the last hour."""
+    """Report jobs that died within the last hour."""
     name = "queues.dead_letters"
     fresh = [
         r for r in snapshot.dead if snapshot.now - (r.finished_at or 0) < FRESH_SECONDS
@@ -141,14 +141,14 @@ def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def most_common(dead: Sequence[StoredJob]) -> str:
-    """The most common pair of task and error among dead jobs."""
+    """Return the most common pair of task and error among dead jobs."""
     kinds = Counter((record.task, last_error(record)) for record in dead)
     (task, kind), jobs = kinds.most_common(1)[0]
     return f"{task} with {kind} ({jobs})"
 
 
 def last_error(job: StoredJob) -> str:
-    """The type of the last error; without one, or if it cannot be decoded, the reason."""
+    """Return the type of the last error; if there is none or it is damaged, the reason."""
     try:
         errors = msgspec.json.decode(job.errors or b"[]")
         return str(errors[-1]["type"])
@@ -157,7 +157,7 @@ def last_error(job: StoredJob) -> str:
 
 
 def future_jobs(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Jobs created in the future: a clock was set back, or two machines disagree."""
+    """Report jobs created in the future: a clock was set back, or two machines disagree."""
     ahead = max((r.created_at - snapshot.now for r in snapshot.newest), default=0.0)
     if ahead > FUTURE_SECONDS:
         evidence = f"a job was made {format_duration(ahead)} in the future"

@@ -11,7 +11,7 @@ DEAD_SECONDS_LOW = 3600.0
 
 
 def heartbeat(settings: Settings) -> Iterator[Finding]:
-    """A short disturbance must not cost a worker its jobs."""
+    """Check that a short disturbance does not make a worker lose its jobs."""
     worker = settings.worker
     evidence = (
         f"lease {format_duration(worker.lease_seconds)}, "
@@ -26,7 +26,7 @@ def heartbeat(settings: Settings) -> Iterator[Finding]:
 
 
 def dead_letters(settings: Settings) -> Iterator[Finding]:
-    """Dead jobs must stay long enough to be examined."""
+    """Check that dead jobs are kept long enough to be examined."""
     kept = settings.retention
     evidence = f"kept for {format_duration(kept.dead_seconds)}, at least the newest {kept.dead_count}"
     name = "settings.dead_letters"

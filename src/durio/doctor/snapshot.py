@@ -1,4 +1,4 @@
-"""A bounded snapshot of what is in a store; all checks judge the same one."""
+"""A limited snapshot of a store's content; all checks use the same one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ NAMESPACES_MAX = 50
 class StoreSnapshot(NamedTuple):
     namespace: str
     now: float
-    registered: frozenset[str] | None  # tasks of the loaded code; None: none is
+    # Tasks of the loaded code; None: no code is loaded.
+    registered: frozenset[str] | None
     lanes: Sequence[LaneRow]
     workers: Sequence[WorkerRow]
     published: frozenset[str]  # tasks that any worker has published
@@ -30,15 +31,15 @@ class StoreSnapshot(NamedTuple):
 
     @property
     def live_workers(self) -> list[WorkerRow]:
-        """Workers whose lease has not ended."""
+        """The workers whose lease has not ended."""
         return [row for row in self.workers if row.lease_seconds_left > 0]
 
     def is_served(self, lane: str) -> bool:
-        """Whether a live worker claims from it."""
+        """Whether a live worker claims from this lane."""
         return any(serves(r.info["queues"], queue_of(lane)) for r in self.live_workers)
 
     def waiting_tasks(self) -> Counter[str]:
-        """Task -> number of jobs, among the oldest waiting ones."""
+        """Return the number of jobs by task, among the oldest waiting ones."""
         found: Counter[str] = Counter()
         for lane in self.lanes:
             found.update(lane.head_tasks)
@@ -48,7 +49,7 @@ class StoreSnapshot(NamedTuple):
 async def take_snapshot(
     store: Store, clock: Clock, namespace: str, registered: frozenset[str] | None
 ) -> StoreSnapshot:
-    """Ask the store; each answer has a bounded size."""
+    """Read the store; each read has a limited size."""
     newest = await store.find(Query(namespace), limit=NEWEST_LIMIT, cursor=None)
     dead = await store.find(
         Query(namespace, states=(DEAD,)), limit=DEAD_LIMIT, cursor=None
@@ -68,7 +69,7 @@ async def take_snapshot(
 
 
 async def namespaces(store: Store) -> list[str]:
-    """The namespaces of all registered workers and of the newest jobs."""
+    """Return the namespaces of all registered workers and of the newest jobs."""
     found = {row.info["namespace"] for row in await store.workers(None)}
     page = await store.find(Query(), limit=DEAD_LIMIT, cursor=None)
     found |= {namespace_of(record.lane) for record in page.jobs}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 class SourceCall(NamedTuple):
     """A call in a function's own body."""
 
-    name: str  # resolved: `time.sleep` under whatever name it was imported
+    name: str  # resolved: `time.sleep`, whatever name it was imported under
     arguments: int
     keywords: frozenset[str]
     line: int
@@ -22,7 +22,7 @@ class SourceCall(NamedTuple):
 
 
 def calls_of(function: Callable[..., Any]) -> list[SourceCall]:
-    """The calls in the function's own body; none when its source cannot be read."""
+    """Return the calls in the function's own body; none if its source cannot be read."""
     plain = inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(plain)
@@ -41,7 +41,7 @@ def calls_of(function: Callable[..., Any]) -> list[SourceCall]:
 
 
 def own_calls(root: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
-    """Calls outside inner functions, each with whether it is awaited."""
+    """Yield calls outside inner functions, each with whether it is awaited."""
     inside = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     body: list[ast.AST] = list(getattr(root, "body", []))
     while body:
@@ -58,7 +58,7 @@ def own_calls(root: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
 
 
 def local_imports(tree: ast.AST) -> dict[str, Any]:
-    """The objects that the function itself imports, by their local names."""
+    """Return the objects that the function itself imports, by their local names."""
     names: dict[str, Any] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -85,7 +85,7 @@ def source_call(
 
 
 def resolved(node: ast.expr, known: Mapping[str, Any]) -> str:
-    """`sleep`, `t.sleep` or `time.sleep` -> `time.sleep`; empty: not a plain name."""
+    """Resolve `sleep` or `t.sleep` to `time.sleep`; empty if it is not a plain name."""
     if isinstance(node, ast.Attribute):
         owner = resolved(node.value, known)
         return f"{owner}.{node.attr}" if owner else ""

@@ -8,7 +8,7 @@ from durio.model.version import __version__
 
 
 def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Workers whose lease has ended and whose jobs are not rescued yet."""
+    """Report workers whose lease has ended and whose jobs are not rescued yet."""
     name = "workers.leases"
     over = [row for row in snapshot.workers if row.lease_seconds_left <= 0]
     if not over:
@@ -28,7 +28,7 @@ def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Several releases on one store: fine during a deploy, not for a week."""
+    """Report several releases on one store: fine during a deploy, but not for a week."""
     name = "workers.versions"
     found = sorted({str(row.info["version"]) for row in snapshot.live_workers})
     if len(found) > 1:
@@ -42,7 +42,7 @@ def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 
 def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
-    """Workers that do not wait for the disk: they weaken what the others promise."""
+    """Report workers that do not wait for the disk, which weakens the guarantees of all."""
     name = "workers.synchronous"
     found = sorted(
         (str(row.info["name"]), str(row.info["synchronous"]))
