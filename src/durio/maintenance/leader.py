@@ -1,9 +1,9 @@
-"""One leader for upkeep, chosen by a lease with a token that only grows.
+"""Elect one leader for upkeep, by a lease with an increasing token.
 
-The lease saves work; safety does not depend on it. Every upkeep statement is idempotent,
-so two leaders at once (a suspended one that wakes up) do no harm. Any worker may lead,
-because hooks of a job that a rescue makes dead need the App's code. The exception is a
-worker that could not renew its own lease recently: it does not rescue, so it must leave
+The lease saves work; safety does not depend on it. Every upkeep statement is idempotent, so
+two leaders at the same time (a suspended one that wakes up) do no harm. Any worker may
+lead, because hooks of a job that a rescue makes dead need the App's code. The exception is
+a worker that could not renew its own lease recently: it does not rescue, so it must leave
 the lead to a worker that can.
 """
 
@@ -33,7 +33,7 @@ class Leader:
         await run_forever("leader", self.turn, self.clock, self.emit)
 
     async def turn(self) -> float:
-        """Ask once; returns the pause, about a third of the lease."""
+        """Try once to become or stay leader; return the pause, about a third of the lease."""
         self.leads_until = await self._try_lead() if self.is_fresh() else 0.0
         return self.lease_seconds / 3 * (0.8 + 0.4 * self.clock.random())
 
@@ -50,7 +50,7 @@ class Leader:
     def while_leading(
         self, turn: Callable[[], Awaitable[float]], idle_seconds: float
     ) -> Callable[[], Awaitable[float]]:
-        """`turn`, but only while leading; otherwise it sleeps `idle_seconds`."""
+        """Return a turn that runs `turn` while leading, and else sleeps `idle_seconds`."""
 
         async def when_leading() -> float:
             return await turn() if self.leads else idle_seconds

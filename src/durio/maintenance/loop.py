@@ -1,4 +1,4 @@
-"""Runs a maintenance loop: an error of one turn is reported, and the loop goes on."""
+"""Run a maintenance loop: an error of one turn is reported, and the loop continues."""
 
 from collections.abc import Awaitable, Callable
 

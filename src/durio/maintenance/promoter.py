@@ -1,7 +1,7 @@
-"""Scheduled -> ready when their time comes.
+"""Make scheduled jobs ready when they are due.
 
-Workers promote due jobs of their own lanes with every exchange. This loop promotes the
-jobs of lanes that no worker asks for.
+Workers promote due jobs of their own lanes with every exchange. This loop promotes the jobs
+of lanes that no worker claims from.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ SLEEP_MIN, SLEEP_MAX = 0.05, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Promoter:
-    """Sleeps until the next job is due, at most a second."""
+    """Promotes due jobs; sleeps until the next job is due, at most a second."""
 
     store: Upkeep
     batch_max: int = 1000
 
     async def turn(self) -> float:
-        """Promote one batch; returns the seconds to sleep."""
+        """Promote one batch; return the seconds to sleep."""
         promoted = await self.store.promote(self.batch_max)
         # A full batch means that there are more.
         if promoted.count >= self.batch_max:

@@ -1,4 +1,4 @@
-"""Deletes final jobs past their retention, in small batches, never on the hot path."""
+"""Delete final jobs past their retention, in small batches, never on the hot path."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from durio.ports.upkeep import Upkeep
 from durio.telemetry.emit import Emit
 
 # With a backlog the pause is three times as long as the batch took, at most 0.5 s: pruning
-# takes a quarter of the store's time, or more if a batch is slow. A fixed pause would limit
-# the rate, and a store that finishes jobs faster would fill the disk.
+# uses 25 % of the store's time, or more if a batch is slow. A fixed pause would limit the
+# rate, and a store that finishes jobs faster would fill the disk.
 PAUSE_SHARE, PAUSE_SECONDS_MAX = 3.0, 0.5
 IDLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pruner:
-    """Deletes jobs past their age or count, then gives the space back."""
+    """Deletes jobs past their age or count, then frees the space."""
 
     store: Upkeep
     clock: Clock
@@ -24,7 +24,7 @@ class Pruner:
     batch_max: int = 2000
 
     async def turn(self) -> float:
-        """Prune one batch; returns the seconds to sleep."""
+        """Prune one batch; return the seconds to sleep."""
         began = self.clock.monotonic()
         pruned = await self.store.prune(self.batch_max, dead_count=self.dead_count)
         if pruned:

@@ -1,8 +1,9 @@
-"""A lost worker's jobs -> ready, or dead when they have lost too many workers.
+"""Rescue the jobs of lost workers: make them ready, or dead after too many lost workers.
 
-A worker that dies cannot report it. Its lease ends, and the leader gives its jobs back.
-On the same host a death can be seen directly, so every worker checks for that often.
-Two rescuers at once do no harm: the store takes the jobs of a worker in one transaction.
+A worker that dies cannot report it. Its lease ends, and the leader gives its jobs back. On
+the same host a death can be detected directly, so every worker checks for that often. Two
+rescuers at the same time do no harm: the store takes the jobs of a worker in one
+transaction.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ class Rescuer:
     turns: int = 0
 
     async def turn(self) -> float:
-        """For the leader: ended leases, and every sixth time orphans."""
+        """Rescue jobs of ended leases, and every sixth time orphans; for the leader."""
         if not self.may_rescue():
             return min(self.interval_seconds, RETRY_SECONDS)
         await self._rescue_all(ExpiredLeases(self.namespace))
@@ -48,12 +49,12 @@ class Rescuer:
         return self.interval_seconds
 
     async def turn_this_host(self) -> float:
-        """For every worker: deaths on this host."""
+        """Rescue jobs of workers that died on this host; for every worker."""
         await self._rescue_all(DeadOnThisHost(self.namespace))
         return self.this_host_seconds
 
     async def _rescue_all(self, scope: RescueScope) -> None:
-        """Rescue batch by batch until nothing is left; two leaders share the work."""
+        """Rescue batch by batch until no job is left; two leaders share the work."""
         jobs: Counter[int] = Counter()
         while True:
             # No time is passed: the store compares leases with its own clock.

@@ -1,7 +1,7 @@
-"""The soft bound: measures queues without a bound of their own, about once a second.
+"""The soft bound: measure queues without a bound of their own, about once a second.
 
-With millions of waiting jobs a measurement may take long. So the pause is at least 20
-times as long as the measurement: it uses at most 5 % of the reader's time.
+With millions of waiting jobs a measurement may take long. So the pause is at least 20 times
+as long as the measurement, which uses at most 5 % of the reader's time.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ OFF_SECONDS = 60.0  # without a soft bound only old marks are removed
 
 @dataclass(frozen=True, slots=True)
 class SoftBound:
-    """Marks queues beyond the soft bound; enqueues to them wait."""
+    """Marks queues above the soft bound; enqueues into them wait."""
 
     store: Upkeep
     clock: Clock
@@ -24,7 +24,7 @@ class SoftBound:
     namespace: str
 
     async def turn(self) -> float:
-        """Measure once; returns the seconds to sleep."""
+        """Measure once; return the seconds to sleep."""
         began = self.clock.monotonic()
         await self.store.measure(self.soft_max, namespace=self.namespace)
         took = self.clock.monotonic() - began

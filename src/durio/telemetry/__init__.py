@@ -1,1 +1,1 @@
-"""One emission per transition becomes logs, live events and hooks."""
+"""Events of the engine, which become logs, live events and hooks."""

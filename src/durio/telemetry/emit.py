@@ -1,6 +1,6 @@
-"""One emission per transition; the log and live events subscribe.
+"""Report events to subscribers: the log and live events.
 
-`emit` is a field, passed like the clock: two Apps, or two simulated nodes in one
+`emit` is a field, passed like the clock, so that two Apps, or two simulated nodes in one
 process, never share it. An error in a subscriber affects neither the caller nor other
 subscribers.
 """
@@ -13,7 +13,7 @@ from durio.telemetry.names import MEANINGS, EmissionMeaning
 
 
 class JobEvent(NamedTuple):
-    """An event of one job; a batch of these goes out per exchange."""
+    """An event of one job; each exchange reports a batch of them."""
 
     name: str
     id: bytes
@@ -31,7 +31,7 @@ class JobEvent(NamedTuple):
 
 
 class Emit(Protocol):
-    """Reports what happened; passed to every room."""
+    """Reports events; passed to every part."""
 
     def __call__(self, name: str, **fields: Any) -> None:
         """Report one event that is not about a single job."""
@@ -42,7 +42,7 @@ class Emit(Protocol):
         ...
 
     def wants(self, name: str) -> bool:
-        """Whether a subscriber would see it; if not, the event need not be built."""
+        """Whether a subscriber would get the event; if not, it need not be built."""
         ...
 
 
@@ -54,7 +54,7 @@ class EmissionSubscriber(Protocol):
     def on_jobs(self, events: Sequence[JobEvent]) -> None: ...
 
     def wants(self, meaning: EmissionMeaning) -> bool:
-        """Whether this subscriber would see an emission of this level."""
+        """Whether this subscriber would get an event of this level."""
         ...
 
 
@@ -77,6 +77,6 @@ class Emitter:
 
 
 def _guarded(call: Callable[..., None], *args: Any) -> None:
-    # A full disk under the log must not stop jobs.
+    # A full disk for the log must not stop jobs.
     with suppress(Exception):
         call(*args)

@@ -1,8 +1,9 @@
-"""Log lines, human or JSON: records of a task carry their job, one write per exchange.
+"""Log lines for people or as JSON.
 
-Engine events go to the logger `durio`. If `configure` set logging up (the worker's
-command line does), a batch of job events is one write to the stream. Under another
-logging configuration each event becomes an ordinary record.
+Records of a task name their job, one write per exchange. Engine events go to the logger
+`durio`. If `configure` set logging up (the worker's command line does), a batch of job
+events is one write to the stream. Under another logging configuration each event becomes an
+ordinary record.
 """
 
 import logging
@@ -59,12 +60,12 @@ in_job: ContextVar[JobFields | None] = ContextVar("durio_job", default=None)
 
 
 def new_records() -> deque[logging.LogRecord]:
-    """A buffer for the last LOG_LINES_MAX records of an attempt."""
+    """Return a buffer for the last LOG_LINES_MAX records of an attempt."""
     return deque(maxlen=LOG_LINES_MAX)
 
 
 def log_lines(records: deque[logging.LogRecord]) -> list[str]:
-    """The last log lines of an attempt, stored with a failure."""
+    """Return the last log lines of an attempt, stored with a failure."""
     # Copied first: another thread may log, and formatting a message may log too.
     return [_log_line(record) for record in list(records)]
 
@@ -77,7 +78,7 @@ def _log_line(record: logging.LogRecord) -> str:
 
 
 def install_job_fields() -> None:
-    """Give every record made inside a task its job, for any formatter. Idempotent."""
+    """Add the job to every record made inside a task, for any formatter; idempotent."""
     made = logging.getLogRecordFactory()
     if getattr(made, "knows_jobs", False):
         return
@@ -98,13 +99,13 @@ def install_job_fields() -> None:
 
 
 def structlog_binder() -> Callable[..., object] | None:
-    """Binds fields for structlog, if the program has loaded it; else None."""
+    """Return the function that binds fields for structlog, if the program has loaded it."""
     module = sys.modules.get("structlog.contextvars")
     return None if module is None else module.bind_contextvars
 
 
 def task_logger(task: str) -> logging.Logger:
-    """`ctx.log`: an ordinary logger; its records carry the job."""
+    """Return `ctx.log`: an ordinary logger, whose records name the job."""
     return logging.getLogger(f"durio.task.{task}")
 
 
@@ -112,7 +113,7 @@ def task_logger(task: str) -> logging.Logger:
 
 
 class StreamLog(logging.StreamHandler[TextIO]):
-    """Our handler, which can write many lines at once."""
+    """Our log handler, which can write many lines at once."""
 
     def __init__(self, settings: LogSettings, stream: TextIO) -> None:
         super().__init__(stream)
@@ -151,7 +152,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 class LogWriter:
-    """Turns emissions into log lines."""
+    """Turns events into log lines."""
 
     def wants(self, meaning: EmissionMeaning) -> bool:
         return logger.isEnabledFor(meaning.level)
@@ -174,7 +175,7 @@ class LogWriter:
             )
 
     def on_jobs(self, events: Sequence[JobEvent]) -> None:
-        """One write for the batch if the handler is ours, else a record each."""
+        """Write the batch at once if the handler is ours, else one record for each event."""
         handler = _own_handler()
         is_on = {name: logger.isEnabledFor(MEANINGS[name].level) for name in JOB_NAMES}
         seen = [event for event in events if is_on[event.name]]
@@ -210,7 +211,7 @@ def _log_job_event(event: JobEvent) -> None:
 
 
 def job_fields(event: JobEvent) -> dict[str, Any]:
-    """The fields of a job event, beside its name and time."""
+    """Return the fields of a job event, except its name and time."""
     fields: dict[str, Any] = {
         "job_id": id_text(event.id),
         "task": event.task,
@@ -257,7 +258,7 @@ JOB_FIELDS = " job_id={job_id} task={task} queue={queue} attempt={attempt}"
 
 
 class HumanLines(logging.Formatter):
-    """Time, level, text; a task's own record ends with its job."""
+    """Formats time, level and text; a task's own record ends with its job."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
@@ -276,7 +277,7 @@ STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line; `extra=` fields are kept."""
+    """Formats one JSON object per line; `extra=` fields are kept."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, "event", None)
@@ -296,7 +297,7 @@ class JsonLines(logging.Formatter):
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    """The traceback of a record; a record from a child process has it as text."""
+    """Return the traceback of a record; a record from a child process has it as text."""
     if record.exc_info:
         return formatter.formatException(record.exc_info)
     return record.exc_text or None
@@ -307,17 +308,17 @@ def _record_time(record: logging.LogRecord) -> datetime:
 
 
 def format_time(moment: datetime) -> str:
-    """A time as logs write it: UTC, to the millisecond."""
+    """Return a time in the form of the log: UTC, to the millisecond."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def _indented(text: str) -> str:
-    """Indented, so that the lines cannot be taken for log lines."""
+    """Indent the text, so that its lines cannot be mistaken for log lines."""
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
 
 
 def on_one_line(value: Any) -> str:
-    """Bounded, and on one line: a value must not be able to forge log lines."""
+    """Return the value shortened and on one line, so that it cannot forge log lines."""
     text = value if isinstance(value, str) else str(value)
     if len(text) > LOG_LINE_CHARS_MAX:
         text = text[:LOG_LINE_CHARS_MAX] + "..."

@@ -1,4 +1,4 @@
-"""Every emission: name, level and meaning. Names are noun.past_participle."""
+"""Every event with its level and meaning; names are noun.past_participle."""
 
 from typing import Final, NamedTuple
 

@@ -1,1 +1,1 @@
-"""For tests of jobs: a clock and an event loop in virtual time."""
+"""A clock and an event loop in virtual time, for tests of jobs."""

@@ -1,13 +1,13 @@
 """Virtual time: an event loop that jumps to its next timer, and its clock.
 
 A test that sleeps for thirty days takes milliseconds, and its times are exact. The loop
-handles real events first. When nothing can run, time jumps to the next timer. When
-there is no timer either, the test is stuck, and the error shows every task's stack.
+handles real events first. When nothing can run, time jumps to the next timer. When there is
+no timer either, the test is stuck, and the error shows every task's stack.
 
-A real thread (a store's writer) does not know virtual time: while it works, time must
-stand still. A caller that waits for a thread holds the loop: `with clock.held(): await
-...`. A sleep inside that block takes real seconds and no virtual ones, to poll the
-thread. Timers of other tasks wait until the loop is not held.
+A real thread (a store's writer) does not know virtual time, so time must not advance while
+it works. A caller that waits for a thread holds the loop: `with clock.held(): await ...`. A
+sleep inside that block takes real seconds and no virtual ones, to poll the thread. Timers
+of other tasks wait until the loop is not held.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 EPOCH = 1_800_000_000.0  # a Friday in January 2027; any fixed time works
 STARTED_SECONDS = 1_000.0  # uptime of the machine when the test begins
 RESOLUTION_SECONDS = 1e-6
-HELD_SECONDS_MAX = 30.0  # real ones
+HELD_SECONDS_MAX = 30.0  # in real seconds
 STACK_FRAMES_MAX = 20
 
 # True in the context of a caller that holds the loop.
@@ -37,7 +37,7 @@ HOLDING: ContextVar[bool] = ContextVar("HOLDING", default=False)
 
 
 class Stuck(RuntimeError):
-    """Nothing can run any more, or a real thread does not answer."""
+    """No task can run any more, or a real thread does not respond."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class RealSleep:
 
 @final
 class JumpingSelector(selectors.DefaultSelector):
-    """The selector of the loop: instead of waiting it moves the clock."""
+    """The selector of the loop, which moves the clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class JumpingSelector(selectors.DefaultSelector):
     def select(
         self, timeout: float | None = None
     ) -> list[tuple[selectors.SelectorKey, int]]:
-        """Real events; without any, jump as far as asyncio would have waited."""
+        """Return real events; without any, jump as far as asyncio would have waited."""
         events = super().select(0)
         if events or timeout == 0:
             return events
@@ -75,7 +75,7 @@ class JumpingSelector(selectors.DefaultSelector):
         return []
 
     def wait_in_real_time(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for a real thread while virtual time stands still."""
+        """Wait for a real thread while virtual time does not advance."""
         span_seconds = min(
             [HELD_SECONDS_MAX, *(sleep.seconds for sleep in self.real_sleeps)]
         )
@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = RESOLUTION_SECONDS
 
     def time(self) -> float:
-        """Virtual seconds since the virtual boot."""
+        """Return virtual seconds since the virtual boot."""
         return self.jumping.seconds
 
     def hold(self) -> None:
@@ -147,7 +147,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         func: Callable[[*Ts], T],
         *args: *Ts,
     ) -> asyncio.Future[T]:
-        """Run a function in a real thread; time stands still meanwhile."""
+        """Run a function in a real thread; virtual time does not advance meanwhile."""
         future = super().run_in_executor(executor, func, *args)
         self.hold()
         future.add_done_callback(lambda _: self.release())
@@ -160,13 +160,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor()
 
     def report_tasks(self) -> str:
-        """The stacks of all tasks of this loop."""
+        """Return the stacks of all tasks of this loop."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         return "\n".join(report_task(task) for task in tasks) or "there are no tasks"
 
 
 def report_task(task: "asyncio.Task[Any]") -> str:
-    """The whole chain of awaits of one task, innermost last."""
+    """Return the whole chain of awaits of one task, innermost last."""
     frames = list(await_frames(task.get_coro()))[-STACK_FRAMES_MAX:]
     stack = [(frame, frame.f_lineno) for frame in frames]
     lines = traceback.StackSummary.extract(iter(stack)).format()
@@ -174,7 +174,7 @@ def report_task(task: "asyncio.Task[Any]") -> str:
 
 
 def await_frames(waiting: object) -> Iterator[FrameType]:
-    """The frames of a suspended coroutine and of what it awaits."""
+    """Yield the frames of a suspended coroutine and of what it awaits."""
     while waiting is not None:
         for kind in ("cr", "gi", "ag"):  # coroutine, generator, async generator
             frame = getattr(waiting, f"{kind}_frame", None)
