@@ -1,8 +1,8 @@
-"""One suite that every store must pass, a chapter per capability.
+"""One suite that every store must pass, with a chapter per capability.
 
-Give a `Subject`, and `check(promise, subject)` each promise of `SUITE`: tests/conformance
-shows how with pytest, in a page. For readable failures let pytest rewrite the asserts:
-`pytest.register_assert_rewrite("tests.conformance")` before the first import.
+Give a `Subject`, and call `check(promise, subject)` for each promise of `SUITE`;
+tests/conformance shows how to do it with pytest. For readable failures let pytest rewrite
+the asserts: `pytest.register_assert_rewrite("tests.conformance")` before the first import.
 """
 
 from tests.conformance.manual_clock import ManualClock as ManualClock

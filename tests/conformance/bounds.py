@@ -1,4 +1,4 @@
-"""What a store promises about bounded queues: exact, whole, and never in the way of retries."""
+"""What a store promises about bounded queues: exact bounds, whole calls, free retries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ BOUND = 3
 
 
 async def depth(scene: Scene, lane: str = LANE) -> int:
-    """How many jobs a bounded lane says it holds: a call that can never fit is told."""
+    """Return the depth of a bounded lane, from the refusal of a call that can never fit."""
     (row,) = [row for row in await scene.store.queues(SHOP) if row.name == lane]
     assert row.maxsize is not None
     jobs = [scene.job(lane=lane) for _ in range(row.maxsize + 1)]
@@ -43,7 +43,7 @@ async def depth(scene: Scene, lane: str = LANE) -> int:
 
 
 async def check_depth(scene: Scene, lane: str = LANE) -> int:
-    """The depth, which must be what waits there, counted."""
+    """Return the depth, after checking it against the counted jobs."""
     counts = (await count_jobs(scene.store, SHOP)).get(lane, {})
     waiting = counts.get(READY, 0) + counts.get(SCHEDULED, 0)
     assert await depth(scene, lane) == waiting
@@ -51,13 +51,13 @@ async def check_depth(scene: Scene, lane: str = LANE) -> int:
 
 
 async def bounded(scene: Scene, jobs: int = 0, bound: int = BOUND) -> list[bytes]:
-    """A bounded lane with so many jobs."""
+    """Make a bounded lane with this many jobs."""
     await scene.store.declare({LANE: bound})
     return await scene.add_many(jobs) if jobs else []
 
 
 def refused(answers: list[Enqueued]) -> list[bool]:
-    """Which were told that there is no room."""
+    """Return for each result whether there was no room."""
     return [answer.full is not None for answer in answers]
 
 
@@ -66,7 +66,7 @@ def refused(answers: list[Enqueued]) -> list[bool]:
 
 @chapter.promise("M35", "M36")
 async def a_bound_is_exact(scene: Scene) -> None:
-    """The last place is given away, the next job is told the depth and not stored."""
+    """The last place is given away; the next job is not stored and gets the depth."""
     await bounded(scene, BOUND - 1)
     await scene.add(delay=60.0)
     before = await scene.everything()
@@ -79,7 +79,7 @@ async def a_bound_is_exact(scene: Scene) -> None:
 
 @chapter.promise("M36")
 async def other_lanes_are_not_asked(scene: Scene) -> None:
-    """A full lane beside a free one."""
+    """A full lane does not affect a free one."""
     await bounded(scene, BOUND)
     await scene.add_many(2 * BOUND, lane=MAIL)
     jobs = [scene.job(), scene.job(lane=MAIL)]
@@ -89,7 +89,7 @@ async def other_lanes_are_not_asked(scene: Scene) -> None:
 
 @chapter.promise("M36", "M37")
 async def a_call_enters_whole_or_not_at_all(scene: Scene) -> None:
-    """Also when only its last job finds no room, and whatever lanes its others have."""
+    """This holds even if only its last job finds no room, whatever lanes the others have."""
     await bounded(scene, 1)
     jobs = [scene.job(lane=MAIL), *[scene.job() for _ in range(BOUND)]]
     answers = await scene.store.enqueue(jobs)
@@ -101,7 +101,7 @@ async def a_call_enters_whole_or_not_at_all(scene: Scene) -> None:
 
 @chapter.promise("M36", "M37")
 async def a_refused_call_leaves_no_key_behind(scene: Scene) -> None:
-    """Its first jobs had room, and their keys were free: they are free again."""
+    """Its first jobs had room and their keys were free; the keys are free again."""
     await bounded(scene, 1)
     keyed = scene.job(key=key(while_active))
     jobs = [keyed, scene.job(), scene.job(key=key(while_active, text="other"))]
@@ -113,7 +113,7 @@ async def a_refused_call_leaves_no_key_behind(scene: Scene) -> None:
 
 @chapter.promise("M36", "M37")
 async def callers_of_one_write_stand_for_themselves(scene: Scene) -> None:
-    """Those that fit are stored; none overtakes one that was refused."""
+    """Calls that fit are stored; none overtakes one that was refused."""
     await bounded(scene, bound=4)
     sizes = [2, 3, 1, 1]
     jobs = [scene.job() for _ in range(sum(sizes))]
@@ -128,7 +128,7 @@ async def callers_of_one_write_stand_for_themselves(scene: Scene) -> None:
 
 @chapter.promise("M36")
 async def two_processes_share_a_bound(scene: Scene) -> None:
-    """Many at once, from two sides: together never more than the bound."""
+    """With many calls at once from two processes, the bound is never exceeded."""
     await bounded(scene, bound=20)
     other = await scene.other()
     jobs = [scene.job() for _ in range(60)]
@@ -145,7 +145,7 @@ async def two_processes_share_a_bound(scene: Scene) -> None:
 
 @chapter.promise("M36", needs=("fault",))
 async def a_failed_call_leaves_the_depth_as_it_was(scene: Scene) -> None:
-    """Whichever statement fails."""
+    """This holds whichever statement fails."""
     await bounded(scene, bound=4)
     jobs = [scene.job(), scene.job(key=key(while_active)), scene.job()]
     answers = await scene.after_every_fault(
@@ -160,7 +160,7 @@ async def a_failed_call_leaves_the_depth_as_it_was(scene: Scene) -> None:
 
 @chapter.promise("M37")
 async def a_repeat_needs_no_room(scene: Scene) -> None:
-    """The reply was lost, the queue is full by now: the job is there, and told so."""
+    """The reply was lost and the queue is full by now: the stored job is returned."""
     await scene.store.declare({LANE: BOUND})
     jobs = [scene.job() for _ in range(BOUND)]
     await scene.store.enqueue(jobs)
@@ -178,7 +178,7 @@ HELD = {"existing": (while_active, False), "rewritten": (replace, True)}
 async def a_job_answered_by_its_key_needs_no_room(
     scene: Scene, case: tuple[object, bool]
 ) -> None:
-    """Its holder waits in the same lane already."""
+    """Its holder already waits in the same lane."""
     policy, is_rewrite = case
     await bounded(scene, BOUND - 1)
     held = await scene.add(key=key(policy))  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ async def a_job_answered_by_its_key_needs_no_room(
 
 @chapter.promise("M36", "M37")
 async def a_rewrite_into_a_full_lane_is_refused(scene: Scene) -> None:
-    """The holder stays where and as it was; into a free lane it takes its place along."""
+    """The holder stays unchanged where it was; into a free lane it takes its place along."""
     await bounded(scene, BOUND)
     await scene.store.declare({MAIL: BOUND})
     held = await scene.add(lane=MAIL, key=key(replace))
@@ -214,13 +214,13 @@ Act = Callable[[Scene], Awaitable[None]]
 
 @dataclass(frozen=True)
 class SendOutcome:
-    """A way back to waiting by a worker's own word."""
+    """A way back to waiting, by an outcome of the worker."""
 
     kind: OutcomeKind
     delay: float = 0.0
 
     async def __call__(self, scene: Scene) -> None:
-        """Claim one, fill the lane, give it back."""
+        """Claim one job, fill the lane, give the job back."""
         worker = await scene.worker()
         (claim,) = await scene.claim(worker)
         await scene.add()
@@ -228,7 +228,7 @@ class SendOutcome:
 
 
 async def rescue(scene: Scene) -> None:
-    """Its worker is lost."""
+    """Rescue the job of a lost worker."""
     worker = await scene.worker()
     await scene.claim(worker)
     await scene.add()
@@ -236,7 +236,7 @@ async def rescue(scene: Scene) -> None:
 
 
 async def leave(scene: Scene) -> None:
-    """Its worker leaves."""
+    """End the lease of its worker."""
     worker = await scene.worker()
     await scene.claim(worker)
     await scene.add()
@@ -244,7 +244,7 @@ async def leave(scene: Scene) -> None:
 
 
 async def retry_action(scene: Scene) -> None:
-    """An operator sends it back."""
+    """Retry it as an operator."""
     worker = await scene.worker()
     (claim,) = await scene.claim(worker)
     await scene.finish(worker, claim, kind=OutcomeKind.DEAD, reason="permanent")
@@ -265,7 +265,7 @@ BACK: dict[str, Act] = {
 
 @chapter.table(BACK, "M37")
 async def it_enters_a_full_queue(scene: Scene, act: Act) -> None:
-    """One more than the bound, counted; the next enqueue waits for two to leave."""
+    """The lane has one job more than the bound; the next enqueue waits until two have left."""
     await bounded(scene, BOUND)
     await act(scene)
     assert await check_depth(scene) == BOUND + 1
@@ -278,7 +278,7 @@ async def it_enters_a_full_queue(scene: Scene, act: Act) -> None:
 
 @chapter.promise("M37", needs=("forget_worker",))
 async def an_orphan_enters_a_full_queue(scene: Scene) -> None:
-    """Nobody knows what became of its worker."""
+    """It is not known what happened to its worker."""
     await bounded(scene, BOUND)
     worker = await scene.worker()
     await scene.claim(worker)
@@ -293,23 +293,23 @@ async def an_orphan_enters_a_full_queue(scene: Scene) -> None:
 
 
 async def claim(scene: Scene) -> None:
-    """A worker takes one."""
+    """Claim one job."""
     await scene.claim(await scene.worker())
 
 
 async def claim_known(scene: Scene) -> None:
-    """A worker that does not know all tasks takes one."""
+    """Claim one job, as a worker that does not know all tasks."""
     assert await scene.claim(await scene.worker(), known=[TASK])
 
 
 async def cancel(scene: Scene) -> None:
-    """An operator cancels one that waits."""
+    """Cancel one waiting job, as an operator."""
     newest = (await scene.records())[0]
     await scene.store.act([newest.id], CancelJobs())
 
 
 async def move_away(scene: Scene) -> None:
-    """An operator moves one to another queue."""
+    """Move one job to another queue, as an operator."""
     await move_waiting(scene.store, LANE, MAIL, 1)
 
 
@@ -323,7 +323,7 @@ LEAVING: dict[str, Act] = {
 
 @chapter.table(LEAVING, "M36")
 async def it_makes_room(scene: Scene, act: Act) -> None:
-    """For one more, and no more than that."""
+    """There is room for exactly one more job."""
     await bounded(scene, BOUND)
     await act(scene)
     assert await check_depth(scene) == BOUND - 1
@@ -332,7 +332,7 @@ async def it_makes_room(scene: Scene, act: Act) -> None:
 
 @chapter.promise("M36")
 async def running_and_final_jobs_take_no_room(scene: Scene) -> None:
-    """Nor does any of their ends change the depth, nor their going."""
+    """Neither their ends nor their deletion change the depth."""
     await bounded(scene, BOUND, bound=BOUND)
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
@@ -350,7 +350,7 @@ async def running_and_final_jobs_take_no_room(scene: Scene) -> None:
 
 @chapter.promise("M36")
 async def promoting_and_moving_in_keep_the_count(scene: Scene) -> None:
-    """Due jobs are the same jobs; a move asks no bound, and is counted."""
+    """A due job is counted once; a move ignores the bound and is counted."""
     await bounded(scene)
     await scene.add_many(2, delay=5.0)
     scene.clock.advance(5.0)

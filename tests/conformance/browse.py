@@ -1,4 +1,4 @@
-"""What a store promises to readers: the truth, in pages, without anybody's else."""
+"""What a store promises to readers: complete pages, and nothing of other namespaces."""
 
 from collections import Counter
 from typing import Any
@@ -21,7 +21,7 @@ chapter = Chapter("browse")
 
 @chapter.promise("M170", "M171")
 async def jobs_are_read_by_id(scene: Scene) -> None:
-    """Unknown ids are simply missing; another process reads the same."""
+    """Unknown ids are left out; another process reads the same."""
     one, two = await scene.add(), await scene.add(delay=5.0)
     unknown = scene.clock.new_id()
     for store in (scene.store, await scene.other()):
@@ -34,7 +34,7 @@ async def jobs_are_read_by_id(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_thousand_jobs_are_read_by_id(scene: Scene) -> None:
-    """No limit of some statement shows through."""
+    """The number is not limited by any statement."""
     ids = await scene.add_many(1000)
     assert len(await scene.store.get(ids)) == 1000
     assert await scene.store.states(ids) == dict.fromkeys(ids, READY)
@@ -42,7 +42,7 @@ async def a_thousand_jobs_are_read_by_id(scene: Scene) -> None:
 
 @chapter.promise("M91")
 async def find_narrows_by_every_field(scene: Scene) -> None:
-    """Newest first; None does not narrow; all that is named must fit."""
+    """Newest first; None matches every job; all given fields must match."""
     mail = await scene.add(lane="shop:mail", task="shop.mail")
     later = await scene.add(lane="shop:mail", delay=5.0)
     bank = await scene.add(lane="bank:mail", task="bank.mail")
@@ -67,7 +67,7 @@ async def find_narrows_by_every_field(scene: Scene) -> None:
 
 @chapter.promise("M91")
 async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
-    """While jobs come in, and while some of those to come are finished."""
+    """This holds while jobs arrive, and while some of the next jobs are finished."""
     ids = await scene.add_many(25)
     seen: list[bytes] = []
     cursor: str | None = None
@@ -85,7 +85,7 @@ async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_page_is_bounded(scene: Scene) -> None:
-    """Two hundred at most, whatever is asked."""
+    """A page has at most 200 jobs, whatever limit is given."""
     await scene.add_many(250)
     page = await scene.store.find(Query(), limit=10**9, cursor=None)
     assert len(page.jobs) == 200
@@ -98,7 +98,7 @@ CURSORS = {"words": "no cursor", "negative": "-1", "huge": "9" * 40, "empty": ""
 
 @chapter.table(CURSORS)
 async def a_cursor_that_nobody_gave_is_refused(scene: Scene, cursor: str) -> None:
-    """Or finds nothing it should not; never an error that is not ours."""
+    """It is refused or finds nothing wrong, and never raises an error that is not ours."""
     ids = await scene.add_many(3)
     try:
         page = await scene.store.find(Query(), limit=2, cursor=cursor)
@@ -109,7 +109,7 @@ async def a_cursor_that_nobody_gave_is_refused(scene: Scene, cursor: str) -> Non
 
 @chapter.promise()
 async def queues_are_known_once_used(scene: Scene) -> None:
-    """Also when they are empty again."""
+    """They stay known when they are empty again."""
     assert await scene.store.queues("shop") == []
     worker, claim = await scene.running(lane="shop:mail")
     await scene.finish(worker, claim)
@@ -120,7 +120,7 @@ async def queues_are_known_once_used(scene: Scene) -> None:
 
 @chapter.promise()
 async def counts_are_of_what_is_not_over_and_of_the_dead(scene: Scene) -> None:
-    """By lane and state; done and cancelled jobs are not counted."""
+    """Counts are by lane and state; done and cancelled jobs are not counted."""
     await scene.dead()
     worker, claim = await scene.running()
     await scene.finish(worker, claim)
@@ -143,13 +143,13 @@ async def counts_are_of_what_is_not_over_and_of_the_dead(scene: Scene) -> None:
 
 
 async def oldest(store: Store) -> dict[str, float]:
-    """Lane -> since when its oldest ready job could have run."""
+    """Return by lane since when its oldest ready job could have run."""
     rows = await store.queues("shop", oldest=True)
     return {r.name: r.oldest_ready_at for r in rows if r.oldest_ready_at is not None}
 
 
 async def head_tasks(store: Store, heads: int) -> Counter[str]:
-    """Task -> jobs at the heads of all queues."""
+    """Return the number of jobs by task, at the heads of all queues."""
     found: Counter[str] = Counter()
     for row in await store.queues("shop", heads=heads):
         found.update(row.head_tasks)
@@ -158,7 +158,7 @@ async def head_tasks(store: Store, heads: int) -> Counter[str]:
 
 @chapter.promise()
 async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
-    """Since when it could have run: its due time counts, and every priority."""
+    """The time since which it could have run counts its due time, in every priority."""
     began = scene.clock.now()
     assert await oldest(scene.store) == {}
     await scene.add(priority=1)
@@ -175,7 +175,7 @@ async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
     worker = await scene.worker()
     await scene.claim(worker, 21)
     assert await oldest(other) == {"shop:later": began + 100.0}
-    # One that comes back waits from when it was due again.
+    # A job that comes back waits from when it was due again.
     (claim,) = await scene.claim(worker, lane="shop:later")
     await scene.finish(worker, claim, kind=OutcomeKind.RETRY, delay_seconds=10.0)
     scene.clock.advance(60.0)
@@ -185,7 +185,7 @@ async def the_oldest_ready_job_of_each_queue_is_known(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_letter_sent_back_waits_since_then(scene: Scene) -> None:
-    """However old it is: nobody is alarmed by a letter of last week."""
+    """The time counts from the retry, however old the job is."""
     dead = await scene.dead()
     scene.clock.advance(500.0)
     await scene.store.act([dead], RetryJobs())
@@ -194,7 +194,7 @@ async def a_letter_sent_back_waits_since_then(scene: Scene) -> None:
 
 @chapter.promise()
 async def tasks_that_wait_are_seen_in_a_bounded_look(scene: Scene) -> None:
-    """In every queue, ready or not; a long queue hides no other."""
+    """It covers every queue, ready jobs or not; a long queue hides no other."""
     assert await head_tasks(scene.store, 100) == {}
     await scene.add_many(500)
     await scene.add(lane="shop:a", task="shop.a")
@@ -212,7 +212,7 @@ async def tasks_that_wait_are_seen_in_a_bounded_look(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def workers_are_shown_with_their_lease(scene: Scene) -> None:
-    """Who they are, how long their lease lasts, how many jobs they run."""
+    """Each row shows the worker, how long its lease lasts, and how many jobs it runs."""
     assert await scene.store.workers(None) == []
     idle = await scene.worker(name="host-2/5", queues=("mail", "default"))
     began = scene.clock.now()
@@ -235,7 +235,7 @@ async def workers_are_shown_with_their_lease(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
-    """People see whether it was a moment ago, or yesterday."""
+    """People see how long ago it ended."""
     worker = await scene.worker()
     scene.clock.advance(LEASE_SECONDS + 90)
     (row,) = await (await scene.other()).workers("shop")
@@ -245,7 +245,7 @@ async def a_lease_that_is_over_says_for_how_long(scene: Scene) -> None:
 
 @chapter.promise("M112", needs=("leases_end_with_boot",))
 async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
-    """After a restart of the machine no more is known of it."""
+    """After a restart of the machine nothing more is known about it."""
     await scene.worker()
     scene.clock.reboot()
     (row,) = await (await scene.other()).workers("shop")
@@ -254,7 +254,7 @@ async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
 
 @chapter.promise("M3", "M27")
 async def workers_publish_their_tasks(scene: Scene) -> None:
-    """Unknown until a worker has said; then all that any of them knows."""
+    """Tasks are unknown until a worker has published them; then all of them are known."""
     assert await published_tasks(scene.store, "shop") is None
     pay = {"queue": "default", "priority": 5, "parameters": [{"name": "order_id"}]}
     mail = {"queue": "mail", "priority": 9, "parameters": [{"name": "to"}]}
@@ -274,7 +274,7 @@ async def workers_publish_their_tasks(scene: Scene) -> None:
 
 @chapter.promise("M45")
 async def signatures_of_old_and_new_code_stand_side_by_side(scene: Scene) -> None:
-    """Whoever began last: a payload that fits one of them is not a bad one."""
+    """This holds whichever worker began last: a payload that fits one of them is not bad."""
     assert await published_digests(scene.store, "shop.pay") == set()
     old: dict[str, Any] = {"parameters": [{"name": "order_id"}]}
     new: dict[str, Any] = {"parameters": [{"name": "order_id"}, {"name": "note"}]}
@@ -304,7 +304,7 @@ NEIGHBOURS = {
 async def namespaces_do_not_see_each_other(
     scene: Scene, names: tuple[str, str]
 ) -> None:
-    """In no question does the other's answer appear."""
+    """No query of one namespace returns data of the other."""
     for name in names:
         await scene.add(lane=f"{name}:default", task=f"{name}.pay")
         await scene.worker(name, tasks={f"{name}.pay": {"queue": "default"}})

@@ -1,4 +1,4 @@
-"""What a store promises about acting on many jobs: counted exactly, each met at most once."""
+"""What a store promises about bulk actions: exact counts, each job changed at most once."""
 
 from durio.model.errors import UsageError
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
@@ -25,7 +25,7 @@ WAITING = Query(namespace="shop", states=(READY, SCHEDULED))
 
 
 async def die(scene: Scene, error: bytes | None = None, **fields: object) -> bytes:
-    """A job that died of this error."""
+    """Make a job that died of this error."""
     reason = str(fields.pop("reason", "permanent"))
     worker, claim = await scene.running(**fields)
     await scene.finish(worker, claim, kind=OutcomeKind.DEAD, error=error, reason=reason)
@@ -33,7 +33,7 @@ async def die(scene: Scene, error: bytes | None = None, **fields: object) -> byt
 
 
 async def die_again(scene: Scene) -> bytes:
-    """The one job that is ready dies."""
+    """Let the one ready job die."""
     worker, claim = await scene.claim_one()
     await scene.finish(worker, claim, kind=OutcomeKind.DEAD, reason="permanent")
     return claim.id
@@ -42,14 +42,14 @@ async def die_again(scene: Scene) -> bytes:
 async def act_on_all(
     scene: Scene, query: Query, action: Action, mark: str, step_jobs: int = 2
 ) -> int:
-    """Step by step, until there are no more."""
+    """Act step by step, until no job is left."""
     done = await run_bulk(scene.store, query, action, mark, step_jobs)
     assert done.held == 0
     return done.jobs
 
 
 async def states_of(scene: Scene, ids: list[bytes]) -> list[int | None]:
-    """One each, None for those that are gone."""
+    """Return one state each; None for deleted jobs."""
     states = await scene.store.states(ids)
     return [states.get(job_id) for job_id in ids]
 
@@ -59,7 +59,7 @@ async def states_of(scene: Scene, ids: list[bytes]) -> list[int | None]:
 
 @chapter.promise("M85", "M91", "L16")
 async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
-    """What `find` would show, however it is asked, and from another process."""
+    """The count is what `find` would show, for every query and from another process."""
     await die(scene, b'{"type":"ValueError","message":"no such order"}')
     await die(scene, b'{"type":"OSError","message":"100% full_"}', task="shop.mail")
     await die(scene, lane="shop:mail", reason="exhausted")
@@ -114,7 +114,7 @@ async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
 
 @chapter.promise("M91")
 async def only_the_newest_error_counts(scene: Scene) -> None:
-    """A job that failed otherwise before is not found by that."""
+    """A job whose earlier attempt failed with another error does not match that error."""
     await scene.add()
     for kind, name in ((OutcomeKind.RETRY, b"Old"), (OutcomeKind.DEAD, b"New")):
         worker, claim = await scene.claim_one()
@@ -129,7 +129,7 @@ async def only_the_newest_error_counts(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_bulk_retry_sends_back_what_was_counted(scene: Scene) -> None:
-    """In steps, by whichever process; those who died later stay, whatever the clock."""
+    """It runs in steps, in any process; jobs that died later stay dead, whatever the clock."""
     ids = [await die(scene) for _ in range(5)]
     counted = await scene.store.count(ALL_DEAD)
     assert counted.jobs == 5
@@ -148,7 +148,7 @@ async def a_bulk_retry_sends_back_what_was_counted(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
-    """One that is sent back and dies again has died after the count."""
+    """A job that is retried and dies again has died after the count."""
     first, second, third = [await die(scene) for _ in range(3)]
     counted = await scene.store.count(ALL_DEAD)
     steps = bulk_steps(scene.store, ALL_DEAD, RetryJobs(), counted.mark, 1)
@@ -163,7 +163,7 @@ async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_bulk_retry_rings_the_queues(scene: Scene) -> None:
-    """Whoever waits for work there wakes up."""
+    """Workers that wait for jobs of these queues are woken."""
     await die(scene)
     counted = await scene.store.count(ALL_DEAD)
     worker = await scene.worker()
@@ -174,7 +174,7 @@ async def a_bulk_retry_rings_the_queues(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_bulk_discard_deletes_what_was_counted(scene: Scene) -> None:
-    """With every filter; the others stay."""
+    """This holds with every filter; the other jobs are kept."""
     bad = [await die(scene, b'{"type":"Bad","message":""}') for _ in range(4)]
     good = await die(scene, b'{"type":"Good","message":""}')
     query = ALL_DEAD._replace(error="bad")
@@ -188,7 +188,7 @@ async def a_bulk_discard_deletes_what_was_counted(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_purge_cancels_what_waited(scene: Scene) -> None:
-    """Ready and scheduled, in that queue, that had arrived; running jobs if asked for."""
+    """Ready and scheduled jobs of that queue that had arrived; running jobs if included."""
     worker, claim = await scene.running()
     ids = await scene.add_many(4)
     ids += await scene.add_many(3, delay=9.0)
@@ -211,7 +211,7 @@ async def a_purge_cancels_what_waited(scene: Scene) -> None:
 
 @chapter.promise()
 async def no_job_slips_through_a_purge(scene: Scene) -> None:
-    """One that becomes due between two steps is still met."""
+    """A job that becomes due between two steps is still cancelled."""
     ids = [await scene.add(delay=5.0, priority=9) for _ in range(3)]
     ids += await scene.add_many(3)
     counted = await scene.store.count(WAITING)
@@ -225,7 +225,7 @@ async def no_job_slips_through_a_purge(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_bulk_act_changes_only_what_the_verb_can_change(scene: Scene) -> None:
-    """A query without states names jobs in every state."""
+    """A query without states matches jobs in every state."""
     dead = await die(scene)
     worker, claim = await scene.running()
     await scene.finish(worker, claim)
@@ -242,7 +242,7 @@ async def a_bulk_act_changes_only_what_the_verb_can_change(scene: Scene) -> None
 
 @chapter.promise("M93")
 async def a_bulk_retry_passes_by_jobs_whose_key_is_taken(scene: Scene) -> None:
-    """And comes to its end all the same."""
+    """The action still completes."""
     first = await die(scene, key=key(while_active))
     second = await die(scene, key=key(while_active))
     third = await die(scene)
@@ -254,7 +254,7 @@ async def a_bulk_retry_passes_by_jobs_whose_key_is_taken(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
-    """Not even that it was asked."""
+    """It does not even write an audit line."""
     dead = await die(scene)
     counted = await scene.store.count(Query(states=(DEAD,), task="shop.none"))
     before = await scene.everything()
@@ -272,7 +272,7 @@ MARKS = {"words": "no mark", "empty": "", "numbers": "1:2", "parts": "1:2:3:4"}
 
 @chapter.promise()
 async def a_clock_that_was_ahead_hides_no_job(scene: Scene) -> None:
-    """Jobs of a time that has not come yet are counted, and acted on, like others."""
+    """Jobs with a time in the future are counted and changed like others."""
     await scene.add()
     scene.clock.step(3600.0)
     ahead = await scene.add_many(2)
@@ -288,7 +288,7 @@ async def a_clock_that_was_ahead_hides_no_job(scene: Scene) -> None:
 
 @chapter.table(MARKS)
 async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
-    """Nothing is guessed about what was meant."""
+    """The store does not guess what was meant."""
     job_id = await scene.add()
     before = await scene.everything()
     query, store = WAITING._replace(states=(READY,)), scene.store
@@ -309,7 +309,7 @@ async def a_mark_that_nobody_gave_is_refused(scene: Scene, mark: str) -> None:
 
 @chapter.promise("M85")
 async def only_counted_jobs_are_changed(scene: Scene) -> None:
-    """Whatever ids are named: judged in the transaction that acts."""
+    """Whatever ids are given, jobs are checked in the transaction that acts."""
     first, second = await scene.add_many(2)
     beside = await scene.add(lane="shop:beside")
     worker, claim = await scene.running(lane="shop:run")
@@ -326,7 +326,7 @@ async def only_counted_jobs_are_changed(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def counted_jobs_are_found_page_by_page(scene: Scene) -> None:
-    """Each once, the longest dead first, without those that came later."""
+    """Each job is found once, the longest dead first, without those that came later."""
     dead = [await die(scene) for _ in range(5)]
     ready = await scene.add_many(3)
     mark = (await scene.store.count(Query())).mark
@@ -354,7 +354,7 @@ async def counted_jobs_are_found_page_by_page(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def calls_with_one_note_are_one_line(scene: Scene) -> None:
-    """The store adds the numbers of jobs; it remembers nothing itself."""
+    """The store adds up the numbers of jobs in one audit line."""
     ids = await scene.add_many(3)
     note = AuditNote("shop", "ann", target="all of it")
     await scene.store.act(ids[:1], CancelJobs(), note=note)

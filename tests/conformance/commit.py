@@ -1,4 +1,4 @@
-"""What a store promises about a commit: jobs and records, all of them or nothing."""
+"""What a store promises about a commit: all jobs and records are written, or none."""
 
 import asyncio
 
@@ -24,7 +24,7 @@ WAKE_SECONDS = 20.0
 async def conflict(
     scene: Scene, effects: Effects, *, all_new: bool = False, enters: bool = False
 ) -> Conflict:
-    """The answer to a commit that changes nothing."""
+    """Return the conflict of a commit that changes nothing."""
     before = await scene.everything()
     answer = await scene.store.commit(effects, all_new=all_new, enters=enters)
     assert answer.conflict is not None
@@ -54,7 +54,7 @@ async def jobs_and_records_are_written_together(scene: Scene) -> None:
 
 @chapter.promise()
 async def an_empty_commit_writes_nothing(scene: Scene) -> None:
-    """And is answered."""
+    """It returns an empty result."""
     before = await scene.everything()
     assert await scene.store.commit(Effects()) == ([], [], None)
     assert await scene.everything() == before
@@ -62,7 +62,7 @@ async def an_empty_commit_writes_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def one_condition_that_fails_refuses_all(scene: Scene) -> None:
-    """The first one is the answer, records before jobs."""
+    """The result is the first condition that fails; records are checked before jobs."""
     await scene.store.commit(Effects(puts=[Put(KIND, "b", b"1"), Put(KIND, "c", b"1")]))
     await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     puts = [Put(KIND, name, b"2", if_version=0) for name in "abc"]
@@ -75,7 +75,7 @@ async def one_condition_that_fails_refuses_all(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_full_queue_refuses_a_commit(scene: Scene) -> None:
-    """With `enters` it takes the jobs, and counts them."""
+    """With `enters` it accepts the jobs, and counts them."""
     await scene.store.declare({LANE: 2})
     await scene.add()
     effects = Effects([scene.job(), scene.job()], [Put(KIND, "a", b"1")])
@@ -93,7 +93,7 @@ async def a_full_queue_refuses_a_commit(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_closed_queue_refuses_in_any_case(scene: Scene) -> None:
-    """What stands in another queue of the same commit is undone."""
+    """Jobs in another queue of the same commit are undone."""
     await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     jobs = [scene.job(lane=OTHER_LANE), scene.job()]
     for enters in (False, True):
@@ -106,7 +106,7 @@ async def a_closed_queue_refuses_in_any_case(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_key_that_is_held_is_no_conflict_unless_asked(scene: Scene) -> None:
-    """The holder answers; with `all_new` its id is the conflict."""
+    """The holder is returned; with `all_new` its id is the conflict."""
     holder = await scene.add(key=key(while_active))
     job = scene.job(key=key(while_active))
     effects = Effects([scene.job(), job], [Put(KIND, "a", b"1")])
@@ -122,7 +122,7 @@ async def a_key_that_is_held_is_no_conflict_unless_asked(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_holder_that_would_be_rewritten_is_not_new(scene: Scene) -> None:
-    """With `all_new` it stays as it is."""
+    """With `all_new` it stays unchanged."""
     holder = await scene.add(key=key(replace), delay=60.0)
     job = scene.job(key=key(replace, OTHER_PAYLOAD), payload=OTHER_PAYLOAD)
     told = await conflict(scene, Effects([job]), all_new=True)
@@ -143,7 +143,7 @@ async def a_window_with_other_arguments_is_a_conflict(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_repeat_after_a_lost_reply_changes_nothing(scene: Scene) -> None:
-    """The conflict carries the caller's own record; jobs are never stored twice."""
+    """The conflict contains the caller's own record; jobs are never stored twice."""
     effects = Effects([scene.job()], [Put(KIND, "a", b"mine", if_version=0)])
     first = await scene.store.commit(effects)
     told = await conflict(scene, effects)
@@ -158,7 +158,7 @@ async def a_repeat_after_a_lost_reply_changes_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def repeated_jobs_are_answered_as_they_stand(scene: Scene) -> None:
-    """Also when they have ended meanwhile, and also with `all_new`."""
+    """This holds if they have ended meanwhile, and with `all_new`."""
     jobs = [scene.job(), scene.job(key=key(while_active)), scene.job(delay=60.0)]
     effects = Effects(jobs, [Put(KIND, "a", b"1")])
     assert (await scene.store.commit(effects, all_new=True)).conflict is None
@@ -176,7 +176,7 @@ async def repeated_jobs_are_answered_as_they_stand(scene: Scene) -> None:
 
 @chapter.promise()
 async def of_many_at_once_one_wins(scene: Scene) -> None:
-    """Compare-and-set with a job each: as many jobs as versions."""
+    """With compare-and-set and a job each, there are as many jobs as versions."""
     stores = [scene.store, await scene.other()]
     (made,) = (await scene.store.commit(Effects(puts=[Put(KIND, "n", b"0")]))).versions
     versions = [made]
@@ -219,7 +219,7 @@ async def of_many_creators_one_wins(scene: Scene) -> None:
 
 @chapter.promise()
 async def many_writers_of_several_records_all_end(scene: Scene) -> None:
-    """In whatever order each names them."""
+    """This holds in whatever order each commit names them."""
     stores = [scene.store, await scene.other()]
     names = ["a", "b", "c"]
     calls = [
@@ -238,7 +238,7 @@ async def many_writers_of_several_records_all_end(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_commit_is_bounded(scene: Scene) -> None:
-    """1,000 jobs and records together."""
+    """A commit has at most 1,000 jobs and records in total."""
     jobs = [scene.job() for _ in range(999)]
     puts = [Put(KIND, "a", b""), Put(KIND, "b", b"")]
     try:
@@ -253,7 +253,7 @@ async def a_commit_is_bounded(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_note_is_written_with_it(scene: Scene) -> None:
-    """And not after a conflict."""
+    """It is not written after a conflict."""
     note = AuditNote("shop", "ann", "stack", "worker 7")
     effects = Effects(puts=[Put(KIND, "a", b"1", if_version=0)])
     await scene.store.commit(effects, note=note)
@@ -265,7 +265,7 @@ async def a_note_is_written_with_it(scene: Scene) -> None:
 
 @chapter.promise("M98", needs=("fault",))
 async def a_fault_at_any_statement_leaves_nothing(scene: Scene) -> None:
-    """And afterwards the same commit succeeds."""
+    """Afterwards the same commit succeeds."""
     await scene.store.declare({LANE: 9})
     kept = await scene.store.commit(
         Effects(puts=[Put(KIND, name, b"1") for name in "abc"])
@@ -301,7 +301,7 @@ async def a_fault_at_any_statement_leaves_nothing(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_commit_in_a_transaction_comes_with_it(scene: Scene) -> None:
-    """Nobody sees it before, and nothing of it after a rollback."""
+    """It is not visible before, and nothing of it is left after a rollback."""
     worker, claim = await scene.running()
     other = await scene.other()
     before = await scene.everything()
@@ -324,7 +324,7 @@ async def a_commit_in_a_transaction_comes_with_it(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_conflict_leaves_a_transaction_open(scene: Scene) -> None:
-    """The caller goes on; an expired record is replaced."""
+    """The caller can continue; an expired record is replaced."""
     worker, claim = await scene.running()
     await scene.store.commit(
         Effects(puts=[Put(KIND, "a", b"1"), Put(KIND, "b", b"1", ttl_seconds=5.0)])
@@ -356,7 +356,7 @@ async def a_conflict_leaves_a_transaction_open(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_full_queue_takes_jobs_of_a_transaction(scene: Scene) -> None:
-    """As for `enqueue(tx=...)`: the answer says so."""
+    """The result says so, as for `enqueue(tx=...)`."""
     await scene.store.declare({LANE: 1})
     worker, claim = await scene.running()
     await scene.add()
@@ -370,7 +370,7 @@ async def a_full_queue_takes_jobs_of_a_transaction(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_transaction_of_others_changes_no_record(scene: Scene) -> None:
-    """It may last, and others would wait for it."""
+    """The transaction may last long, and others would wait for it."""
     worker, _ = await scene.running()
     (version,) = (
         await scene.store.commit(Effects(puts=[Put(KIND, "a", b"")]))

@@ -1,4 +1,4 @@
-"""SQLite as a subject of the conformance suite: in a file, by either library, in memory."""
+"""SQLite as a subject of the conformance suite: in a file, with either library, in memory."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from tests.conformance import Subject
 
 @dataclass
 class ApswFault:
-    """Fails the nth statement that the writer's connection is given."""
+    """Fails the nth statement of the writer's connection."""
 
     connection: apsw.Connection
     left: int = 0
@@ -32,7 +32,7 @@ class ApswFault:
         return self.met
 
     def look(self, _cursor: object, statement: str, _bindings: object) -> bool:
-        # What cleans up after the fault works; the machine is well again by then.
+        # Statements that clean up after the fault succeed.
         if not self.met:
             self.left -= 1
             if self.left == 0:
@@ -42,7 +42,7 @@ class ApswFault:
 
 
 class StdlibFault(ApswFault):
-    """The same where the driver has nothing that traces statements."""
+    """Fails the nth statement of a driver that cannot trace statements."""
 
     def arm(self, nth: int) -> None:
         self.left, self.met = nth, False
@@ -78,7 +78,7 @@ async def forget_worker(store: Store, worker: int) -> None:
 
 
 def opener(path: Path | None, driver: DriverName) -> Callable[[Clock], object]:
-    """Every call opens one more store on the same file, or one more in memory."""
+    """Return a function that opens one more store on the same file, or in memory."""
 
     @asynccontextmanager
     async def open_store(clock: Clock) -> AsyncIterator[Store]:
@@ -94,7 +94,7 @@ def opener(path: Path | None, driver: DriverName) -> Callable[[Clock], object]:
 
 
 def subject_at(path: Path | None, driver: DriverName = "apsw") -> Subject:
-    """SQLite in that file, or in memory."""
+    """Return SQLite in that file, or in memory, as a subject."""
     open_store = opener(path, driver)
     return Subject(
         open_store=open_store,
@@ -107,7 +107,7 @@ def subject_at(path: Path | None, driver: DriverName = "apsw") -> Subject:
     )
 
 
-# By name, to see what each can show; a test gets its own, in a folder of its own.
+# By name, to see what each supports; a test gets its own, in a folder of its own.
 SUBJECTS = {
     "file": subject_at(Path("jobs.db")),
     "memory": subject_at(None),

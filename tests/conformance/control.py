@@ -20,7 +20,7 @@ PAUSED, RESUMED = QueueChange(paused=True), QueueChange(paused=False)
 
 @chapter.promise()
 async def a_paused_queue_gives_nothing(scene: Scene) -> None:
-    """Others go on; jobs still come in and come back; resumed, all is as before."""
+    """Other queues are not affected; jobs still enter and come back; a resume undoes it."""
     worker, claim = await scene.running()
     ids = await scene.add_many(2)
     beside = await scene.add(lane="shop:beside")
@@ -40,7 +40,7 @@ async def a_paused_queue_gives_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_queue_may_be_paused_before_its_first_job(scene: Scene) -> None:
-    """And pausing twice is pausing once."""
+    """Pausing twice is the same as pausing once."""
     for _ in range(2):
         await scene.store.set_queue("shop:new", PAUSED, AuditNote(who="ann"))
     await scene.add(lane="shop:new")
@@ -55,7 +55,7 @@ async def a_queue_may_be_paused_before_its_first_job(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_waiting_job_is_cancelled_at_once(scene: Scene) -> None:
-    """Ready or scheduled: final, and never claimed."""
+    """A ready or scheduled job is final at once, and never claimed."""
     ready, scheduled = await scene.add(), await scene.add(delay=10.0)
     acted = await (await scene.other()).act([ready, scheduled], CancelJobs())
     assert acted == [
@@ -69,7 +69,7 @@ async def a_waiting_job_is_cancelled_at_once(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_running_job_is_asked_to_stop(scene: Scene) -> None:
-    """It stays running until its worker says how it ended."""
+    """It stays running until its worker reports how it ended."""
     worker, claim = await scene.running()
     for _ in range(2):
         acted = await scene.store.act([claim.id], CancelJobs())
@@ -83,7 +83,7 @@ async def a_running_job_is_asked_to_stop(scene: Scene) -> None:
 
 @chapter.promise()
 async def what_is_final_or_unknown_is_left_alone(scene: Scene) -> None:
-    """The answer says what was found, in the order asked."""
+    """The result says which states were found, in the order of the ids."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, result=b"1")
     dead = await scene.dead()
@@ -100,7 +100,7 @@ async def what_is_final_or_unknown_is_left_alone(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_done_that_commits_first_wins(scene: Scene) -> None:
-    """The work is finished: saying otherwise would be a lie."""
+    """The work is finished, so the job must not be shown as cancelled."""
     worker, claim = await scene.running()
     await scene.store.act([claim.id], CancelJobs())
     exchanged = await scene.exchange(worker, [outcome(claim, result=b"1")])
@@ -113,7 +113,7 @@ Way = Callable[[Scene, int, Claim], Awaitable[None]]
 
 
 def sent_outcome(kind: OutcomeKind, delay_seconds: float = 0.0) -> Way:
-    """The worker's word, which is turned into a cancel and named so."""
+    """Return a way out by an outcome, which becomes a cancel and is reported as one."""
 
     async def end(scene: Scene, worker: int, claim: Claim) -> None:
         fields = {"delay_seconds": delay_seconds, "reason": "permanent", "error": b"{}"}
@@ -125,14 +125,14 @@ def sent_outcome(kind: OutcomeKind, delay_seconds: float = 0.0) -> Way:
 
 
 async def rescued(scene: Scene, worker: int, claim: Claim) -> None:
-    """The lease ended."""
+    """End the attempt by a rescue."""
     scene.clock.advance(LEASE_SECONDS + 1)
     (left,) = (await scene.store.rescue(MANY, ExpiredLeases())).left
     assert (left.id, left.state, left.worker) == (claim.id, CANCELLED, worker)
 
 
 async def left_behind(scene: Scene, worker: int, claim: Claim) -> None:
-    """The worker left."""
+    """End the attempt by the leave of its worker."""
     assert claim.claim_no
     await scene.store.leave(worker)
 
@@ -152,7 +152,7 @@ WAYS: dict[str, Way] = {
 
 @chapter.table(WAYS)
 async def asked_cancel_survives(scene: Scene, way: Way) -> None:
-    """However the attempt ends: cancelled, uncharged, no further start."""
+    """However the attempt ends, the job is cancelled, uncharged, and never starts again."""
     worker, claim = await scene.running()
     await scene.store.act([claim.id], CancelJobs())
     await way(scene, worker, claim)
@@ -169,7 +169,7 @@ async def asked_cancel_survives(scene: Scene, way: Way) -> None:
 
 @chapter.promise("M80", "M91")
 async def a_dead_letter_goes_there_and_back(scene: Scene) -> None:
-    """Counters at zero, the fence as it was, and the next claim has the next number."""
+    """Counters are zero, the fence is unchanged, and the next claim has the next number."""
     job_id = await scene.add()
     for kind in (
         OutcomeKind.RETRY,
@@ -197,7 +197,7 @@ async def a_dead_letter_goes_there_and_back(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_cancelled_job_may_be_retried(scene: Scene) -> None:
-    """Also one that was cancelled while running: the old wish is forgotten."""
+    """This includes a job that was cancelled while running: the old cancel is cleared."""
     worker, claim = await scene.running()
     await scene.store.act([claim.id], CancelJobs())
     await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
@@ -213,7 +213,7 @@ async def a_cancelled_job_may_be_retried(scene: Scene) -> None:
 
 @chapter.promise()
 async def only_dead_and_cancelled_jobs_are_retried(scene: Scene) -> None:
-    """Others, and unknown ones, are left as they are."""
+    """Other jobs, and unknown ones, stay unchanged."""
     worker, done = await scene.running()
     await scene.finish(worker, done)
     _, running = await scene.running()

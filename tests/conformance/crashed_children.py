@@ -1,4 +1,4 @@
-"""What a store promises about a job that killed its own process: charged, and nobody else."""
+"""What a store promises about a job that killed its own process: only that job is charged."""
 
 import msgspec
 
@@ -16,7 +16,10 @@ chapter = Chapter("guilt")
 async def a_job_that_kills_its_own_process_is_convicted_at_the_third(
     scene: Scene,
 ) -> None:
-    """Two losses are charged and go back at once; the third is its end, and says why."""
+    """Two losses are charged and the job is ready again.
+
+    The third makes it dead, with a reason.
+    """
     job_id = await scene.add()
     worker = await scene.worker()
     for number in range(1, LOST_MAX + 1):
@@ -37,7 +40,7 @@ async def a_job_that_kills_its_own_process_is_convicted_at_the_third(
 
 @chapter.promise("M110")
 async def a_guilty_loss_is_nobody_elses(scene: Scene) -> None:
-    """Its neighbours in the same worker run on, uncharged."""
+    """Other jobs of the same worker run on, uncharged."""
     await scene.add_many(3)
     worker = await scene.worker()
     guilty, *others = await scene.claim(worker, 3)
@@ -51,7 +54,7 @@ async def a_guilty_loss_is_nobody_elses(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_repeated_guilty_loss_has_landed(scene: Scene) -> None:
-    """The reply got lost, the word is sent again: charged once, and known as ours."""
+    """The reply was lost and the outcome is sent again: it is charged once, and recognised."""
     worker, claim = await scene.running()
     word = outcome(claim, OutcomeKind.LOST, killed_process=True)
     assert (await scene.store.exchange(worker, [word], (), 0)).rejected == []

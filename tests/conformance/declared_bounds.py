@@ -1,4 +1,4 @@
-"""What a store promises about where bounds come from: code, hands, defaults, and a look."""
+"""What a store promises about bounds from code, operators and defaults."""
 
 from durio.model.job import READY, NewJob
 from durio.model.keys import debounce
@@ -17,7 +17,7 @@ chapter = Chapter("declared bounds")
 
 @chapter.promise("M35")
 async def a_bound_counts_what_is_there_already(scene: Scene) -> None:
-    """Declared later, or lower than the depth: nothing is dropped, nothing enters."""
+    """If it is declared later, or below the depth, no job is dropped and none enters."""
     await scene.add_many(4)
     await scene.add(delay=60.0)
     await bounded(scene)
@@ -29,7 +29,7 @@ async def a_bound_counts_what_is_there_already(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_declaration_is_idempotent_and_can_be_taken_back(scene: Scene) -> None:
-    """The same again writes nothing; None is no bound, and one that comes back counts."""
+    """Declaring it again writes nothing; None removes it, and a new bound counts again."""
     await bounded(scene, BOUND)
     before = await scene.everything()
     await (await scene.other()).declare({LANE: BOUND})
@@ -42,7 +42,7 @@ async def a_declaration_is_idempotent_and_can_be_taken_back(scene: Scene) -> Non
 
 @chapter.promise("M35")
 async def a_bound_by_hand_beats_the_code(scene: Scene) -> None:
-    """Until it is taken back; no bound is a bound by hand too."""
+    """It holds until it is removed; an operator can also set "no bound"."""
     await bounded(scene, BOUND)
     for by_hand, limit in ((BOUND - 1, BOUND - 1), (-1, None), (-2, BOUND)):
         await scene.store.set_queue(
@@ -57,7 +57,7 @@ async def a_bound_by_hand_beats_the_code(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_default_yields_to_a_choice(scene: Scene) -> None:
-    """Set where nobody chose, taken back where it was a default, and nowhere else."""
+    """It is set where no bound was chosen, and removed only where it was a default."""
     await scene.store.declare({LANE: 1, MAIL: 1}, is_default=True)
     await scene.store.declare({LANE: BOUND})
     await scene.store.declare({LANE: 2, MAIL: 2}, is_default=True)
@@ -72,7 +72,7 @@ async def a_default_yields_to_a_choice(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
-    """Whatever room it has; what it holds goes on, and comes back."""
+    """This holds whatever room it has; jobs inside run on, and may come back."""
     (job_id,) = await bounded(scene, 1)
     await scene.add(lane=MAIL)
     for lane in (LANE, MAIL):
@@ -98,7 +98,7 @@ async def a_closed_queue_takes_nothing_new(scene: Scene) -> None:
 
 @chapter.promise("M35", "M37")
 async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) -> None:
-    """Judged by `measure` alone; queues with a bound of their own are not touched."""
+    """Only `measure` decides; queues with a bound of their own are not affected."""
     store = scene.store
     await scene.worker()
     await store.declare({MAIL: 10})
@@ -119,7 +119,7 @@ async def a_queue_beyond_the_soft_bound_is_full_until_it_is_below(scene: Scene) 
 
 @chapter.promise("M35")
 async def the_soft_bound_of_an_app_is_its_own(scene: Scene) -> None:
-    """Another App in the store may have another one, or none."""
+    """Another App in the store may have another soft bound, or none."""
     await scene.worker("other")
     await scene.add_many(3)
     await scene.add_many(3, lane="other:default")
@@ -134,7 +134,7 @@ async def the_soft_bound_of_an_app_is_its_own(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
-    """With nobody left to look, an emptied queue must not stay full for ever."""
+    """Without a leader, a queue that an operator emptied must not stay full forever."""
     store = scene.store
     await scene.worker()
 
@@ -157,7 +157,7 @@ async def a_hand_takes_the_soft_mark(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_soft_mark_ends_with_the_workers(scene: Scene) -> None:
-    """Nobody is left who would look again: it must not keep producers out for ever."""
+    """No leader is left to check again, so the mark must not keep producers out forever."""
     worker = await scene.worker()
     await scene.add_many(3)
     await scene.store.measure(2, namespace="shop")
@@ -168,7 +168,7 @@ async def a_soft_mark_ends_with_the_workers(scene: Scene) -> None:
 
 @chapter.promise("M35")
 async def a_soft_mark_never_keeps_an_accepted_job_out(scene: Scene) -> None:
-    """And goes when there is no soft bound any more."""
+    """The mark is cleared when there is no soft bound any more."""
     await scene.add_many(3)
     worker = await scene.worker()
     (claimed,) = await scene.claim(worker)

@@ -14,7 +14,7 @@ chapter = Chapter("enqueue")
 
 @chapter.promise("M2", "M26", "M80")
 async def a_job_is_stored_whole(scene: Scene) -> None:
-    """Everything that was sent can be read back, and nothing has happened to it yet."""
+    """Every field can be read back, and nothing has happened to the job yet."""
     job = scene.job(priority=7, opts=b'{"meta":{"a":1}}')
     (answer,) = await scene.store.enqueue([job])
     assert (answer.id, answer.created, answer.state) == (job.id, True, READY)
@@ -39,7 +39,7 @@ PAYLOADS = {
 
 @chapter.table(PAYLOADS)
 async def payloads_come_back_byte_for_byte(scene: Scene, payload: bytes) -> None:
-    """Through reading and through claiming alike."""
+    """This holds for reads and for claims."""
     job_id = await scene.add(payload=payload, opts=payload[:100])
     assert (await scene.record(job_id)).payload == payload
     _, claim = await scene.claim_one()
@@ -48,7 +48,10 @@ async def payloads_come_back_byte_for_byte(scene: Scene, payload: bytes) -> None
 
 @chapter.promise("M26")
 async def many_jobs_are_answered_in_the_order_asked(scene: Scene) -> None:
-    """One call, a thousand answers, each at its place; another process sees them."""
+    """One call returns a thousand results, each in its place.
+
+    Another process sees the jobs.
+    """
     jobs = [scene.job(lane=f"shop:q{n % 3}", priority=n % 10) for n in range(1000)]
     answers = await scene.store.enqueue(jobs)
     assert [answer.id for answer in answers] == [job.id for job in jobs]
@@ -59,14 +62,14 @@ async def many_jobs_are_answered_in_the_order_asked(scene: Scene) -> None:
 
 @chapter.promise()
 async def no_jobs_is_no_work(scene: Scene) -> None:
-    """An empty call is answered, and changes nothing."""
+    """An empty call returns an empty result, and changes nothing."""
     assert await scene.store.enqueue([]) == []
     assert await scene.records() == []
 
 
 @chapter.promise()
 async def concurrent_enqueues_are_all_kept(scene: Scene) -> None:
-    """From two processes at once, each caller with its own answer."""
+    """Two processes enqueue at once, and each caller gets its own result."""
     jobs = [scene.job() for _ in range(60)]
     stores = (scene.store, await scene.other())
     calls = (stores[n % 2].enqueue([job]) for n, job in enumerate(jobs))
@@ -76,7 +79,7 @@ async def concurrent_enqueues_are_all_kept(scene: Scene) -> None:
 
 
 class When(NamedTuple):
-    """How a due time is said."""
+    """How a due time is given."""
 
     delay: float = 0.0
     run_at_from_now: float | None = None
@@ -94,7 +97,7 @@ LATER = {
 
 
 def due(scene: Scene, when: When) -> NewJob:
-    """A job that is due then."""
+    """Return a job that is due then."""
     ahead = when.run_at_from_now
     run_at = None if ahead is None else scene.clock.now() + ahead
     return scene.job(delay=when.delay, run_at=run_at)
@@ -102,7 +105,7 @@ def due(scene: Scene, when: When) -> NewJob:
 
 @chapter.table(NOW, "M28")
 async def due_now_is_ready_now(scene: Scene, when: When) -> None:
-    """Zero means now, and so does the past."""
+    """Zero means now, and so does a time in the past."""
     (answer,) = await scene.store.enqueue([due(scene, when)])
     assert answer.state == READY
     _, claim = await scene.claim_one()
@@ -113,7 +116,7 @@ async def due_now_is_ready_now(scene: Scene, when: When) -> None:
 async def a_delayed_job_is_ready_at_its_time_and_not_before(
     scene: Scene, when: When
 ) -> None:
-    """Exact by the store's clock; until then it is in nobody's way."""
+    """The time is exact by the store's clock; until then the job delays no other job."""
     worker = await scene.worker()
     (answer,) = await scene.store.enqueue([due(scene, when)])
     assert answer.state == SCHEDULED
@@ -139,7 +142,7 @@ LIVES = {
 async def repeat_of_an_enqueue(
     scene: Scene, life: tuple[int, OutcomeKind | None]
 ) -> None:
-    """The reply was lost: the same id again is answered as it stands, whatever it is."""
+    """The reply was lost: for the same id the current state is returned, whatever it is."""
     state, end = life
     job = scene.job(delay=60.0 if state == SCHEDULED else 0.0)
     await scene.store.enqueue([job])
@@ -155,7 +158,7 @@ async def repeat_of_an_enqueue(
 
 @chapter.promise("M98")
 async def repeat_of_a_finished_enqueue(scene: Scene) -> None:
-    """The job ran to its end before the repeat came: existing, and one run in all."""
+    """The job ended before the repeat came: it exists already, and has run once."""
     job = scene.job()
     await scene.store.enqueue([job])
     worker, claim = await scene.claim_one()
@@ -168,7 +171,7 @@ async def repeat_of_a_finished_enqueue(scene: Scene) -> None:
 
 @chapter.promise("M98")
 async def a_first_try_that_comes_after_its_repeat(scene: Scene) -> None:
-    """Its repeat was stored and ran to its end meanwhile: nothing is inserted."""
+    """Its repeat was stored and ended meanwhile: nothing is inserted."""
     jobs = [scene.job(), scene.job(key=key(while_active))]
     for job in jobs:
         (answer,) = await scene.store.enqueue([job], again=True)
@@ -186,7 +189,7 @@ async def a_first_try_that_comes_after_its_repeat(scene: Scene) -> None:
 
 @chapter.promise("M98")
 async def a_repeat_stores_what_is_missing(scene: Scene) -> None:
-    """Some of its jobs are there and some are not: each is there once."""
+    """Some of its jobs are stored and some are not: afterwards each is stored once."""
     jobs = [scene.job() for _ in range(4)]
     await scene.store.enqueue(jobs[:2])
     worker = await scene.worker()
@@ -200,7 +203,7 @@ async def a_repeat_stores_what_is_missing(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_job_twice_in_one_call_is_one_job(scene: Scene) -> None:
-    """The second is answered by the first."""
+    """The second result is that of the first."""
     job = scene.job()
     first, second = await scene.store.enqueue([job, job])
     assert (first.created, second.created) == (True, False)

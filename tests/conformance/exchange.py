@@ -22,7 +22,7 @@ chapter = Chapter("exchange")
 
 @chapter.promise("M109")
 async def claims_are_exclusive(scene: Scene) -> None:
-    """Eight workers in two processes, two hundred jobs: each is claimed once."""
+    """Eight workers in two processes claim 200 jobs; each job is claimed once."""
     ids = await scene.add_many(200)
     stores = (scene.store, await scene.other())
     workers = [await scene.worker() for _ in range(8)]
@@ -45,7 +45,7 @@ async def claims_are_exclusive(scene: Scene) -> None:
 
 @chapter.promise("M52", "M53")
 async def order_is_priority_then_first_in_first_out(scene: Scene) -> None:
-    """Nine first; within a priority each producer's jobs in the order it sent them."""
+    """Priority 9 comes first; within a priority, jobs of a producer come in their order."""
     sent: dict[int, list[list[bytes]]] = {rank: [[], []] for rank in range(10)}
     stores = (scene.store, await scene.other())
     for n in range(60):
@@ -66,7 +66,7 @@ async def order_is_priority_then_first_in_first_out(scene: Scene) -> None:
 
 @chapter.promise("M18")
 async def a_claim_carries_the_job_and_its_fence(scene: Scene) -> None:
-    """All that a worker needs to run it, without another question."""
+    """It has everything that a worker needs to run the job."""
     job_id = await scene.add(priority=9, opts=b'{"key":"k"}')
     scene.clock.advance(3.0)
     worker, claim = await scene.claim_one()
@@ -80,7 +80,7 @@ async def a_claim_carries_the_job_and_its_fence(scene: Scene) -> None:
 
 @chapter.promise()
 async def lanes_are_served_in_order_up_to_their_limits(scene: Scene) -> None:
-    """`want` bounds the sum, each limit its lane, and `more` says there may be more."""
+    """`want` limits the sum, each limit its lane; `more` says that there may be more."""
     high = await scene.add_many(3, lane="shop:high")
     low = await scene.add_many(3, lane="shop:low", priority=9)
     worker = await scene.worker()
@@ -95,7 +95,7 @@ async def lanes_are_served_in_order_up_to_their_limits(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_lane_may_come_twice(scene: Scene) -> None:
-    """First the shares, then, for what others could not give, everybody again."""
+    """First come the shares, then every lane again for what others could not give."""
     high = await scene.add_many(1, lane="shop:high")
     low = await scene.add_many(5, lane="shop:low")
     worker = await scene.worker()
@@ -107,7 +107,7 @@ async def a_lane_may_come_twice(scene: Scene) -> None:
 
 @chapter.promise()
 async def asking_for_nothing_claims_nothing(scene: Scene) -> None:
-    """No lanes, no want, no outcomes: an empty answer."""
+    """Without lanes, want and outcomes the result is empty."""
     await scene.add()
     worker = await scene.worker()
     for lanes, want in (([], 5), ([Lane(LANE, 5)], 0), ([Lane(LANE, 0)], 5)):
@@ -117,7 +117,7 @@ async def asking_for_nothing_claims_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def finishing_and_claiming_are_one_call(scene: Scene) -> None:
-    """Outcomes are recorded, and what they set free may be claimed at once."""
+    """Outcomes are recorded, and jobs that they make ready may be claimed at once."""
     await scene.add_many(3)
     worker = await scene.worker()
     first, second = await scene.claim(worker, 2)
@@ -131,7 +131,7 @@ async def finishing_and_claiming_are_one_call(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def one_refused_outcome_spoils_no_other(scene: Scene) -> None:
-    """Each is judged by its own fence."""
+    """Each outcome is checked by its own fence."""
     worker = await scene.worker()
     await scene.add_many(3)
     claims = await scene.claim(worker, 3)
@@ -145,7 +145,7 @@ async def one_refused_outcome_spoils_no_other(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def the_fence_only_grows(scene: Scene) -> None:
-    """Over retry, snooze, release, loss, death and an operator's retry."""
+    """This holds for retry, snooze, release, loss, death and an operator's retry."""
     job_id = await scene.add()
     ways = (
         OutcomeKind.RETRY,
@@ -168,7 +168,7 @@ async def the_fence_only_grows(scene: Scene) -> None:
 
 @chapter.promise("M28")
 async def due_jobs_are_promoted_by_the_exchange_itself(scene: Scene) -> None:
-    """Each at its time, in the order they are due, without any upkeep."""
+    """Each is promoted at its time, in the order of due times, without any upkeep."""
     worker = await scene.worker(lease_seconds=1000.0)
     late, early, next_one = [await scene.add(delay=d) for d in (30.0, 10.0, 10.25)]
     for wait, due in ((9.75, None), (0.25, early), (0.25, next_one), (19.75, late)):
@@ -179,7 +179,7 @@ async def due_jobs_are_promoted_by_the_exchange_itself(scene: Scene) -> None:
 
 @chapter.promise("M28")
 async def priority_decides_between_jobs_that_are_due(scene: Scene) -> None:
-    """A delayed job has no right over one that waited in line."""
+    """A delayed job does not precede one that has waited in the queue."""
     worker = await scene.worker(lease_seconds=1000.0)
     delayed = await scene.add(delay=10.0, priority=1)
     urgent = await scene.add(delay=20.0, priority=9)
@@ -191,7 +191,7 @@ async def priority_decides_between_jobs_that_are_due(scene: Scene) -> None:
 
 @chapter.promise("M28")
 async def the_answer_says_when_the_next_job_is_due(scene: Scene) -> None:
-    """Of these lanes only; nothing scheduled, nothing said."""
+    """It is about these lanes only; None if no job is scheduled."""
     worker = await scene.worker()
     assert (await scene.exchange(worker)).next_due_seconds is None
     await scene.add(delay=5.0, lane="shop:other")
@@ -207,7 +207,7 @@ async def the_answer_says_when_the_next_job_is_due(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_worker_whose_lease_is_over_claims_nothing(scene: Scene) -> None:
-    """Nor does one that nobody knows; what nobody took back may still be finished."""
+    """An unknown worker claims nothing either; jobs that were not rescued may be finished."""
     worker, claim = await scene.running()
     job_id = await scene.add()
     scene.clock.advance(LEASE_SECONDS + 0.25)
@@ -221,7 +221,7 @@ async def a_worker_whose_lease_is_over_claims_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_worker_can_claim_only_what_it_knows(scene: Scene) -> None:
-    """Unknown tasks stay for others and keep nobody from what is behind them."""
+    """Jobs of unknown tasks stay for others and do not block the jobs behind them."""
     strange = await scene.add_many(5, task="shop.new", priority=9)
     plain = await scene.add_many(2)
     worker = await scene.worker()
@@ -233,7 +233,7 @@ async def a_worker_can_claim_only_what_it_knows(scene: Scene) -> None:
 
 @chapter.promise()
 async def an_unknown_task_is_parked_without_an_attempt(scene: Scene) -> None:
-    """Released for later: due again then, uncharged, and still in its lane."""
+    """It is released with a delay, uncharged, and stays in its lane."""
     worker, claim = await scene.running(task="shop.new")
     await scene.exchange(
         worker, [outcome(claim, OutcomeKind.RELEASE, delay_seconds=5.0)]
@@ -251,7 +251,7 @@ async def an_unknown_task_is_parked_without_an_attempt(scene: Scene) -> None:
 
 @chapter.promise("M98")
 async def an_exchange_repeated_after_a_lost_reply_is_idempotent(scene: Scene) -> None:
-    """Refused the second time as landed, and the claims nobody saw are found again."""
+    """The outcomes are refused as already stored, and the unseen claims are returned again."""
     worker = await scene.worker()
     await scene.add_many(8)
     done, retried, snoozed = await scene.claim(worker, 3)
@@ -272,7 +272,7 @@ async def an_exchange_repeated_after_a_lost_reply_is_idempotent(scene: Scene) ->
 
 @chapter.promise("M98")
 async def a_resync_finds_all_that_runs_here_and_may_claim_more(scene: Scene) -> None:
-    """Every job once, each under the fence it was claimed with."""
+    """Every job is returned once, with the fence of its claim."""
     worker, another = await scene.worker(), await scene.worker()
     await scene.add_many(9)
     held = await scene.claim(worker, 3)
@@ -285,7 +285,7 @@ async def a_resync_finds_all_that_runs_here_and_may_claim_more(scene: Scene) -> 
 
 @chapter.promise("M112")
 async def landed_or_fenced(scene: Scene) -> None:
-    """A repeat that was taken is told from one that came too late."""
+    """A repeated outcome that was stored is told from one that came too late."""
     landed_worker, landed = await scene.running()
     await scene.finish(landed_worker, landed)
     fenced_worker, fenced = await scene.running()
@@ -299,7 +299,7 @@ async def landed_or_fenced(scene: Scene) -> None:
     assert (
         await scene.store.exchange(landed_worker, [outcome(landed)], (), 0)
     ).rejected == first.rejected
-    # A lost lease changes nothing about what had landed before.
+    # A lost lease changes nothing about outcomes that were stored before.
     await scene.lose(landed_worker)
     third = await scene.exchange(landed_worker, [outcome(landed)])
     assert third.rejected == [Rejected(landed.id, 1, True)]
@@ -307,7 +307,7 @@ async def landed_or_fenced(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def an_end_that_left_no_trace_had_landed(scene: Scene) -> None:
-    """Retention zero: the job is gone, and its worker alive, so nobody fenced it."""
+    """With retention zero the job is deleted; its worker is alive, so it was not fenced."""
     worker, claim = await scene.running()
     word = outcome(claim, keep=Keep(0.0))
     assert (await scene.exchange(worker, [word])).rejected == []
@@ -317,7 +317,7 @@ async def an_end_that_left_no_trace_had_landed(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_retry_of_a_fenced_worker_did_not_land(scene: Scene) -> None:
-    """The job waits again in both cases; only a living worker's word was taken."""
+    """The job waits again in both cases; only the outcome of a live worker was stored."""
     worker, claim = await scene.running()
     await scene.lose(worker)
     for kind in (OutcomeKind.RETRY, OutcomeKind.SNOOZE, OutcomeKind.RELEASE):
@@ -327,7 +327,7 @@ async def a_retry_of_a_fenced_worker_did_not_land(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_zombies_success_did_not_land_in_a_death_by_loss(scene: Scene) -> None:
-    """The record is final under the same fence, but not by this worker's word."""
+    """The job is final under the same fence, but not by this worker's outcome."""
     worker, claim = await scene.running()
     for _ in range(2):
         await scene.lose(worker)
@@ -344,7 +344,7 @@ async def a_zombies_success_did_not_land_in_a_death_by_loss(scene: Scene) -> Non
 
 
 async def a_full_table(scene: Scene) -> tuple[int, list[Outcome]]:
-    """Every kind of outcome, a due job, a cancel that was asked, and jobs to claim."""
+    """Make every kind of outcome, a due job, a requested cancel, and jobs to claim."""
     worker = await scene.worker()
     await scene.add_many(8)
     claims = await scene.claim(worker, 8)
@@ -375,7 +375,7 @@ async def a_full_table(scene: Scene) -> tuple[int, list[Outcome]]:
 
 @chapter.promise("M98", needs=("fault",))
 async def a_fault_at_any_statement_changes_nothing(scene: Scene) -> None:
-    """All of an exchange or nothing, and afterwards the same exchange succeeds."""
+    """All of an exchange is written or nothing; afterwards the same exchange succeeds."""
     worker, words = await a_full_table(scene)
     exchanged = await scene.after_every_fault(lambda: scene.exchange(worker, words))
     assert len(exchanged.claims) == 4
@@ -389,7 +389,7 @@ async def a_fault_at_any_statement_changes_nothing(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_cancelled_call_gives_the_next_one_its_own_answer(scene: Scene) -> None:
-    """The caller of an exchange goes away; the claims it never saw are resynced."""
+    """The caller of an exchange is cancelled; its unseen claims are returned by a resync."""
     worker = await scene.worker()
     ids = await scene.add_many(6)
     for _ in range(3):

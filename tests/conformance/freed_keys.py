@@ -1,4 +1,4 @@
-"""What a store promises about the end of a key: freed on every way out, once, by anybody."""
+"""What a store promises about the end of a key: freed on every way out, once."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +17,7 @@ Way = Callable[[Scene, bytes], Awaitable[None]]
 
 
 def ended(kind: OutcomeKind) -> Way:
-    """By the worker's word."""
+    """Return a way out by an outcome of the worker."""
 
     async def end(scene: Scene, job_id: bytes) -> None:
         worker, claim = await scene.claim_one()
@@ -28,12 +28,12 @@ def ended(kind: OutcomeKind) -> Way:
 
 
 async def cancelled_waiting(scene: Scene, job_id: bytes) -> None:
-    """By an operator, before it ran."""
+    """Cancel it as an operator, before it runs."""
     await scene.store.act([job_id], CancelJobs())
 
 
 def cancelled_running(*, rescued: bool) -> Way:
-    """By an operator, while it ran: the cancel takes effect at the next way out."""
+    """Return a way out by an operator's cancel of a running job, at its next way out."""
 
     async def end(scene: Scene, job_id: bytes) -> None:
         worker, claim = await scene.claim_one()
@@ -47,14 +47,14 @@ def cancelled_running(*, rescued: bool) -> Way:
 
 
 async def left(scene: Scene, job_id: bytes) -> None:
-    """By a worker that leaves with a cancel asked."""
+    """Let a worker leave after a cancel was requested."""
     worker, _ = await scene.claim_one()
     await scene.store.act([job_id], CancelJobs())
     await scene.store.leave(worker)
 
 
 def lost(*, named: bool) -> Way:
-    """By the third loss in a row, convicted by its mark or by name."""
+    """Return a way out by the third loss in a row, alone or as the known cause."""
 
     async def end(scene: Scene, job_id: bytes) -> None:
         for _ in range(2):
@@ -86,7 +86,7 @@ WAYS: dict[str, Way] = {
 
 @chapter.table(WAYS, "M93")
 async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
-    """`while_active` and `replace` let go at the final state, a cancel in every mode."""
+    """`while_active` and `replace` free it at the final state, a cancel in every mode."""
     for policy in (while_active, replace, window()):
         job_id = await scene.add(key=key(policy))
         await way(scene, job_id)
@@ -99,7 +99,7 @@ async def key_freed_on_every_way_out(scene: Scene, way: Way) -> None:
 
 @chapter.promise("M93")
 async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
-    """As if it had never ended: the same submission finds it."""
+    """The same submission finds it, as if it had never ended."""
     for policy, found in ((while_active, "existing"), (replace, "rewrite")):
         job_id = await scene.dead(key=key(policy))
         acted = await scene.store.act([job_id], RetryJobs())
@@ -114,7 +114,7 @@ async def a_job_that_is_sent_back_has_its_key_again(scene: Scene) -> None:
 
 @chapter.promise("M93")
 async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None:
-    """Two would run that must be one; when the other is over it may."""
+    """Two jobs with one key would run; when the other has ended, the retry succeeds."""
     for policy in (while_active, replace, while_waiting):
         job_id = await scene.dead(key=key(policy))
         heir = await scene.add(key=key(policy))
@@ -130,7 +130,7 @@ async def a_job_whose_key_another_one_has_is_not_sent_back(scene: Scene) -> None
 
 @chapter.promise("M93")
 async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
-    """Within it a dead job still answers for its key, also when it is sent back."""
+    """Within the window a dead job still holds its key, even if it is retried."""
     job_id = await scene.dead(key=key(window(100.0)))
     await scene.store.act([job_id], RetryJobs())
     answer = await scene.send(key=key(window(100.0)))
@@ -142,7 +142,7 @@ async def a_window_that_is_over_is_not_taken_again(scene: Scene) -> None:
 
 @chapter.promise("M93")
 async def a_key_is_freed_by_whichever_process_finishes(scene: Scene) -> None:
-    """What one process knows of a claim is no secret that the other would need."""
+    """No process needs what another one remembers of a claim."""
     other = await scene.other()
     for claimer, finisher in ((scene.store, other), (other, scene.store)):
         job_id = await scene.add(key=key(while_active))
@@ -156,7 +156,7 @@ async def a_key_is_freed_by_whichever_process_finishes(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_key_is_held_until_the_last_attempt_is_over(scene: Scene) -> None:
-    """Retries, snoozes, releases and losses on the way free nothing."""
+    """Retries, snoozes, releases and losses do not free it."""
     job_id = await scene.add(key=key(while_active))
     for kind in (
         OutcomeKind.RETRY,

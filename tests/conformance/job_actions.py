@@ -1,4 +1,4 @@
-"""What a store promises to whoever puts things right by hand, job by job."""
+"""What a store promises to operators who act on single jobs."""
 
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +55,7 @@ DAY = 86400.0
 
 @chapter.promise("M85")
 async def a_dead_letter_may_be_deleted(scene: Scene) -> None:
-    """Its record goes, and the key that it held; other jobs are left alone."""
+    """Its record and its key are deleted; other jobs are not affected."""
     dead = await scene.dead(key=key(window()))
     worker, claim = await scene.running()
     await scene.finish(worker, claim)
@@ -92,7 +92,7 @@ async def a_dead_letter_is_retried_with_other_arguments(scene: Scene) -> None:
 async def an_edited_job_answers_for_its_key_with_the_new_arguments(
     scene: Scene,
 ) -> None:
-    """The same submission as the edited one is the same."""
+    """A submission with the new arguments counts as the same."""
     dead = await scene.dead(key=key(while_active))
     await scene.store.act([dead], RetryJobs(OTHER_PAYLOAD))
     answer = await scene.send(key=key(while_active, OTHER_PAYLOAD))
@@ -107,7 +107,7 @@ async def an_edited_job_answers_for_its_key_with_the_new_arguments(
 
 @chapter.promise()
 async def a_cancelled_job_stays_as_long_as_it_asked(scene: Scene) -> None:
-    """Its own retention is kept also when it never ran."""
+    """Its own retention applies even if it never ran."""
     keeps = [(0.0, None, None), (30 * DAY, None, None), (365 * DAY, 1, "b"), None]
     ids: list[bytes] = []
     for keep in [*keeps, (365 * DAY, 1, "b")]:
@@ -125,7 +125,7 @@ async def a_cancelled_job_stays_as_long_as_it_asked(scene: Scene) -> None:
 
 
 def encode_options(keep: tuple[float, int | None, str | None]) -> bytes:
-    """The stored options of a job with a retention of its own."""
+    """Return the stored options of a job with a retention of its own."""
     return encoder.encode(RowOptions(keep=keep))
 
 
@@ -134,7 +134,7 @@ def encode_options(keep: tuple[float, int | None, str | None]) -> bytes:
 
 @chapter.promise("M85")
 async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
-    """As they were; ids that are stored stay as they are, and all can be retried."""
+    """They are restored unchanged; stored ids stay unchanged, and all can be retried."""
     error = b'{"type":"E","message":"m"}'
     ids = [await die(scene, error, lane="shop:mail"), await die(scene, error)]
     exported = await scene.store.get(ids)
@@ -158,7 +158,7 @@ async def dead_letters_come_back_from_elsewhere(scene: Scene) -> None:
 
 
 def shown(record: StoredJob) -> StoredJob:
-    """All that is restored."""
+    """Return the fields that are restored."""
     return record._replace(key=None, progress=None, run_at=None)
 
 
@@ -167,7 +167,7 @@ def shown(record: StoredJob) -> StoredJob:
 
 @chapter.promise()
 async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
-    """Priority, order, due time, fence, key and options; in bounded steps."""
+    """Priority, order, due time, fence, key and options move too; in limited steps."""
     worker, claim = await scene.running()
     low = await scene.add(priority=1, opts=b"{}")
     high = await scene.add(priority=9)
@@ -197,7 +197,7 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_move_rings_the_other_queue(scene: Scene) -> None:
-    """Also one that never had a job; moving nowhere moves nothing."""
+    """This includes a queue that never had a job; moving to the same queue moves nothing."""
     await scene.add()
     worker = await scene.worker(queues=("new",))
     other = await scene.other()
@@ -213,7 +213,7 @@ async def a_move_rings_the_other_queue(scene: Scene) -> None:
 
 @chapter.promise("M86")
 async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
-    """By queue, task and last error, on every way; whatever becomes of the jobs."""
+    """Counts are by queue, task and last error, for every way out, and are kept forever."""
     store = scene.store
     await die(scene, b'{"type":"ValueError"}')
     twice = await die(scene, b'{"type":"ValueError"}')
@@ -233,7 +233,7 @@ async def deaths_are_counted_by_kind_for_ever(scene: Scene) -> None:
 
 
 async def lost_for_good(scene: Scene) -> None:
-    """A third loss in a row, the last one alone."""
+    """Lose it a third time in a row, the last time alone."""
     job_id = await scene.add()
     for _ in range(3):
         worker, claim = await scene.claim_one()
@@ -249,7 +249,7 @@ Do = Callable[[Scene], Awaitable[object]]
 
 
 def in_bulk(query: Query, action: Action) -> Do:
-    """Whatever fits, in one step."""
+    """Act on all matching jobs, in one step."""
 
     async def do(scene: Scene) -> object:
         only = (query, (await scene.store.count(query)).mark)
@@ -261,14 +261,14 @@ def in_bulk(query: Query, action: Action) -> Do:
 
 
 async def one_more_restored(scene: Scene) -> object:
-    """Under new ids."""
+    """Restore the same letters under new ids."""
     records = await scene.records(ALL_DEAD)
     again = [r._replace(id=r.id[::-1]) for r in records]
     return await scene.store.restore(again, AuditNote(who="ann"))
 
 
 async def edited(scene: Scene) -> object:
-    """One dead letter with a key."""
+    """Retry one dead letter with a key and new arguments."""
     (record,) = [r for r in await scene.records(ALL_DEAD) if r.key is not None]
     return await scene.store.act(
         [record.id], RetryJobs(OTHER_PAYLOAD), note=AuditNote(who="ann")
@@ -287,7 +287,7 @@ ACTS: dict[str, Do] = {
 
 @chapter.table(ACTS, needs=("fault",))
 async def a_hand_does_all_or_nothing(scene: Scene, do: Do) -> None:
-    """A fault at whichever statement leaves no job, key, count or line behind."""
+    """A fault at any statement leaves no job, key, count or audit line behind."""
     await die(scene, key=key(while_active))
     await die(scene, b'{"type":"E"}')
     await scene.running()
@@ -301,7 +301,7 @@ async def a_hand_does_all_or_nothing(scene: Scene, do: Do) -> None:
 
 @chapter.promise("M86", needs=("fault",))
 async def a_death_is_counted_with_the_death(scene: Scene) -> None:
-    """Both or neither."""
+    """Both are written or neither."""
     worker, claim = await scene.running()
     words = [
         outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason="permanent")

@@ -35,7 +35,7 @@ POLICIES = {
     "replace": replace,
     "debounce": debounce(5.0),
 }
-# What an enqueue does, by its policy and by where the holder of its key is.
+# What an enqueue does, by its policy and by the state of the key's holder.
 TABLE = """
 holder is                   while_waiting  while_active  window    replace   debounce
 nobody                      new            new           new       new       new
@@ -56,7 +56,7 @@ done and gone               new            new           new       new       new
 
 
 class Cell(NamedTuple):
-    """One row of the table, one policy, one answer."""
+    """One row of the table, one policy, one result."""
 
     holder: str
     policy: KeyPolicy
@@ -64,7 +64,7 @@ class Cell(NamedTuple):
 
 
 def cells() -> dict[str, Cell]:
-    """The table above, cell by cell."""
+    """Return the table above, cell by cell."""
     found: dict[str, Cell] = {}
     for line in TABLE.strip().splitlines()[1:]:
         holder, words = line[:28].strip(), line[28:].split()
@@ -78,7 +78,7 @@ HELD = {title: cell for title, cell in CELLS.items() if cell.wanted != "new"}
 
 
 async def hold(scene: Scene, cell: Cell) -> bytes | None:
-    """Bring the holder of the key to where the cell has it; its id."""
+    """Bring the holder of the key into the state of the cell; return its id."""
     where, _, later = cell.holder.partition(", ")
     if where == "nobody":
         return None
@@ -116,7 +116,7 @@ async def run(scene: Scene, where: str) -> None:
 
 
 def answer_kind(answer: Enqueued) -> str:
-    """An answer in the table's words."""
+    """Return a result in the words of the table."""
     if answer.conflict:
         return "conflict"
     if answer.replaced:
@@ -126,7 +126,7 @@ def answer_kind(answer: Enqueued) -> str:
 
 @chapter.table(CELLS, "M33", "M93")
 async def cell_of_the_table(scene: Scene, cell: Cell) -> None:
-    """The same arguments again."""
+    """The same arguments are enqueued again."""
     held_by = await hold(scene, cell)
     state = (
         None if held_by is None else (await scene.store.states([held_by])).get(held_by)
@@ -149,7 +149,7 @@ async def cell_of_the_table(scene: Scene, cell: Cell) -> None:
 
 @chapter.table(HELD, "M33")
 async def cell_with_other_arguments(scene: Scene, cell: Cell) -> None:
-    """A window refuses them, `while_*` says that they differ, `replace` takes them."""
+    """A window refuses them, `while_*` reports that they differ, `replace` accepts them."""
     held_by = await hold(scene, cell)
     before = await scene.everything()
     claim = key(cell.policy, OTHER_PAYLOAD)
@@ -173,7 +173,7 @@ KEPT: dict[str, Keep | None] = {"as usual": None, "for a minute": Keep(60.0)}
 async def a_done_job_answers_with_its_result_for_the_whole_window(
     scene: Scene, keep: Keep | None
 ) -> None:
-    """Also when records or results are kept for less, and whichever process ends it."""
+    """This holds if records or results are kept for less, and whichever process ends it."""
     policy = window(WINDOW_SECONDS)
     worker, claim = await scene.running(key=key(policy))
     ends = scene.clock.now() + WINDOW_SECONDS
@@ -195,7 +195,7 @@ async def a_done_job_answers_with_its_result_for_the_whole_window(
 
 @chapter.promise("M33")
 async def concurrent_enqueues_of_one_key_give_one_id(scene: Scene) -> None:
-    """Twenty at once from two processes: one is created, all get its id."""
+    """Of 20 at once from two processes, one is created, and all get its id."""
     stores = (scene.store, await scene.other())
     jobs = [scene.job(key=key(window())) for _ in range(20)]
     calls = (stores[n % 2].enqueue([job]) for n, job in enumerate(jobs))
@@ -216,7 +216,7 @@ async def a_key_twice_in_one_call_is_one_job(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_repeat_is_not_judged_by_its_key(scene: Scene) -> None:
-    """The same id again is the same job, though its key may be another's by now."""
+    """The same id is the same job, even if another job holds its key by now."""
     job = scene.job(key=key(while_active))
     await scene.store.enqueue([job])
     worker, claim = await scene.claim_one()
@@ -256,7 +256,7 @@ async def replace_rewrites_all_but_the_id_and_the_fence(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_successor_takes_the_key_and_keeps_it(scene: Scene) -> None:
-    """The predecessor's end does not free what is no longer its own."""
+    """The end of its predecessor does not free a key that is no longer its own."""
     worker, claim = await scene.running(key=key(replace))
     successor = await scene.send(key=key(replace))
     assert answer_kind(successor) == "new"
@@ -268,7 +268,7 @@ async def a_successor_takes_the_key_and_keeps_it(scene: Scene) -> None:
 
 @chapter.promise()
 async def debounce_waits_for_the_last_one(scene: Scene) -> None:
-    """Each submission pushes the due time to five seconds from then; one run."""
+    """Each submission moves the due time to five seconds from then; the job runs once."""
     worker = await scene.worker()
     policy = debounce(5.0)
     first = await scene.send(key=key(policy))
@@ -287,7 +287,7 @@ async def debounce_waits_for_the_last_one(scene: Scene) -> None:
 
 @chapter.promise()
 async def debounce_waits_no_longer_than_max_wait(scene: Scene) -> None:
-    """However often it is pushed, it is due at most so long after the first."""
+    """However often it is moved, the job is due at most this long after the first."""
     policy = debounce(5.0, max_wait=12.0)
     began = scene.clock.now()
     first = await scene.send(key=key(policy))
@@ -299,7 +299,7 @@ async def debounce_waits_no_longer_than_max_wait(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_debounced_successor_waits_too(scene: Scene) -> None:
-    """While the first one runs, the next is due in its own time."""
+    """While the first one runs, the next has its own due time."""
     policy = debounce(5.0)
     first = await scene.add(key=key(policy))
     scene.clock.advance(5.0)

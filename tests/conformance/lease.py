@@ -1,4 +1,4 @@
-"""What a store promises about leases: a worker's right ends, and never comes back."""
+"""What a store promises about leases: a lease that has ended never comes back."""
 
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import OutcomeKind
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 @chapter.promise()
 async def a_workers_id_is_never_used_again(scene: Scene) -> None:
-    """Not even after it left."""
+    """It is not used even after the worker has left."""
     first = await scene.worker()
     await scene.store.leave(first)
     second = await scene.worker()
@@ -27,7 +27,7 @@ async def a_workers_id_is_never_used_again(scene: Scene) -> None:
 
 @chapter.promise("M111")
 async def renewing_extends_the_lease(scene: Scene) -> None:
-    """Counted from the renewal, for as long as the renewal says."""
+    """It counts from the renewal, for as long as the renewal says."""
     worker, claim = await scene.running()
     for _ in range(4):
         scene.clock.advance(LEASE_SECONDS - 0.25)
@@ -40,7 +40,7 @@ async def renewing_extends_the_lease(scene: Scene) -> None:
 
 @chapter.promise("M110", "M111")
 async def a_lease_that_is_not_renewed_ends_in_time(scene: Scene) -> None:
-    """Not a moment before, and then for good."""
+    """It ends not a moment earlier, and then for good."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS - 0.25)
     assert (await scene.store.rescue(MANY, ExpiredLeases())).workers == []
@@ -53,7 +53,7 @@ async def a_lease_that_is_not_renewed_ends_in_time(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_rescued_worker_never_comes_back(scene: Scene) -> None:
-    """Its renewals say so, it claims nothing, and nobody lists it any more."""
+    """Its renewals say so, it claims nothing, and it is no longer listed."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS + 1)
     await scene.store.rescue(MANY, ExpiredLeases())
@@ -69,7 +69,7 @@ async def a_rescued_worker_never_comes_back(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_half_rescued_worker_does_not_come_back_either(scene: Scene) -> None:
-    """A bounded rescue that has begun is not undone, though the lease was not over."""
+    """A limited rescue that has begun is not undone, even if the lease had not ended."""
     worker = await scene.worker()
     await scene.add_many(4)
     await scene.claim(worker, 4)
@@ -89,7 +89,7 @@ async def a_worker_nobody_knows_is_not_alive(scene: Scene) -> None:
 
 @chapter.promise("M118")
 async def leaving_gives_jobs_back_uncharged(scene: Scene) -> None:
-    """At once, without a loss, and the one who left has no say any more."""
+    """Jobs go back at once, without a loss; the worker's later outcomes are refused."""
     worker = await scene.worker()
     await scene.add_many(3)
     kept, *others = await scene.claim(worker, 3)
@@ -109,7 +109,7 @@ async def leaving_gives_jobs_back_uncharged(scene: Scene) -> None:
 
 @chapter.promise("M111")
 async def a_step_of_the_wall_clock_ends_no_lease(scene: Scene) -> None:
-    """An hour forward or back is no time that passed."""
+    """A step of an hour forward or back does not count as elapsed time."""
     worker, claim = await scene.running()
     for step in (HOUR, -2 * HOUR, HOUR):
         scene.clock.step(step)
@@ -123,7 +123,7 @@ async def a_step_of_the_wall_clock_ends_no_lease(scene: Scene) -> None:
 
 @chapter.promise("M111", needs=("leases_end_with_boot",))
 async def another_boot_ends_every_lease(scene: Scene) -> None:
-    """Monotonic times of before mean nothing; nobody who had a lease is alive."""
+    """Earlier monotonic times mean nothing, so every worker with a lease counts as dead."""
     worker, claim = await scene.running()
     leader = await scene.store.lead("upkeep", worker, 10.0)
     await scene.add()
@@ -141,7 +141,7 @@ async def another_boot_ends_every_lease(scene: Scene) -> None:
 
 @chapter.promise(needs=("open_second",))
 async def a_foreign_write_contests_a_lease(scene: Scene) -> None:
-    """Since the last renewal somebody wrote: the lease may have been given away."""
+    """Another process wrote since the last renewal, so the lease may be taken."""
     worker = await scene.worker()
     await scene.store.renew(worker, LEASE_SECONDS)
     await (await scene.other()).enqueue([scene.job()])
@@ -153,7 +153,7 @@ async def a_foreign_write_contests_a_lease(scene: Scene) -> None:
 
 @chapter.promise()
 async def there_is_one_leader_and_its_token_only_grows(scene: Scene) -> None:
-    """Others wait until its time is over; a deposed one hears of it."""
+    """Others wait until its time is over; a leader that was replaced is notified."""
     stores = (scene.store, await scene.other())
     one, two = await scene.worker(), await scene.worker()
     tokens: list[int] = []
@@ -175,7 +175,7 @@ async def there_is_one_leader_and_its_token_only_grows(scene: Scene) -> None:
 
 @chapter.promise()
 async def leaders_of_different_things_do_not_meet(scene: Scene) -> None:
-    """A lease to lead has a name."""
+    """Each lease of a leader has a name."""
     one, two = await scene.worker(), await scene.worker()
     assert await scene.store.lead("upkeep", one, 10.0) is not None
     assert await scene.store.lead("ticks", two, 10.0) is not None
@@ -184,7 +184,7 @@ async def leaders_of_different_things_do_not_meet(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
-    """Each time until the attempt ends, with the fence it is about."""
+    """Each renewal returns it until the attempt ends, with the fence that it is about."""
     worker, claim = await scene.running()
     (_, another) = await scene.running(lane="shop:other")
     await scene.store.act([claim.id, another.id], CancelJobs())

@@ -1,4 +1,4 @@
-"""What a store promises about live events: heard by all who listen, never in the way."""
+"""What a store promises about live events: subscribers get them, publishers never wait."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from tests.conformance.scene import Scene
 chapter = Chapter("live")
 
 LONG_SECONDS = 20.0
-# Tellers need not look for listeners more often than this.
+# Publishers need not look for subscribers more often than this.
 GLANCE_SECONDS = 1.5
 
 
 def event(n: int, size: int = 0) -> bytes:
-    """One JSON object, and so long."""
+    """Return one JSON object of this size."""
     return msgspec.json.encode({"event": "job.done", "n": n, "fill": "x" * size})
 
 
 @chapter.promise()
 async def events_are_heard_by_everybody_who_listens(scene: Scene) -> None:
-    """In order, from every process, from the moment they listen."""
+    """They arrive in order, from every process, from the moment of the subscription."""
     other = await scene.other()
     other.publish([event(0)])
     async with scene.store.subscribe() as one, other.subscribe() as two:
@@ -39,7 +39,7 @@ async def events_are_heard_by_everybody_who_listens(scene: Scene) -> None:
 
 @chapter.promise()
 async def nobody_is_heard_when_nobody_listens(scene: Scene) -> None:
-    """Telling is no error then, nor when there is nothing to tell."""
+    """Publishing is no error then, nor without events."""
     assert not scene.store.publish([])
     scene.store.publish([event(1)])
     async with scene.store.subscribe() as listener:
@@ -55,7 +55,7 @@ async def nobody_is_heard_when_nobody_listens(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_slow_listener_keeps_nobody_waiting(scene: Scene) -> None:
-    """It misses events, in order, and is told how many."""
+    """It misses events, in order, and gets their number."""
     told = 50_000
     async with scene.store.subscribe() as listener:
         scene.clock.advance(GLANCE_SECONDS)
@@ -65,7 +65,7 @@ async def a_slow_listener_keeps_nobody_waiting(scene: Scene) -> None:
         heard: list[dict[str, Any]] = []
         while more := await listener.read(0.05):
             heard += [msgspec.json.decode(line) for line in more]
-        # Whatever gets through next brings how many did not.
+        # The next event that arrives brings the number of missed ones.
         scene.store.publish([event(told)])
         while more := await listener.read(0.05):
             heard += [msgspec.json.decode(line) for line in more]
@@ -79,7 +79,7 @@ async def a_slow_listener_keeps_nobody_waiting(scene: Scene) -> None:
 
 @chapter.promise()
 async def an_event_that_is_too_long_spoils_no_other(scene: Scene) -> None:
-    """It is missed; those beside it are heard."""
+    """It is missed; the events around it arrive."""
     async with scene.store.subscribe() as listener:
         scene.clock.advance(GLANCE_SECONDS)
         assert scene.store.publish([])

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to go on: leases and delays are exact."""
+"""A clock that only a test advances, so that leases and delays are exact."""
 
 import asyncio
 from typing import final
@@ -10,7 +10,7 @@ START = 1_800_000_000.0
 
 @final
 class ManualClock:
-    """Time, chance and ids for a test; `advance` is the only thing that moves it."""
+    """Time, random numbers and ids for a test; only `advance` moves it."""
 
     def __init__(self) -> None:
         self.wall_seconds = START
@@ -19,10 +19,10 @@ class ManualClock:
         self.ids_made = 0
         self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
-    # --- what a test does with it
+    # --- for tests
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass, for everybody."""
+        """Let this much time pass for all users of the clock."""
         self.wall_seconds += seconds
         self.monotonic_seconds += seconds
         due = [s for s in self.sleepers if s[0] <= self.monotonic_seconds]
@@ -35,29 +35,28 @@ class ManualClock:
         self.wall_seconds += seconds
 
     def reboot(self) -> None:
-        """Start the machine anew: monotonic times of before mean nothing now."""
+        """Restart the machine: earlier monotonic times mean nothing now."""
         self.boot = f"{self.boot}+"
         self.monotonic_seconds = 5.0
 
     # --- ports.clock.Clock
 
     def now(self) -> float:
-        """Wall-clock seconds since the epoch."""
+        """Return wall-clock seconds since 1970."""
         return self.wall_seconds
 
     def monotonic(self) -> float:
-        """Seconds that never go back within one boot."""
+        """Return seconds that never go back within one boot."""
         return self.monotonic_seconds
 
     def boot_id(self) -> str:
-        """The name of this boot."""
+        """Return the name of this boot."""
         return self.boot
 
     async def sleep(self, seconds: float) -> None:
-        """Until somebody has advanced the clock by so much, or so much real time is over.
+        """Wait until the clock was advanced this much, or this much real time passed.
 
-        A store's threads do not stand still with this clock: who looks for them now
-        and then must get to look again.
+        A store's threads run in real time, so code that polls them must wake up again.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -66,11 +65,11 @@ class ManualClock:
         await future
 
     def random(self) -> float:
-        """Always the middle."""
+        """Return 0.5 always."""
         return 0.5
 
     def new_id(self) -> bytes:
-        """An id above every one before it, whatever the time does."""
+        """Return an id above every earlier one, whatever the time does."""
         self.ids_made += 1
         return uuid7(int(START * 1000) + self.ids_made, 0, self.ids_made)
 

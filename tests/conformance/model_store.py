@@ -1,7 +1,7 @@
-"""A store in two hundred lines: the specification that real ones are held against.
+"""A store in two hundred lines: the specification that real stores are compared with.
 
-Plain dicts, no batching, no concurrency. What may happen is decided by the pure rules
-alone: `model.transitions.way_out` for every end and `model.keys.answer` for every key.
+Plain dicts, no batching, no concurrency. The pure rules alone decide what may happen:
+`model.transitions.way_out` for every end and `model.keys.key_answer` for every key.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Row:
     """A job."""
 
     id: bytes
-    place: int  # in line
+    place: int  # position in the queue
     rank: int
     state: int
     payload: bytes
@@ -52,7 +52,7 @@ class Row:
     gone_at: float = 0.0
 
     def shown(self) -> tuple[object, ...]:
-        """What both sides must agree on."""
+        """Return the fields that both stores must agree on."""
         due = self.run_at if self.state == SCHEDULED else None
         counters = (self.retried, self.losses, self.lost, self.snoozed)
         return (self.state, self.claim_no, self.worker, self.payload, due, *counters)
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass
 class HeldKey:
-    """Who holds a key."""
+    """The holder of a key."""
 
     id: bytes
     mode: int
@@ -91,7 +91,7 @@ class ModelStore:
     # --- enqueue
 
     def enqueue(self, job: NewJob) -> tuple[bytes, str, int]:
-        """The id that answers, the answer's word, the state."""
+        """Return the id of the stored job, the kind of result, and its state."""
         if job.id in self.rows:
             return job.id, "existing", self.rows[job.id].state
         held = None if job.key is None else self.keys.get(job.key.key)
@@ -111,11 +111,11 @@ class ModelStore:
         return row.id, word.value, row.state
 
     def depth(self) -> int:
-        """How many wait."""
+        """Return how many jobs wait."""
         return sum(row.state < RUNNING for row in self.rows.values())
 
     def enter(self, job: NewJob) -> tuple[bytes, str, int]:
-        """A new job, if there is room for it."""
+        """Store a new job, if there is room for it."""
         if self.bound is not None and self.depth() >= self.bound:
             return job.id, "full", READY
         return self.insert(job)
@@ -146,14 +146,14 @@ class ModelStore:
     # --- records
 
     def record(self, name: str) -> ModelRecord | None:
-        """A record that has not expired."""
+        """Return a record that has not expired."""
         found = self.records.get(name)
         if found is None or (found.expires_at or self.now + 1) <= self.now:
             return None
         return found
 
     def commit(self, job: NewJob | None, put: Put) -> str | None:
-        """What the conflict is about; None: the job is stored and the record may be."""
+        """Return the kind of the conflict; None if the job is stored."""
         standing = self.record(put.name)
         version = 0 if standing is None else standing.version
         if put.if_version not in {None, version}:
@@ -201,7 +201,7 @@ class ModelStore:
         kind: OutcomeKind,
         delay: float = 0.0,
     ) -> bool:
-        """Whether the word was taken."""
+        """Whether the outcome was accepted."""
         row = self.rows.get(job_id)
         if row is None or (row.state, row.worker, row.claim_no) != (
             RUNNING,
@@ -243,7 +243,7 @@ class ModelStore:
             self.settle(row)
 
     def settle(self, row: Row) -> None:
-        """A final state: its key by its mode, and how long it stays."""
+        """Apply a final state: free the key by its mode, and set how long the job is kept."""
         row.finished_at = self.now
         row.gone_at = self.now + (DEAD_SECONDS if row.state == DEAD else DONE_SECONDS)
         if row.key is not None and (row.key.mode != WINDOW or row.state == CANCELLED):
@@ -284,7 +284,7 @@ class ModelStore:
             row.retried = row.losses = row.lost = row.snoozed = 0
 
     def may_hold(self, row: Row) -> bool:
-        """Whether nobody else has the key that a job came with."""
+        """Whether no other job holds the key of this job."""
         held = None if row.key is None else self.keys.get(row.key.key)
         if held is None or held.id == row.id:
             return True

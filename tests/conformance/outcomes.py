@@ -1,4 +1,4 @@
-"""What a store promises about ends: one gate, one fence, nothing half-written."""
+"""What a store promises about outcomes: one exit, one fence, nothing half-written."""
 
 from itertools import product
 from typing import NamedTuple
@@ -29,7 +29,7 @@ ERROR = b'{"type":"ValueError","message":"no"}'
 
 @chapter.promise("M109", "M165", "M166")
 async def done_is_state_result_and_end_together(scene: Scene) -> None:
-    """One read gives all of it, and the worker has let go."""
+    """One read returns all of it, and the job has no worker any more."""
     worker, claim = await scene.running()
     started = scene.clock.now()
     scene.clock.advance(2.0)
@@ -55,13 +55,13 @@ async def done_is_state_result_and_end_together(scene: Scene) -> None:
 
 @chapter.promise()
 async def no_outcomes_is_no_work(scene: Scene) -> None:
-    """An empty call is answered."""
+    """An empty call returns an empty result."""
     assert (await scene.store.exchange(await scene.worker(), [], (), 0)).rejected == []
 
 
 @chapter.promise("M2", "M70")
 async def a_retry_counts_and_comes_back_in_time(scene: Scene) -> None:
-    """One retry used, due after the delay, the error on record."""
+    """One retry is used, the job is due after the delay, and the error is stored."""
     worker, claim = await scene.running()
     await scene.finish(
         worker, claim, kind=OutcomeKind.RETRY, delay_seconds=30.0, error=ERROR
@@ -79,7 +79,7 @@ async def a_retry_counts_and_comes_back_in_time(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_retry_without_a_delay_is_ready_at_once(scene: Scene) -> None:
-    """Zero means now, here too."""
+    """Zero means now for retries too."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=OutcomeKind.RETRY)
     assert await scene.is_ready(claim.id)
@@ -87,7 +87,7 @@ async def a_retry_without_a_delay_is_ready_at_once(scene: Scene) -> None:
 
 @chapter.promise("M81", "M89")
 async def every_failed_attempt_is_kept_oldest_first(scene: Scene) -> None:
-    """The last word of a dead job comes after those of its retries."""
+    """The last error of a dead job comes after those of its retries."""
     job_id = await scene.add()
     for number in range(3):
         worker, claim = await scene.claim_one()
@@ -102,7 +102,7 @@ async def every_failed_attempt_is_kept_oldest_first(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_snooze_costs_no_attempt(scene: Scene) -> None:
-    """Counted apart, and due after its delay."""
+    """It is counted separately, and the job is due after its delay."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=OutcomeKind.SNOOZE, delay_seconds=5.0)
     record = await scene.record(claim.id)
@@ -112,7 +112,7 @@ async def a_snooze_costs_no_attempt(scene: Scene) -> None:
 
 @chapter.promise("M57", "M118")
 async def release_keeps_the_attempt(scene: Scene) -> None:
-    """Given back unrun: ready at once, nothing charged, only the fence has grown."""
+    """The job is ready at once, nothing is charged, and only the fence has increased."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
     record = await scene.record(claim.id)
@@ -124,7 +124,7 @@ async def release_keeps_the_attempt(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_released_job_is_first_in_line_again(scene: Scene) -> None:
-    """It came first, so it goes first."""
+    """It arrived first, so it is claimed first."""
     ids = await scene.add_many(3)
     worker = await scene.worker()
     (claim,) = await scene.claim(worker, 1)
@@ -134,7 +134,7 @@ async def a_released_job_is_first_in_line_again(scene: Scene) -> None:
 
 @chapter.promise("M80", "M81", "M91")
 async def a_dead_job_keeps_everything(scene: Scene) -> None:
-    """Payload, queue, error, reason, attempts, times: it can be read and retried."""
+    """Payload, queue, error, reason, attempts and times are kept: it can be retried."""
     worker, claim = await scene.running(opts=b'{"meta":{"a":1}}')
     await scene.finish(
         worker, claim, kind=OutcomeKind.DEAD, error=ERROR, reason="exhausted"
@@ -151,7 +151,7 @@ async def a_dead_job_keeps_everything(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_task_may_cancel_itself(scene: Scene) -> None:
-    """Its own word, no error, and nothing runs again."""
+    """There is no error, and the job does not run again."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=OutcomeKind.CANCEL)
     record = await scene.record(claim.id)
@@ -161,7 +161,7 @@ async def a_task_may_cancel_itself(scene: Scene) -> None:
 
 @chapter.promise("M168")
 async def progress_is_a_note_about_a_running_job(scene: Scene) -> None:
-    """The newest one counts; the job goes on."""
+    """The newest progress counts; the job runs on."""
     worker, claim = await scene.running()
     for note in (b'{"done":1}', b'{"done":2}'):
         await scene.finish(worker, claim, kind=OutcomeKind.PROGRESS, progress=note)
@@ -176,13 +176,13 @@ async def progress_is_a_note_about_a_running_job(scene: Scene) -> None:
 OUTCOME_KINDS = {
     kind.name.lower(): kind
     for kind in OutcomeKind
-    if kind is not OutcomeKind.LOST  # only a rescuer says so
+    if kind is not OutcomeKind.LOST  # only a rescuer reports this
 }
 
 
 @chapter.table(OUTCOME_KINDS, "M112")
 async def a_stale_word_is_refused_and_named(scene: Scene, kind: OutcomeKind) -> None:
-    """After a rescue: while the job waits again, while another runs it, when it ended."""
+    """After a rescue: while the job waits again, while another runs it, when it has ended."""
     zombie, claim = await scene.running()
     word = outcome(
         claim, kind, result=b"1", progress=b"{}", reason="permanent", error=ERROR
@@ -209,7 +209,7 @@ async def a_stale_word_is_refused_and_named(scene: Scene, kind: OutcomeKind) -> 
 async def a_word_about_an_earlier_claim_of_ones_own_is_refused(
     scene: Scene, kind: OutcomeKind
 ) -> None:
-    """The same worker has the same job again: what it said of the first is over."""
+    """The same worker has the same job again: an outcome of the first claim is refused."""
     worker, first = await scene.running()
     await scene.finish(worker, first, kind=OutcomeKind.RELEASE)
     (second,) = await scene.claim(worker)
@@ -222,7 +222,7 @@ async def a_word_about_an_earlier_claim_of_ones_own_is_refused(
 
 
 class Wrong(NamedTuple):
-    """A fence that does not fit, by how much each part is off."""
+    """A wrong fence, by how much each part differs."""
 
     claim_no: int = 0
     worker: int = 0
@@ -237,7 +237,7 @@ WRONGS = {
 
 @chapter.table(WRONGS, "M112")
 async def the_fence_is_job_claim_and_worker(scene: Scene, wrong: Wrong) -> None:
-    """All three must fit."""
+    """All three must match."""
     worker, claim = await scene.running()
     await scene.worker()
     stale = claim._replace(claim_no=claim.claim_no + wrong.claim_no)
@@ -259,7 +259,7 @@ async def a_word_about_nothing_is_refused(scene: Scene) -> None:
     assert [record.id for record in await scene.records()] == [claim.id]
 
 
-# --- the gate, held against the pure rule
+# --- the exit, compared with the pure rule
 
 
 class ExitCase(NamedTuple):
@@ -289,7 +289,10 @@ BY_LOSS = [
 
 
 async def lose_all(scene: Scene, times: int) -> tuple[int, list[Claim]]:
-    """Claim everything; lose the worker so often, all of them guilty below two."""
+    """Claim everything and lose the worker this often.
+
+    Each job is the known cause below two.
+    """
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
     for _ in range(times):
@@ -331,7 +334,7 @@ LOSSES = {f"lost {lost} times": lost for lost in range(LOST_MAX)}
 
 @chapter.table(LOSSES, "M110")
 async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
-    """A worker's word: each kind, with and without a delay and an asked cancel."""
+    """A worker's outcomes: each kind, with and without a delay and a requested cancel."""
     await scene.add_many(len(BY_OUTCOME))
     worker, claims = await lose_all(scene, lost)
     pairs = list(zip(claims, BY_OUTCOME, strict=True))
@@ -354,11 +357,11 @@ async def every_end_goes_through_one_gate(scene: Scene, lost: int) -> None:
 
 @chapter.table(LOSSES, "M110", "M112")
 async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None:
-    """A rescuer's, or the worker's that knows whose it is; marked or not; cancelled."""
+    """Losses reported by a rescuer or by the worker; with a mark or not; with a cancel."""
     await scene.add_many(len(BY_LOSS))
     worker, claims = await lose_all(scene, lost)
     for claim, attempt in zip(claims, BY_LOSS, strict=True):
-        # One by one: a rescuer takes all that a worker holds.
+        # One by one, because a rescuer takes all jobs of a worker.
         await scene.finish(worker, claim, kind=OutcomeKind.RELEASE)
         single = await scene.worker()
         (mine,) = await scene.claim(single, 1)

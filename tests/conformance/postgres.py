@@ -1,7 +1,7 @@
-"""PostgreSQL as a subject of the conformance suite: an empty schema for every story.
+"""PostgreSQL as a subject of the conformance suite: an empty schema for every promise.
 
-The schema is made once. Before a story its tables are emptied, which takes a few
-milliseconds where making them anew takes a hundred.
+The schema is created once. Before each promise its tables are emptied, which takes a few
+milliseconds, where creating them takes about a hundred.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from durio.stores.postgres.store import PostgresStore
 from tests.conformance.subject import Opener, Subject
 
 FORGET = "delete from {schema}.worker where id = $1::int4"
-# Stories are short: to delete what they leave is far quicker than to truncate.
+# Promises store little: deleting it is much quicker than truncating.
 CLEAR = """
 select string_agg(
   case when relispartition then format('drop table %s', oid::regclass)
@@ -36,7 +36,7 @@ where relnamespace = $1::text::regnamespace and relkind in ('r', 'p')
 
 @dataclass
 class PostgresFault:
-    """Fails the nth statement of the next write on the store's lines."""
+    """Fails the nth statement of the next write on the store's connections."""
 
     connections: Connections
     left: int = 0
@@ -51,7 +51,7 @@ class PostgresFault:
         return self.met
 
     def look(self, statement: str) -> None:
-        # What cleans up after the fault works; the machine is well again by then.
+        # Statements that clean up after the fault succeed.
         if self.met or self.left <= 0:
             return
         self.left -= 1
@@ -59,7 +59,7 @@ class PostgresFault:
             self.met = True
             raise DriverError(f"planted at: {statement[:60]}", state="53100")
         if statement == "commit":
-            self.left = 0  # that was the write: what comes after it is another
+            self.left = 0  # the write is over; what follows is another one
 
 
 def fault(store: Store) -> PostgresFault:
@@ -74,7 +74,7 @@ async def forget_worker(store: Store, worker: int) -> None:
 
 @dataclass
 class ScratchSchema:
-    """One schema in one server, where stories are told one after the other."""
+    """One schema in one server, used for one promise after the other."""
 
     url: str
     location: PostgresLocation = field(init=False)
@@ -84,7 +84,7 @@ class ScratchSchema:
         schema_status.migrate(self.url)
 
     def clear(self) -> None:
-        """Empty every table, and let the numbers begin anew."""
+        """Empty every table, and restart the sequences."""
         asyncio.run(self._clear())
 
     async def _clear(self) -> None:
@@ -97,7 +97,7 @@ class ScratchSchema:
             await connection.close()
 
     def opener(self) -> Opener:
-        """Every call opens one more store on the same schema."""
+        """Return a function that opens one more store on the same schema."""
 
         @asynccontextmanager
         async def open_store(clock: Clock) -> AsyncGenerator[Store]:
@@ -111,7 +111,7 @@ class ScratchSchema:
         return open_store
 
     def subject(self) -> Subject:
-        """What the suite judges."""
+        """Return the subject for the suite."""
         return Subject(
             open_store=self.opener(),
             open_second=self.opener(),

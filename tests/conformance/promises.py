@@ -1,8 +1,8 @@
-"""How the suite is told and run: promises, gathered in chapters.
+"""How the suite is written and run: promises, collected in chapters.
 
-A promise is a short story about one store, `async def (scene) -> None`, named by what it
-shows. It speaks to the ports alone, so the same suite judges every store. What only some
-stores can offer is a field of `Subject`, and a promise says which of them it needs.
+A promise is a short test of one store, `async def (scene) -> None`, named by what it shows.
+It uses only the ports, so the same suite tests every store. Features that only some stores
+have are fields of `Subject`, and a promise names those that it needs.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.conformance.manual_clock import ManualClock
 from tests.conformance.scene import Scene
 from tests.conformance.subject import Subject
 
-STORY_SECONDS_MAX = 60.0  # a store that hangs is named by the promise it broke
+STORY_SECONDS_MAX = 60.0  # a store that hangs fails the promise
 
 Row = TypeVar("Row")
 Story = Callable[[Scene], Coroutine[Any, Any, None]]
@@ -24,7 +24,7 @@ Story = Callable[[Scene], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One story, by the chapter it is in and the requirements it proves."""
+    """One promise, with its chapter and the requirements that it proves."""
 
     chapter: str
     name: str
@@ -36,12 +36,12 @@ class Promise:
         return f"{self.chapter}.{self.name}"
 
     def lacks(self, subject: Subject) -> tuple[str, ...]:
-        """What this promise needs and the subject does not offer."""
+        """Return the features that this promise needs and the subject does not have."""
         return tuple(need for need in self.needs if not getattr(subject, need))
 
 
 class Chapter:
-    """The promises about one capability, in the order they are told."""
+    """The promises about one capability, in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class Chapter:
     def promise(
         self, *proves: str, needs: tuple[str, ...] = ()
     ) -> Callable[[Story], Story]:
-        """Add the story below under its own name."""
+        """Add the function below as a promise under its own name."""
 
         def add(story: Story) -> Story:
             name = story.__name__
@@ -65,7 +65,7 @@ class Chapter:
         [Callable[[Scene, Row], Coroutine[Any, Any, None]]],
         Callable[[Scene, Row], Coroutine[Any, Any, None]],
     ]:
-        """Add the story below once for each row, under its name and the row's."""
+        """Add the function below once for each row, under its name and the row's."""
 
         def add(
             story: Callable[[Scene, Row], Coroutine[Any, Any, None]],
@@ -94,8 +94,8 @@ def check(promise: Promise, subject: Subject) -> None:
 
 
 async def perform(promise: Promise, subject: Subject) -> None:
-    """The same inside a running loop."""
-    if not __debug__:  # else a store that breaks its promises would pass
+    """Run one promise inside a running loop."""
+    if not __debug__:  # otherwise a store that breaks its promises would pass
         raise UsageError(
             "the promises are told with assert, and python -O takes those out",
             cure="Run the suite without -O and without PYTHONOPTIMIZE.",

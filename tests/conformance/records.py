@@ -21,14 +21,14 @@ async def put(scene: Scene, *puts: Put) -> list[int]:
 
 
 async def names(scene: Scene, **options: Any) -> list[str]:
-    """The names of a list of records."""
+    """Return the names of a list of records."""
     found = await scene.store.list_records(KIND, **options)
     return [record.name for record in found]
 
 
 @chapter.promise()
 async def a_record_is_read_as_it_was_written(scene: Scene) -> None:
-    """By this process and by another one; absent names are left out."""
+    """This and another process read it; absent names are left out."""
     body = bytes(range(256))
     (one, two) = await put(
         scene, Put(KIND, "b", body, due_at=17.5), Put(KIND, "a/\u00fc", b"")
@@ -44,7 +44,7 @@ async def a_record_is_read_as_it_was_written(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_put_may_ask_for_a_version(scene: Scene) -> None:
-    """The record that stands is the answer when it is another one."""
+    """If the record has another version, the conflict contains it."""
     (first,) = await put(scene, Put(KIND, "a", b"1", if_version=0))
     (second,) = await put(scene, Put(KIND, "a", b"2", if_version=first))
     assert second > first > 0
@@ -62,7 +62,7 @@ async def a_put_may_ask_for_a_version(scene: Scene) -> None:
 
 
 async def refused(scene: Scene, *puts: Put) -> Committed:
-    """A commit that changes nothing."""
+    """Return the result of a commit that changes nothing."""
     before = await scene.everything()
     answer = await (await scene.other()).commit(Effects(puts=puts))
     assert answer.conflict is not None
@@ -73,7 +73,7 @@ async def refused(scene: Scene, *puts: Put) -> Committed:
 
 @chapter.promise()
 async def a_record_can_be_deleted(scene: Scene) -> None:
-    """With or without a version; a deletion of nothing is no conflict."""
+    """This works with or without a version; deleting an absent record is no conflict."""
     (version, _) = await put(scene, Put(KIND, "a", b"1"), Put(KIND, "b", b"1"))
     await refused(scene, Put(KIND, "a", None, if_version=version + 7))
     await refused(scene, Put(KIND, "a", None, if_version=0))
@@ -85,7 +85,7 @@ async def a_record_can_be_deleted(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_version_is_never_used_again(scene: Scene) -> None:
-    """Not by another record, and not by a name that was deleted or has expired."""
+    """It is not used by another record, nor by a name that was deleted or has expired."""
     seen: list[int] = []
     for turn in range(3):
         seen += await put(
@@ -106,7 +106,7 @@ async def a_version_is_never_used_again(scene: Scene) -> None:
 
 @chapter.promise()
 async def an_expired_record_is_absent(scene: Scene) -> None:
-    """For reads, lists, due times and `if_version=0`, before upkeep and after it."""
+    """It is absent for reads, lists, due times and `if_version=0`, before and after upkeep."""
     for prunes in (False, True):
         (version, _) = await put(
             scene,
@@ -126,13 +126,13 @@ async def an_expired_record_is_absent(scene: Scene) -> None:
         (again,) = await put(scene, Put(KIND, "a", b"2", if_version=0))
         assert again > version
         scene.clock.advance(100.0)
-        assert await names(scene) == ["a"]  # the new one has no expiry
+        assert await names(scene) == ["a"]  # the new record has no expiry
         await put(scene, Put(KIND, "a", None))
 
 
 @chapter.promise()
 async def upkeep_deletes_a_bounded_number(scene: Scene) -> None:
-    """Records that stand stay; a put without an expiry takes it away."""
+    """Valid records are kept; a put without an expiry removes it."""
     await put(scene, *(Put(KIND, f"{n}", b"", ttl_seconds=1.0 + n) for n in range(5)))
     await put(scene, Put(KIND, "4", b""))
     scene.clock.advance(60.0)
@@ -143,7 +143,7 @@ async def upkeep_deletes_a_bounded_number(scene: Scene) -> None:
 
 @chapter.promise()
 async def due_records_come_in_order(scene: Scene) -> None:
-    """The longest due first; the answer says when to ask again."""
+    """The longest overdue comes first; the result says when to read again."""
     now = scene.clock.now()
     assert await scene.store.due_records(KIND, limit=9) == ([], None)
     await put(
@@ -177,7 +177,7 @@ DUE_TIMES = {"b": -1.0, "a": -1.0, "c": -2.0, "d": 30.0}
 
 @chapter.promise()
 async def a_list_is_in_the_order_of_names(scene: Scene) -> None:
-    """As bytes, by pages, of one kind only."""
+    """Names are compared as bytes, listed by pages, of one kind only."""
     every = ["A", "a", "a b", "a/1", "a/10", "a/2", "b", "\u00fc", "\U0001f600"]
     assert every == sorted(every, key=str.encode)
     await put(scene, *(Put(KIND, name, b"") for name in reversed(every)))
@@ -205,7 +205,7 @@ PREFIXES = {
 
 @chapter.promise()
 async def a_list_may_have_a_prefix(scene: Scene) -> None:
-    """Every name that begins with it, whatever the next character is."""
+    """It has every name that begins with the prefix, whatever the next character is."""
     every = [*PREFIXES["a"], "b", *PREFIXES["\U0010ffff"]]
     await put(scene, *(Put(KIND, name, b"") for name in every))
     for prefix, wanted in PREFIXES.items():
@@ -231,7 +231,7 @@ REFUSED = {
 
 @chapter.table(REFUSED)
 async def what_cannot_be_kept_is_refused(scene: Scene, puts: list[Put]) -> None:
-    """With a clear error, before anything is written."""
+    """The error is clear, and nothing is written."""
     before = await scene.everything()
     try:
         await scene.store.commit(Effects(puts=[Put(KIND, "z", b""), *puts]))
@@ -244,7 +244,7 @@ async def what_cannot_be_kept_is_refused(scene: Scene, puts: list[Put]) -> None:
 
 @chapter.promise()
 async def the_largest_records_are_kept(scene: Scene) -> None:
-    """64 KiB, 512 bytes of kind and of name, 1,000 in one commit."""
+    """64 KiB, 512 bytes of kind and of name, and 1,000 records in one commit are accepted."""
     kind, name = "\U0010ffff" * 128, "x" * 512
     assert name < BEYOND_ALL_NAMES
     body = b"\xff" * 65536

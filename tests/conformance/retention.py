@@ -1,4 +1,4 @@
-"""What a store promises about keeping final jobs: by age, by count, never a live one."""
+"""What a store promises about keeping final jobs: by age, by count, never live ones."""
 
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import Keep, OutcomeKind
@@ -15,7 +15,7 @@ DAY = 86400.0
 async def ended(
     scene: Scene, keep: Keep | None, kind: OutcomeKind = OutcomeKind.DONE
 ) -> bytes:
-    """One more job that ended, a second after the one before."""
+    """Make one more job that ended, a second after the one before."""
     worker, claim = await scene.running()
     await scene.finish(worker, claim, kind=kind, keep=keep, reason="permanent")
     await scene.store.leave(worker)
@@ -24,7 +24,7 @@ async def ended(
 
 
 async def kept(scene: Scene) -> set[bytes]:
-    """What is left after the pruner has done all it can."""
+    """Return the jobs that are left after the pruner has finished."""
     while await scene.store.prune(100, dead_count=0):
         pass
     return {record.id for record in await scene.records()}
@@ -32,7 +32,7 @@ async def kept(scene: Scene) -> set[bytes]:
 
 @chapter.promise("M39", "M41")
 async def a_job_is_kept_for_its_age(scene: Scene) -> None:
-    """Forty-eight hours from its end, record and result, then it may go."""
+    """Record and result are kept for 48 hours after its end, then they may be deleted."""
     job_id = await ended(scene, Keep(2 * DAY))
     scene.clock.advance(2 * DAY - 2)
     assert await kept(scene) == {job_id}
@@ -62,7 +62,7 @@ async def without_a_word_the_default_age_counts(
 
 @chapter.promise("M39")
 async def the_newest_of_a_bucket_are_kept(scene: Scene) -> None:
-    """A count is of its own task or queue, and touches no other."""
+    """A count applies to its own task or queue, and affects no other."""
     keep = Keep(365 * DAY, 3, "shop.pay")
     one = [await ended(scene, keep) for _ in range(6)]
     two = [await ended(scene, Keep(365 * DAY, 1, "shop.ship")) for _ in range(3)]
@@ -72,7 +72,7 @@ async def the_newest_of_a_bucket_are_kept(scene: Scene) -> None:
 
 @chapter.promise("M40", "M91")
 async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
-    """Only those past their age and beyond the count go, the oldest first."""
+    """Only those past their age and beyond the count are deleted, the oldest first."""
     dead = [await ended(scene, None, OutcomeKind.DEAD) for _ in range(6)]
     assert await scene.store.prune(MANY, dead_count=2) == 0
     scene.clock.advance(31 * DAY)
@@ -83,7 +83,7 @@ async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
 
 @chapter.promise("M39")
 async def retention_zero_leaves_no_trace(scene: Scene) -> None:
-    """Gone with its finish, without a pruner; a dead letter is never dropped so."""
+    """It is deleted when it finishes, without a pruner; a dead letter is never deleted so."""
     for kind in (OutcomeKind.DONE, OutcomeKind.CANCEL):
         await ended(scene, Keep(0.0), kind)
     assert await scene.records() == []
@@ -95,14 +95,14 @@ async def retention_zero_leaves_no_trace(scene: Scene) -> None:
 
 @chapter.promise("M80")
 async def a_failure_is_never_deleted_at_once(scene: Scene) -> None:
-    """Whatever its task says about done jobs."""
+    """This holds whatever its task says about done jobs."""
     dead = await ended(scene, Keep(0.0), OutcomeKind.DEAD)
     assert await scene.state(dead) == DEAD
 
 
 @chapter.promise("M39")
 async def pruning_is_bounded(scene: Scene) -> None:
-    """So many a call, the oldest first, until nothing is left to prune."""
+    """Each call deletes a limited number, the oldest first, until none is left."""
     ids = [await ended(scene, Keep(60.0)) for _ in range(7)]
     scene.clock.advance(120.0)
     assert await scene.store.prune(3, dead_count=0) == 3
@@ -114,7 +114,7 @@ async def pruning_is_bounded(scene: Scene) -> None:
 
 @chapter.promise("M39")
 async def pruning_never_touches_live_jobs(scene: Scene) -> None:
-    """However old they are; nor a dead one that an operator has sent back."""
+    """This holds however old they are, and for a dead job that was retried."""
     retried = await ended(scene, None, OutcomeKind.DEAD)
     cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), OutcomeKind.CANCEL)
     await scene.store.act([retried, cancelled], RetryJobs())
@@ -131,7 +131,7 @@ async def pruning_never_touches_live_jobs(scene: Scene) -> None:
 
 
 async def ended_in_other_lanes(scene: Scene) -> bytes:
-    """A done job in a lane of its own, while others wait."""
+    """Make a done job in a lane of its own, while others wait."""
     worker, claim = await scene.running(lane="shop:beside")
     await scene.finish(worker, claim, keep=Keep(60.0))
     assert await scene.state(claim.id) == DONE

@@ -1,4 +1,4 @@
-"""Where a promise is told: a store, a clock, and short verbs for given and when."""
+"""The scene of a promise: a store, a clock, and short methods to act and check."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ TASK = "shop.pay"
 PAYLOAD = b'[[],{"order_id":42}]'
 OTHER_PAYLOAD = b'[[],{"order_id":43}]'
 LEASE_SECONDS = 30.0
-MANY = 1000  # more than any story has
+MANY = 1000  # more jobs than any promise has
 KINDS = ("task:shop", "signature:shop", "command:1", "test:shop")  # of records
 
 T = TypeVar("T")
@@ -38,17 +38,17 @@ T = TypeVar("T")
 def outcome(
     claim: Claim, kind: OutcomeKind = OutcomeKind.DONE, **fields: Any
 ) -> Outcome:
-    """One word about one claim."""
+    """Return an outcome of one claim."""
     return Outcome(claim.id, claim.claim_no, kind, **fields)
 
 
 def key(policy: KeyPolicy, payload: bytes = PAYLOAD, text: str = "k") -> KeyClaim:
-    """A key as a producer sends it."""
+    """Return a key as a producer sends it."""
     return key_claim(policy, TASK, text, payload)
 
 
 def info(namespace: str = SHOP, **fields: Any) -> WorkerInfo:
-    """A worker as it introduces itself."""
+    """Return the information with which a worker registers."""
     known: dict[str, Any] = {
         "namespace": namespace,
         "name": "host-1/77",
@@ -63,7 +63,7 @@ def info(namespace: str = SHOP, **fields: Any) -> WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One store under judgement, and what can be done with it in a few words."""
+    """One store under test, with short methods to use it."""
 
     store: Store
     clock: ManualClock
@@ -72,7 +72,7 @@ class Scene:
     opened: list[Store] = field(default_factory=list[Store])
 
     async def other(self) -> Store:
-        """The same data as another process sees it, where the store can show that."""
+        """The same data as another process sees it, if the store supports that."""
         if self.subject.open_second is None:
             return self.store
         if not self.opened:
@@ -83,7 +83,7 @@ class Scene:
     # --- given
 
     def job(self, **fields: Any) -> NewJob:
-        """A job to enqueue; `priority`, `delay` and any field of NewJob."""
+        """Return a job to enqueue; accepts `priority`, `delay` and any field of NewJob."""
         rank = 9 - int(fields.pop("priority", 5))
         delay = float(fields.pop("delay", 0.0))
         known: dict[str, Any] = {
@@ -97,20 +97,20 @@ class Scene:
         return NewJob(**{**known, **fields})
 
     async def add(self, **fields: Any) -> bytes:
-        """Enqueue one job; its id."""
+        """Enqueue one job; return its id."""
         answer = await self.send(**fields)
         assert answer.created
         return answer.id
 
     async def add_many(self, count: int, **fields: Any) -> list[bytes]:
-        """Enqueue so many jobs in one call; their ids, in order."""
+        """Enqueue this many jobs in one call; return their ids, in order."""
         jobs = [self.job(**fields) for _ in range(count)]
         answers = await self.store.enqueue(jobs)
         assert [answer.id for answer in answers] == [job.id for job in jobs]
         return [job.id for job in jobs]
 
     async def send(self, **fields: Any) -> Enqueued:
-        """Enqueue one job; the store's whole answer."""
+        """Enqueue one job; return the whole result of the store."""
         answers = await self.store.enqueue([self.job(**fields)])
         assert len(answers) == 1
         return answers[0]
@@ -123,7 +123,7 @@ class Scene:
         return await self.store.register(info(namespace, **fields), lease_seconds, puts)
 
     async def running(self, **fields: Any) -> tuple[int, Claim]:
-        """A job in the hands of a worker of its own."""
+        """Make a job that a worker of its own runs."""
         job_id = await self.add(**fields)
         worker = await self.worker()
         claims = await self.claim(worker, MANY, lane=fields.get("lane", LANE))
@@ -131,7 +131,7 @@ class Scene:
         return worker, claims[0]
 
     async def dead(self, reason: str = "permanent", **fields: Any) -> bytes:
-        """A job that died of an error."""
+        """Make a job that died of an error."""
         worker, claim = await self.running(**fields)
         word = outcome(claim, OutcomeKind.DEAD, error=b'{"type":"E"}', reason=reason)
         assert (await self.store.exchange(worker, [word], (), 0)).rejected == []
@@ -148,25 +148,25 @@ class Scene:
         lane: str = LANE,
         **options: Any,
     ) -> Exchanged:
-        """Outcomes in, claims out, from one lane."""
+        """Send outcomes and receive claims, from one lane."""
         lanes = [Lane(lane, want)]
         return await self.store.exchange(worker, outcomes, lanes, want, **options)
 
     async def claim(
         self, worker: int, want: int = 1, *, lane: str = LANE, **options: Any
     ) -> list[Claim]:
-        """Claim up to so many jobs of one lane."""
+        """Claim up to this many jobs of one lane."""
         return (await self.exchange(worker, (), want, lane=lane, **options)).claims
 
     async def claim_one(self, lane: str = LANE) -> tuple[int, Claim]:
-        """A worker of its own for the one job that is ready."""
+        """Register a worker and claim the one ready job."""
         worker = await self.worker()
         claims = await self.claim(worker, MANY, lane=lane)
         assert len(claims) == 1
         return worker, claims[0]
 
     async def finish(self, worker: int, claim: Claim, **fields: Any) -> None:
-        """Done, or the kind that is named; it must be taken."""
+        """Finish a job as done, or as the given kind; the outcome must be accepted."""
         kind = fields.pop("kind", OutcomeKind.DONE)
         refused = (
             await self.store.exchange(worker, [outcome(claim, kind, **fields)], (), 0)
@@ -174,31 +174,31 @@ class Scene:
         assert refused == []
 
     async def lose(self, worker: int) -> Rescued:
-        """The worker is gone and whoever looks for such finds out."""
+        """Lose the worker, and rescue its jobs."""
         return await self.store.rescue(MANY, OneWorker(worker))
 
     async def crash_child(self, worker: int, claim: Claim) -> None:
-        """The job has killed its own child process, and its worker says so."""
+        """Report that the job has killed its own child process."""
         await self.finish(worker, claim, kind=OutcomeKind.LOST, killed_process=True)
 
     # --- then
 
     async def record(self, job_id: bytes) -> StoredJob:
-        """The job as it is stored; it must be there."""
+        """Return the job as it is stored; it must exist."""
         records = await self.store.get([job_id])
         assert [record.id for record in records] == [job_id]
         return records[0]
 
     async def state(self, job_id: bytes) -> int:
-        """Only its state."""
+        """Return only its state."""
         return (await self.store.states([job_id]))[job_id]
 
     async def is_ready(self, job_id: bytes) -> bool:
-        """Whether it waits to be claimed, now."""
+        """Whether the job waits to be claimed now."""
         return await self.state(job_id) == READY
 
     async def records(self, query: Query | None = None) -> list[StoredJob]:
-        """Every job there is, newest first."""
+        """Return every job, newest first."""
         found: list[StoredJob] = []
         cursor: str | None = None
         while True:
@@ -209,7 +209,10 @@ class Scene:
                 return found
 
     async def everything(self) -> tuple[Any, ...]:
-        """All that can be read: equal before and after means nothing was written."""
+        """Return all that can be read.
+
+        If it is equal before and after, nothing was written.
+        """
         return (
             await self.records(),
             await self.store.workers(None),
@@ -220,9 +223,9 @@ class Scene:
         )
 
     async def after_every_fault(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A fault at the first statement, at the second, until the call meets none.
+        """Fail at the first statement, then at the second, until the call finds no fault.
 
-        Each time the call must fail and leave nothing behind; at last it succeeds.
+        Each time the call must fail and leave nothing behind; at the end it succeeds.
         """
         assert self.subject.fault is not None
         fault = self.subject.fault(self.store)
@@ -241,7 +244,7 @@ class Scene:
         raise AssertionError("the fault never ended")
 
     async def elsewhere(self, story: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run it on a second loop, in a thread, while this loop is blocked."""
+        """Run the function on a second loop, in a thread, while this loop is blocked."""
         read, write = os.pipe()
         executor = ThreadExecutor(1)
 

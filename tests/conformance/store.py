@@ -1,4 +1,4 @@
-"""What a store promises as a whole: wakeups, and answers on whatever loop asks."""
+"""What a store promises as a whole: wakeups, and results on every calling loop."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,18 +24,18 @@ from tests.job_counts import count_jobs
 
 chapter = Chapter("store")
 
-LONG_SECONDS = 50.0  # nobody waits that long: the story would be over
+LONG_SECONDS = 50.0  # longer than any promise waits
 
 
 async def woken(scene: Scene, worker: int, *, by: Awaitable[object]) -> Wake:
-    """Wait while something happens; the reason the wait ended."""
+    """Wait while `by` runs; return the reason why the wait ended."""
     wake, _ = await asyncio.gather(scene.store.wait(worker, LONG_SECONDS), by)
     return wake
 
 
 @chapter.promise("M111")
 async def an_enqueue_wakes_a_worker_of_that_queue(scene: Scene) -> None:
-    """From another process, for workers of every queue, of this one, of a glob."""
+    """This includes another process, and workers of every queue, of this one, of a glob."""
     other = await scene.other()
     for queues in (None, ("default",), ("mail", "def*")):
         worker = await scene.worker(queues=queues)
@@ -54,7 +54,7 @@ async def a_ring_before_the_wait_is_not_lost(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_cancel_wakes_the_owner(scene: Scene) -> None:
-    """The ring says that it is about control, so that it renews now."""
+    """The wakeup says that it is about control, so that the worker renews now."""
     worker, claim = await scene.running()
     other = await scene.other()
     for _ in range(5):
@@ -67,7 +67,7 @@ async def a_cancel_wakes_the_owner(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_wait_ends_when_its_time_is_over(scene: Scene) -> None:
-    """Whether the store counts on its clock or on the loop's."""
+    """This holds whether the store uses its own clock or the loop's."""
     worker = await scene.worker()
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(scene.store.wait(worker, 0.05))
@@ -81,7 +81,7 @@ async def a_wait_ends_when_its_time_is_over(scene: Scene) -> None:
 async def every_method_answers_a_second_loop_while_the_first_is_blocked(
     scene: Scene,
 ) -> None:
-    """Heartbeats and watchdogs run on loops of their own: no answer goes through ours."""
+    """Heartbeats and watchdogs run on their own loops, so no result may go through ours."""
     jobs = [scene.job(), scene.job()]
     worker = await scene.worker()
 
@@ -92,12 +92,12 @@ async def every_method_answers_a_second_loop_while_the_first_is_blocked(
         await ask(scene.store, [job.id for job in jobs])
 
     await scene.elsewhere(story)
-    # And the first loop is answered as before.
+    # And the first loop gets its results as before.
     assert await scene.state(jobs[0].id) == DONE
 
 
 async def work(store: Store, worker: int) -> None:
-    """What a worker asks, from its first claim to its leave."""
+    """Make the calls of a worker, from its first claim to its leave."""
     await store.wait(worker, 0.01)
     exchanged = await store.exchange(worker, [], [Lane(LANE, 2)], 2)
     first, second = exchanged.claims
@@ -111,7 +111,7 @@ async def work(store: Store, worker: int) -> None:
 
 
 async def look_after(store: Store) -> None:
-    """What a leader asks."""
+    """Make the calls of a leader."""
     worker = await store.register(info(), LEASE_SECONDS)
     assert await store.promote(MANY) == (0, None)
     assert (await store.rescue(MANY, OneWorker(worker))).workers == [worker]
@@ -123,7 +123,7 @@ async def look_after(store: Store) -> None:
 
 
 async def ask(store: Store, ids: list[bytes]) -> None:
-    """What everybody else asks."""
+    """Make all other calls."""
     assert await store.states(ids) == {ids[0]: DONE, ids[1]: CANCELLED}
     assert len(await store.get(ids)) == 2
     assert len((await store.find(Query(), limit=9, cursor=None)).jobs) == 2
@@ -139,7 +139,7 @@ async def ask(store: Store, ids: list[bytes]) -> None:
 
 @chapter.promise("M208")
 async def two_loops_use_one_store_at_once(scene: Scene) -> None:
-    """Each gets its own answers."""
+    """Each gets its own results."""
     mine = [scene.job() for _ in range(20)]
     theirs = [scene.job() for _ in range(20)]
 
@@ -158,7 +158,7 @@ async def two_loops_use_one_store_at_once(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_caller_that_goes_away_spoils_no_other(scene: Scene) -> None:
-    """Its call may or may not have happened; every other answer is its asker's own."""
+    """Its call may have happened or not; every other caller gets its own result."""
     jobs = [scene.job(task=f"{TASK}{n}") for n in range(30)]
     loop = asyncio.get_running_loop()
     calls = [loop.create_task(scene.store.enqueue([job])) for job in jobs]
@@ -184,7 +184,7 @@ async def nobody_stalls_an_idle_store(scene: Scene) -> None:
 
 @chapter.promise()
 async def health_without_a_worker_never_suspends(scene: Scene) -> None:
-    """So it can be asked where there is no event loop."""
+    """So it can be called without an event loop."""
     asking = scene.store.health()
     try:
         asking.send(None)

@@ -1,4 +1,4 @@
-"""What a store promises about transactions of others: together with them, or not at all."""
+"""What a store promises about callers' transactions: jobs commit with them or not at all."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ WAKE_SECONDS = 20.0
 
 @chapter.promise("M95", needs=OURS)
 async def the_end_of_a_job_is_in_its_own_transaction(scene: Scene) -> None:
-    """Result, progress, state and end time; and no later word about it counts."""
+    """Result, progress, state and end time are written; no later outcome is accepted."""
     worker, claim = await scene.running()
     own = await scene.store.transaction(worker)
     await own.commit(outcome(claim, result=b"42", progress=b'{"done":1}'))
@@ -31,7 +31,7 @@ async def the_end_of_a_job_is_in_its_own_transaction(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def what_is_enqueued_in_it_comes_with_its_commit(scene: Scene) -> None:
-    """Nobody sees it before; then it is claimed once."""
+    """It is not visible before; then it is claimed once."""
     worker, claim = await scene.running()
     other = await scene.other()
     own = await scene.store.transaction(worker)
@@ -48,7 +48,7 @@ async def what_is_enqueued_in_it_comes_with_its_commit(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_rollback_leaves_nothing(scene: Scene) -> None:
-    """The job still runs, under the same claim; its next transaction may end it."""
+    """The job still runs under the same claim; its next transaction may end it."""
     worker, claim = await scene.running()
     before = await scene.everything()
     own = await scene.store.transaction(worker)
@@ -64,7 +64,7 @@ async def a_rollback_leaves_nothing(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def a_fenced_task_commits_nothing(scene: Scene) -> None:
-    """The job has another owner: what it wrote and what it enqueued is gone."""
+    """The job has another owner: what it wrote and enqueued is rolled back."""
     worker, claim = await scene.running()
     await scene.lose(worker)
     _, taken = await scene.claim_one()
@@ -84,7 +84,7 @@ async def a_fenced_task_commits_nothing(scene: Scene) -> None:
 
 @chapter.promise(needs=OURS)
 async def a_transaction_that_is_over_takes_no_job(scene: Scene) -> None:
-    """Committed or rolled back: its connection is refused, in words."""
+    """After a commit or a rollback its connection is refused, with a clear error."""
     worker, claim = await scene.running()
     for ends in (False, True):
         own = await scene.store.transaction(worker)
@@ -100,7 +100,7 @@ async def a_transaction_that_is_over_takes_no_job(scene: Scene) -> None:
 
 @chapter.promise(needs=OURS)
 async def keys_are_judged_in_it(scene: Scene) -> None:
-    """By what is committed and by what it wrote itself; a rollback frees them."""
+    """They see what is committed and what the transaction wrote; a rollback frees them."""
     held = await scene.add(key=key(while_active))
     worker = await scene.worker()
     own = await scene.store.transaction(worker)
@@ -121,7 +121,7 @@ async def keys_are_judged_in_it(scene: Scene) -> None:
 
 @chapter.promise(needs=OURS)
 async def a_full_queue_is_only_named(scene: Scene) -> None:
-    """Nobody waits for room in a transaction; a queue that was closed takes nothing."""
+    """A transaction does not wait for room; a queue that was closed accepts nothing."""
     await scene.store.declare({LANE: 1})
     worker, claim = await scene.running()
     await scene.add()
@@ -143,7 +143,7 @@ async def a_full_queue_is_only_named(scene: Scene) -> None:
 
 @chapter.promise(needs=OURS)
 async def whoever_serves_the_lane_is_woken_by_its_commit(scene: Scene) -> None:
-    """After the commit, so that there is something to be found."""
+    """The wakeup comes after the commit, so that the worker finds the job."""
     worker, claim = await scene.running()
     waiting = await scene.worker()
     while (await scene.store.wait(waiting, 0.05)).woken:
@@ -159,7 +159,7 @@ async def whoever_serves_the_lane_is_woken_by_its_commit(scene: Scene) -> None:
 
 @chapter.promise(needs=OURS)
 async def others_are_not_lost_meanwhile(scene: Scene) -> None:
-    """They are written beside it or after it, whatever becomes of it."""
+    """They are written during or after the transaction, whatever becomes of it."""
     worker, claim = await scene.running()
     own = await scene.store.transaction(worker)
     async with asyncio.TaskGroup() as group:

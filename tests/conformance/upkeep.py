@@ -1,4 +1,4 @@
-"""What a store promises about promoting and rescuing: bounded, repeatable, fair."""
+"""What a store promises about promoting and rescuing: limited, repeatable, fair."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ chapter = Chapter("upkeep")
 
 @chapter.promise("M28")
 async def promoting_is_exact_and_says_what_is_next(scene: Scene) -> None:
-    """Due jobs of every namespace, at their time and not before."""
+    """It promotes due jobs of every namespace, at their time and not before."""
     assert await scene.store.promote(MANY) == (0, None)
     first = await scene.add(delay=10.0)
     second = await scene.add(delay=20.0, lane="bank:default")
@@ -41,7 +41,7 @@ async def promoting_is_exact_and_says_what_is_next(scene: Scene) -> None:
 
 @chapter.promise("M28")
 async def promoting_is_bounded_and_takes_the_oldest_first(scene: Scene) -> None:
-    """What was due first comes first, whatever order it was sent in."""
+    """The job that was due first comes first, in whatever order they were enqueued."""
     due = {delay: await scene.add(delay=delay) for delay in (5.0, 1.0, 4.0, 2.0, 3.0)}
     scene.clock.advance(5.0)
     ready: list[float] = []
@@ -73,7 +73,7 @@ async def two_promoters_do_no_harm(scene: Scene) -> None:
 
 @chapter.promise("M98", "M110")
 async def a_crash_between_claim_and_finish_runs_again_once(scene: Scene) -> None:
-    """Charged as a loss, not as a retry; the next attempt has the next number."""
+    """It is charged as a loss, not as a retry; the next attempt has the next number."""
     worker, claim = await scene.running()
     scene.clock.advance(LEASE_SECONDS + 1)
     rescued = await (await scene.other()).rescue(MANY, ExpiredLeases())
@@ -91,7 +91,7 @@ async def a_crash_between_claim_and_finish_runs_again_once(scene: Scene) -> None
 
 @chapter.promise("M110")
 async def the_third_loss_in_a_row_of_a_job_alone_is_death(scene: Scene) -> None:
-    """Dead as `worker_lost`, after the mark that it ran alone."""
+    """It is dead as `worker_lost`, after the mark that it ran alone."""
     job_id = await scene.add()
     for lost in range(2):
         worker, claim = await scene.claim_one()
@@ -110,7 +110,7 @@ async def the_third_loss_in_a_row_of_a_job_alone_is_death(scene: Scene) -> None:
 
 @chapter.promise("M110")
 async def the_mark_is_of_one_attempt(scene: Scene) -> None:
-    """Alone once, then released: the next loss in company convicts nobody."""
+    """After it ran alone once and was released, a loss with others does not make it dead."""
     await scene.add()
     for _ in range(2):
         worker, _ = await scene.claim_one()
@@ -125,7 +125,7 @@ async def the_mark_is_of_one_attempt(scene: Scene) -> None:
 
 @chapter.promise("M110")
 async def innocent_neighbours_live(scene: Scene) -> None:
-    """Twenty jobs and a worker that dies again and again: the unmarked never die."""
+    """With 20 jobs and a worker that dies repeatedly, unmarked jobs never become dead."""
     ids = await scene.add_many(20)
     for round_number in range(8):
         worker = await scene.worker()
@@ -135,7 +135,7 @@ async def innocent_neighbours_live(scene: Scene) -> None:
         for record in await scene.store.get(ids):
             charged = min(round_number + 1, 2)
             assert (record.lost, record.losses) == (charged, charged)
-    # Now each has its last chance alone, and only one of them is poison.
+    # Now each has its last chance alone, and only one of them kills its worker.
     poison, *others = ids
     worker = await scene.worker()
     for claim in await scene.claim(worker, MANY):
@@ -158,7 +158,7 @@ RESETS = {"snooze": OutcomeKind.SNOOZE, "retry": OutcomeKind.RETRY}
 
 @chapter.table(RESETS, "M110")
 async def snooze_resets_lost(scene: Scene, kind: OutcomeKind) -> None:
-    """So does a retry: no two losses were in a row, so nobody dies of them."""
+    """So does a retry: no two losses were in a row, so no job becomes dead."""
     job_id = await scene.add()
     for number in range(3):
         worker, claim = await scene.claim_one()
@@ -173,7 +173,7 @@ async def snooze_resets_lost(scene: Scene, kind: OutcomeKind) -> None:
 
 @chapter.promise("M118")
 async def a_release_forgives_nothing(scene: Scene) -> None:
-    """Given back unrun: losses in a row stay as they are."""
+    """The job was given back unrun, so its losses in a row do not change."""
     await scene.add()
     worker, _ = await scene.claim_one()
     await scene.lose(worker)
@@ -185,7 +185,7 @@ async def a_release_forgives_nothing(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_rescue_is_bounded_and_goes_on(scene: Scene) -> None:
-    """A worker's row goes with its last job; each job leaves once."""
+    """A worker's row is deleted with its last job; each job leaves once."""
     ids = await scene.add_many(10)
     worker = await scene.worker()
     await scene.claim(worker, MANY)
@@ -205,7 +205,7 @@ async def a_rescue_is_bounded_and_goes_on(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def two_rescuers_do_no_harm(scene: Scene) -> None:
-    """At once, in two processes: every job leaves once and is charged once."""
+    """In two processes at once, every job leaves once and is charged once."""
     ids = await scene.add_many(30)
     for _ in range(3):
         await scene.claim(await scene.worker(), 10)
@@ -220,7 +220,7 @@ async def two_rescuers_do_no_harm(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def a_worker_is_rescued_once(scene: Scene) -> None:
-    """Who is named a second time, or was never there, is not found again."""
+    """A worker that was rescued, or never existed, is not found again."""
     worker, _ = await scene.running()
     assert (await scene.lose(worker)).workers == [worker]
     assert await scene.lose(worker) == ([], [], False)
@@ -229,7 +229,7 @@ async def a_worker_is_rescued_once(scene: Scene) -> None:
 
 @chapter.promise("M112")
 async def rescue_leaves_the_living_alone(scene: Scene) -> None:
-    """Neither an ended lease beside it nor a look at this host touches them."""
+    """Neither another worker's ended lease nor a check of this host affects it."""
     alive, claim = await scene.running()
     gone = await scene.worker(lease_seconds=5.0)
     scene.clock.advance(10.0)
@@ -243,7 +243,7 @@ async def rescue_leaves_the_living_alone(scene: Scene) -> None:
 
 @chapter.promise("M110", "M112", needs=("open_second", "sees_deaths_here"))
 async def a_death_on_this_host_is_seen_at_once(scene: Scene) -> None:
-    """Long before its lease is over, and nobody else is touched."""
+    """This is long before its lease ends, and no other worker is affected."""
     assert scene.subject.open_second is not None
     alive, kept = await scene.running(lane="shop:other")
     job_id = await scene.add()
@@ -261,7 +261,7 @@ async def a_death_on_this_host_is_seen_at_once(scene: Scene) -> None:
 
 @chapter.promise("M112", needs=("fault",))
 async def a_failed_rescue_changes_nothing(scene: Scene) -> None:
-    """All of its jobs come back and the worker is gone, or neither."""
+    """All of its jobs come back and the worker is deleted, or neither."""
     ids = await scene.add_many(3)
     worker = await scene.worker()
     claims = await scene.claim(worker, MANY)
@@ -273,7 +273,7 @@ async def a_failed_rescue_changes_nothing(scene: Scene) -> None:
 
 
 async def orphan(scene: Scene) -> Claim:
-    """A running job whose worker does not exist."""
+    """Make a running job whose worker does not exist."""
     assert scene.subject.forget_worker is not None
     worker, claim = await scene.running()
     await scene.subject.forget_worker(scene.store, worker)
@@ -282,7 +282,7 @@ async def orphan(scene: Scene) -> Claim:
 
 @chapter.promise("M112", needs=("forget_worker",))
 async def orphans_come_back_uncharged(scene: Scene) -> None:
-    """Running under a worker that does not exist: nobody's fault."""
+    """It is not known what happened to their worker."""
     claim = await orphan(scene)
     alive, kept = await scene.running(lane="shop:other")
     rescued = await scene.store.rescue(MANY, Orphans())
@@ -295,7 +295,7 @@ async def orphans_come_back_uncharged(scene: Scene) -> None:
 
 @chapter.promise("M112", needs=("forget_worker",))
 async def an_asked_cancel_survives_orphan_rescue(scene: Scene) -> None:
-    """The same gate."""
+    """It leaves by the same exit."""
     claim = await orphan(scene)
     await scene.store.act([claim.id], CancelJobs())
     await scene.store.rescue(MANY, Orphans())
@@ -304,7 +304,7 @@ async def an_asked_cancel_survives_orphan_rescue(scene: Scene) -> None:
 
 @chapter.promise()
 async def tidying_changes_nothing(scene: Scene) -> None:
-    """Space and logs only."""
+    """It changes only space and logs."""
     worker, claim = await scene.running()
     await scene.add_many(3)
     before = await scene.everything()

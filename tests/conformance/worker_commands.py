@@ -1,4 +1,4 @@
-"""What a store promises between people and workers: commands, pauses, vitals, audit."""
+"""What a store promises to operators and workers: commands, pauses, vitals, audit."""
 
 from durio.app.worker_commands import read_answers, send_command
 from durio.model.job import CANCELLED, READY
@@ -34,31 +34,31 @@ VITALS = Vitals(1.5, 10**9, 7, 2)
 async def command(
     scene: Scene, worker: int, verb: str = "stack", *, store: Store | None = None
 ) -> str:
-    """Send a command to a worker that was registered once; the command's id."""
+    """Send a command to a worker that was registered once; return the command's id."""
     row = WorkerRow(worker, info()._asdict(), 1.0, 0)
     return await send_command(store or scene.store, scene.clock, row, verb, by="ann")
 
 
 async def answer_to(store: Store, worker: int, sent: str) -> str | None:
-    """What was answered; None: nothing yet; "": there never will be an answer."""
+    """Return the answer; None if there is none yet; "" if there never will be one."""
     return (await read_answers(store, {worker: sent})).get(worker)
 
 
 async def answer(scene: Scene, worker: int, asked: Command, body: str) -> bool:
-    """A worker's answer; whether the store took it."""
+    """Write a worker's answer; return whether the store accepted it."""
     effects = Effects(puts=answer_puts(worker, asked, body))
     return (await scene.store.commit(effects)).conflict is None
 
 
 async def open_commands(scene: Scene, worker: int) -> dict[str, Command]:
-    """What the next renewal brings, by verb."""
+    """Return what the next renewal returns, by verb."""
     renewed = await scene.store.renew(worker, LEASE_SECONDS)
     return {command.verb: command for command in renewed.commands}
 
 
 @chapter.promise("L35")
 async def a_command_reaches_its_worker_and_the_answer_comes_back(scene: Scene) -> None:
-    """With the next renewal, again until it is answered, and to no other worker."""
+    """The next renewal returns it, again until it is answered, and to no other worker."""
     worker, beside = await scene.worker(), await scene.worker()
     other = await scene.other()
     stack = await command(scene, worker, "stack", store=other)
@@ -82,7 +82,7 @@ async def a_command_reaches_its_worker_and_the_answer_comes_back(scene: Scene) -
 
 @chapter.promise("L35")
 async def a_command_wakes_its_worker(scene: Scene) -> None:
-    """The wakeup is about control: it renews now and not at its next heartbeat."""
+    """The wakeup is about control: the worker renews now, not at its next heartbeat."""
     worker = await scene.worker()
     await command(scene, worker, store=await scene.other())
     wake = await scene.store.wait(worker, 50.0)
@@ -91,7 +91,7 @@ async def a_command_wakes_its_worker(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_command_to_a_worker_that_is_gone_has_no_answer(scene: Scene) -> None:
-    """Left, rescued or never there: the caller is answered at once."""
+    """If the worker left, was rescued or never existed, the caller gets a result at once."""
     left, lost = await scene.worker(), await scene.worker()
     await scene.store.leave(left)
     await scene.lose(lost)
@@ -101,7 +101,7 @@ async def a_command_to_a_worker_that_is_gone_has_no_answer(scene: Scene) -> None
 
 @chapter.promise()
 async def nobody_waits_for_a_worker_that_is_gone(scene: Scene) -> None:
-    """Its open commands have no answer, however it went; an answer given before stays."""
+    """Its open commands have no answer, however it ended; an earlier answer is kept."""
     workers = [await scene.worker() for _ in range(3)]
     sent = {worker: await command(scene, worker) for worker in workers}
     assert await read_answers(scene.store, sent) == {}
@@ -121,7 +121,7 @@ async def nobody_waits_for_a_worker_that_is_gone(scene: Scene) -> None:
 
 @chapter.promise()
 async def an_answer_is_bounded(scene: Scene) -> None:
-    """What is cut says so; one without text is still an answer."""
+    """A shortened answer says so; an answer without text is still an answer."""
     worker = await scene.worker()
     long = await command(scene, worker, "stack")
     short = await command(scene, worker, "drain")
@@ -137,7 +137,7 @@ async def an_answer_is_bounded(scene: Scene) -> None:
 
 @chapter.promise()
 async def old_commands_are_forgotten(scene: Scene) -> None:
-    """After an hour, answered or not."""
+    """They are deleted after an hour, answered or not."""
     worker = await scene.worker(lease_seconds=HOUR * 9)
     old = await command(scene, worker, "stack")
     unanswered = await command(scene, worker, "drain")
@@ -161,7 +161,7 @@ async def old_commands_are_forgotten(scene: Scene) -> None:
 
 @chapter.promise("L35")
 async def a_worker_tells_how_it_is_with_its_renewal(scene: Scene) -> None:
-    """The newest word stays; a renewal without one changes nothing."""
+    """The newest vitals are kept; a renewal without them changes nothing."""
     worker, silent = await scene.worker(), await scene.worker()
     for told in (Vitals(0.5, 1, 0, 0), VITALS, None):
         assert (await scene.store.renew(worker, LEASE_SECONDS, told)).alive
@@ -174,7 +174,7 @@ async def a_worker_tells_how_it_is_with_its_renewal(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_pause_reaches_every_worker_of_its_namespace(scene: Scene) -> None:
-    """Both ways, by a ring about control; other namespaces hear nothing."""
+    """Pause and resume send a wakeup about control; other namespaces get none."""
     workers = [await scene.worker(), await scene.worker(queues=("default",))]
     stranger = await scene.worker("shop2")
     other = await scene.other()
@@ -195,7 +195,10 @@ async def a_pause_reaches_every_worker_of_its_namespace(scene: Scene) -> None:
 
 @chapter.promise()
 async def a_queue_is_changed_field_by_field(scene: Scene) -> None:
-    """What is not named stays; another process sees it; a bound by hand beats the code."""
+    """Other fields are kept.
+
+    Another process sees it; an operator's bound overrides the code.
+    """
     await scene.add()
     store, other = scene.store, await scene.other()
     await store.declare({LANE: 10})
@@ -261,7 +264,7 @@ async def what_people_do_is_written_down(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def code_that_acts_on_its_own_jobs_is_not_written_down(scene: Scene) -> None:
-    """Audits are of people."""
+    """Only people's actions are audited."""
     job_id = await scene.add()
     await scene.store.act([job_id], CancelJobs())
     await scene.store.act([job_id], RetryJobs())
@@ -271,7 +274,7 @@ async def code_that_acts_on_its_own_jobs_is_not_written_down(scene: Scene) -> No
 
 @chapter.promise("M85")
 async def a_bulk_act_is_one_line_with_its_query_in_words(scene: Scene) -> None:
-    """However many steps it took."""
+    """This holds however many steps it took."""
     await scene.add_many(9)
     query = Query(lane=LANE, task="shop.pay")
     verbs: dict[Verb, int] = {"cancel": READY, "retry": CANCELLED}
@@ -289,7 +292,7 @@ async def a_bulk_act_is_one_line_with_its_query_in_words(scene: Scene) -> None:
 
 @chapter.promise("M85")
 async def a_move_is_one_line(scene: Scene) -> None:
-    """Its steps are added up; the next move is another."""
+    """Its steps are added up; the next move is another line."""
     for _ in range(2):
         await scene.add_many(5)
         await move_waiting(scene.store, LANE, "shop:b", step_jobs=2)
@@ -302,7 +305,7 @@ async def a_move_is_one_line(scene: Scene) -> None:
 
 @chapter.promise(needs=("fault",))
 async def a_change_and_its_line_are_one(scene: Scene) -> None:
-    """Both or neither, at whichever statement a fault comes."""
+    """Both are written or neither, at whichever statement a fault occurs."""
     worker = await scene.worker()
     await scene.add_many(2)
     store, change = scene.store, QueueChange(paused=True, closed=True, maxsize=7)
@@ -320,14 +323,14 @@ async def a_change_and_its_line_are_one(scene: Scene) -> None:
 
 
 async def renewed_in_full(scene: Scene, worker: int) -> None:
-    """A renewal with everything that it may bring."""
+    """Renew with everything that a renewal may contain."""
     renewed = await scene.store.renew(worker, LEASE_SECONDS, VITALS)
     assert len(renewed.commands) == len(renewed.paused) == 1
 
 
 @chapter.promise()
 async def a_command_ends_with_the_leave(scene: Scene) -> None:
-    """By whichever process lets the worker go."""
+    """This holds whichever process ends the worker's lease."""
     worker = await (await scene.other()).register(info(), LEASE_SECONDS)
     drain = await command(scene, worker, "drain")
     assert await answer_to(scene.store, worker, drain) is None

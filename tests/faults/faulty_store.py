@@ -32,7 +32,7 @@ WAITING_METHODS = {"wait"}
 
 
 class ScriptedFault(NamedTuple):
-    """What goes wrong with one call, in this order: late, not executed, unanswered."""
+    """What goes wrong with one call, in this order: late, not executed, reply lost."""
 
     seconds: float = 0.0
     before: StoreError | None = None  # raised instead of the call
@@ -65,7 +65,7 @@ class FaultRule:
         self.make = make
 
     def fault_for(self, method: str, nth: int) -> ScriptedFault | None:
-        """The fault for this call, if this rule has one left."""
+        """Return the fault for this call, if this rule has one left."""
         meant = {method} if method in EXEMPT_METHODS else {method, "*"}
         if self.times <= 0 or self.method not in meant:
             return None
@@ -78,7 +78,7 @@ METHODS = [name for name in dir(Store) if not name.startswith("_")]
 
 
 class FaultScript:
-    """Which call fails, and how: the part of a FaultyStore that tests use."""
+    """Which calls fail, and how: the part of a FaultyStore that tests use."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -144,7 +144,7 @@ class FaultScript:
         self.rules.clear()
 
     def times(self, method: str) -> int:
-        """How often a method was called, executed or not."""
+        """Return how often a method was called, executed or not."""
         return self.counter[method]
 
     def record(
@@ -167,7 +167,7 @@ class FaultScript:
         self.rules.append(FaultRule(method, times, make))
 
     def fault_for(self, method: str, nth: int) -> ScriptedFault:
-        """The combined fault of all rules for this call."""
+        """Return the combined fault of all rules for this call."""
         if self.is_cut and method not in EXEMPT_METHODS:
             return ScriptedFault(before=not_executed(method))
         fault = ScriptedFault()
@@ -221,7 +221,7 @@ class FaultyStore(FaultScript, Store):
     def forward_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """The same for a method that does not block: no faults apply to it."""
+        """Forward a method that does not block; no faults apply to it."""
         call = self.record(method, args, options)
         call.answer = self.call_store(call)
         return call.answer
@@ -256,7 +256,7 @@ def add_store_methods(
 
 
 def forwarding_method(method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """One such method; it returns a coroutine where `call` does."""
+    """Return a method that forwards; it returns a coroutine if `call` does."""
 
     def asked(self: Any, *args: Any, **options: Any) -> Any:
         return call(self, method, args, options)

@@ -78,7 +78,7 @@ def known(name: str) -> str:
 
 
 def try_all(names: list[str], verdicts: list[Verdict], *, with_story: bool) -> None:
-    """One trial after another, with a line of output for each."""
+    """Run one trial after another, with a line of output for each."""
     with meter(len(names)) as shown:
         for done, name in enumerate(names):
             shown.show(done, name)

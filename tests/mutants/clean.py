@@ -19,7 +19,7 @@ from tests.simulation.scenario import Played, play
 
 
 def played(seed: int, seeds: Seeds) -> Played:
-    """The world of this seed, with the knobs and faults of `seeds`."""
+    """Return the world of this seed, with the knobs and faults of `seeds`."""
     faults = None
     if seeds.faults is not None:
         faults = [
@@ -30,7 +30,7 @@ def played(seed: int, seeds: Seeds) -> Played:
 
 
 def clean_invariants(seed: int, seeds: Seeds) -> set[str]:
-    """The invariants that break in this world without the bug; from a new process."""
+    """Return the invariants that break in this world without the bug; from a new process."""
     told = msgspec.json.encode(seeds).decode()
     ended = subprocess.run(
         [sys.executable, "-m", "tests.mutants.clean", str(seed), told],

@@ -32,7 +32,7 @@ class Patch:
     new: str
 
     def applied(self, source: Path = SOURCE) -> str:
-        """The text of the file with the bug."""
+        """Return the text of the file with the bug."""
         path = source / self.file
         if not path.is_file():
             raise PatchDoesNotFit(f"{self.file} does not exist any more")
@@ -83,7 +83,7 @@ class Mutant:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Path]:
-    """A folder with the changed engine: the first entry of a process's path."""
+    """Yield a folder with the changed engine: the first entry of a process's path."""
     with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
         copy = Path(folder) / "durio"
         # Compiled files are copied too: only the changed ones are compiled again.

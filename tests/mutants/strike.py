@@ -79,7 +79,7 @@ def try_promises(promises: Promises) -> Caught | None:
 
 
 def seen_at(error: BaseException) -> str:
-    """The line of the promise's code that failed."""
+    """Return the line of the promise's code that failed."""
     lines = [
         f"{frame.name}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)

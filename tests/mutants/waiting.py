@@ -9,7 +9,7 @@ NO_WAKEUPS = tuple(
 
 
 def ordered(by: str) -> tuple[Patch, ...]:
-    """Every query for ready jobs uses this order instead."""
+    """Return patches that make every query for ready jobs use this order."""
     looked = "where name = :lane and paused)\n{}"
     claimed = "select seq from job where state = 2 and queue = :lane {}"
     usual = "order by rank, seq limit"

@@ -15,7 +15,7 @@ from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
 
 def program() -> str | None:
-    """The path of the program; None: not installed."""
+    """Return the path of the program; None: not installed."""
     return shutil.which(
         "pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
     )
@@ -99,7 +99,7 @@ class PgBouncer:
         process.remove(self.folder)
 
     def url(self, database: str = "postgres", **options: str) -> str:
-        """With a password, over TCP."""
+        """Return a URL with a password, over TCP."""
         query = f"?{urlencode(options)}" if options else ""
         who = f"{OWNER}:{quote(PASSWORD, safe='')}"
         return f"postgresql://{who}@127.0.0.1:{self.port}/{database}{query}"

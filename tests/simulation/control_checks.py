@@ -58,11 +58,11 @@ class Wall:
         self.set = [(e.at, e.fields["step"]) for e in case.ledger.of("clock")]
 
     def at(self, at: float) -> float:
-        """What it showed at this moment of virtual time."""
+        """Return what it showed at this moment of virtual time."""
         return at + [0.0, *(step for since, step in self.set if since <= at)][-1]
 
     def latest(self, at: float) -> float:
-        """The latest time that it had shown by then."""
+        """Return the latest time that it had shown by then."""
         latest, step = self.at(at), 0.0
         for since, to in self.set:
             if since <= at:
@@ -214,7 +214,7 @@ def is_only(
 
 
 def signals_of(case: Case, node: str, until: float) -> tuple[float, list[float]]:
-    """When the process that lived at `until` began, and when it got stop signals."""
+    """Return when the process that lived at `until` began, and when it got stop signals."""
     began, told = 0.0, list[float]()
     for entry in case.ledger.entries:
         if entry.at > until:
@@ -339,7 +339,7 @@ def had_to_end(case: Case, node: str, at: float) -> bool:
 
 
 def limit_of(running: list[Wish]) -> float:
-    """How long a loop may be blocked while a process has these jobs."""
+    """Return how long a loop may be blocked while a process has these jobs."""
     if any(wish.kind == "endless" for wish in running):
         return ENDLESS_SECONDS
     return HARD_SECONDS if running else IDLE_BLOCK_SECONDS
@@ -359,7 +359,7 @@ def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
 
 
 def last_still_seconds(case: Case, node: str, since: float, at: float) -> float:
-    """The length of the last period in which its loop stood still, in seconds."""
+    """Return the length of the last period in which its loop stood still, in seconds."""
     began = ended = since
     for one in sorted(case.ledger.disturbances, key=lambda one: one.began):
         if one.kind in STILL and one.node == node and since <= one.began <= at:

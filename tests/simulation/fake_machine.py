@@ -41,7 +41,7 @@ class FakeMachine:
         return 0
 
     def stops(self) -> list[tuple[str, float]]:
-        """The signals that a test has put here."""
+        """Return the signals that a test has put here."""
         return self.stopped
 
     def stack(self) -> str:

@@ -221,19 +221,19 @@ class CallRecorder:
 
 
 def number_in(payload: bytes) -> int:
-    """The number that a producer gave this job: every task has a parameter `n`."""
+    """Return the number that a producer gave this job: every task has a parameter `n`."""
     _args, kwargs = msgspec.json.decode(payload)
     return int(kwargs["n"])
 
 
 def waiting_in(store: Store, lane: str) -> int:
-    """How many jobs of this lane are ready, scheduled or blocked now."""
+    """Return how many jobs of this lane are ready, scheduled or blocked now."""
     states = at_once(count_jobs(store, lane.partition(":")[0])).get(lane, {})
     return sum(number for state, number in states.items() if state < RUNNING)
 
 
 def at_once(asking: Coroutine[Any, Any, T]) -> T:
-    """The answer of a store in memory, which never waits."""
+    """Return the result of a store in memory, which never waits."""
     try:
         asking.send(None)
     except StopIteration as answered:

@@ -36,7 +36,7 @@ NEVER_FAIL = {
 def quiet(
     case: Case, node: str, since: float, until: float
 ) -> Iterator[tuple[float, float]]:
-    """The periods in which no recorded fault disturbed a process."""
+    """Yield the periods in which no recorded fault disturbed a process."""
     late = case.knobs.lease_seconds + LATE_SECONDS
     noisy = [
         (one.began, one.ended + late)
@@ -118,7 +118,7 @@ def one_at_a_time(case: Case) -> Iterator[Violation]:
 
 
 def number_of(case: Case, start: LedgerLine) -> int:
-    """The number of the claim by which a process started a job."""
+    """Return the number of the claim by which a process started a job."""
     claims = case.of(start.n or 0, "claim")
     own = [c for c in claims if c.node == start.node and c.at <= start.at]
     return int(own[-1].fields["claim_no"]) if own else 0
@@ -154,7 +154,7 @@ def no_claim_is_forgotten(case: Case) -> Iterator[Violation]:
 
 
 def answered_at(case: Case, n: int, claim: LedgerLine) -> float:
-    """When the first effect of a claim was recorded."""
+    """Return when the first effect of a claim was recorded."""
     for entry in case.by_job[n]:
         if entry.at < claim.at or entry is claim:
             continue
@@ -186,7 +186,7 @@ def no_worker_is_deaf(case: Case) -> Iterator[Violation]:
 
 
 def idle_times(case: Case) -> list[tuple[str, float, float]]:
-    """(worker, since, until): it was registered and held no job."""
+    """Return (worker, since, until) while a worker was registered and held no job."""
     case.exercised.add("I24")
     held: dict[str, set[int | None]] = {}
     since: dict[str, float] = {}
@@ -288,7 +288,7 @@ def only_what_fails_is_retried(case: Case) -> Iterator[Violation]:
 
 
 def still_seconds(case: Case, node: str, since: float, until: float) -> float:
-    """Seconds for which a pause or code outside a job stopped a process."""
+    """Return seconds for which a pause or code outside a job stopped a process."""
     return sum(
         one.ended - one.began + (PAUSE_COUNTS if one.kind == "pause" else 0.0)
         for one in case.ledger.disturbances

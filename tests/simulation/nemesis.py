@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world: a list of faults, drawn before it begins.
+"""The faults of a simulated world: a list, drawn before the world begins.
 
 It is a list so that a failing world can be replayed with fewer faults. Each fault is
 recorded in the ledger before it happens.
@@ -37,8 +37,8 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "massacre": (2, 0.0, 10.0),  # every worker at once
     "queue_paused": (4, 1.0, 30.0),  # by an operator: no fault, but it meets faults
 }
-# Faults of a server's connections, in some worlds and on top of the above. They are
-# drawn separately, so that worlds without them stay as they were.
+# Faults of a server's connections, in some worlds and in addition to the above. They are
+# drawn separately, so that worlds without them do not change.
 CONNECTIONS: dict[str, tuple[int, float, float]] = {
     "broken": (
         10,
@@ -83,16 +83,16 @@ ROLL_BACK_SHARE = 0.4  # of the deploys
 
 
 class PauseQueue(Protocol):
-    """An operator pauses the queue that holds most jobs, or resumes it."""
+    """Pauses the queue that holds most jobs, as an operator would, or resumes it."""
 
     def __call__(self, *, is_paused: bool) -> None: ...
 
 
 class Deploy(Protocol):
-    """New processes of this name run this code."""
+    """Makes new processes of this name run this code."""
 
     def __call__(self, name: str, *, is_old: bool) -> None:
-        """Running processes keep their code."""
+        """Deploy; running processes keep their code."""
         ...
 
 
@@ -113,7 +113,7 @@ def draw(
     producers: list[str],
     every: float,
 ) -> list[Fault]:
-    """All faults of a world: one about every `every` seconds, of some kinds only."""
+    """Return all faults of a world: one about every `every` seconds, of some kinds only."""
     kinds = [kind for kind in KINDS if chance.random() < 0.7] or ["kill"]
     return draw_of(
         chance, {k: KINDS[k] for k in kinds}, began, seconds, workers, producers, every
@@ -128,7 +128,7 @@ def draw_connections(
     producers: list[str],
     every: float,
 ) -> list[Fault]:
-    """Connection faults, in some worlds; they have their own random numbers."""
+    """Draw connection faults, in some worlds, from their own random numbers."""
     if chance.random() >= CONNECTIONS_SHARE:
         return []
     return draw_of(chance, CONNECTIONS, began, seconds, workers, producers, every)
@@ -137,7 +137,7 @@ def draw_connections(
 def draw_locks(
     chance: Random, began: float, seconds: float, producers: list[str], every: float
 ) -> list[Fault]:
-    """When producers find keys locked, in some worlds; from a chance of its own."""
+    """Draw when producers find keys locked, in some worlds, from their own random numbers."""
     if chance.random() >= LOCKS_SHARE:
         return []
     pause = every * LOCKS_EVERY
@@ -153,7 +153,7 @@ def draw_of(
     producers: list[str],
     every: float,
 ) -> list[Fault]:
-    """Faults of these kinds, by their weights."""
+    """Draw faults of these kinds, by their weights."""
     kinds = list(known)
     weights = [known[kind][0] for kind in kinds]
     faults: list[Fault] = []
@@ -228,7 +228,7 @@ class Nemesis:
             self._strike_process(fault, node)
 
     def _on_record(self, fault: Fault) -> None:
-        """Record it before it happens."""
+        """Record the fault before it happens."""
         self.ledger.disturb(fault.kind, fault.node, fault.seconds)
 
     def _massacre(self, fault: Fault) -> None:
@@ -260,7 +260,7 @@ class Nemesis:
                 raise ValueError(f"no such fault: {fault}")
 
     def _terminate(self, fault: Fault, node: Node) -> None:
-        """By a signal; a kill may follow, and other code may start afterwards."""
+        """Send a signal; a kill may follow, and other code may start afterwards."""
         if not self.terminate(node.name):
             return
         self._on_record(fault)
@@ -270,7 +270,7 @@ class Nemesis:
             self.deploy(node.name, is_old=fault.size < ROLL_BACK_SHARE)
 
     def _pause(self, node: Node, seconds: float) -> None:
-        """Pauses may overlap: the process resumes when the last one is over."""
+        """Pause a process; if pauses overlap, it resumes when the last one is over."""
         self.world.pause(node)
         self.pauses[node] += 1
 
@@ -335,7 +335,7 @@ class Nemesis:
         self.ledger.note(ALL_NODES, "clock", step=seconds)
 
     def _resume_queue(self) -> None:
-        """Pauses may overlap: the queue resumes when the last one is over."""
+        """Resume the queue when the last of overlapping pauses is over."""
         self.queue_pauses -= 1
         if not self.queue_pauses:
             self.pause_queue(is_paused=False)
@@ -353,7 +353,7 @@ class Nemesis:
 
 
 def slow(trouble: Trouble, now: float, until: float, seconds: float) -> bool:
-    """Each trip takes longer; the worse of two applies. True if this changes it."""
+    """Make each trip take longer; the worse of two applies. True if this changes it."""
     is_on = trouble.slow_until > now
     is_new = not is_on or until > trouble.slow_until or seconds > trouble.slow_seconds
     trouble.slow_seconds = max(seconds, trouble.slow_seconds) if is_on else seconds
@@ -362,7 +362,7 @@ def slow(trouble: Trouble, now: float, until: float, seconds: float) -> bool:
 
 
 def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
-    """Calls and answers get lost; the worse of two applies."""
+    """Make calls and replies get lost; the worse of two applies."""
     is_on = trouble.flaky_until > now
     is_new = not is_on or until > trouble.flaky_until or share > trouble.refused
     share = max(share, trouble.refused) if is_on else share
@@ -372,7 +372,7 @@ def flaky(trouble: Trouble, now: float, until: float, share: float) -> bool:
 
 
 def broken(trouble: Trouble, now: float, until: float, share: float) -> bool:
-    """Connections break under calls; the worse of two applies."""
+    """Make connections break during calls; the worse of two applies."""
     is_on = trouble.broken_until > now
     is_new = not is_on or until > trouble.broken_until or share > trouble.broken
     trouble.broken = max(share, trouble.broken) if is_on else share

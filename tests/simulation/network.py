@@ -132,10 +132,10 @@ class SimulatedLink(Store):
     async def _enqueue_locked(
         self, jobs: Sequence[NewJob], options: dict[str, Any]
     ) -> list[Enqueued]:
-        """As PostgreSQL does it while open transactions hold keys.
+        """Enqueue as PostgreSQL does while open transactions hold keys.
 
-        Of a batch that meets a locked key the calls without keys are stored; all others
-        are answered `locked`.
+        If a batch finds a locked key, the calls without keys are stored, and all others get
+        the result `locked`.
         """
         if not any(is_locked(job) for job in jobs):
             return await self._do("enqueue", (jobs,), options)
@@ -157,7 +157,7 @@ class SimulatedLink(Store):
     def call_nowait(
         self, method: str, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        """Calls that a store answers without a round trip."""
+        """Forward a call that a store completes without a round trip."""
         return getattr(self.server.store, method)(*args, **options)
 
     async def wait(self, worker: int, timeout_seconds: float) -> Wake:
@@ -169,9 +169,9 @@ class SimulatedLink(Store):
         return NO_WAKEUP if self._is("cut") or self._is("deaf") else wake
 
     async def health(self, worker: int | None = None) -> Health:
-        """Stands for a look at the file's change counter: a full disk allows it.
+        """Report what the file's change counter would show, even on a full disk.
 
-        The store in memory cannot answer: all simulated nodes are one process to it.
+        The store in memory cannot report it: all simulated nodes are one process to it.
         """
         if worker is None:
             return Health(stalled_by=None, is_contested=True)
@@ -187,10 +187,10 @@ class SimulatedLink(Store):
         return writes.total() - writes[self.node.name]
 
     async def open(self) -> None:
-        """The world has opened the store."""
+        """Do nothing: the world has opened the store."""
 
     async def close(self) -> None:
-        """The store stays open for other nodes."""
+        """Do nothing: the store stays open for other nodes."""
 
     # --- trouble
 
@@ -209,7 +209,7 @@ class SimulatedLink(Store):
         return sum(one.resets for one in self.troubles)
 
     def _breaks(self) -> str | None:
-        """When the connection breaks under this call; draws only while it can break."""
+        """Return when the connection breaks during this call; draw only while it can break."""
         now = self.node.world.seconds
         share = max(
             (t.broken for t in self.troubles if now < t.broken_until), default=0
@@ -240,14 +240,14 @@ class SimulatedLink(Store):
     async def _is_forgotten(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a repeat was stored, and has left no trace since.
 
-        A store behind a network remembers repeats. This one does not: it expects no late
-        calls.
+        A store behind a network remembers repeats. This one does not, because it expects no
+        late calls.
         """
         ids = [job.id for job in jobs if job.id in self.stored_ids]
         return len(await self.server.store.states(ids)) < len(ids)
 
     def _cancel_late_calls(self, *keys: int | bytes) -> None:
-        """A process that repeats a call ends its earlier one at the server."""
+        """Cancel a process's earlier calls at the server when it repeats a call."""
         for key in keys:
             for task in self.late_calls.pop(key, ()):
                 if task is not asyncio.current_task():
@@ -281,7 +281,7 @@ add_store_methods(SimulatedLink, SimulatedLink.call, SimulatedLink.call_nowait)
 
 
 def is_locked(job: NewJob) -> bool:
-    """Whether its key is one of those that are locked while any are."""
+    """Whether the job's key is one of those that get locked."""
     return job.key is not None and job.key.key[-1] % 2 == 0
 
 

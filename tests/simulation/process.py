@@ -28,7 +28,7 @@ class NodeSideLoop:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this coroutine function there until `stop`."""
+        """Run this coroutine function on the side loop until `stop`."""
         self.tasks.append(self.loop.create_task(work()))
 
     async def stop(self) -> None:
@@ -46,7 +46,7 @@ class NodeSideLoop:
 
 @final
 class NodeMachine(FakeMachine):
-    """The simulated process, as its worker sees it: this one can be ended."""
+    """The simulated process, as its worker sees it; it can be ended."""
 
     def __init__(self, node: Node, ended: Callable[[Node, int], None]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class NodeExecutor:
             return NodeCall(ThreadResult(None, error))
 
     def close(self) -> None:
-        """There are no threads."""
+        """Do nothing: there are no threads."""
 
 
 def app_on(
@@ -102,7 +102,7 @@ def app_on(
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> App:
-    """An App in this process: it uses the simulated connection and the node's clock.
+    """Return an App in this process: it uses the simulated connection and the node's clock.
 
     The settings are passed whole. Environment variables and files are not read: a world
     must be the same on every machine.

@@ -98,7 +98,7 @@ class WorldProcess:
         return self.process
 
     async def end(self) -> None:
-        """Kill it without waiting for its world."""
+        """Kill the process without waiting for its world."""
         process, self.process = self.process, None
         if process is not None:
             with suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ async def ask(process: Process, seed: int) -> Account | None:
 
 
 def failed(seed: int, what: str) -> Account:
-    """The account of a world that returned none."""
+    """Return the account of a world that returned none."""
     return Account(seed=seed, violations=[Violation(BROKEN_WORLD, None, what)])
 
 

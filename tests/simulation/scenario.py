@@ -58,12 +58,12 @@ class Knobs:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """Between two renewals of a lease."""
+        """The time between two renewals of a lease."""
         return self.lease_seconds / self.heartbeats
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For every App of the world."""
+        """The settings of every App of the world."""
         return {
             "worker": {
                 "lease_seconds": self.lease_seconds,
@@ -194,7 +194,7 @@ class Scenario:
         )
 
     def draw_faults(self, began: float) -> list[Fault]:
-        """All faults, in order of time."""
+        """Return all faults, in order of time."""
         chance, knobs = self.world.chance, self.knobs
         who = began, knobs.seconds, self.workers, self.producers, knobs.fault_every
         drawn = nemesis.draw(chance("faults"), *who)
@@ -206,7 +206,7 @@ class Scenario:
         return sorted([*drawn, *more, *locks], key=lambda fault: fault.at)
 
     def play(self) -> Played:
-        """From the first process to the verdict."""
+        """Play the world from the first process to the verdict."""
         records = self.world.run(self.direct())
         case = Case(
             self.ledger, self.wishes, records, self.world, self.knobs, self.healed_at
@@ -229,7 +229,7 @@ class Scenario:
         )
 
     async def direct(self) -> list[StoredJob]:
-        """The director's own coroutine: no fault disturbs it."""
+        """Direct the world in a coroutine that no fault disturbs."""
         await self.store.open()
         for name in (*self.workers, *self.producers):
             self.start(name)
@@ -255,7 +255,7 @@ class Scenario:
                 return
 
     async def unfinished(self) -> int:
-        """How many jobs are not final."""
+        """Return how many jobs are not final."""
         counted = await count_jobs(self.store, NAME)
         dead = 5
         return sum(
@@ -266,7 +266,7 @@ class Scenario:
         )
 
     async def everything(self) -> list[StoredJob]:
-        """Every job in the store."""
+        """Return every job in the store."""
         records: list[StoredJob] = []
         cursor: str | None = None
         while True:
@@ -302,7 +302,7 @@ class Scenario:
             self.world.start(name, self.produce if name in self.left else self.work)
 
     def deploy(self, name: str, *, is_old: bool) -> None:
-        """The next process of this name runs this code."""
+        """Make the next process of this name run this code."""
         (self.is_old.add if is_old else self.is_old.discard)(name)
 
     async def work(self, node: Node) -> None:
@@ -314,7 +314,7 @@ class Scenario:
             self.ends(node, 3)
 
     async def work_in(self, node: Node, app: App) -> None:
-        """The same, without handling of errors."""
+        """Run a worker process to its end, without handling errors."""
         is_modern = node.name not in self.is_old
         tasks_of(app, node, self.ledger, self.ends, is_modern=is_modern)
         worker, machine = await worker_on(
@@ -332,7 +332,7 @@ class Scenario:
         self.ends(node, 0)
 
     def ends(self, node: Node, code: int) -> None:
-        """A process has ended by itself: start another in its place."""
+        """Start another process in place of one that has ended by itself."""
         if code:
             self.ledger.disturb(f"exit {code}", node.name, 0.0)
         self.world.kill(node)

@@ -41,12 +41,12 @@ class Kept(msgspec.Struct, kw_only=True):
         )
 
     def replay(self) -> Played:
-        """The same, with its whole history."""
+        """Play the world again; return its whole history."""
         return play(self.seed, faults=self.faults, wishes=self.wishes, knobs=self.knobs)
 
     @property
     def name(self) -> str:
-        """Of its file, without the suffix."""
+        """The name of the file, without the suffix."""
         return f"seed_{self.seed}_{self.invariant}.json"
 
     def write(self, folder: Path) -> Path:
@@ -61,7 +61,7 @@ def read(path: Path) -> Kept:
 
 
 def drawn(seed: int, invariant: str, commit: str) -> Kept:
-    """The whole world of a seed, before anything is removed."""
+    """Return the whole world of a seed, before anything is removed."""
     scenario = Scenario(World(seed), None, None, {})
     return Kept(
         seed=seed,
@@ -91,7 +91,10 @@ class Shrinker:
         self.plays = 0
 
     def run(self) -> Kept | None:
-        """Remove faults first: a reader must understand those. None if it holds."""
+        """Remove faults first, because a reader must understand those.
+
+        None if nothing breaks.
+        """
         if not self.fails(self.kept.faults, self.kept.wishes):
             return None
         self.shorten()
@@ -104,7 +107,7 @@ class Shrinker:
         return self.kept
 
     def shorten(self) -> None:
-        """Drop what comes after the failure: it cannot change what is before."""
+        """Drop what comes after the failure, because it cannot change what is before."""
         faults, wishes = self.kept.faults, self.kept.wishes
         times = sorted({one.at for one in [*faults, *wishes]})
         low, high = 0, len(times) - 1
@@ -153,7 +156,7 @@ def reduce(
     fails: Callable[[Sequence[T]], bool],
     is_over: Callable[[], bool],
 ) -> list[T]:
-    """The fewest items that still fail, by delta debugging: no single one can go."""
+    """Return the fewest items that still fail, by delta debugging: no single one can go."""
     left = list(items)
     if is_over():
         return left

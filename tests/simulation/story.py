@@ -17,7 +17,7 @@ OF_PROCESSES = {"fault", "exit", "registered", "left"}
 
 
 def describe(played: Played, violation: Violation) -> str:
-    """The last events before a broken invariant."""
+    """Return the last events before a broken invariant."""
     entries = list(concerning(played, violation.n))
     left_out = len(entries) - LINES_MAX
     lines = [f"story of {violation}"]
@@ -35,7 +35,7 @@ def is_known(played: Played, n: int | None) -> bool:
 
 
 def timeline(played: Played, n: int | None = None) -> Iterator[str]:
-    """The whole history, or that of one job."""
+    """Yield the whole history, or that of one job."""
     entries = played.ledger.entries if n is None else concerning(played, n)
     yield from headline(played, n)
     yield from (line(entry) for entry in entries)
@@ -43,7 +43,7 @@ def timeline(played: Played, n: int | None = None) -> Iterator[str]:
 
 
 def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
-    """Lines about a job, and about the processes that held it."""
+    """Yield lines about a job, and about the processes that held it."""
     if n is None:
         yield from played.ledger.entries
         return
@@ -71,7 +71,7 @@ def line(entry: LedgerLine) -> str:
 
 
 def headline(played: Played, n: int | None) -> Iterator[str]:
-    """The jobs that were asked for."""
+    """Yield lines about the jobs that were requested."""
     for wish in played.wishes:
         if wish.n == n:
             at = wish.at - STARTED_SECONDS
@@ -81,7 +81,7 @@ def headline(played: Played, n: int | None) -> Iterator[str]:
 
 
 def ending(played: Played, n: int | None) -> Iterator[str]:
-    """The final state in the store."""
+    """Yield the final state in the store."""
     if n is None:
         return
     records = [one for one in played.records if number_in(one.payload) == n]

@@ -26,7 +26,7 @@ TOTALS = "jobs", "attempts", "reruns"
 
 @cache
 def invariants() -> dict[str, str]:
-    """Every invariant that is checked; its meaning is the name of its first check."""
+    """Return every invariant that is checked; its meaning is the name of its first check."""
     named: dict[str, str] = {}
     for check in (*checks.CHECKS, *liveness_checks.CHECKS, *control_checks.CHECKS):
         meaning = check.__name__.replace("_", " ")
@@ -84,7 +84,7 @@ class Summary:
             self.failing.append(account)
 
     def pick(self, number: int) -> list[int]:
-        """A good fixed set: this many seeds that together exercise most invariants."""
+        """Return this many seeds that together exercise most invariants."""
         left, seen, picked = dict(self.shown), set[str](), list[int]()
         while left and len(picked) < number:
             best = max(left, key=lambda seed: (len(left[seed] - seen), -seed))
@@ -95,7 +95,7 @@ class Summary:
         return sorted(picked)
 
     def verdicts(self) -> dict[str, str]:
-        """Of every invariant; one that no world exercised has not held."""
+        """Return the verdict of every invariant; one that no world exercised has not held."""
         names = [*invariants(), *sorted(self.broken.keys() - invariants().keys())]
         return {name: self.verdict_on(name) for name in names}
 
@@ -106,7 +106,10 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """Of the run: worlds without jobs or without faults show nothing."""
+        """Return the verdict of the run.
+
+        Worlds without jobs or without faults prove nothing.
+        """
         if self.failing:
             return BROKEN
         is_tried = self.totals["attempts"] and self.faults.total()
@@ -114,11 +117,11 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """0 held, 1 broken, 2 nothing was exercised."""
+        """Return 0 if all held, 1 if one broke, 2 if nothing was exercised."""
         return EXIT_OF[self.verdict]
 
     def as_json(self, real_seconds: float) -> dict[str, Any]:
-        """The whole report, with the full account of each failing world."""
+        """Return the whole report, with the full account of each failing world."""
         return {
             "verdict": self.verdict,
             "cut_short": self.is_cut_short,
@@ -210,7 +213,7 @@ class Summary:
             yield f"  {name:<8}{meaning:<38} {verdict:<14}{where}".rstrip()
 
     def named_failing(self) -> str:
-        """The first failing seeds, with the invariants that they broke."""
+        """Return the first failing seeds, with the invariants that they broke."""
         named = [
             f"{account.seed} ({', '.join(account.broken) or 'two histories'})"
             for account in self.failing[:NAMED_MAX]
@@ -220,7 +223,7 @@ class Summary:
 
 
 def failure(account: Account, here: str, path: Path | None = None) -> str:
-    """All that a reader needs to examine a failing seed, or a world from a file."""
+    """Return all that a reader needs to examine a failing seed, or a world from a file."""
     world = f"SEED={account.seed}"
     if path is not None:
         world = f'SIM_ARGS="--world {os.path.relpath(path)}"'

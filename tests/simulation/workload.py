@@ -109,7 +109,7 @@ ENDS = {
 def draw(
     chance: Random, began: float, seconds: float, jobs: int, *, is_calm: bool
 ) -> list[Wish]:
-    """All jobs of a world, in the order of their enqueues."""
+    """Return all jobs of a world, in the order of their enqueues."""
     times = sorted(began + chance.random() * seconds for _ in range(jobs))
     for place in range(1, jobs):
         if chance.random() < BURST_SHARE:  # jobs often arrive in bursts
@@ -151,7 +151,7 @@ def wish(chance: Random, n: int, at: float, kinds: dict[str, int]) -> Wish:
 
 
 def tight(chance: Random, n: int, at: float) -> Wish:
-    """For the bounded queue: plain, failing once, cancelled, or with a shared key."""
+    """Draw a job for the bounded queue: plain, failing once, cancelled, or with a key."""
     seconds, way = chance.uniform(0.5, 12.0), chance.random()
     if way < TIGHT_SHARE:
         return Wish(n, at, "tight", seconds, count=1)

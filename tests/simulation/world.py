@@ -52,7 +52,8 @@ class NodeLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.ready: deque[asyncio.Handle] = deque()
         self.is_blocked = False
-        self.made: list[asyncio.Task[Any]] = []  # strong: asyncio holds tasks weakly
+        # asyncio holds tasks weakly
+        self.made: list[asyncio.Task[Any]] = []
         self.made_max = PRUNE_MIN
 
     # --- the interface that asyncio needs
@@ -204,11 +205,11 @@ class NodeClock:
         self.stamp = 0
 
     def now(self) -> float:
-        """The wall clock of this process's machine: it may be wrong."""
+        """Return the wall clock of this process's machine: it may be wrong."""
         return self.node.world.wall() + self.node.skew_seconds
 
     def monotonic(self) -> float:
-        """Seconds that never go back, common to all processes of one boot."""
+        """Return seconds that never go back, common to all processes of one boot."""
         return self.node.world.seconds
 
     def boot_id(self) -> str:
@@ -229,14 +230,14 @@ class NodeClock:
         return self.node.chance.random()
 
     def new_id(self) -> bytes:
-        """A new job id: grows within a process, unique everywhere."""
+        """Return a new job id: grows within a process, unique everywhere."""
         self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
         return uuid7(self.stamp >> 12, self.stamp, self.node.chance.getrandbits(62))
 
 
 @final
 class World:
-    """Time, chance and processes."""
+    """A simulated world: its time, its random numbers and its processes."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -255,11 +256,11 @@ class World:
         self.director = self._new_node(MAIN_NODE)
 
     def chance(self, name: str) -> random.Random:
-        """An independent random source: one source's draws do not change another's."""
+        """Return an independent random source, whose draws do not change another's."""
         return random.Random(f"{self.seed}:{name}")
 
     def wall(self) -> float:
-        """The true wall clock; that of a process may be wrong."""
+        """Return the true wall clock; that of a process may be wrong."""
         return EPOCH - STARTED_SECONDS + self.seconds + self.step_seconds
 
     # --- processes
@@ -281,7 +282,7 @@ class World:
         return node
 
     def kill(self, node: Node) -> None:
-        """Like SIGKILL: no further line of it runs."""
+        """Kill a process as SIGKILL does: no further line of it runs."""
         if node.is_dead:
             return
         node.is_dead = True
@@ -289,11 +290,11 @@ class World:
         self._dead_nodes.append(node)
 
     def pause(self, node: Node) -> None:
-        """Like SIGSTOP."""
+        """Stop a process as SIGSTOP does."""
         node.is_paused = True
 
     def resume(self, node: Node) -> None:
-        """Like SIGCONT: what became due meanwhile runs now."""
+        """Resume a process as SIGCONT does: what became due meanwhile runs now."""
         node.is_paused = False
 
     # --- running
@@ -329,7 +330,7 @@ class World:
         can_run[place].step()
 
     def _jump(self) -> NodeLoop:
-        """All loops are idle: advance to the next timer of a living process."""
+        """Advance to the next timer of a living process, because all loops are idle."""
         while self._timers:
             when, _, loop, timer = heapq.heappop(self._timers)
             if loop.node.is_dead:
@@ -345,7 +346,7 @@ class World:
         )
 
     def report(self) -> str:
-        """Where every task of every living process is."""
+        """Return where every task of every living process is."""
         told = [
             f"[{loop.node.name}/{loop.name}] {report_task(task)}"
             for loop in self._loops
