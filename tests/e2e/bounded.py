@@ -54,7 +54,7 @@ async def plain(_number: int) -> list[Job[None]]:
 
 
 async def mixed(number: int) -> list[Job[None]]:
-    """Keys, delays, rows, retries and cancels, in turn."""
+    """Enqueue with keys, delays, rows, retries and cancels, in turn."""
     key = f"k{number % 40}"
     turn = number % 6
     if turn == 0:

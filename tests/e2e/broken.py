@@ -1,4 +1,4 @@
-"""An App that cannot be used, in the way that the environment asks for."""
+"""An App that cannot be used, in the way that the environment names."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""Every kind of transaction that a job can join, as one thing: begin it, write, end it.
+"""Every kind of transaction that a job can join, with one interface: begin, write, end.
 
-A host has a table `mine` of the user's own beside the jobs. `begin` gives the connection
-or session for `options(tx=...)`; `write` leaves a row in it by the user's own hand.
+A host has the user's own table `mine` beside the jobs. `begin` returns the connection or
+session for `options(tx=...)`; `write` inserts a row of the user's through it.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ WRITE = "insert into mine values (1)"
 
 
 class Undo(Exception):
-    """Roll it back."""
+    """Raised to roll a transaction back."""
 
 
 # --- SQLite
@@ -50,7 +50,7 @@ async def sqlite3_connection(path: str) -> AsyncIterator[Any]:
         connection.close()
 
 
-# --- SQLAlchemy, whatever is below
+# --- SQLAlchemy, with any driver
 
 
 @asynccontextmanager
@@ -168,7 +168,7 @@ async def psycopg_async(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def psycopg_block(url: str) -> AsyncIterator[Any]:
-    """In autocommit mode, with a transaction of its own."""
+    """Yield a connection in autocommit mode, with a transaction of its own."""
     async with (
         await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
         connection.transaction(),

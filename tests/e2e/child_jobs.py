@@ -29,7 +29,7 @@ log = logging.getLogger("shop")
 
 @asynccontextmanager
 async def resources() -> AsyncIterator[str]:
-    """Dependencies: entered and left once in every process."""
+    """Provide dependencies, which every process enters and leaves once."""
     note("deps", "entered")
     yield f"desk of {os.getpid()}"
     note("deps", "left")
@@ -46,7 +46,7 @@ app.hooks.cancelled(lambda event: note("cancelled", event.job_id, event.attempt)
 
 @app.task()
 async def nap(ctx: Context, seconds: float) -> int:
-    """On the loop."""
+    """Sleep on the loop."""
     note("start", ctx.job_id, ctx.attempt)
     await asyncio.sleep(seconds)
     note("effect", ctx.job_id, ctx.attempt)
@@ -55,7 +55,7 @@ async def nap(ctx: Context, seconds: float) -> int:
 
 @app.task(process=True)
 def work(ctx: Context[str], seconds: float) -> str:
-    """In a child; answers whose desk it sat at."""
+    """Work in a child; return its dependency."""
     note("start", ctx.job_id, ctx.attempt)
     time.sleep(seconds)
     note("effect", ctx.job_id, ctx.attempt)
@@ -64,14 +64,14 @@ def work(ctx: Context[str], seconds: float) -> str:
 
 @app.task(process=True)
 async def where(ctx: Context) -> tuple[int, int, int]:
-    """Process, its group, and its parent."""
+    """Return the process, its group, and its parent."""
     note("start", ctx.job_id, ctx.attempt)
     return os.getpid(), os.getpgrp(), os.getppid()
 
 
 @app.task(process=True, retry=0)
 def wait_for_more() -> None:
-    """Wait for a job inside a task, which nobody may."""
+    """Wait for a job inside a task, which is not allowed."""
     nap.enqueue_sync(60.0).result_sync(timeout=5)
 
 
@@ -83,7 +83,7 @@ async def ask_for_more(ctx: Context, jobs: int) -> list[str]:
 
 @app.task(process=True, retry=0)
 def tell(lines: int) -> None:
-    """Say much on the way, then fail."""
+    """Log many lines, then fail."""
     for number in range(lines):
         log.info("line %d", number, extra={"shelf": 7})
     try:
@@ -104,7 +104,7 @@ def swell(ctx: Context, megabytes: int) -> int:
 KEPT: list[bytearray] = []
 
 
-# --- those that must be stopped
+# --- tasks that must be stopped
 
 
 @app.task(process=True, timeout=(0.3, 20), retry=0)
@@ -150,7 +150,7 @@ def hold_the_interpreter(ctx: Context) -> None:
 
 @app.task(process=True)
 def hold_on(ctx: Context) -> None:
-    """C code that lets nobody else run, without a limit that matters."""
+    """Run C code that lets no other thread run, without an effective limit."""
     helper = subprocess.Popen(["sleep", "1000"])
     note("helper", str(helper.pid))
     note("start", ctx.job_id, ctx.attempt)
@@ -163,7 +163,7 @@ def endless() -> None:
 
 @app.task(process=True, timeout=(0.3, 0.8), retry=0)
 def with_helpers(ctx: Context) -> None:
-    """A program started by a task, and one forked without exec."""
+    """Start a program from a task, and fork another without exec."""
     helper = subprocess.Popen(["sleep", "1000"])
     note("helper", str(helper.pid))
     forked = os.fork()
@@ -180,7 +180,7 @@ def with_helpers(ctx: Context) -> None:
 
 @app.task(process=True)
 def deaf(ctx: Context) -> None:
-    """Ignores every word and every signal that can be ignored."""
+    """Ignore every message and every signal that can be ignored."""
     note("start", ctx.job_id, ctx.attempt)
     while True:
         with suppress(BaseException):
@@ -208,7 +208,7 @@ def see_cancel(ctx: Context) -> None:
 
 @app.task(process=True)
 def held_child(ctx: Context) -> int:
-    """Until the test opens the gate."""
+    """Run until the test opens the gate."""
     note("start", ctx.job_id, ctx.attempt)
     ctx.progress_sync(3, 7, message="on the way")
     while not is_open():
@@ -218,12 +218,12 @@ def held_child(ctx: Context) -> int:
     return os.getpid()
 
 
-# --- those that break their child, and leave it running
+# --- tasks that break their child, and leave it running
 
 
 @app.task(process=True, retry=0)
 async def break_child(ctx: Context, how: str) -> None:
-    """With the loop, or the tasks, of its child."""
+    """Break the loop, or the tasks, of its child."""
     note("start", ctx.job_id, ctx.attempt)
     if how == "cancel all":
         for task in asyncio.all_tasks():
@@ -236,7 +236,7 @@ async def break_child(ctx: Context, how: str) -> None:
 
 @app.task(process=True)
 async def leave_a_trap() -> None:
-    """What it leaves behind stops the loop under a later job."""
+    """Leave code behind that stops the loop during a later job."""
     TRAPS.append(asyncio.get_running_loop().stop)
 
 
@@ -253,7 +253,7 @@ TRAPS: list[Callable[[], None]] = []
 
 @app.task(process=True, retry=0)
 def shut_all_lines(ctx: Context) -> None:
-    """Sockets that are not its own: also the line to the worker."""
+    """Close sockets that are not its own, among them the one to the worker."""
     note("start", ctx.job_id, ctx.attempt)
     for fd in range(3, 64):
         with suppress(OSError), socket.socket(fileno=os.dup(fd)) as line:
@@ -265,7 +265,7 @@ def shut_all_lines(ctx: Context) -> None:
 
 
 def crash(how: str) -> None:
-    """End, in one of the ways."""
+    """Crash, in one of several ways."""
     match how:
         case "exit":
             os._exit(1)
@@ -311,7 +311,7 @@ async def on_the_loop(ctx: Context, how: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that waits to be reaped does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -15,7 +15,7 @@ MODULE = "tests.e2e.child_jobs:app"
 
 
 class ChildPlace(Place):
-    """The same, with children."""
+    """A Place with child processes."""
 
     def begin_worker(self, *options: str, **settings: Any) -> Process:
         return self.run("durio", "worker", MODULE, *options, **settings)
@@ -26,7 +26,7 @@ class ChildPlace(Place):
         return child_jobs.app
 
     def clear_away(self) -> None:
-        """Also what a test found still alive: it must not outlive its failure."""
+        """Also end processes that a test left alive."""
         super().clear_away()
         seen = self.helpers() | {line.pid for line in self.ledger.of("start")}
         for pid in filter(is_alive, seen - {os.getpid()}):
@@ -34,14 +34,14 @@ class ChildPlace(Place):
                 os.kill(pid, signal.SIGKILL)
 
     def pids_of(self, ids: list[str], number: int = 1) -> set[int]:
-        """The processes that began this attempt of these jobs."""
+        """Return the processes that began this attempt of these jobs."""
         starts = self.ledger.by_job("start")
         return {
             line.pid for job in ids for line in starts[job] if line.attempt == number
         }
 
     def helpers(self) -> set[int]:
-        """Processes that tasks have started."""
+        """Return processes that tasks have started."""
         return {int(line.job) for line in self.ledger.of("helper")}
 
     def wait_gone(self, pids: set[int]) -> None:
@@ -51,7 +51,7 @@ class ChildPlace(Place):
         )
 
     def run_in_folder(self, module: str, *args: str) -> Process:
-        """A program whose current directory is the place's own folder."""
+        """Start a program whose current directory is the place's own folder."""
         program = f"import os, runpy, sys; os.chdir({str(self.folder)!r})"
         program += f"; sys.argv[1:] = {list(args)!r}"
         program += (
@@ -60,5 +60,5 @@ class ChildPlace(Place):
         return self._start(["-c", program], {})
 
     def child_pids(self, worker: Process) -> set[int]:
-        """Children that said they are ready."""
+        """Return the children that are ready."""
         return {row["pid"] for row in worker.events("child.started")}

@@ -17,7 +17,7 @@ from tests.servers.postgres import PostgresServer
 
 @pytest.fixture(autouse=True, scope="session")
 def heard_signals() -> Iterator[None]:
-    """Under nohup, or behind an `&`, these are ignored, by what we start as well."""
+    """Restore signals that are ignored under nohup or in the background, also for children."""
     hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -49,7 +49,7 @@ def child_place(
 
 @pytest.fixture(scope="module")
 def shop(postgres: PostgresServer) -> PostgresServer:
-    """A server with our schema and a table of the user's own."""
+    """Provide a server with our schema and a table of the user's own."""
     from tests.e2e.postgres_shop import make_table  # noqa: PLC0415 - and every driver
 
     make_table(postgres)

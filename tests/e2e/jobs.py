@@ -1,4 +1,4 @@
-"""The App of these tests: what workers run here, each step told to the ledger."""
+"""The App of these tests; its tasks record each step in the ledger."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ TASKS: list[tuple[Callable[..., Any], dict[str, Any]]] = []
 
 
 def task(**options: Any) -> Callable[[Any], Any]:
-    """Note a task for every App that `make_app` makes."""
+    """Register a task for every App that `make_app` creates."""
 
     def add(function: Any) -> Any:
         TASKS.append((function, options))
@@ -30,7 +30,7 @@ def task(**options: Any) -> Callable[[Any], Any]:
 
 @task()
 async def nap(ctx: Context, seconds: float) -> int:
-    """Sleep, with progress; answers which process it was."""
+    """Sleep, with progress; return which process it was."""
     note("start", ctx.job_id, ctx.attempt)
     await ctx.progress(0, 1, message=str(os.getpid()))
     await asyncio.sleep(seconds)
@@ -41,7 +41,7 @@ async def nap(ctx: Context, seconds: float) -> int:
 
 @task()
 async def held(ctx: Context) -> int:
-    """Run until the test opens the gate, then do what it is for."""
+    """Run until the test opens the gate, then record the effect."""
     note("start", ctx.job_id, ctx.attempt)
     await ctx.progress(0, 1, message=str(os.getpid()))
     while not is_open():  # noqa: ASYNC110 - another process opens it
@@ -65,7 +65,7 @@ def held_in_a_thread(ctx: Context) -> int:
 
 @task()
 async def held_and_deaf(ctx: Context) -> int:
-    """Do the same, and do not hear a cancel."""
+    """Do the same, and ignore a cancel."""
     note("start", ctx.job_id, ctx.attempt)
     while not is_open():
         with suppress(asyncio.CancelledError):
@@ -123,7 +123,7 @@ async def fork(ctx: Context) -> None:
 
 
 def live_on() -> None:
-    """Outlive the parent until the test is over; never come back."""
+    """Outlive the parent until the test is over, and never return."""
     over = Path(os.environ[VARIABLE]) / "over"
     end = time.monotonic() + CHILD_SECONDS_MAX
     while not over.exists() and time.monotonic() < end:
@@ -159,7 +159,7 @@ async def spin_past_limit(ctx: Context) -> None:
 
 @task(timeout=1, retry=Retry(1, delays=(0.1,), jitter=False))
 async def block_in_a_part(ctx: Context) -> None:
-    """Block the loop past the hard limit from a task of the task, at first."""
+    """Block the loop past the hard limit from a subtask, at the first attempt."""
     note("start", ctx.job_id, ctx.attempt)
 
     async def part() -> None:

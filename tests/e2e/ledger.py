@@ -19,12 +19,12 @@ from typing import Any
 
 VARIABLE = "LEDGER_FOLDER"
 
-# pid -> descriptor: a forked child begins a file of its own.
+# Descriptors by pid: a forked child begins a file of its own.
 _files: dict[int, int] = {}
 
 
 def note(ev: str, job: str, attempt: int = 0, **more: Any) -> None:
-    """Write one line, whole, before anything else happens."""
+    """Write one whole line before returning."""
     pid = os.getpid()
     if pid not in _files:
         path = Path(os.environ[VARIABLE]) / f"{pid}.jsonl"
@@ -45,7 +45,7 @@ class LedgerLine:
 
 
 class Ledger:
-    """All lines of all processes, as they stand now."""
+    """All lines of all processes, as they are now."""
 
     def __init__(self, folder: Path) -> None:
         lines = [line for path in folder.glob("*.jsonl") for line in read(path)]
@@ -69,7 +69,7 @@ class Ledger:
 
 
 def read(path: Path) -> list[LedgerLine]:
-    """The whole lines of one process; the last may still be on its way."""
+    """Return the complete lines of one process; the last may be incomplete."""
     rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     return [
         LedgerLine(**{name: row[name] for name in LedgerLine.__annotations__})

@@ -40,7 +40,7 @@ class Client:
         self._sent += len(data)
 
     def send_alone(self, data: bytes) -> None:
-        """In a chunk of its own: the only client's, and forwarded when this returns."""
+        """Send data in a chunk of its own, which is forwarded when this returns."""
         self.send(data)
         self.proxy.journal.wait_for("forwarded up", self._sent, SECONDS)
 
@@ -54,7 +54,7 @@ class Client:
         return line
 
     def send_in_vain(self, data: bytes) -> None:
-        """The line is cut meanwhile: a broken pipe, or a reset behind it."""
+        """Send while the connection is cut; expect a broken pipe or a reset."""
         with pytest.raises(OSError, match=r"Broken pipe|reset by peer"):
             self._send_and_listen(data)
 
@@ -70,7 +70,7 @@ class Client:
 
 
 def wait_for_end(server: LineServer, how: str, number: int = 0) -> bytes:
-    """Until the server has seen this connection end so; all that arrived on it."""
+    """Wait until the server has seen this end; return all that arrived on the connection."""
     talk = server.conversations
     wait_until(
         lambda: len(talk) > number and talk[number].ended == how,

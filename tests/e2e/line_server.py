@@ -23,7 +23,7 @@ READ_BYTES = 64 * 1024
 
 @cache
 def ballast(size: int) -> bytes:
-    """Bytes that nobody can mistake for each other, the same every time."""
+    """Return bytes that are unique at every position, and the same every time."""
     return random.Random(size).randbytes(size)  # noqa: S311 - no secret
 
 
@@ -63,7 +63,7 @@ class Conversation:
 
 
 class LineServer:
-    """A thread for every connection; all of them end with it."""
+    """A server with one thread per connection; all of them end with it."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -79,7 +79,7 @@ class LineServer:
     def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join()  # then nobody comes any more
+        self._threads[0].join()  # then no new connection is accepted
         self._listener.close()
         for each in self.conversations:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A memory limit that the kernel keeps by killing: a control group, old style or new."""
+"""A memory limit that the kernel enforces by killing: a control group of either version."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,10 @@ WHAT = "a control group with a memory limit that this user may make"
 
 @contextmanager
 def memory_group() -> Iterator[Path | None]:
-    """Whoever writes its pid to `cgroup.procs` in there may use 96 MiB more; None: no."""
+    """Yield a group: a process in its `cgroup.procs` may use 96 MiB more.
+
+    None if impossible.
+    """
     made = make_group()
     try:
         yield made
@@ -38,7 +41,7 @@ def make_group() -> Path | None:
 
 
 def candidates() -> Iterator[tuple[Path, str]]:
-    """Where such a group may be made, and the file that takes its limit."""
+    """Yield folders where such a group may be created, and the file for its limit."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":

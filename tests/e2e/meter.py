@@ -1,4 +1,4 @@
-"""An App whose worker notes its own memory, every so many jobs."""
+"""An App whose worker records its own memory, every few jobs."""
 
 import os
 from pathlib import Path

@@ -36,7 +36,7 @@ async def main(target: str) -> None:
 
 
 async def ask(app: App) -> str:
-    """As often as it takes: until the move is over the new queues are shut."""
+    """Enqueue, as often as needed: until the move is over the new queues are closed."""
     while True:
         try:
             return (await app.enqueue("nothing")).id

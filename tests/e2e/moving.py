@@ -22,19 +22,19 @@ DRAIN_SECONDS = 30.0
 
 
 class Died(BaseException):
-    """Nothing after this happens."""
+    """The mover has died: nothing after this happens."""
 
 
 @dataclass
 class Steps:
-    """Counts what a mover asks of both stores, and dies before one of these."""
+    """Counts the calls of a mover to both stores, and dies before one of these."""
 
     fatal: int
     die: Callable[[], None]
     count: int = 0
 
     def of(self, store: Any) -> Any:
-        """The same store, counted."""
+        """Return the same store, with its calls counted."""
         return Counted(store, self)
 
     def next(self) -> None:
@@ -72,7 +72,7 @@ def die_for_good() -> None:
 async def mover(
     source: str, target: str, steps: Steps | None = None
 ) -> AsyncIterator[Mover]:
-    """With both stores open, as the command has them."""
+    """Yield a mover with both stores open, as the command has them."""
     steps = steps or Steps(0, die_here)
     async with App(source, name="mover") as app:
         leaving = await app.store()

@@ -1,4 +1,4 @@
-"""A stranger's transaction that stays open, and stores that work beside it."""
+"""Another program's transaction that stays open, and stores that work meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from durio.host.clock import HostClock
 from durio.stores.postgres.driver import PostgresLocation
 from durio.stores.postgres.store import PostgresStore
 
-PLENTY_SECONDS = 15.0  # for what takes milliseconds
+PLENTY_SECONDS = 15.0  # for calls that normally take milliseconds
 clock = HostClock()
 
 
@@ -27,7 +27,7 @@ async def opened(location: PostgresLocation) -> AsyncIterator[PostgresStore]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Any]:
-    """By hand, without a store."""
+    """Yield a connection of the bare driver."""
     connection: Any = await asyncpg.connect(url)
     try:
         yield connection
@@ -37,7 +37,7 @@ async def connected(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def open_transaction(url: str) -> AsyncIterator[Any]:
-    """It has begun; who would wait for its end in here is told that time is over."""
+    """Yield an open transaction; a call that waits for its end times out."""
     async with connected(url) as stranger, asyncio.timeout(PLENTY_SECONDS):
         await stranger.execute("begin")
         yield stranger

@@ -20,20 +20,20 @@ Story = Callable[[App], Awaitable[None]]
 
 
 def make_table(server: PostgresServer) -> None:
-    """The user's own."""
+    """Create the user's own table."""
     with psycopg.connect(plain(server), autocommit=True) as connection:
         connection.execute(MADE)
 
 
 def plain(server: PostgresServer, scheme: str = "postgresql") -> str:
-    """The URL for somebody who knows nothing of ours, and comes another way."""
+    """Return the URL for a plain client with another driver."""
     url = server.url(password=PASSWORD)
     return urlunsplit(urlsplit(url)._replace(scheme=scheme))
 
 
 @asynccontextmanager
 async def opened(server: PostgresServer, **options: str) -> AsyncIterator[Any]:
-    """An App on an empty schema, with one task."""
+    """Yield an App on an empty schema, with one task."""
     with psycopg.connect(plain(server), autocommit=True) as connection:
         tables = "job, ready, sched, run, hist, kept, uniq, worker"
         names = ", ".join(f"durio.{name}" for name in tables.split(", "))
@@ -51,19 +51,19 @@ def adding(app: App) -> Any:
 
 
 async def waiting_queues(app: App) -> Mapping[Any, Any]:
-    """The queues of calls that wait for a lock, in this event loop."""
+    """Return the queues of calls that wait for a lock, in this event loop."""
     return (await app._loop_state()).enqueuer._batcher._waiting_list.queues
 
 
 def counts(server: PostgresServer) -> tuple[int, int]:
-    """Rows of the user's, and jobs, as somebody else sees them."""
+    """Return the numbers of the user's rows and of jobs, as another connection sees them."""
     with psycopg.connect(plain(server)) as connection:
         sql = "select (select count(*) from mine), (select count(*) from durio.job)"
         return connection.execute(sql).fetchone()  # type: ignore[return-value]
 
 
 def run_story(server: PostgresServer, story: Story, **options: str) -> None:
-    """With an App on an empty schema."""
+    """Run a test with an App on an empty schema."""
 
     async def whole() -> None:
         async with opened(server, **options) as app:
@@ -73,7 +73,7 @@ def run_story(server: PostgresServer, story: Story, **options: str) -> None:
 
 
 async def why_dead(app: App, task: Any) -> str:
-    """What a job of this task dies of."""
+    """Return why a job of this task is dead."""
     async with app.worker():
         with pytest.raises(JobDead) as dead:
             await (await task.enqueue()).result(timeout=DEAD_SECONDS)

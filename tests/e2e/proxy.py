@@ -52,7 +52,7 @@ BOTH = (Way.UP, Way.DOWN)
 
 
 class Which(TypedDict, total=False):
-    """Which occurrences of a pattern are meant: the next one of a client, unless told."""
+    """Which occurrences of a pattern to cut; by default the next one of a client."""
 
     way: Way
     skip: int
@@ -60,12 +60,12 @@ class Which(TypedDict, total=False):
 
 
 class FaultProxy:
-    """Between clients and one server."""
+    """A proxy between clients and one server."""
 
     def __init__(self, target: tuple[str, int], *, seed: int = 0) -> None:
         self.target, self.seed = target, seed
         self.journal = Journal()
-        # Never listens: it keeps the port ours while new connections are refused.
+        # Never listens: it reserves the port while new connections are refused.
         self._holder = _bound(HOST, 0)
         self.address: tuple[str, int] = self._holder.getsockname()
         self._weather = Weather()
@@ -92,7 +92,7 @@ class FaultProxy:
     def delay(
         self, seconds: float, *, jitter: float = 0.0, way: Way | None = None
     ) -> None:
-        """Every byte comes so much later, and up to `jitter` seconds more."""
+        """Delay every byte by this much, and up to `jitter` seconds more."""
 
         def change() -> None:
             for each in _ways(way):
@@ -126,7 +126,7 @@ class FaultProxy:
         way: Way = Way.UP,
         times: int | None = 1,
     ) -> None:
-        """Cut a connection after so many bytes; of a range, each draws its own."""
+        """Cut a connection after this many bytes; with a range, each draws its own number."""
         low, high = (size, size) if isinstance(size, int) else size
         self._arm(Trap(Cut.BYTES, bytes_range=(low, high), way=way, times=times))
 
@@ -144,10 +144,10 @@ class FaultProxy:
     def heal(self) -> None:
         self._fault("heal", self._heal)
 
-    # --- looking
+    # --- state
 
     def links(self) -> int:
-        """Connections that stand."""
+        """Return the number of open connections."""
         return self._do(self._count())
 
     # --- on the proxy's loop
@@ -169,7 +169,7 @@ class FaultProxy:
         self._fault(f"arm: cut {trap.cut}", lambda: self._weather.traps.append(trap))
 
     def _do(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Have it done over there; what it answered, once it is done."""
+        """Run a function on the proxy's loop; return its result once it is done."""
         future = asyncio.run_coroutine_threadsafe(asked, self._loop)
         return future.result(ANSWER_SECONDS)
 
@@ -194,7 +194,7 @@ class FaultProxy:
                 task.add_done_callback(lambda _, link=link: self._forget(link))
 
     def _forget(self, link: Link) -> None:
-        link.close()  # a task that is cancelled before its first turn closes nothing
+        link.close()  # a task that is cancelled before it starts closes nothing
         del self._links[link]
         self.journal.note("connection over", link.number)
 
@@ -240,7 +240,7 @@ def _ways(way: Way | None) -> tuple[Way, ...]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket with this port, which the proxy may bind more than once."""
+    """Return a socket with this port, which the proxy may bind more than once."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

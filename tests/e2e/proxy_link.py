@@ -1,9 +1,9 @@
-"""One connection through the fault proxy: two ways, each read, held up, cut or forwarded.
+"""One connection through the fault proxy: two ways, each read, delayed, cut or forwarded.
 
 Bytes are read at one end, wait in a bounded queue until they are due, and are written at
-the other end. Every fault is applied where they leave, so that what is on its way suffers
-too. A cut lets what was forwarded before it arrive (the receiver sees an end of stream)
-and resets the sender; nothing behind the cut ever arrives.
+the other end. Every fault is applied where they leave, so that bytes in transit are
+affected too. A cut lets what was forwarded before it arrive (the receiver sees an end of
+stream) and resets the sender; nothing behind the cut ever arrives.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from enum import StrEnum
 CHUNK_BYTES = 64 * 1024
 QUEUE_CHUNKS = 256  # read ahead on one way of one connection
 TAIL_BYTES = 1024  # of what was forwarded: the longest pattern that can be found
-SLICES_PER_SECOND = 50  # of a narrow line
+SLICES_PER_SECOND = 50  # for a throttled connection
 
 
 class Way(StrEnum):
@@ -41,19 +41,19 @@ class Cut(StrEnum):
 
 @dataclass(eq=False)
 class Trap:
-    """A cut that waits for its moment."""
+    """A cut that waits for its pattern or number of bytes."""
 
     cut: Cut
     pattern: bytes = b""
     bytes_range: tuple[int, int] = (0, 0)  # drawn for each connection
     way: Way = Way.UP
-    skip: int = 0  # so many occurrences first
-    times: int | None = 1  # then it is gone; None: until healed
+    skip: int = 0  # occurrences to skip first
+    times: int | None = 1  # how often it cuts; None: until healed
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the proxy did, or met."""
+    """Something that the proxy did or saw."""
 
     what: str
     link: int  # 0: the whole proxy
@@ -63,7 +63,7 @@ class Event:
 
 
 class Journal:
-    """What happened, in order; whoever waits for something is woken."""
+    """Events in order; waiters are woken."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -74,7 +74,7 @@ class Journal:
     def note(
         self, what: str, link: int = 0, way: Way | None = None, size: int = 0
     ) -> None:
-        """Something that is worth a line."""
+        """Record an event."""
         seconds = time.monotonic() - self._began
         with self._changed:
             self.events.append(Event(what, link, way, size, seconds))
@@ -82,13 +82,13 @@ class Journal:
             self._changed.notify_all()
 
     def count(self, what: str, number: int) -> None:
-        """Something that happens too often for a line."""
+        """Count an event that happens too often to be recorded."""
         with self._changed:
             self.counts[what] += number
             self._changed.notify_all()
 
     def wait_for(self, what: str, number: int, seconds: float) -> None:
-        """Until it has been counted so often."""
+        """Wait until it has been counted this often."""
         with self._changed:
             there = self._changed.wait_for(lambda: self.counts[what] >= number, seconds)
         assert there, f"{self.counts[what]} of {number} {what!r} within {seconds:g} s"
@@ -96,7 +96,7 @@ class Journal:
 
 @dataclass
 class Weather:
-    """The faults that are in force; read and changed on the proxy's loop only."""
+    """The faults in force; read and changed on the proxy's loop only."""
 
     delay: dict[Way, tuple[float, float]] = field(
         default_factory=dict[Way, tuple[float, float]]
@@ -109,12 +109,12 @@ class Weather:
     free_at: dict[Way, float] = field(default_factory=dict[Way, float])
 
     async def pause(self, seconds: float | None) -> None:
-        """Wait, but not longer than until all is healed."""
+        """Wait, but not longer than until all faults are healed."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.healed.wait(), seconds)
 
     async def turn(self, way: Way, size: int) -> None:
-        """Wait for a turn on a line that all connections share."""
+        """Wait for a turn in the throughput that all connections share."""
         rate = self.rate.get(way)
         if rate is not None:
             now = asyncio.get_running_loop().time()
@@ -146,19 +146,19 @@ class Stream:
     ) -> None:
         self.link, self.way, self.source, self.sink = link, way, source, sink
         self.queue: asyncio.Queue[Item] = asyncio.Queue(QUEUE_CHUNKS)
-        # Two sources of chance: a jitter that is drawn moves no cut.
+        # Two random sources, so that drawing a jitter does not move a cut.
         self.chance = random.Random(f"{link.seed} {link.number} {way}")  # noqa: S311
         self.luck = random.Random(f"cuts {link.seed} {link.number} {way}")  # noqa: S311
         self.forwarded = 0
         self.tail = b""
-        self.drawn: dict[Trap, int] = {}  # bytes until it snaps, on this connection
+        self.drawn: dict[Trap, int] = {}  # bytes until it cuts, on this connection
 
     @property
     def weather(self) -> Weather:
         return self.link.weather
 
     async def read(self) -> None:
-        """From the source into the queue, with the time at which it may go on."""
+        """Read from the source into the queue, with the time at which data may go on."""
         loop = asyncio.get_running_loop()
         data: bytes | None = b"..."
         while data:
@@ -171,7 +171,7 @@ class Stream:
             await self.queue.put((loop.time() + wait, data))  # nothing overtakes
 
     async def write(self) -> None:
-        """From the queue to the sink, through the weather."""
+        """Write from the queue to the sink, with the faults in force."""
         loop = asyncio.get_running_loop()
         while True:
             due, data = await self.queue.get()
@@ -191,7 +191,7 @@ class Stream:
                 return
 
     async def swallow(self, data: bytes | None) -> None:
-        """It is gone; an end of the stream is not even noticed."""
+        """Drop the data; not even an end of the stream is noticed."""
         self.link.is_damaged = True
         journal, number = self.link.journal, self.link.number
         if data:
@@ -216,7 +216,7 @@ class Stream:
         while data:
             part = data[: self.weather.slice_bytes(self.way)]
             await self.weather.turn(self.way, len(part))
-            if self.way in self.weather.frozen:  # both may come while we wait
+            if self.way in self.weather.frozen:  # both may happen while we wait
                 await self.weather.pause(None)
             if self.way in self.weather.holes:
                 await self.swallow(data)
@@ -230,7 +230,9 @@ class Stream:
     # --- cuts
 
     def first_trap(self, data: bytes) -> tuple[Trap | None, int]:
-        """The trap that this chunk springs first, and how much of the chunk may pass."""
+        """Return the trap that this chunk triggers first, and how much of the chunk may
+        pass.
+        """
         found: list[tuple[int, Trap]] = []
         for trap in self.weather.traps:
             if trap.way is self.way:
@@ -245,7 +247,7 @@ class Stream:
         return None, len(data)
 
     def place_of(self, trap: Trap, data: bytes) -> int | None:
-        """Where in this chunk to cut; None: not here."""
+        """Return where in this chunk to cut; None if it does not."""
         if trap.cut is Cut.BYTES:
             if trap not in self.drawn:
                 self.drawn[trap] = self.luck.randint(*trap.bytes_range)
@@ -258,13 +260,13 @@ class Stream:
             begin = window.find(trap.pattern, begin + len(trap.pattern))
         if begin < 0:
             return None
-        # Of a pattern that began in an earlier chunk a part is through, never the whole.
+        # Of a pattern that began in an earlier chunk a part has passed, never the whole.
         end = begin if trap.cut is Cut.BEFORE else begin + len(trap.pattern)
         return max(0, end - known)
 
 
 class Link:
-    """A client's connection and the one to the server that belongs to it."""
+    """A client's connection and its connection to the server."""
 
     def __init__(
         self,
@@ -279,12 +281,12 @@ class Link:
         self.server = socket.socket()
         self.server.setblocking(False)
         self.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.is_damaged = False  # bytes are missing: it must never go on
+        self.is_damaged = False  # bytes are missing: it must never continue
         self.must_reset = False
         self.reply_is_lost = False
 
     async def run(self, target: tuple[str, int]) -> None:
-        """Until both ways have ended, or it is cut."""
+        """Forward until both ways have ended, or the connection is cut."""
         try:
             if await self._connect(target):
                 sink = await self._pump()
@@ -301,7 +303,7 @@ class Link:
         self.server.close()
 
     async def _connect(self, target: tuple[str, int]) -> bool:
-        if self.weather.holes:  # no handshake comes through
+        if self.weather.holes:  # no handshake gets through
             await self.weather.pause(None)
             self.must_reset = True
             return False
@@ -315,7 +317,7 @@ class Link:
         return not self.must_reset
 
     async def _pump(self) -> socket.socket | None:
-        """Both ways, side by side; the end that may still read what was forwarded."""
+        """Forward both ways; return the end that may still read what was forwarded."""
         up = Stream(self, Way.UP, self.client, self.server)
         down = Stream(self, Way.DOWN, self.server, self.client)
         sink: socket.socket | None = None
@@ -328,7 +330,7 @@ class Link:
             last = ended.exceptions[0]
             sink = last.sink if isinstance(last, Ended) else None
             self.must_reset = sink is None
-        except* OSError:  # an end that does not take any more: the other hears of it
+        except* OSError:  # one end accepts no more data; the other sees it
             self.must_reset = True
         finally:
             for reader in readers:  # before their sockets are closed
@@ -337,7 +339,7 @@ class Link:
         return sink
 
     async def _let_arrive(self, sink: socket.socket) -> None:
-        """End the stream politely: a reset could throw away what was forwarded."""
+        """End the stream properly: a reset could discard what was forwarded."""
         loop = asyncio.get_running_loop()
         with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
@@ -351,7 +353,7 @@ class Link:
                 self.weather.traps.remove(trap)
 
     def _reset(self, spare: socket.socket | None = None) -> None:
-        """An RST to each end, but for one that may still read."""
+        """Send an RST to each end, except one that may still read."""
         for end in (self.client, self.server):
             if end is not spare and end.fileno() >= 0:
                 linger = struct.pack("ii", 1, 0)

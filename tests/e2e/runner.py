@@ -27,7 +27,7 @@ commit = WriteSession.commit
 
 
 class Deadly:
-    """A store whose owner dies at one point of an exchange."""
+    """A store whose process dies at one point of an exchange."""
 
     def __init__(self, store: Store, point: str) -> None:
         self._store = store

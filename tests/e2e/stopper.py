@@ -1,4 +1,4 @@
-"""A process that stops itself inside a write transaction, and ends when it may go on."""
+"""A process that stops itself inside a write transaction, and ends when it is resumed."""
 
 import asyncio
 import signal
@@ -16,8 +16,8 @@ async def main() -> None:
 
 def stop(tx: Any) -> None:
     assert tx.db.in_transaction
-    # To this very thread: sent to the process, another thread may take the signal, and
-    # this one would run on for a moment and commit.
+    # To this very thread: if it were sent to the process, another thread might take the
+    # signal, and this one would run on for a moment and commit.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 

@@ -1,4 +1,4 @@
-"""Real processes on one file: started, signalled, watched and, in the end, cleared away.
+"""Real processes on one file: started, signalled, watched and ended.
 
 Tests wait for conditions (`wait_until`), never for time. Only processes that a Place has
 started are ever signalled, each by its own pid.
@@ -34,7 +34,7 @@ FINAL = {DONE, DEAD, CANCELLED}
 
 T = TypeVar("T")
 
-# How a test looks like several hosts, and a crash like one: no life locks, short leases.
+# Makes one host look like several: no life locks, short leases.
 ELSEWHERE = {
     "worker": {
         "lease_seconds": 3,
@@ -52,7 +52,7 @@ def wait_until(
     *,
     look_seconds: float = LOOK_SECONDS,
 ) -> T:
-    """Look again and again until it holds; what it answered then."""
+    """Poll until the condition holds; return its value."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -64,7 +64,7 @@ def wait_until(
 
 @contextmanager
 def reading(path: Path) -> Generator[Any]:
-    """A database seen from outside, by the bare driver: its log is left as it is."""
+    """Open a database with the bare driver, without changing its log."""
     db: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.set_busy_timeout(5000)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -77,7 +77,7 @@ def reading(path: Path) -> Generator[Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """A job as it lies in the file."""
+    """A job as stored in the file."""
 
     state: int
     retried: int
@@ -112,11 +112,11 @@ class Process:
         return self.log_path.read_text(encoding="utf-8", errors="replace")
 
     def records(self) -> list[dict[str, Any]]:
-        """The log's records, in order."""
+        """Return the log's records, in order."""
         return [json.loads(line) for line in self.log.splitlines() if line[:1] == "{"]
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The log's records of this name."""
+        """Return the log's records of this name."""
         return [row for row in self.records() if row.get("event") == name]
 
     @property
@@ -127,17 +127,17 @@ class Process:
         self._process.send_signal(which)
 
     def kill(self) -> None:
-        """SIGKILL, and reaped."""
+        """Send SIGKILL, and reap the process."""
         self._process.kill()
         self._process.wait(START_SECONDS)
 
     def stop(self) -> None:
-        """SIGSTOP; every thread of it stands still when this returns."""
+        """Send SIGSTOP; return when every thread of the process is stopped."""
         self.send(signal.SIGSTOP)
         wait_until(self.is_stopped, START_SECONDS, f"process {self.pid} stands still")
 
     def maps(self) -> str:
-        """The files that it has mapped: which libraries are loaded."""
+        """Return the files that it has mapped, which show the loaded libraries."""
         return Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8")
 
     def is_stopped(self) -> bool:
@@ -147,7 +147,7 @@ class Process:
         self.send(signal.SIGCONT)
 
     def ended(self, seconds: float = START_SECONDS) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Return its exit code, once it has ended by itself."""
         wait_until(
             lambda: self.exit_code is not None,
             seconds,
@@ -156,7 +156,7 @@ class Process:
         return self._process.returncode
 
     def children(self) -> list[int]:
-        """The processes that it has started and that are not reaped yet."""
+        """Return the processes that it has started and that are not reaped yet."""
         path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
@@ -170,7 +170,7 @@ class Process:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether every thread of a process stands still."""
+    """Whether every thread of a process is stopped."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     states = [(task / "stat").read_text().rpartition(")")[2] for task in tasks]
     return all(state.split()[0] == "T" for state in states)
@@ -189,32 +189,32 @@ class Place:
         self._processes: list[Process] = []
 
     def look_like_several_hosts(self) -> None:
-        """Nobody sees a death but by the lease, which is short."""
+        """Let only the lease show a death, and make it short."""
         self.url += "?life=off"
         self.settings = ELSEWHERE
 
     # --- processes
 
     def worker(self, *options: str, **settings: Any) -> Process:
-        """`durio worker`; returns when it claims."""
+        """Start `durio worker`; return when it claims."""
         worker = self.begin_worker(*options, **settings)
         self.started(worker)
         return worker
 
     def begin_worker(self, *options: str, **settings: Any) -> Process:
-        """`durio worker`, without waiting for it."""
+        """Start `durio worker`, without waiting for it."""
         return self.run("durio", "worker", "tests.e2e.jobs:app", *options, **settings)
 
     def worker_that_dies(self, point: str, **settings: Any) -> Process:
-        """A worker that kills itself at a named point: see runner.py."""
+        """Start a worker that kills itself at a named point: see runner.py."""
         return self.run("tests.e2e.runner", point, **settings)
 
     def run(self, module: str, *args: str, **settings: Any) -> Process:
-        """A Python program of its own; `settings` are the worker's."""
+        """Start a Python program; `settings` are the worker's."""
         return self._start(["-m", module, *args], settings)
 
     def run_script(self, text: str) -> Process:
-        """A plain script, as a user would write it."""
+        """Start a plain script, as a user would write it."""
         script = self.folder / "script.py"
         script.write_text(text)
         return self._start([str(script)], {})
@@ -244,12 +244,13 @@ class Place:
         wait_until(has_started, START_SECONDS, f"worker {worker.pid} has started")
 
     def open_gate(self, only: Process | None = None) -> None:
-        """Let the tasks that are held do what they are for, everywhere or in one process."""
+        """Let waiting tasks continue, in all processes or in one."""
         name = "gate" if only is None else f"gate-{only.pid}"
         (self.ledger_folder / name).touch()
 
     def clear_away(self) -> None:
-        (self.ledger_folder / "over").touch()  # children that a task forked go by this
+        # Forked children of a task end when this exists.
+        (self.ledger_folder / "over").touch()
         for process in self._processes:
             process.clear_away()
 
@@ -262,7 +263,7 @@ class Place:
         return make_app(self.url, self.settings)
 
     def enqueue(self, task: str, *rows: tuple[Any, ...]) -> list[str]:
-        """One job per row; their ids."""
+        """Enqueue one job per row; return their ids."""
 
         async def ask() -> list[str]:
             async with self.app() as app:
@@ -271,7 +272,7 @@ class Place:
         return asyncio.run(ask())
 
     def enqueue_many(self, task: str, jobs: int) -> list[str]:
-        """So many jobs of a task without arguments; their ids."""
+        """Enqueue this many jobs of a task without arguments; return their ids."""
 
         async def ask() -> list[str]:
             async with self.app() as app, asyncio.TaskGroup() as group:
@@ -281,7 +282,7 @@ class Place:
         return asyncio.run(ask())
 
     def rows(self) -> dict[str, Row]:
-        """Every job, read by the bare driver."""
+        """Return every job, read by the bare driver."""
         found = self.select(
             "select id, state, retried, lost, losses, claim_no, reason, result,"
             " progress, errors from job"
@@ -306,7 +307,7 @@ class Place:
 
     @contextmanager
     def writer_lock(self) -> Iterator[None]:
-        """While this is held, nobody is inside a transaction."""
+        """While this is held, no process is inside a transaction."""
         path = Path(f"{self.path}-durio") / "writer.lock"
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -319,7 +320,7 @@ class Place:
         return Ledger(self.ledger_folder)
 
     def wait_for(self, ev: str, jobs: int, seconds: float = START_SECONDS) -> None:
-        """Until the ledger has this event of so many jobs."""
+        """Wait until the ledger has this event for this many jobs."""
         wait_until(
             lambda: len(self.ledger.jobs(ev)) >= jobs,
             seconds,
@@ -327,7 +328,7 @@ class Place:
         )
 
     def wait_for_attempt(self, number: int, jobs: int) -> None:
-        """Until so many jobs have begun this attempt."""
+        """Wait until this many jobs have begun this attempt."""
         wait_until(
             lambda: (
                 sum(line.attempt == number for line in self.ledger.of("start")) >= jobs
@@ -337,7 +338,7 @@ class Place:
         )
 
     def wait_final(self, ids: list[str], seconds: float) -> dict[str, Row]:
-        """Until every one of these jobs has come to an end."""
+        """Wait until every one of these jobs has ended."""
 
         def finals() -> dict[str, Row]:
             rows = self.rows()
@@ -349,7 +350,10 @@ class Place:
     def check_all_done(
         self, ids: list[str], seconds: float, *, killed: tuple[Process, ...] = ()
     ) -> dict[str, Row]:
-        """Every job done, each finish accepted once, every re-run explained by a kill."""
+        """Check that every job is done, each finish accepted once, every re-run explained.
+
+        Only a kill explains a re-run.
+        """
         rows = self.wait_final(ids, seconds)
         assert set(rows) == set(ids), "as many jobs as were enqueued"
         others = {key: repr(row) for key, row in rows.items() if row.state != DONE}
@@ -367,7 +371,9 @@ class Place:
         return rows
 
     def seconds_to_run_again(self, victim: Process, killed_ns: int) -> float:
-        """From the kill to the last first start, elsewhere, of what the victim held."""
+        """Return the time from the kill until all jobs of the victim run in other
+        processes.
+        """
         ledger = self.ledger
         held = ledger.jobs("start", pid=victim.pid) - ledger.jobs(
             "accepted", pid=victim.pid
@@ -381,7 +387,7 @@ class Place:
 
 
 def seeded() -> random.Random:
-    """Chance that can be replayed: its seed is printed."""
+    """Return a random source that can be replayed: its seed is printed."""
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
     return random.Random(seed)  # noqa: S311 - no secret

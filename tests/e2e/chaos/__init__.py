@@ -1,1 +1,1 @@
-"""Chaos with real processes: one file, four workers, two producers, and a nemesis."""
+"""Chaos with real processes: one file, four workers, two producers, and faults."""

@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.chaos`: play the cells, one fault at a time, and report."""
+"""`python -m tests.e2e.chaos`: plays the cells, one fault at a time, and reports."""
 
 import argparse
 import random
@@ -36,7 +36,7 @@ so a run cannot be replayed exactly. For that there is the simulator.
 
 
 class Parser(argparse.ArgumentParser):
-    """2 means unknown here, so wrong usage has a code of its own."""
+    """A parser with its own exit code for wrong usage, because 2 means unknown here."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -70,7 +70,8 @@ def parse(args: list[str]) -> argparse.Namespace:
 
 def main(args: list[str]) -> int:
     chosen = parse(args)
-    # Under nohup, or behind an `&`, these are ignored, by what we start as well.
+    # Under nohup, or in the background, these are ignored, and processes that we start
+    # inherit that.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with careful():
@@ -105,7 +106,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def play_all(faults: list[Fault], seconds: float, seed: int) -> list[Cell]:
-    """One cell after the other; those that were finished when somebody stopped it."""
+    """Play one cell after the other; return those that were finished before a stop."""
     root = Path(tempfile.mkdtemp(prefix="durio-chaos-"))
     cells: list[Cell] = []
     with meter(len(faults)) as shown, suppress(KeyboardInterrupt):
@@ -122,7 +123,7 @@ def play_all(faults: list[Fault], seconds: float, seed: int) -> list[Cell]:
 
 
 def play_one(fault: Fault, seconds: float, seed: int, folder: Path) -> Cell:
-    """Its folder is removed, unless it shows a problem."""
+    """Play a cell; remove its folder, unless it shows a problem."""
     try:
         cell = play(fault, seconds, seed, folder)
     except KeyboardInterrupt:

@@ -16,13 +16,13 @@ def nothing(_: Field) -> None:
 
 
 def nothing_missing() -> str:
-    """It can be run on any machine."""
+    """Return an empty text: the fault runs on any machine."""
     return ""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A named fault: how the field is laid for it, how it strikes, how it is healed."""
+    """A named fault: how it is prepared, how it strikes, how it is healed."""
 
     name: str
     what: str
@@ -37,7 +37,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one cell has shown; without a verdict it was not run."""
+    """The result of one cell; without a verdict it was not run."""
 
     fault: Fault
     seed: int
@@ -47,7 +47,7 @@ class Cell:
 
 
 def play(fault: Fault, seconds: float, seed: int, folder: Path) -> Cell:
-    """Play one cell in this folder; its processes are gone when it returns."""
+    """Play one cell in this folder; its processes have ended when it returns."""
     missing = fault.missing()
     if missing:
         return Cell(fault, seed, not_run=missing)
@@ -75,7 +75,7 @@ def play(fault: Fault, seconds: float, seed: int, folder: Path) -> Cell:
 
 
 def fight(field: Field, fault: Fault, seconds: float) -> None:
-    """Strike again and again for so long, then bring everything to its end."""
+    """Strike again and again for this long, then bring everything to its end."""
     field.begin()
     end = time.monotonic() + seconds
     while True:

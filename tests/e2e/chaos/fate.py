@@ -1,4 +1,4 @@
-"""Death at a named point, the n-th time that a process gets there."""
+"""Kill a process at a named point, the n-th time that it gets there."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from tests.e2e.chaos.jobs import strike
 
 
 class Fate:
-    """Counts how often the point is passed; the last time is the end."""
+    """Counts how often the point is passed; the last time ends the process."""
 
     def __init__(self, point: str, times: int) -> None:
         self.point = point

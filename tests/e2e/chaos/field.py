@@ -1,4 +1,4 @@
-"""The field of one cell: a file, four workers, two producers, and the nemesis's record."""
+"""The field of one cell: a file, four workers, two producers, and the record of faults."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.e2e.workers import Place, Process, now_ns, wait_until
 WORKERS, PRODUCERS = 4, 2
 PER_SECOND = 20.0  # enqueues of one producer
 MODULE = "tests.e2e.chaos.jobs:app"
-NUMBERS = 900_000_000  # those of the nemesis's own jobs
+NUMBERS = 900_000_000  # first number of the nemesis's own jobs
 HEAL_SECONDS = 60.0
 END_SECONDS = 45.0
 LOOK_SECONDS = 0.1
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], seconds: float, what: str) -> T:
-    """Look now and then until it holds; looking is work, and the machine is busy."""
+    """Poll until the condition holds; polls are rare, because the machine is busy."""
     return wait_until(condition, seconds, what, look_seconds=LOOK_SECONDS)
 
 
 class Record:
-    """The nemesis's own append-only file: a disturbance stands in it before it begins."""
+    """The nemesis's append-only file; a disturbance is recorded before it begins."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -70,7 +70,7 @@ class Field(Place):
         self.workers: list[Process] = []
         self.producers: list[Process] = []
         self.extra = {CHILDLESS: "1"}  # environment of every process
-        self.state: dict[str, Any] = {}  # what a fault keeps between its strikes
+        self.state: dict[str, Any] = {}  # state of a fault between its strikes
         self.start_one: Callable[[Field], Process] = lambda field: field.begin_worker()
         self.producer_options: Callable[[], list[str]] = list
         self.size, self.producer_size = WORKERS, PRODUCERS
@@ -81,7 +81,7 @@ class Field(Place):
         self._producers_made = count(1)
 
     def move_to(self, folder: Path) -> None:
-        """Keep the database elsewhere; ledger and logs stay."""
+        """Keep the database in another folder; ledger and logs stay."""
         self.path = folder / "jobs.db"
         self.url = f"sqlite:///{self.path}"
 
@@ -94,8 +94,9 @@ class Field(Place):
         return self.run("durio", "worker", MODULE, *options, **settings)
 
     def begin(self) -> None:
-        """All processes, and wait until workers claim and producers ask."""
-        self.ask("work", 0.1)  # makes the file: whoever dies young leaves it whole
+        """Start all processes; wait until workers claim and producers enqueue."""
+        # Creates the file, so that a process that dies early leaves it whole.
+        self.ask("work", 0.1)
         self.gather()
         self.mend_producers()
         until(
@@ -105,13 +106,13 @@ class Field(Place):
         )
 
     def mend(self) -> None:
-        """Start a worker for every one that is gone, as a process manager would."""
+        """Start a worker for every one that has ended, as a process manager would."""
         self.workers = [worker for worker in self.workers if worker.exit_code is None]
         while len(self.workers) < self.size:
             self.workers.append(self.start_one(self))
 
     def gather(self) -> None:
-        """Until all workers are up: on a busy machine a start takes seconds."""
+        """Wait until all workers are up; on a busy machine a start takes seconds."""
         self.mend()
         for worker in list(self.workers):
             until(lambda w=worker: is_up(w), 60, f"worker {worker.pid} has started")
@@ -127,7 +128,7 @@ class Field(Place):
         return self.run("tests.e2e.chaos.producer", index, rate, *options)
 
     def victim(self) -> Process:
-        """A worker that has started and lives."""
+        """Return a worker that has started and is alive."""
 
         def choose() -> Process | None:
             self.mend()
@@ -137,7 +138,7 @@ class Field(Place):
         return until(choose, 30, "a worker that runs")
 
     def worker_pids(self) -> list[int]:
-        """The processes that claim: of a supervisor, those that it keeps."""
+        """Return the processes that claim: for a supervisor, its workers."""
         living = [worker for worker in self.workers if worker.exit_code is None]
         if self.is_supervised:
             return [pid for worker in living for pid in worker.children()]
@@ -147,11 +148,11 @@ class Field(Place):
     def all_processes(self) -> list[Process]:
         return self._processes
 
-    # --- the nemesis's hands
+    # --- actions of the nemesis
 
     @contextmanager
     def disturbed(self, fault: str, *pids: int) -> Iterator[None]:
-        """A disturbance with an end."""
+        """Record a disturbance with an end."""
         of = self.record.begin(fault, list(pids))
         yield
         self.record.end(of)
@@ -161,13 +162,13 @@ class Field(Place):
         process.kill()
 
     def signal(self, process: Process, which: signal.Signals, *, cuts: bool) -> None:
-        """Send it; only a signal that cuts jobs short explains a second start."""
+        """Send a signal; only one that interrupts jobs explains a second start."""
         pids = [process.pid] if cuts else []
         self.record.begin(which.name, pids, lasting=True)
         process.send(which)
 
     def ask(self, task: str, *args: Any) -> None:
-        """One job of the nemesis's own, with a number like the others."""
+        """Enqueue a job of the nemesis's own, with a number like the others."""
         n = next(self._numbers)
 
         async def ask() -> None:
@@ -189,7 +190,7 @@ class Field(Place):
     # --- the end of a cell
 
     def heal(self) -> None:
-        """Everybody back, and every worker begins something: none of them is deaf."""
+        """Start all processes; wait until every worker begins a job."""
         self.mend()
         self.mend_producers()
         healed_ns = now_ns()
@@ -204,12 +205,12 @@ class Field(Place):
         until(nobody_is_deaf, HEAL_SECONDS, "every worker begins a job")
 
     def finish(self) -> None:
-        """No more jobs; until nothing is unfinished; then everybody leaves in peace."""
+        """Stop producers; wait until every job has ended; then stop all processes."""
         (self.ledger_folder / "stop").touch()
         for producer in self.producers:
             producer.ended()
         left = self.unfinished()
-        while left:  # many may be in line: it is no fault as long as they become fewer
+        while left:  # many may wait: no failure while they become fewer
 
             def are_fewer(before: int = left) -> bool:
                 self.mend()
@@ -224,7 +225,7 @@ class Field(Place):
             assert worker.ended() == 0, worker.log[-2000:]
 
     def unfinished(self) -> int:
-        """Jobs that are not at their end."""
+        """Return the number of jobs that have not ended."""
         return self.select("select count(*) from job where state < ?", DONE)[0][0]
 
     # --- what the judge gets
@@ -240,7 +241,7 @@ class Field(Place):
         ]
 
     def dump(self) -> None:
-        """Every job as it stands, into a file beside the ledger."""
+        """Write every job to a file beside the ledger."""
         rows = [
             {
                 "id": id_text(row[0]),
@@ -255,12 +256,12 @@ class Field(Place):
         (self.folder / DUMP).write_text(json.dumps(rows))
 
     def stored(self) -> list[tuple[Any, ...]]:
-        """Every job: id, payload, task, state, reason, result."""
+        """Return every job: id, payload, task, state, reason, result."""
         return self.select("select id, payload, task, state, reason, result from job")
 
 
 def is_up(worker: Process) -> bool:
-    """Also once it is gone: some die early, by design."""
+    """Whether the worker has started; True also after its end, because some die early."""
     return worker.exit_code is not None or "worker.started" in worker.log
 
 
@@ -274,5 +275,5 @@ def dump_of(folder: Path) -> list[Row]:
 
 
 def read(path: Path) -> list[Line]:
-    """The whole lines of one process; a killed one may have left half a line."""
+    """Return the complete lines of one process; a killed one may leave half a line."""
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]

@@ -21,7 +21,7 @@ from tests.e2e.jobs import live_on
 from tests.e2e.ledger import VARIABLE, note
 
 GROUP = "CHAOS_MEMORY_GROUP"
-# Where it is set, tasks that run in children are left out: every worker would start some.
+# If it is set, tasks that run in children are left out: every worker would start some.
 CHILDLESS = "CHAOS_CHILDLESS"
 # A file with the seconds by which the wall clock of every process is wrong.
 CLOCK = "CHAOS_CLOCK"
@@ -32,9 +32,9 @@ OFTEN = Retry(100, delays=(0.2,), jitter=False)
 
 
 def wear_wrong_clock(path: Path) -> None:
-    """Make this process see another wall clock; the monotonic one stays what it is.
+    """Make this process see another wall clock; the monotonic one does not change.
 
-    libfaketime would do the same to C code, but lets Python's own sleep and locks fail.
+    libfaketime would do the same to C code, but breaks Python's own sleep and locks.
     """
     true_ns = time.time_ns
 
@@ -46,7 +46,7 @@ def wear_wrong_clock(path: Path) -> None:
 
 
 if VARIABLE in os.environ:
-    note("up", "")  # opens the ledger while there are files to open
+    note("up", "")  # opens the ledger while descriptors are left
 if os.environ.get(CLOCK):
     wear_wrong_clock(Path(os.environ[CLOCK]))
 
@@ -58,7 +58,7 @@ app.hooks.dead(
 
 
 def child_task(**options: Any) -> Callable[[Any], Any]:
-    """A task that runs in a child, where there are any."""
+    """Return a task that runs in a child, if there are children."""
     if os.environ.get(CHILDLESS):
         return lambda function: function
     return app.task(process=True, **options)
@@ -69,13 +69,13 @@ def begin(ctx: Context, n: int) -> None:
 
 
 def effect(ctx: Context, n: int) -> dict[str, int]:
-    """Do what the task is for; the answer names the attempt that did it."""
+    """Record the effect of the task; return which attempt it was."""
     note("effect", ctx.job_id, ctx.attempt, n=n)
     return {"n": n, "attempt": ctx.attempt}
 
 
 def strike(fault: str, **facts: Any) -> None:
-    """Put it on record that this process is about to be disturbed by its own task."""
+    """Record that this process is about to be disturbed by its own task."""
     note("nemesis.begin", "", fault=fault, pids=[os.getpid()], lasting=True, **facts)
 
 
@@ -110,7 +110,7 @@ async def flaky(ctx: Context, n: int, seconds: float) -> dict[str, int]:
 
 @app.task(retry=OFTEN)
 def open_a_file(ctx: Context, n: int) -> dict[str, int]:
-    """Fail where no file descriptor is left."""
+    """Fail if no file descriptor is left."""
     begin(ctx, n)
     try:
         Path(__file__).read_bytes()
@@ -127,7 +127,7 @@ def in_a_child(ctx: Context, n: int, seconds: float) -> dict[str, int]:
     return effect(ctx, n)
 
 
-# --- tasks that are the fault: at the first attempt, or for ever
+# --- tasks that are the fault: at the first attempt, or always
 
 
 @app.task()
@@ -142,7 +142,7 @@ async def die_once(ctx: Context, n: int) -> dict[str, int]:
 
 @app.task()
 async def fork_and_die(ctx: Context, n: int) -> dict[str, int]:
-    """Fork without exec; the child lives on, the worker is killed."""
+    """Fork without exec; the child survives, the worker is killed."""
     begin(ctx, n)
     if ctx.attempt == 1:
         strike("fork-then-kill")
@@ -164,7 +164,7 @@ async def block_once(ctx: Context, n: int) -> dict[str, int]:
 
 @app.task(timeout=60)
 async def block_within_limit(ctx: Context, n: int, seconds: float) -> dict[str, int]:
-    """Block the loop for longer than a lease: the heartbeat has to go on."""
+    """Block the loop for longer than a lease; the heartbeat must continue."""
     begin(ctx, n)
     time.sleep(seconds)  # noqa: ASYNC251 - the fault
     return effect(ctx, n)
@@ -182,7 +182,7 @@ def hold_gil_once(ctx: Context, n: int) -> dict[str, int]:
 
 @app.task()
 async def poison(ctx: Context, n: int, how: str) -> dict[str, int]:
-    """End its process, every time."""
+    """Kill its process, every time."""
     begin(ctx, n)
     strike(f"poison-{how}")
     crash(how)

@@ -27,7 +27,7 @@ WORDS = {HELD: "held", BROKEN: "broken", UNKNOWN: "unknown"}
 LAG_NS = 5 * 10**9
 FOREVER = float("inf")
 POISON = "chaos.poison"
-LOST_MAX = 3  # losses in a row, the last one alone: the job is held for the culprit
+LOST_MAX = 3  # losses in a row, the last one alone: the job counts as the cause
 
 Line = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What the nemesis put on record before it struck."""
+    """A disturbance that was recorded before it began."""
 
     fault: str
     pids: frozenset[int]
@@ -62,7 +62,7 @@ class Disturbance:
     end_ns: float
 
     def explains(self, before: Line, again: Line) -> bool:
-        """Whether the attempt `before` may have been lost by it, and made `again`."""
+        """Whether it may have ended the attempt `before`, so that `again` followed."""
         touched = {before["pid"], before.get("parent")} & self.pids
         is_in_time = self.begin_ns <= again["mono_ns"]
         return bool(touched) and is_in_time and before["mono_ns"] <= self.end_ns
@@ -70,17 +70,17 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a cell must have seen to prove anything, and what it may do."""
+    """What a cell must contain to prove anything, and what it may do."""
 
     acknowledged_min: int = 30
     faults_min: int = 1
-    prunes: bool = False  # final jobs are deleted: the ledger alone knows their end
-    recovery_seconds: float | None = None  # promised; three times that is too late
+    prunes: bool = False  # final jobs are deleted, so only the ledger has their end
+    recovery_seconds: float | None = None  # promised; three times as long is too late
 
 
 @dataclass
 class Verdict(JobTotals):
-    """The seven words, the re-runs, and every broken promise."""
+    """The seven figures, the re-runs, and every broken promise."""
 
     explained: int = 0
     unexplained: int = 0
@@ -108,7 +108,7 @@ class Verdict(JobTotals):
         return max(self.recovery, default=None)
 
     def blame(self, what: str, things: Iterable[object]) -> int:
-        """Note a broken promise, if there is one; how often."""
+        """Record a broken promise, if there is one; return how often."""
         named = sorted(map(str, things))
         if named:
             self.problems.append(f"{len(named)} {what}: {', '.join(named[:3])}")
@@ -152,19 +152,19 @@ class Evidence:
             yield Disturbance(line["fault"], pids, line["mono_ns"], end + LAG_NS)
 
     def reruns(self) -> Iterable[tuple[Line, Line]]:
-        """Each start but the first of a job, with the one before, but for retries."""
+        """Yield each start but the first of a job, with the one before; without retries."""
         for starts in self.starts.values():
             for before, again in pairwise(starts):
                 if (before["job"], before["pid"], before["attempt"]) not in self.raised:
                     yield before, again
 
     def reason_of(self, before: Line, again: Line) -> Disturbance | None:
-        """The last disturbance that explains it."""
+        """Return the last disturbance that explains the re-run."""
         found = [d for d in self.disturbances if d.explains(before, again)]
         return found[-1] if found else None
 
     def expects(self, row: Row) -> bool:
-        """Whether this end is one that the workload expects, given what happened."""
+        """Whether the workload expects this end, given what happened."""
         if row.task == POISON:
             return row.is_dead_by_crash
         return row.state == "done" or (
@@ -172,13 +172,13 @@ class Evidence:
         )
 
     def looked_responsible(self, job: str) -> bool:
-        """Whether an innocent job lost three workers in a row, and the last one alone."""
+        """Whether a job that kills no worker lost three in a row, the last one alone."""
         starts = self.starts[job][-LOST_MAX:]
         kills = [self.kill_of(line) for line in starts]
         if len(starts) < LOST_MAX or None in kills:
             return False
         last, end_ns = starts[-1], kills[-1]
-        if self.dead[job]:  # nobody of its process began anything after that
+        if self.dead[job]:  # no job of its process began after that
             end_ns = min(end_ns, self.dead[job][0]["mono_ns"])
         return not any(
             line["job"] != job
@@ -189,10 +189,11 @@ class Evidence:
         )
 
     def kill_of(self, start: Line) -> float | None:
-        """Until when the process of this attempt may have begun others, if it was hit.
+        """Return until when the process of this attempt may have begun others, if it was
+        hit.
 
-        A kill is on record before it happens: the attempt may begin in between. What was
-        over before the attempt began has not hit it.
+        A kill is recorded before it happens, and the attempt may begin in between. A
+        disturbance that was over before the attempt began has not hit it.
         """
         found = [
             FOREVER if d.end_ns == FOREVER else max(d.begin_ns, start["mono_ns"])
@@ -202,7 +203,7 @@ class Evidence:
         return min(found, default=None)
 
     def is_open(self, line: Line, last: Line) -> bool:
-        """Whether this attempt was not over when the last one of another job began."""
+        """Whether this attempt was still running when the last one of another job began."""
         return not any(
             x["pid"] == line["pid"] and x["mono_ns"] <= last["mono_ns"]
             for ev in ("effect", "raised")
@@ -211,14 +212,16 @@ class Evidence:
         )
 
     def was_blinded(self, job: str) -> bool:
-        """Whether a process that ran the job was disturbed: it may not have told its end."""
+        """Whether a process that ran the job was disturbed, and may not have recorded its
+        end.
+        """
         pids = {line["pid"] for line in self.starts[job]}
         pids |= {line["parent"] for line in self.starts[job]}
         return any(d.pids & pids for d in self.disturbances)
 
 
 def judge(lines: Sequence[Line], rows: Sequence[Row], wanted: Wanted) -> Verdict:
-    """Hold the ledger against the dump."""
+    """Compare the ledger with the dump."""
     seen = Evidence(lines)
     verdict = Verdict(
         attempted=len(seen.attempted),
@@ -244,7 +247,7 @@ def judge_jobs(
     by_n: Mapping[int, Sequence[Row]],
     wanted: Wanted,
 ) -> None:
-    """What was asked for against what is there."""
+    """Compare the requested jobs with the stored ones."""
     lost: set[int] = set()
     wrong = set(by_n) - seen.attempted
     twice = {n for n, rows in by_n.items() if len(rows) > 1}
@@ -276,7 +279,7 @@ def is_ended(row: Row, seen: Evidence) -> bool:
 
 
 def judge_ends(verdict: Verdict, seen: Evidence, rows: Sequence[Row]) -> None:
-    """Each job has one end, accepted of its last attempt, and the result of that one."""
+    """Check that each job has one end, of its last attempt, with the result of that one."""
     ends = {job: seen.accepted[job] + seen.dead[job] for job in seen.starts}
     twice = {job for job, told in ends.items() if len(told) > 1}
     times = Counter((x["job"], x["pid"], x["attempt"]) for x in seen.by_event["effect"])
@@ -297,7 +300,7 @@ def judge_ends(verdict: Verdict, seen: Evidence, rows: Sequence[Row]) -> None:
 
 
 def is_result_of_its_end(row: Row, seen: Evidence) -> bool:
-    """Whether the stored result is of an attempt that had its effect, and was accepted."""
+    """Whether the stored result is of an attempt that had its effect and was accepted."""
     result: Any = row.result or {}
     attempt = result.get("attempt")
     accepted = [line["attempt"] for line in seen.accepted[row.id]]
@@ -307,7 +310,7 @@ def is_result_of_its_end(row: Row, seen: Evidence) -> bool:
 
 
 def judge_reruns(verdict: Verdict, seen: Evidence, wanted: Wanted) -> None:
-    """Every second start has a reason on record, and came soon enough."""
+    """Check that every second start has a recorded reason, and came soon enough."""
     unexplained: list[str] = []
     for before, again in seen.reruns():
         reason = seen.reason_of(before, again)

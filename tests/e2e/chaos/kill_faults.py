@@ -1,4 +1,4 @@
-"""Faults of processes that die by kill -9: at random and at named points."""
+"""Faults by kill -9 of processes: at random and at named points."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,7 @@ from tests.e2e.chaos.field import Field
 from tests.e2e.chaos.judge import Wanted
 from tests.e2e.workers import Process
 
-SAME_HOST_SECONDS = 5.0  # a killed worker's jobs run elsewhere
+SAME_HOST_SECONDS = 5.0  # until a killed worker's jobs run in another process
 SAME_HOST = Wanted(recovery_seconds=SAME_HOST_SECONDS)
 DOOMED = 2  # of four workers
 TIMES_MAX = 12
@@ -36,7 +36,7 @@ def kill_producer(field: Field) -> None:
 
 
 def lay_doomed_producers(field: Field) -> None:
-    """All producers die before or after the commit of an enqueue."""
+    """Make all producers die before or after the commit of an enqueue."""
 
     def options() -> list[str]:
         if field.state.get("healed"):
@@ -52,7 +52,7 @@ def spare_producers(field: Field) -> None:
 
 
 def lay_doomed(field: Field, *, point: str) -> None:
-    """Half of the workers die at this point; who replaces them dies there, too."""
+    """Make half of the workers die at this point, and their replacements too."""
     doomed: list[Process] = []
 
     def start(field: Field) -> Process:
@@ -78,7 +78,7 @@ def doomed(point: str, what: str) -> Fault:
     return Fault(
         f"kill-{point}",
         f"kill -9 of a worker: {what}",
-        nothing,  # the workers do it themselves
+        nothing,  # the workers strike themselves
         lay=partial(lay_doomed, point=point),
         heal=end_doomed,
         wanted=SAME_HOST,
@@ -86,7 +86,7 @@ def doomed(point: str, what: str) -> Fault:
 
 
 def ask_for(task: str, *args: object) -> Callable[[Field], None]:
-    """A strike that is a job; survivors shall be there to take over."""
+    """Return a strike that is a job; other workers must be there to take over."""
 
     def strike(field: Field) -> None:
         field.gather()

@@ -1,4 +1,4 @@
-"""Faults of the machine: files, disk, clock, bells, locks, retention."""
+"""Faults of the machine: files, disk, clock, wakeups, locks, retention."""
 
 import os
 import resource
@@ -25,7 +25,7 @@ FILES = 1024
 
 
 def exhaust_files(field: Field) -> None:
-    """For a while a worker, and one that is just starting, cannot open anything more."""
+    """Use up the descriptors of a worker, and of one that is just starting, for a while."""
     victims = [field.victim().pid]
     if len(field.workers) == field.size:
         field.workers.append(field.begin_worker())
@@ -80,10 +80,10 @@ def lay_small_disk(field: Field) -> None:
 
 
 def fill_disk(field: Field) -> None:
-    """To the last byte, also for longer than a lease, which nobody can renew then.
+    """Fill the disk completely, even for longer than a lease, so that no lease is renewed.
 
-    Between two such times everybody gets to renew. Who does not, while others do, must
-    take itself for dead, and then its jobs run again with good reason.
+    Between two such times all workers can renew. A worker that cannot, while others do,
+    must consider itself dead, and then its jobs run again with good reason.
     """
     filler = field.state["disk"] / "filler"
     with field.disturbed("disk-full"):
@@ -96,7 +96,7 @@ def fill_disk(field: Field) -> None:
 
 
 def drop_disk(field: Field) -> None:
-    """Only once its processes are gone: a cell heals twice, during and after."""
+    """Remove the disk once its processes have ended: a cell heals twice, during and after."""
     if all(process.exit_code is not None for process in field.all_processes):
         unmount(field.state["disk"])
 
@@ -111,7 +111,7 @@ def lay_clock(field: Field) -> None:
 
 
 def jump_clock(field: Field) -> None:
-    """Forward or back by up to an hour, for everybody: nobody runs twice by it."""
+    """Set the clock by up to an hour for all processes; no job may run twice."""
     with field.disturbed("clock-jump"):
         set_clock(field, field.rng.choice([-HOUR, -60, -5, 0, 5, 60, HOUR]))
         field.sleep(1.0, 2.0)
@@ -124,15 +124,15 @@ def set_clock(field: Field, seconds: int) -> None:
 
 
 def catch_up(field: Field) -> None:
-    """Due times are wall-clock times: a retry of the latest hour waits for that hour."""
+    """Advance to the latest time: a retry that was scheduled then waits for it."""
     set_clock(field, HOUR)
 
 
-# --- bells, locks, readers, retention
+# --- wakeups, locks, readers, retention
 
 
 def remove_wakeups(field: Field) -> None:
-    """Nobody can be rung: everybody has to poll, and nobody is deaf."""
+    """Remove the wakeup sockets: every worker has to poll, and must still find jobs."""
     with field.disturbed("bell-removed"):
         for bell in Path(f"{field.path}-durio").glob("*.bell"):
             bell.unlink(missing_ok=True)
@@ -140,13 +140,13 @@ def remove_wakeups(field: Field) -> None:
 
 
 def hold_writer_lock(field: Field) -> None:
-    """Another program keeps everybody from writing, for longer than a lease."""
+    """Hold the writers' lock in another program, for longer than a lease."""
     with field.disturbed("writer-lock-held"), field.writer_lock():
         field.sleep(1.0, 4.0)
 
 
 def hold_snapshot(field: Field) -> None:
-    """A reader that does not end: the log cannot be emptied."""
+    """Keep a read open, so that the log cannot be shortened."""
     with field.disturbed("long-reader"), reading(field.path) as db:
         db.execute("begin")
         db.execute("select count(*) from job").fetchall()
@@ -159,7 +159,7 @@ def lay_retention(field: Field) -> None:
 
 
 def delete_final_jobs(field: Field) -> None:
-    """Final jobs pile up and are deleted under load; live ones are never touched."""
+    """Delete final jobs under load; live ones are never deleted."""
 
     def final() -> set[tuple[bytes]]:
         return set(field.select("select id from job where state >= ?", DONE))

@@ -30,7 +30,7 @@ QUICK = {
 
 
 def pause_past_lease(field: Field) -> None:
-    """Not inside a transaction: the writers' lock is held while it is stopped."""
+    """Stop a worker outside a transaction: the writers' lock is held meanwhile."""
     victim = field.victim()
     with field.disturbed("pause-past-lease", victim.pid):
         with field.writer_lock():
@@ -40,7 +40,7 @@ def pause_past_lease(field: Field) -> None:
 
 
 def pause_anywhere(field: Field) -> None:
-    """Wherever it is, perhaps inside a transaction: then everybody waits."""
+    """Stop a worker anywhere, perhaps inside a transaction: then all others wait."""
     victim = field.victim()
     with field.disturbed("pause-anywhere", victim.pid):
         victim.stop()
@@ -49,7 +49,7 @@ def pause_anywhere(field: Field) -> None:
 
 
 def pause_all(field: Field) -> None:
-    """All workers at once, as a frozen container or a sleeping laptop would."""
+    """Stop all workers at once, as a frozen container or a sleeping laptop would."""
     field.victim()
     victims = field.workers
     with field.disturbed("pause-all", *field.worker_pids()):
@@ -61,7 +61,7 @@ def pause_all(field: Field) -> None:
 
 
 def stop_inside_transaction(field: Field) -> None:
-    """A writer that stands still blocks all others; nobody loses a job by it."""
+    """Stop a writer inside a transaction: it blocks all others, but no job is lost."""
     with field.disturbed("stop-in-transaction"):
         stopper = field.run("tests.e2e.stopper")
         until(stopper.is_stopped, 30, "a writer stands still")
@@ -74,7 +74,7 @@ def stop_inside_transaction(field: Field) -> None:
 
 
 def sigterm_storm(field: Field) -> None:
-    """Several at once, each once: what runs may end, so nothing runs twice."""
+    """Send SIGTERM to several workers, once each: running jobs may end, none runs twice."""
     field.victim()
     victims = field.rng.sample(field.workers, k=field.rng.randint(1, 3))
     for victim in victims:
@@ -106,7 +106,7 @@ def signal_started(
 
 
 def rolling_restart(field: Field) -> None:
-    """One after the other, the new one first, as a deploy does."""
+    """Replace one worker after the other, the new one first, as a deploy does."""
     field.victim()
     for old in list(field.workers):
         fresh = field.begin_worker()
@@ -131,7 +131,7 @@ def lay_supervisor(field: Field) -> None:
 
 
 def reload_supervisor(field: Field) -> None:
-    """SIGHUP: every worker is replaced, and what they run may end."""
+    """Send SIGHUP: every worker is replaced, and running jobs may end."""
     supervisor = field.workers[0]
     before = set(supervisor.children())
     field.signal(supervisor, signal.SIGHUP, cuts=False)
@@ -147,7 +147,7 @@ def kill_supervised(field: Field) -> None:
 
 
 def kill_supervisor(field: Field) -> None:
-    """Its workers see that they are orphans, drain, and leave."""
+    """Kill the supervisor: its workers notice it, drain, and leave."""
     supervisor = field.workers[0]
     pids = supervisor.children()
     field.record.begin("supervisor-kill", pids, lasting=True)
@@ -165,7 +165,7 @@ def lay_children(field: Field) -> None:
 
 
 def kill_child(field: Field) -> None:
-    """Work in children, and kill -9 of one that works."""
+    """Run jobs in children, and kill -9 a child that works."""
     for _ in range(4):
         field.ask("in_a_child", 0.5)
 
@@ -185,7 +185,7 @@ def kill_child(field: Field) -> None:
 
 
 def poison(how: str) -> Callable[[Field], None]:
-    """A job that kills three workers and is convicted."""
+    """Return a strike by a job that kills three workers and becomes dead."""
 
     def strike(field: Field) -> None:
         field.ask("poison", how)
@@ -195,7 +195,7 @@ def poison(how: str) -> Callable[[Field], None]:
 
 
 def is_dead_by_crash(field: Field) -> bool:
-    """There must be somebody to take it: its workers die one after the other."""
+    """Whether no such job is left; replaces the workers that it has killed."""
     field.mend()
     sql = "select count(*) from job where task = ? and state < ?"
     return field.select(sql, POISON, DONE)[0][0] == 0
@@ -224,7 +224,7 @@ def remove_memory_group(field: Field) -> None:
 
 
 def block_within_limit(field: Field) -> None:
-    """Longer than a lease, shorter than the hard limit: nobody may run it again."""
+    """Block longer than a lease, shorter than the hard limit: the job must not run again."""
     with field.disturbed("blocked-within-limit"):
         field.ask("block_within_limit", 2 * LEASE_SECONDS)
         field.sleep(2 * LEASE_SECONDS, 3 * LEASE_SECONDS)

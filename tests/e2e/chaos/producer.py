@@ -36,7 +36,7 @@ async def main(index: int, per_second: float) -> None:
 
 
 def doom(point: str, times: int) -> None:
-    """Before or after the commit: the caller never gets its answer."""
+    """Die before or after the commit, so that the caller never gets its result."""
     fate, commit = Fate(point, times), WriteSession.commit
 
     def commit_or_die(scribe: WriteSession, tx: SqliteTransaction) -> None:
@@ -55,7 +55,7 @@ async def ask(numbers: "itertools.count[int]", pause: float) -> None:
 
 
 async def enqueue(n: int) -> None:
-    """One enqueue, with what became of it."""
+    """Enqueue once; record the result."""
     task = ("work", "in_a_thread", "flaky")[(n % 7 == 0) + (n % 10 == 0)]
     seconds = random.uniform(SECONDS_MIN, SECONDS_MAX)  # noqa: S311 - a load
     note("enq.invoke", "", n=n)

@@ -1,4 +1,4 @@
-"""What a run has shown: one table for people, one JSON for machines."""
+"""The report of a run: one table for people, one JSON for machines."""
 
 import json
 import os
@@ -52,7 +52,10 @@ COLUMNS = ("fault", *COUNTED.values(), "recovery p50", "max", "verdict")
 
 
 def exit_code(cells: Sequence[Cell]) -> int:
-    """0 held, 1 broken, 2 unknown; a fault that was not run proves nothing, nor breaks it."""
+    """Return 0 if all held, 1 if one broke, 2 if unknown.
+
+    A fault that was not run is neither.
+    """
     codes = {cell.verdict.code for cell in cells if cell.verdict is not None}
     if BROKEN in codes:
         return BROKEN
@@ -60,7 +63,7 @@ def exit_code(cells: Sequence[Cell]) -> int:
 
 
 def facts(seed: int, seconds: float) -> dict[str, Any]:
-    """Where and how it was run."""
+    """Return where and how it was run."""
     return {
         "commit": commit(),
         "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
@@ -83,12 +86,12 @@ def as_json(cells: Sequence[Cell], run: dict[str, Any], planned: int) -> str:
 
 
 def as_dict(cell: Cell) -> dict[str, Any]:
-    """A cell's figures under the names of the table."""
+    """Return a cell's figures under the names of the table."""
     told: dict[str, Any] = {"fault": cell.fault.name, "what": cell.fault.what}
     if cell.verdict is None:
         return {**told, "verdict": "not run", "needs": cell.not_run}
     figures = asdict(cell.verdict)
-    del figures["recovery"]  # as long as the run; what it comes to is told instead
+    del figures["recovery"]  # as long as the run; its summary is reported instead
     return {
         **told,
         "verdict": cell.verdict.word,
@@ -100,7 +103,7 @@ def as_dict(cell: Cell) -> dict[str, Any]:
 
 
 def as_page(cells: Sequence[Cell], run: dict[str, Any], planned: int) -> str:
-    """The page for the docs."""
+    """Return the page for the docs."""
     told = [f"{name.replace('_', ' ')} {value}" for name, value in run.items()]
     lines = [HEAD, f"Run: {', '.join(told)}.", ""]
     if len(cells) < planned:

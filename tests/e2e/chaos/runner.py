@@ -29,7 +29,7 @@ FRAME_HEADER_BYTES = 24
 
 
 class Doomed(Deadly):
-    """A store whose owner dies at one point of an exchange, the n-th time."""
+    """A store whose process dies at one point of an exchange, the n-th time."""
 
     def __init__(self, store: Store, fate: Fate) -> None:
         super().__init__(store, fate.point)
@@ -40,7 +40,7 @@ class Doomed(Deadly):
 
 
 class TornFile(apsw.VFSFile):
-    """The write-ahead log: between two of its writes the process may die."""
+    """The write-ahead log; the process may die between two of its writes."""
 
     def __init__(self, name: Any, flags: list[int], fate: Fate) -> None:
         super().__init__(SYSTEM_VFS, name, flags)
@@ -57,7 +57,7 @@ class TornFile(apsw.VFSFile):
 
 
 class TornVFS(apsw.VFS):
-    """The system's own files, but for the write-ahead log."""
+    """The system's own files, except for the write-ahead log."""
 
     def __init__(self, fate: Fate) -> None:
         super().__init__("torn", SYSTEM_VFS, makedefault=True)

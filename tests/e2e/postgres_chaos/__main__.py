@@ -54,7 +54,7 @@ def parse(args: list[str]) -> argparse.Namespace:
 
 
 def whole(text: str) -> int:
-    """How many; 0 leaves a fault out."""
+    """Parse a count; 0 leaves a fault out."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a whole number")
     return int(text)
@@ -62,7 +62,8 @@ def whole(text: str) -> int:
 
 def main(args: list[str]) -> int:
     chosen = parse(args)
-    # Under nohup, or behind an `&`, these are ignored, by what we start as well.
+    # Under nohup, or in the background, these are ignored, and processes that we start
+    # inherit that.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with careful():
@@ -94,7 +95,7 @@ def run(chosen: argparse.Namespace) -> int:
             played = play(plan, seed, folder, shown.show)
         is_held = played.verdict.code == HELD
     except KeyboardInterrupt:
-        is_held = True  # nothing to look at
+        is_held = True  # there is nothing to check
         raise
     finally:
         if is_held:

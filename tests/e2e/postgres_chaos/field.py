@@ -1,4 +1,4 @@
-"""The field: a PostgreSQL, workers and producers, and a proxy on the way of each of them."""
+"""The field: a PostgreSQL server, workers and producers, and a proxy for each of them."""
 
 import random
 from collections.abc import Collection
@@ -16,8 +16,8 @@ from tests.e2e.proxy import HOST, FaultProxy
 from tests.e2e.workers import Process, now_ns
 from tests.servers.postgres import OWNER, PASSWORD, PostgresServer
 
-PROMISED_SECONDS = 10.0  # until everybody works again
-CONCURRENCY = 40  # of a worker: so that they are quicker than the producers
+PROMISED_SECONDS = 10.0  # until every worker works again
+CONCURRENCY = 40  # slots of a worker, so that workers are faster than producers
 RESUME_SECONDS = 3 * PROMISED_SECONDS
 NEMESIS = "nemesis"  # the name of its own connections
 SETTINGS = {
@@ -36,7 +36,7 @@ select id, payload, task, 2, null, null from durio.job
 
 
 class PostgresField(Field):
-    """A Field whose store is a server that can be hit."""
+    """A Field whose store is a server that can be disturbed."""
 
     def __init__(
         self, folder: Path, rng: random.Random, server: PostgresServer
@@ -47,11 +47,11 @@ class PostgresField(Field):
         self.at_workers = FaultProxy(target, seed=rng.randrange(1 << 30))
         self.at_producers = FaultProxy(target, seed=rng.randrange(1 << 30))
         self.tail = Tail(self.ledger_folder)
-        self.killed: set[int] = set()  # workers, by us
-        self.left: list[str] = []  # workers that went by themselves
+        self.killed: set[int] = set()  # workers that we have killed
+        self.left: list[str] = []  # workers that ended by themselves
 
     def begin(self) -> None:
-        """A schema, all processes, and the first jobs."""
+        """Create the schema; start all processes and the first jobs."""
         schema_status.migrate(self.server.url())
         self.url = self.url_of(self.at_workers)
         self.gather()
@@ -64,7 +64,7 @@ class PostgresField(Field):
         until(has_begun, 60, "producers enqueue")
 
     def url_of(self, proxy: FaultProxy) -> str:
-        """The way through this proxy."""
+        """Return the URL through this proxy."""
         secret = quote(PASSWORD, safe="")
         return f"postgresql://{OWNER}:{secret}@{HOST}:{proxy.address[1]}/postgres"
 
@@ -82,7 +82,7 @@ class PostgresField(Field):
             self.url = self.url_of(self.at_workers)
 
     def mend(self) -> None:
-        """Only those that we have killed are replaced for nothing."""
+        """Replace ended workers; record those that we have not killed."""
         for worker in self.workers:
             code = worker.exit_code
             if code is not None and worker.pid not in self.killed:
@@ -96,7 +96,7 @@ class PostgresField(Field):
     # --- the server, from outside
 
     def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
-        """By its socket, past all proxies."""
+        """Connect through the socket, without a proxy."""
         return psycopg.connect(
             host=str(self.server.folder),
             port=self.server.port,
@@ -111,17 +111,17 @@ class PostgresField(Field):
             return connection.execute(sql, values).fetchall()
 
     def end_backends(self) -> int:
-        """pg_terminate_backend for every connection that is not ours."""
+        """Call pg_terminate_backend for every connection except our own."""
         sql = (
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where backend_type = 'client backend' and application_name <> %s"
         )
         return len(self.select(sql, NEMESIS))
 
-    # --- who works again
+    # --- recovery
 
     def back(self, fault: str) -> None:
-        """The fault is over: until every worker begins a job again."""
+        """Wait until every worker begins a job again: the fault is over."""
         since = now_ns()
         pids = [worker.pid for worker in self.workers if worker.exit_code is None]
         self.record.note("back", fault=fault, pids=pids)
@@ -138,7 +138,7 @@ class PostgresField(Field):
         until(all_work, RESUME_SECONDS, f"every worker works again after {what}")
 
     def heal(self) -> None:
-        """Everybody back, and every worker begins something."""
+        """Start all processes; wait until every worker begins a job."""
         for proxy in (self.at_workers, self.at_producers):
             proxy.heal()
         self.gather()

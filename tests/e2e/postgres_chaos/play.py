@@ -25,17 +25,17 @@ Tell = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class ChaosConfig:
-    """How much of everything."""
+    """How many jobs, workers and faults a run has."""
 
     strikes: Mapping[str, int]
-    jobs: int  # acknowledged, at least
+    jobs: int  # acknowledged jobs, at least
     workers: int = 4
     producers: int = 8
     per_second: float = 40.0  # enqueues of one producer
-    end_seconds: float = 120.0  # in which at least one more job ends
+    end_seconds: float = 120.0  # within which at least one more job ends
 
     def order(self, rng: random.Random) -> list[str]:
-        """All strikes, shuffled."""
+        """Return all strikes, shuffled."""
         names = [name for name, times in self.strikes.items() for _ in range(times)]
         rng.shuffle(names)
         return names
@@ -43,23 +43,23 @@ class ChaosConfig:
 
 @dataclass
 class Played:
-    """What a run has shown."""
+    """The result of a run."""
 
     seed: int
     plan: ChaosConfig
     seconds: float
     verdict: Verdict
     struck: Counter[str]
-    resumed: Mapping[str, list[float]]  # by fault: until a worker worked again
+    resumed: Mapping[str, list[float]]  # by fault: seconds until a worker worked again
     complaints: Counter[str] = field(default_factory=Counter[str])
 
 
 def no_news(_done: int, _name: str) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def play(plan: ChaosConfig, seed: int, folder: Path, tell: Tell = no_news) -> Played:
-    """Play it in this folder; processes and server are gone when it returns."""
+    """Play it in this folder; processes and server have ended when it returns."""
     began = time.monotonic()
     rng = random.Random(seed)  # noqa: S311 - replayed
     struck: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def play(plan: ChaosConfig, seed: int, folder: Path, tell: Tell = no_news) -> Pl
 def fight(
     ground: PostgresField, plan: ChaosConfig, struck: Counter[str], tell: Tell
 ) -> None:
-    """All strikes, then jobs until there are enough, then everything to its end."""
+    """Carry out all strikes, wait for enough jobs, then end everything."""
     order = plan.order(ground.rng)
     for done, name in enumerate(order):
         tell(done, f"{name}, {ground.tail.acknowledged} jobs")
@@ -120,7 +120,7 @@ def wanted(plan: ChaosConfig) -> Wanted:
     )
 
 
-# --- what only this run can show
+# --- checks of this run only
 
 
 def look(played: Played, said: str, problems: Iterable[str]) -> None:
@@ -138,7 +138,7 @@ def look(played: Played, said: str, problems: Iterable[str]) -> None:
 
 
 def resumptions(lines: Sequence[Line]) -> dict[str, list[float]]:
-    """From the end of each fault to the next start of each worker that lived then."""
+    """Return the seconds from the end of each fault to the next start of each live worker."""
     starts: dict[int, list[int]] = defaultdict(list)
     for line in lines:
         if line["ev"] == "start":
@@ -151,14 +151,14 @@ def resumptions(lines: Sequence[Line]) -> dict[str, list[float]]:
             for pid in line["pids"]:
                 times = starts[pid]
                 place = bisect_right(times, line["mono_ns"])
-                if place < len(times):  # else it was killed before
+                if place < len(times):  # otherwise it was killed before
                     seconds = (times[place] - line["mono_ns"]) / 1e9
                     found[line["fault"]].append(seconds)
     return dict(found)
 
 
 def complaints(said: str) -> Counter[str]:
-    """What the server complained of, with all numbers and names alike."""
+    """Count the server's complaints, with numbers and names replaced."""
     found = COMPLAINT.findall(said)
     return Counter(re.sub(r'"[^"]*"|\d+', "N", text)[:100] for text in found)
 
@@ -166,7 +166,7 @@ def complaints(said: str) -> Counter[str]:
 def strikes(
     *, restarts: int, kills: int, cuts: int, commits: int, others: int
 ) -> dict[str, int]:
-    """So many of each kind; `commits` are the cuts at a COMMIT of its own."""
+    """Return the number of strikes of each kind; `commits` are cuts at a COMMIT."""
     fast = (restarts + 1) // 2
     told = {"restart-fast": fast, "restart-immediate": restarts - fast}
     told["server-kill"] = kills

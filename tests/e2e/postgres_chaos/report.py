@@ -1,4 +1,4 @@
-"""What a run has shown: a page for people, a JSON for machines."""
+"""The report of a run: a page for people, a JSON for machines."""
 
 import json
 import os
@@ -31,7 +31,7 @@ TAIL = """
 
 
 def facts(played: Played) -> dict[str, Any]:
-    """Where and how it was run."""
+    """Return where and how it was run."""
     plan = played.plan
     return {
         "commit": commit(),
@@ -45,12 +45,12 @@ def facts(played: Played) -> dict[str, Any]:
 
 
 def words(verdict: Verdict) -> dict[str, int]:
-    """The seven words, and the re-runs."""
+    """Return the seven figures, and the re-runs."""
     return {name: getattr(verdict, name) for name in COUNTED}
 
 
 def times(values: list[float]) -> dict[str, float | None]:
-    """What so many seconds come to."""
+    """Return a summary of these times."""
     return {
         "p50": percentile(values, 0.5),
         "p99": percentile(values, 0.99),
@@ -75,7 +75,7 @@ def as_json(played: Played) -> str:
 
 
 def as_page(played: Played) -> str:
-    """The page for the docs."""
+    """Return the page for the docs."""
     verdict = played.verdict
     run = ", ".join(f"{name} {value}" for name, value in facts(played).items())
     lines = [HEAD, f"Run: {run}.", "", f"**Verdict: {verdict.word}.**", ""]
@@ -105,7 +105,7 @@ def shown(value: float | None) -> str:
 
 
 def in_short(played: Played) -> str:
-    """A few lines for a terminal."""
+    """Return a few lines for a terminal."""
     verdict = played.verdict
     told = [f"{verdict.word} in {played.seconds:.0f} s, seed {played.seed}"]
     told.append(", ".join(f"{name} {value}" for name, value in words(verdict).items()))

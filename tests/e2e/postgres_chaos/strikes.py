@@ -1,9 +1,9 @@
-"""What the nemesis does to the server, to its connections and to whoever uses them.
+"""What the nemesis does to the server, to its connections and to their clients.
 
-A cut *before* lets a message never arrive whole: nothing happened, and nobody is told. A cut
-*after* lets it arrive and throws its answer away: it happened, and nobody is told. Messages
-are known by what only they carry: an enqueue by its arguments, an exchange that finishes
-jobs by their results, a transaction by its COMMIT.
+A cut *before* keeps a message from arriving whole: nothing happened, and the client does
+not know it. A cut *after* lets it arrive and drops its reply: it happened, and the client
+does not know it. Messages are recognised by what only they contain: an enqueue by its
+arguments, an exchange that finishes jobs by their results, a transaction by its COMMIT.
 """
 
 import signal
@@ -20,10 +20,10 @@ from tests.e2e.proxy_link import Cut
 
 Strike = Callable[[PostgresField], None]
 
-AWAY_SECONDS = (0.0, 1.0)  # of a server
+AWAY_SECONDS = (0.0, 1.0)  # how long a server is away
 HOLE_SECONDS = (1.0, 3.0)
 FULL_SECONDS = 1.5
-TRAP_SECONDS = 20.0  # until what is waited for has come by
+TRAP_SECONDS = 20.0  # until the awaited message has passed
 ENQUEUE, FINISH, COMMIT = b'"seconds":', b'"attempt":', b"commit\0"
 
 
@@ -31,7 +31,7 @@ ENQUEUE, FINISH, COMMIT = b'"seconds":', b'"attempt":', b"commit\0"
 
 
 def restart(field: PostgresField, *, name: str, how: signal.Signals) -> None:
-    """Away for a moment, then back at the same port."""
+    """Stop the server for a moment, then start it at the same port."""
     with field.disturbed(name):
         field.server.stop(how)
         field.sleep(*AWAY_SECONDS)
@@ -40,7 +40,7 @@ def restart(field: PostgresField, *, name: str, how: signal.Signals) -> None:
 
 
 def kill_server(field: PostgresField) -> None:
-    """All of its processes; it recovers from its log."""
+    """Kill all of its processes; it recovers from its log."""
     with field.disturbed("server-kill"):
         field.server.kill()
         field.sleep(*AWAY_SECONDS)
@@ -49,14 +49,14 @@ def kill_server(field: PostgresField) -> None:
 
 
 def end_backends(field: PostgresField) -> None:
-    """Every connection of ours is ended by hand."""
+    """Terminate every connection of ours."""
     with field.disturbed("backends-ended"):
         field.end_backends()
     field.back("backends-ended")
 
 
 def fill_server(field: PostgresField) -> None:
-    """All connections are lost, and others sit in their places for a while."""
+    """Drop all connections, and let others occupy their places for a while."""
     with field.disturbed("server-full"), ExitStack() as taken:
         end = time.monotonic() + FULL_SECONDS
         while time.monotonic() < end:
@@ -68,14 +68,14 @@ def fill_server(field: PostgresField) -> None:
 
 
 def end_some(field: PostgresField) -> None:
-    """Nobody gets in any more, not even we: who is in gives way."""
+    """Reset connections, because no new one is accepted, not even ours."""
     for worker in (field.at_workers, field.at_producers):
         worker.reset()
     time.sleep(0.05)
 
 
 def half_open(field: PostgresField) -> None:
-    """Bytes vanish on all ways, connections stay; then they are reset."""
+    """Drop all bytes while connections stay open; then reset them."""
     proxies = (field.at_workers, field.at_producers)
     with field.disturbed("half-open"):
         for proxy in proxies:
@@ -87,7 +87,7 @@ def half_open(field: PostgresField) -> None:
 
 
 def kill_worker(field: PostgresField) -> None:
-    """In the middle of whatever it does; the others go on, and a new one comes."""
+    """Kill a worker at any point; the others continue, and a new one starts."""
     field.kill(field.victim(), "worker-kill")
     field.gather()
 
@@ -96,7 +96,7 @@ def kill_worker(field: PostgresField) -> None:
 
 
 def cut(field: PostgresField, *, name: str, pattern: bytes, after: bool) -> None:
-    """The next message of this kind."""
+    """Cut the next message of this kind."""
     proxy = proxy_of(field, name)
     with field.disturbed(name):
         sprung = arm(proxy, pattern, after=after)
@@ -104,7 +104,7 @@ def cut(field: PostgresField, *, name: str, pattern: bytes, after: bool) -> None
 
 
 def cut_repeat(field: PostgresField, *, name: str, after: bool) -> None:
-    """An enqueue is stored and nobody is told; its repeat is cut at its COMMIT, too."""
+    """Store an enqueue and drop its reply; then cut its repeat at its COMMIT, too."""
     proxy = proxy_of(field, name)
     with field.disturbed(name):
         sprung = arm(proxy, ENQUEUE, after=True)
@@ -118,7 +118,7 @@ def proxy_of(field: PostgresField, name: str) -> FaultProxy:
 
 
 def arm(proxy: FaultProxy, pattern: bytes, *, after: bool) -> tuple[str, int]:
-    """Lay the trap; what the journal will have counted when it has sprung."""
+    """Set the trap; return what the journal will have counted when it has sprung."""
     which = Cut.REPLY if after else Cut.BEFORE
     sprung = (str(which), proxy.journal.counts[which] + 1)
     if after:

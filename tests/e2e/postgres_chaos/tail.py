@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Tail:
-    """What the nemesis has to know of the ledger while the run goes on."""
+    """The part of the ledger that the nemesis needs during the run."""
 
     def __init__(self, folder: Path) -> None:
         self.acknowledged = 0
@@ -16,7 +16,7 @@ class Tail:
         self._read: dict[Path, int] = defaultdict(int)
 
     def read(self) -> None:
-        """All that was written since the last time."""
+        """Read all lines that were written since the last time."""
         for path in self._folder.glob("*.jsonl"):
             with path.open("rb") as file:
                 file.seek(self._read[path])

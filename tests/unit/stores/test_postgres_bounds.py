@@ -26,7 +26,7 @@ LOOK = "select count(*) from {schema}.queue"
 
 
 class Died(Exception):
-    """Nothing after this happens."""
+    """The mover has died: nothing after this happens."""
 
 
 @pytest.fixture
