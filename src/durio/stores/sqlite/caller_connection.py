@@ -30,6 +30,7 @@ from durio.stores.sqlite.database import (
     Row,
     Values,
     as_apsw_error,
+    stdlib_values,
 )
 
 WakeLanes = Callable[[set[str]], None]
@@ -117,14 +118,14 @@ class StdlibCallerConnection(SqliteCallerConnection):
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         try:
-            return self._cursor.execute(sql, values).fetchall()
+            return self._cursor.execute(sql, stdlib_values(sql, values)).fetchall()
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         before = self._connection.total_changes
         try:
-            self._cursor.executemany(sql, many)
+            self._cursor.executemany(sql, (stdlib_values(sql, row) for row in many))
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
         return self._connection.total_changes - before

@@ -207,7 +207,7 @@ class StdlibDatabase(OwnDatabase):
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         try:
-            rows = self._db.execute(sql, values).fetchall()
+            rows = self._db.execute(sql, stdlib_values(sql, values)).fetchall()
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
         if sql == "commit":
@@ -217,7 +217,7 @@ class StdlibDatabase(OwnDatabase):
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
         before = self._db.total_changes
         try:
-            self._db.executemany(sql, many)
+            self._db.executemany(sql, (stdlib_values(sql, row) for row in many))
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
         return self._db.total_changes - before
@@ -264,6 +264,17 @@ class StdlibDatabase(OwnDatabase):
             self._db.close()
         except sqlite3.Error as error:
             raise as_apsw_error(error) from None
+
+
+def stdlib_values(sql: str, values: Values) -> Values | dict[str, Any]:
+    """Return the values in the form that sqlite3 takes them for this statement.
+
+    sqlite3 counts numbered parameters such as ?2 as named ones. From Python 3.12 it warns
+    about a sequence for them, and Python 3.14 refuses it.
+    """
+    if "?1" not in sql:
+        return values
+    return {str(number): value for number, value in enumerate(values, 1)}
 
 
 def address_of(path: str, *, make: bool) -> str:
