@@ -1,6 +1,7 @@
 """Which objects a job may join: by the name of their type, with a hint for the others."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def test_a_subclass_is_of_the_same_kind() -> None:
     class Mine(sqlite3.Connection):
         pass
 
-    assert tx_kind(sqlite3.connect(":memory:", factory=Mine)) is TxKind.SQLITE3
+    with closing(sqlite3.connect(":memory:", factory=Mine)) as connection:
+        assert tx_kind(connection) is TxKind.SQLITE3
 
 
 def test_only_those_of_a_loop_are_async() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,11 @@ def test_another_file_is_refused(tmp_path: Path, driver: str) -> None:
         app, add = app_at(tmp_path / "a.db", driver)
         async with app:
             for where in (tmp_path / "b.db", ":memory:"):
-                with pytest.raises(WrongTransaction, match="but jobs are in"):
-                    await add.options(tx=begun(where, driver)).enqueue(1)
+                with (
+                    closing(begun(where, driver)) as tx,
+                    pytest.raises(WrongTransaction, match="but jobs are in"),
+                ):
+                    await add.options(tx=tx).enqueue(1)
 
     run(whole())
 
