@@ -188,7 +188,7 @@ async def judge(source: str, target: str, before: dict[str, Any]) -> None:
     """What was there is there, and the file still says all of it."""
     there = await contents(target)
     assert {record.state for record in there["jobs"]} == STATES
-    for part in ("jobs", "lanes", "counts", "tallies", "tasks"):
+    for part in ("jobs", "lanes", "counts", "tallies", "tasks", "records"):
         assert there[part] == before[part], part
     assert there["audit"][1:] == before["audit"]
     assert there["audit"][0][0:2] == ("test", "move away")
@@ -317,6 +317,27 @@ def test_a_move_dies_at_each_step_and_is_taken_back(source: str, target: str) ->
         assert there["tallies"] == before["tallies"]
         verbs = Counter(line[1] for line in there["audit"])
         assert verbs["pause"] == 1, "no line of the audit came twice"
+
+    asyncio.run(main())
+
+
+def test_a_move_that_is_taken_back_leaves_no_records(source: str, target: str) -> None:
+    """Nor do they replace those of the next move."""
+
+    async def main() -> None:
+        with pytest.raises(Died):
+            await moved(source, target, steps=Steps(HALF_WAY, die_here))
+        assert (await contents(target))["jobs"]
+        await taken_back(source, target)
+        assert (await contents(target))["records"] == []
+        puts = [Put("test:shop", "due", b"2", due_at=99.5)]
+        puts += [Put("test:shop", "lasting", None)]
+        async with shop(source) as app:
+            await (await app.store()).commit(Effects(puts=puts))
+        before = await contents(source)
+        assert before["records"][-1:] == [("test:shop", "due", b"2", 99.5)]
+        await moved(source, target)
+        await judge(source, target, before)
 
     asyncio.run(main())
 

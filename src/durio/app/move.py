@@ -181,7 +181,7 @@ class Mover:
         mark = await self.source.mark()
         if mark is None or mark.stage == "draining":
             mark = await self.source.drain(new, by=by)
-            metadata = (await self.source.metadata())._replace(records=(), deaths=0)
+            metadata = (await self.source.metadata())._replace(deaths=0)
             await self.target.begin(mark.id, self.source.name, metadata)
         deadline = self.clock.monotonic() + drain_seconds
         while (active := await self.try_freeze(mark.id)) is not None:

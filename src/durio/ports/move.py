@@ -230,7 +230,10 @@ class ImportJobs(Protocol):
         ...
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """Restore queue settings, death counts and the audit log: all jobs have arrived."""
+        """Import records, restore queue settings, death counts and the audit log.
+
+        Called when all jobs have arrived.
+        """
         ...
 
     async def abort(self, move: str, origin: str) -> bool:

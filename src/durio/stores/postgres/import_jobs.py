@@ -122,7 +122,6 @@ class PostgresImportJobs:
             if metadata.deaths and not mark.seq:  # unused numbers do no harm
                 first = await next_deaths(tx, metadata.deaths)
                 await write_mark(tx, move, mark._replace(deaths=first - 1), origin)
-            await tx.rows(IMPORT_RECORDS, *columns(metadata.records, 5))
             await self._close_queues(tx, metadata)
 
         await self.connections.write(work)
@@ -152,12 +151,17 @@ class PostgresImportJobs:
         await self._step(move, work)
 
     async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """Set the queues as they were in the source, and wake the workers here."""
+        """Import the records, set the queues as they were, and wake the workers here.
+
+        Records are imported in this last step, so that an undone move leaves none of them.
+        """
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             if mark.stage == "open":
                 return mark
             check_stage(mark, "arriving", "shut")
+            if mark.stage == "arriving":
+                await tx.rows(IMPORT_RECORDS, *columns(metadata.records, 5))
             await set_queues(tx, metadata)
             if mark.stage == "arriving":
                 await tx.rows(
