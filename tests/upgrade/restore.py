@@ -8,10 +8,12 @@ from typing import Any
 
 import psycopg
 
+from durio.stores.postgres.translate import GRANTS
 from tests.servers.postgres import OWNER, PostgresServer
 
 STORES = Path(__file__).parent / "stores"
 LABEL = "2026_11"
+ROLE = "worker_before"  # has the rights that a worker needed before the upgrade
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ def restored_dump(server: PostgresServer, database: str) -> OldStore:
     command += ["--dbname", database, "--file", str(STORES / f"{LABEL}_postgres.sql")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+    with psycopg.connect(server.url(database), autocommit=True) as connection:
+        roles = connection.execute("select 1 from pg_roles where rolname = %s", [ROLE])
+        if roles.fetchone() is None:
+            connection.execute(f"create role {ROLE}")
+        connection.execute(GRANTS.format(name="durio", role=ROLE))
     return described("postgres", server.url(database))
 
 

@@ -22,7 +22,7 @@ from durio.errors import InvalidArguments, JobNotFound, QueueClosed, UnknownTask
 from durio.keys import debounce, replace, while_active, while_waiting, window
 from durio.worker.unrunnable import published_digests
 from tests.upgrade.command_line import all_answers, durio
-from tests.upgrade.restore import OldStore
+from tests.upgrade.restore import ROLE, OldStore
 from tests.upgrade.shop import LASTING, NAME, Shop, make_shop
 
 END_SECONDS = 15.0
@@ -289,7 +289,7 @@ PUBLISH = (
 
 
 def publish_as_before(url: str, *documents: tuple[str, str, str]) -> None:
-    """What a worker of the release before does when it registers."""
+    """What a worker of the release before does when it registers, with its rights of then."""
     if url.startswith("sqlite"):
         text = PUBLISH.format(doc="doc", values="?, ?, ?")
         with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as db, db:
@@ -297,6 +297,7 @@ def publish_as_before(url: str, *documents: tuple[str, str, str]) -> None:
     else:
         text = PUBLISH.format(doc="durio.doc", values="%s, %s, %s")
         with psycopg.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute(f"set role {ROLE}".encode())
             cursor.executemany(text.encode(), documents)
 
 

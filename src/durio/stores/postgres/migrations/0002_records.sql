@@ -30,7 +30,10 @@ from {schema}.doc
 where kind like 'task:%' or kind like 'signature:%'
 order by kind, name;
 
-create function {schema}.copy_document() returns trigger language plpgsql as $$
+-- It runs with the rights of the schema's owner: a role of the release before that has its
+-- rights on the tables of then has none on `record`.
+create function {schema}.copy_document() returns trigger language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 begin
   insert into {schema}.record (kind, name, body, expires_at)
   values (new.kind, new.name, convert_to(new.body, 'UTF8'),
@@ -40,6 +43,8 @@ begin
   return null;
 end
 $$;
+
+revoke all on function {schema}.copy_document() from public;
 
 create trigger copy_document after insert or update on {schema}.doc
 for each row when (new.kind like 'task:%' or new.kind like 'signature:%')
