@@ -94,10 +94,11 @@ class CommandResponder:
             await self._store.commit(Effects(puts=puts))
         except StoreError as error:
             self._emit("store.failed", call="answer", error=str(error))
-            self._in_progress.discard(
-                command.id
-            )  # the next renewal returns the command again
-            return
+            # The next renewal returns the command again, unless its answer was stored.
+            # Because that is possible after a lost reply, a drain is then executed.
+            self._in_progress.discard(command.id)
+            if not error.unknown:
+                return
         if command.verb == "drain":
             # The answer is written first, because a worker that drains may end at any
             # moment.

@@ -9,6 +9,7 @@ import pytest
 
 from durio import App, HookEvent, State
 from durio.app.worker_builder import make_worker
+from durio.app.worker_commands import read_answers, send_command
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
 from durio.ports.store import Health
@@ -72,6 +73,38 @@ async def test_an_exchange_whose_reply_is_lost_counts_once(app: App) -> None:
         assert await job.result(60) == 1
     assert counted.runs == {1: 1}
     assert counted.ends == {job.id: 1}, "the repeat landed: told once, not refused"
+
+
+@virtual(settings=BRISK)
+async def test_a_drain_whose_answer_has_no_reply_is_executed(app: App) -> None:
+    """The store has the answer, so the command does not come a second time."""
+    store = await app.store()
+    faulty = await faulty_store(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        faulty.lose_reply("commit")
+        (row,) = await store.workers(None)
+        command = await send_command(store, app.clock, row, "drain", by="me")
+        await asyncio.wait_for(worker.stop_control.requested.wait(), 60)
+        assert (await read_answers(store, {row.id: command}))[row.id]
+        assert not worker.was_cut_short
+
+
+@virtual(settings=BRISK)
+async def test_a_drain_that_cannot_be_answered_comes_again(app: App) -> None:
+    """The worker works on until then."""
+    store = await app.store()
+    faulty = await faulty_store(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        faulty.fail("commit", times=2)
+        (row,) = await store.workers(None)
+        command = await send_command(store, app.clock, row, "drain", by="me")
+        while faulty.counter["commit"] < 2:
+            await app.clock.sleep(0.1)
+        assert not worker.stop_control.requested.is_set()
+        await asyncio.wait_for(worker.stop_control.requested.wait(), 60)
+        assert (await read_answers(store, {row.id: command}))[row.id]
 
 
 @virtual(settings=BRISK)
