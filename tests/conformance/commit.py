@@ -19,6 +19,7 @@ chapter = Chapter("commit")
 OURS = ("has_transactions",)
 OTHER_LANE = "shop:other"
 WAKE_SECONDS = 20.0
+PAUSE_SECONDS = 0.1
 
 
 async def conflict(
@@ -215,6 +216,28 @@ async def of_many_creators_one_wins(scene: Scene) -> None:
             else:
                 assert answer.conflict == Conflict("record", name, record)
         assert sum(answer.conflict is None for answer in answers) == 1
+
+
+@chapter.promise(needs=OURS)
+async def a_record_created_meanwhile_is_not_deleted(scene: Scene) -> None:
+    """A deletion with `if_version=0` never removes what another commit has created."""
+    store, other = scene.store, await scene.other()
+    own = await store.transaction(await scene.worker())
+    await store.enqueue([scene.job(key=key(while_active))], tx=own.connection)
+    # Waits for the key, after its condition was checked.
+    effects = Effects([scene.job(key=key(while_active))], [Put(KIND, "a", None, 0)])
+    create = Effects(puts=[Put(KIND, "a", b"1", 0)])
+    async with asyncio.TaskGroup() as group:
+        deletes = group.create_task(other.commit(effects))
+        await asyncio.wait([deletes], timeout=PAUSE_SECONDS)
+        creates = group.create_task(store.commit(create))
+        await asyncio.wait([creates], timeout=PAUSE_SECONDS)
+        await own.roll_back()
+    deleted, created = deletes.result(), creates.result()
+    assert created.conflict is None
+    assert deleted.conflict is None or deleted.conflict.what == "record"
+    (record,) = await store.list_records(KIND)
+    assert (record.body, record.version) == (b"1", created.versions[0])
 
 
 @chapter.promise()

@@ -39,7 +39,8 @@ cross join lateral (
 
 -- name: write_records(kinds, names, bodies, due_times, ttls, are_new, now)
 -- only here: SQLite writes one record at a time. A null body deletes. A record that must be
--- new and is not has no row in the result: another transaction created it after the lock.
+-- new and is not has no row in the result: another transaction created it after the lock. A
+-- deletion of what must be new deletes nothing, for the same reason.
 with put as materialized (
   select u.kind, u.name, u.body, u.due_at, u.is_new, u.ttl + coalesce(
     :now::float8, extract(epoch from clock_timestamp())::float8
@@ -50,7 +51,8 @@ with put as materialized (
 ),
 deleted as (
   delete from {schema}.record as r using put
-  where put.body is null and r.kind = any(array[put.kind]) and r.name = put.name
+  where put.body is null and not put.is_new
+    and r.kind = any(array[put.kind]) and r.name = put.name
 ),
 created as (
   insert into {schema}.record (kind, name, body, due_at, expires_at)
