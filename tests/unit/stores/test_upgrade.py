@@ -1,22 +1,27 @@
 """A file that older code made, with jobs in it, opened by this code."""
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from durio.model.errors import StoreError
+from durio.model.errors import StoreError, StoreMoved
 from durio.model.job import DEAD, DONE, READY
 from durio.ports.browse import LaneRow, Query
+from durio.ports.commit import Effects
 from durio.ports.control import AuditNote, QueueChange, RetryJobs
 from durio.ports.exchange import Lane
 from durio.ports.lease import Vitals
+from durio.ports.records import Put
+from durio.stores.sqlite.export_jobs import export_jobs_from
 from durio.stores.sqlite.schema import migrations
 from durio.stores.sqlite.store import SqliteStore
 from tests.bulk_actions import run_bulk
 from tests.unit.stores.sqlite_harness import CLOCK, INFO, LANE, run_on_store
 
 OLD = migrations()[0]
+BEFORE_RECORDS = migrations()[1]
 IDS = [bytes([n]) * 16 for n in range(4)]
 
 
@@ -83,6 +88,33 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
         assert len(await store.get(IDS)) == 4
 
     run_on_store(path, again)
+
+
+@pytest.mark.parametrize("stage", ["draining", "frozen", "moved"])
+def test_records_of_a_frozen_file_are_frozen(tmp_path: Path, stage: str) -> None:
+    """The release that has frozen it had no table of records."""
+    path = tmp_path / "jobs.db"
+    make_old_file(path)
+    db = sqlite3.connect(path)
+    db.executescript(BEFORE_RECORDS.text)
+    row = (BEFORE_RECORDS.number, BEFORE_RECORDS.name, BEFORE_RECORDS.checksum, 1.0)
+    db.execute("insert into migration values (?, ?, ?, ?)", row)
+    mark = {"id": "m1", "to": "postgresql://it's@there/db", "stage": stage}
+    db.execute("insert into doc values ('move', '', ?)", (json.dumps(mark),))
+    db.commit()
+    db.close()
+
+    async def story(store: SqliteStore) -> None:
+        effects = Effects(puts=[Put("test:shop", "a", b"1")])
+        if stage == "draining":
+            await store.commit(effects)
+        else:
+            with pytest.raises(StoreMoved, match="it's@there"):
+                await store.commit(effects)
+        await export_jobs_from(store).unfreeze("m1", by="me")
+        await store.commit(effects)
+
+    run_on_store(path, story)
 
 
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """Export jobs to another store: drain this file, freeze it, record the target.
 
-Triggers refuse forbidden changes. So they apply to every process that has this file open,
-whatever release it runs, even in a transaction of its own, and even after the mover was
-killed. The settings of the queues are not changed.
+Triggers refuse forbidden changes (freeze_triggers.py). The settings of the queues are not
+changed.
 """
 
-import re
 from typing import Any
 
 from durio.model.codec import json_text
@@ -26,16 +24,19 @@ from durio.ports.move import (
 from durio.stores.sqlite.audit import write_audit_line
 from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.database import Database, OwnDatabase
+from durio.stores.sqlite.freeze_triggers import (
+    accept_changes,
+    refuse_all_changes,
+    refuse_changes,
+)
 from durio.stores.sqlite.records import write_put
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store import SqliteStore
-from durio.stores.sqlite.translate import read_mark, refusal_text
+from durio.stores.sqlite.translate import read_mark
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-CREATE_FREEZE_TRIGGER = statement("create_freeze_trigger")
 WRITE_MOVE_MARK = statement("write_move_mark")
 DELETE_MOVE_MARK = statement("delete_move_mark")
-FIND_FREEZE_TRIGGERS = statement("find_freeze_triggers")
 FIND_REGISTERED_WORKERS = statement("find_registered_workers")
 FIND_NAMESPACES = statement("find_namespaces")
 COUNT_ACTIVE_WORKERS = statement("count_active_workers")
@@ -49,10 +50,6 @@ EXPORT_DEATH_COUNTS = statement("export_death_counts")
 EXPORT_AUDIT = statement("export_audit")
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record")
-# By trigger event: the name of the row that it is about.
-TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
-TRIGGER = re.compile(r"durio_move_\w+")
 
 
 def export_jobs_from(store: Any) -> "SqliteExportJobs":
@@ -104,7 +101,7 @@ class SqliteExportJobs:
             standing = read_mark(tx.db)
             if standing is None:
                 write_mark(tx, mark)
-                refuse_changes(tx, "worker", "after insert", mark.to)
+                refuse_changes(tx.db, "worker", "after insert", mark.to)
                 audit_every_app(tx, by, f"to {mark.to}: drain")
             for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
                 command = id_text(self._context.clock.new_id())
@@ -124,9 +121,7 @@ class SqliteExportJobs:
                 return None
             if active != (0, 0):
                 return active
-            for table in COPIED:
-                for change in TRIGGER_ROWS:
-                    refuse_changes(tx, table, change, mark.to)
+            refuse_all_changes(tx.db, mark.to)
             write_mark(tx, mark._replace(stage="frozen"))
             return None
 
@@ -175,9 +170,7 @@ class SqliteExportJobs:
 
         def work(tx: SqliteTransaction) -> None:
             mark = current_mark(tx.db, move)
-            for (name,) in tx.db.rows(FIND_FREEZE_TRIGGERS):
-                if TRIGGER.fullmatch(name):
-                    tx.db.rows(f"drop trigger {name}")
+            accept_changes(tx.db)
             tx.db.rows(DELETE_MOVE_MARK)
             audit_every_app(tx, by, f"to {mark.to}: back out")
 
@@ -198,23 +191,6 @@ def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
     if mark is None or mark.id != move or (stages and mark.stage not in stages):
         raise move_ended()
     return mark
-
-
-def refuse_changes(tx: SqliteTransaction, table: str, change: str, to: str) -> None:
-    """Create a trigger that refuses the change with a message about the new store."""
-    row = TRIGGER_ROWS[change]
-    text = "'" + refusal_text(to).replace("'", "''") + "'"
-    filled = {
-        "name": f"durio_move_{table}_{change.split()[1]}",
-        "when": change,
-        "table": table,
-        "unless": f"when {row}.kind <> 'move'" if table == "doc" else "",
-        "text": text,
-    }
-    sql = CREATE_FREEZE_TRIGGER
-    for name, value in filled.items():
-        sql = sql.replace(f"{{{name}}}", value)
-    tx.db.rows(sql)
 
 
 def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:

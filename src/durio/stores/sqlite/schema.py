@@ -18,8 +18,10 @@ from durio.model.migration import (
 )
 from durio.ports.clock import Clock
 from durio.stores.sqlite.database import Database, DriverName, OwnDatabase, connect
+from durio.stores.sqlite.freeze_triggers import refuse_all_changes
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import WriterLock
+from durio.stores.sqlite.translate import read_mark
 from durio.stores.statement_files import read_migrations
 
 BUSY_MILLISECONDS = 5000  # wait for writers that do not take our lock
@@ -163,10 +165,18 @@ def migrate(db: OwnDatabase, path: str | None, now: float) -> None:
                 db.run_script(step.text)
                 row = (step.number, step.name, step.checksum, now)
                 db.rows(RECORD_MIGRATION, row)
+        freeze_new_tables(db)
         db.rows("commit")
     finally:
         if db.in_transaction:
             db.rows("rollback")
+
+
+def freeze_new_tables(db: OwnDatabase) -> None:
+    """Freeze new tables of a file that an older release has frozen."""
+    mark = read_mark(db)
+    if mark is not None and mark.stage != "draining":
+        refuse_all_changes(db, mark.to)
 
 
 def migration_status(db: OwnDatabase) -> MigrationStatus:

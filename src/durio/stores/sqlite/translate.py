@@ -32,7 +32,7 @@ REFUSAL_PREFIX = "durio: the jobs of this file go to "
 
 
 def refusal_text(to: str) -> str:
-    """Return the message of the freeze triggers, which export_jobs.py creates."""
+    """Return the message of the freeze triggers, which freeze_triggers.py creates."""
     return f"{REFUSAL_PREFIX}{to}"
 
 

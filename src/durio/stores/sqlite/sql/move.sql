@@ -18,7 +18,7 @@ delete from doc where kind = 'move' and name = ''
 -- SQLite itself refuses changes of this table by any process, of any release. The caller fills
 -- in name, event, table, condition and message. An insert is refused after it happened: an
 -- insert that finds its row stored writes nothing and is not refused.
-create trigger {name} {when} on {table} {unless}
+create trigger if not exists {name} {when} on {table} {unless}
 begin
   select raise(abort, {text});
 end
