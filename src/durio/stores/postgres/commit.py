@@ -50,7 +50,7 @@ async def commit_effects(
     CommitRefused and StaleRead undo what was written.
     """
     effects, all_new, enters, note = request
-    new = await check_versions(tx, effects.puts)
+    new = await check_versions(tx, effects.puts, has_jobs=bool(effects.jobs))
     enqueued: list[Enqueued] = []
     if effects.jobs:
         calls = (len(effects.jobs),)

@@ -70,13 +70,16 @@ async def lock_records(
 
 
 async def check_versions(
-    tx: PostgresTransaction, puts: Sequence[Put]
+    tx: PostgresTransaction, puts: Sequence[Put], *, has_jobs: bool
 ) -> set[RecordKey]:
     """Raise for the first put whose condition fails; return the keys that must be new.
 
-    Without a condition there is nothing to lock: the write itself takes the locks.
+    Puts that only write, or only delete, without conditions and jobs need no call of their
+    own: the statement that writes them locks their rows in the same order.
     """
-    if all(put.if_version is None for put in puts):
+    deletions = sum(put.body is None for put in puts)
+    is_uniform = deletions in (0, len(puts)) and not has_jobs
+    if not puts or (is_uniform and all(put.if_version is None for put in puts)):
         return set()
     standing, expired = await lock_records(tx, puts)
     for put in puts:

@@ -96,7 +96,7 @@ insert into {schema}.record (kind, name, body, due_at, expires_at)
 select kind, name, body, due_at, expires_at
 from unnest(:kinds::text[], :names::text[], :bodies::bytea[], :due_times::float8[],
   :expiry_times::float8[]) as u (kind, name, body, due_at, expires_at)
-order by kind, name
+order by kind collate "C", name collate "C"
 on conflict (kind, name) do nothing
 
 -- name: import_audit(ats, namespaces, who, verbs, targets, jobs)

@@ -40,14 +40,15 @@ cross join lateral (
 -- name: write_records(kinds, names, bodies, due_times, ttls, are_new, now)
 -- only here: SQLite writes one record at a time. A null body deletes. A record that must be
 -- new and is not has no row in the result: another transaction created it after the lock. A
--- deletion of what must be new deletes nothing, for the same reason.
+-- deletion of what must be new deletes nothing, for the same reason. Rows are locked in the
+-- order of `lock_records`, which sorts bytes, whatever collation the database has.
 with put as materialized (
   select u.kind, u.name, u.body, u.due_at, u.is_new, u.ttl + coalesce(
     :now::float8, extract(epoch from clock_timestamp())::float8
   ) as expires_at
   from unnest(:kinds::text[], :names::text[], :bodies::bytea[], :due_times::float8[],
     :ttls::float8[], :are_new::bool[]) as u (kind, name, body, due_at, ttl, is_new)
-  order by u.kind, u.name
+  order by u.kind collate "C", u.name collate "C"
 ),
 deleted as (
   delete from {schema}.record as r using put
