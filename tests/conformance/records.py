@@ -1,5 +1,6 @@
 """What a store promises about records: versions, expiry, due times, lists."""
 
+import math
 from typing import Any
 
 from durio.model.errors import UsageError
@@ -156,7 +157,6 @@ async def due_records_come_in_order(scene: Scene) -> None:
         (9, ["c", "a", "b"], 30.0),
         (3, ["c", "a", "b"], 30.0),
         (2, ["c", "a"], 0.0),
-        (0, [], 0.0),
     ):
         due = await (await scene.other()).due_records(KIND, limit=limit)
         assert [record.name for record in due.records] == wanted
@@ -223,6 +223,10 @@ REFUSED = {
     "half a character": [Put(KIND, "a\ud800", b"")],
     "a long name": [Put(KIND, "x" * 513, b"")],
     "a long kind": [Put("\u00fc" * 257, "a", b"")],
+    "a due time that is no number": [Put(KIND, "a", b"", due_at=math.nan)],
+    "a due time without end": [Put(KIND, "a", b"", due_at=math.inf)],
+    "an expiry that is no number": [Put(KIND, "a", b"", ttl_seconds=math.nan)],
+    "an expiry without end": [Put(KIND, "a", b"", ttl_seconds=-math.inf)],
     "a large body": [Put(KIND, "a", b"x" * (64 * 1024 + 1))],
     "one record twice": [Put(KIND, "a", b"1"), Put(KIND, "a", b"2")],
     "many rows": [Put(KIND, f"{n}", b"") for n in range(1001)],
@@ -240,6 +244,31 @@ async def what_cannot_be_kept_is_refused(scene: Scene, puts: list[Put]) -> None:
     else:
         raise AssertionError("it was written")
     assert await scene.everything() == before
+
+
+@chapter.table({"zero": 0, "minus one": -1, "minus two": -2})
+async def due_records_need_a_limit(scene: Scene, limit: int) -> None:
+    """A limit below 1 is refused."""
+    await put(scene, *(Put(KIND, name, b"", due_at=1.0) for name in "abc"))
+    try:
+        await scene.store.due_records(KIND, limit=limit)
+    except UsageError:
+        return
+    raise AssertionError("it was read")
+
+
+@chapter.table({"NUL": "\0", "text with NUL": "a\0b", "half a character": "a\ud800"})
+async def what_no_record_can_have_finds_none(scene: Scene, text: str) -> None:
+    """This holds for kinds, names, prefixes and `after`; other names are found."""
+    store = scene.store
+    await put(scene, Put(KIND, "a", b"", due_at=1.0), Put(KIND, "b", b""))
+    assert [r.name for r in await store.records(KIND, [text, "b", "a"])] == ["b", "a"]
+    assert await store.records(KIND, [text]) == []
+    assert await store.records(text, ["a"]) == []
+    assert await names(scene, prefix=text) == []
+    assert await names(scene, after=text) == []
+    assert await store.list_records(text) == []
+    assert await store.due_records(text, limit=9) == ([], None)
 
 
 @chapter.promise()

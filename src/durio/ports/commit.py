@@ -76,6 +76,7 @@ class Commit(Protocol):
         returns the command.
 
         Raises UsageError for more than 1,000 rows, a body of more than 64 KiB, a name that
-        cannot be stored, or a record that is named twice; and StoreError.
+        cannot be stored, a due time or expiry that is not finite, or a record that is
+        named twice; and StoreError.
         """
         ...

@@ -8,6 +8,8 @@ deletes its row.
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from durio.model.errors import UsageError
+
 RECORD_BYTES_MAX = 64 * 1024
 NAME_BYTES_MAX = 512  # maximum of a kind, and of a name
 
@@ -50,7 +52,11 @@ class Due(NamedTuple):
 
 
 class Records(Protocol):
-    """Reads records."""
+    """Reads records.
+
+    A kind or a name cannot contain NUL or a lone surrogate. A read that asks for one, or a
+    list with such a prefix or `after`, finds nothing.
+    """
 
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
         """Return the records with these names, in this order; absent ones are left out."""
@@ -67,8 +73,19 @@ class Records(Protocol):
         ...
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
-        """Return records that are due by the store's clock, the longest overdue first."""
+        """Return records that are due by the store's clock, the longest overdue first.
+
+        Raises UsageError for a limit below 1.
+        """
         ...
+
+
+def is_storable(*texts: str) -> bool:
+    """Whether every store can keep these texts: they have no NUL and no lone surrogates."""
+    try:
+        return b"\0" not in "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def names_from(prefix: str) -> tuple[str, str]:
@@ -79,6 +96,14 @@ def names_from(prefix: str) -> tuple[str, str]:
     last = stem[-1]
     following = AFTER_SURROGATES if last == BEFORE_SURROGATES else chr(ord(last) + 1)
     return prefix, stem[:-1] + following
+
+
+def check_due_limit(limit: int) -> None:
+    if limit < 1:
+        raise UsageError(
+            f"at most {limit} records cannot be read",
+            cure="Give a limit of 1 or more.",
+        )
 
 
 def due_of(records: Sequence[Record], now: float, limit: int) -> Due:

@@ -1,5 +1,6 @@
 """Rules of a commit that every store applies: bounds, and which results are conflicts."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,13 @@ from durio.model.tx import Joinable
 from durio.ports.commit import ROWS_MAX, Committed, Conflict, Effects
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
-from durio.ports.records import NAME_BYTES_MAX, RECORD_BYTES_MAX, Put, Record
+from durio.ports.records import (
+    NAME_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    Put,
+    Record,
+    is_storable,
+)
 
 
 class CommitRefused(Exception):
@@ -77,11 +84,13 @@ def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
 
 
 def check_puts(puts: Sequence[Put]) -> None:
-    """Check names and sizes, and that each record is put once."""
+    """Check names, sizes and times, and that each record is put once."""
     seen: set[tuple[str, str]] = set()
     for put in puts:
         check_record_name(put.kind)
         check_record_name(put.name)
+        check_time(put.name, "due_at", put.due_at)
+        check_time(put.name, "ttl_seconds", put.ttl_seconds)
         size = 0 if put.body is None else len(put.body)
         if size > RECORD_BYTES_MAX:
             raise UsageError(
@@ -98,14 +107,19 @@ def check_puts(puts: Sequence[Put]) -> None:
 
 def check_record_name(name: str) -> None:
     """Check a kind or a name: text of 1 to 512 bytes without NUL."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 0 < size <= NAME_BYTES_MAX or "\0" in name:
+    if not is_storable(name) or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
         raise InvalidName(
             f"{name[:80]!r} cannot name a record",
             cure=f"Use 1 to {NAME_BYTES_MAX} bytes of valid text without NUL.",
+        )
+
+
+def check_time(name: str, field: str, seconds: float | None) -> None:
+    """Refuse NaN, which stores keep differently, and numbers that no clock reaches."""
+    if seconds is not None and not math.isfinite(seconds):
+        raise UsageError(
+            f"the record {name!r} cannot have {field}={seconds}",
+            cure="Use a finite number, or None.",
         )
 
 

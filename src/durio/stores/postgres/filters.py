@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
+from durio.ports.records import is_storable
 from durio.stores.postgres.death_counts import error_fields
 
 LIVE = (SCHEDULED, READY, RUNNING)
@@ -178,14 +179,9 @@ def wide_conditions(
 def is_representable(query: Query) -> bool:
     """Whether the database can store the names and numbers of the query."""
     texts = (query.namespace, query.lane, query.task, query.reason)
-    return all(text is None or is_storable(text) for text in texts) and (
+    return is_storable(*(text for text in texts if text is not None)) and (
         query.worker is None or 0 <= query.worker <= INT_MAX
     )
-
-
-def is_storable(text: str) -> bool:
-    """Whether the text has no NUL and no lone surrogates."""
-    return "\0" not in text and text == text.encode("utf-8", "replace").decode()
 
 
 def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[str]:

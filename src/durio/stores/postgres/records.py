@@ -6,7 +6,15 @@ Rows of records are locked before queues, lanes and keys, in the order of kind a
 from collections.abc import Sequence
 
 from durio.model.worker_commands import commanded_worker
-from durio.ports.records import Due, Put, Record, due_of, names_from
+from durio.ports.records import (
+    Due,
+    Put,
+    Record,
+    check_due_limit,
+    due_of,
+    is_storable,
+    names_from,
+)
 from durio.stores.commit_rules import check_version
 from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.statements import statement
@@ -25,19 +33,27 @@ RecordKey = tuple[str, str]  # kind, name
 class PostgresRecords(PostgresCapability):
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
         connections = self.context.connections
-        rows = await connections.read(READ_RECORDS, kind, list(names), connections.now)
+        asked = [name for name in names if is_storable(kind, name)]
+        if not asked:
+            return []
+        rows = await connections.read(READ_RECORDS, kind, asked, connections.now)
         found = {row[1]: Record(*row) for row in rows}
         return [found[name] for name in names if name in found]
 
     async def list_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
     ) -> list[Record]:
+        if not is_storable(kind, prefix, after):
+            return []
         connections = self.context.connections
         values = (kind, *names_from(prefix), after, connections.now, max(0, limit))
         rows = await connections.read(LIST_RECORDS, *values)
         return [Record(*row) for row in rows]
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
+        check_due_limit(limit)
+        if not is_storable(kind):
+            return Due([], None)
         connections = self.context.connections
         rows = await connections.read(
             FIND_DUE_RECORDS, kind, connections.now, limit + 1

@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from durio.model.worker_commands import commanded_worker
-from durio.ports.records import Due, Put, Record, due_of, names_from
+from durio.ports.records import (
+    Due,
+    Put,
+    Record,
+    check_due_limit,
+    due_of,
+    is_storable,
+    names_from,
+)
 from durio.stores.commit_rules import check_version
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
@@ -25,19 +33,25 @@ class SqliteRecords(SqliteCapability):
             lambda db: [
                 record
                 for name in names
-                if (record := read_record(db, kind, name, now)) is not None
+                if is_storable(kind, name)
+                and (record := read_record(db, kind, name, now)) is not None
             ]
         )
 
     async def list_records(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 200
     ) -> list[Record]:
+        if not is_storable(kind, prefix, after):
+            return []
         now = self.context.clock.now()
         return await self.context.reader.read(
             lambda db: list_records(db, kind, prefix, after, now, limit)
         )
 
     async def due_records(self, kind: str, *, limit: int) -> Due:
+        check_due_limit(limit)
+        if not is_storable(kind):
+            return Due([], None)
         now = self.context.clock.now()
         rows = await self.context.reader.read(
             lambda db: db.rows(FIND_DUE_RECORDS, (kind, now, limit + 1))
