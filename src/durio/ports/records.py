@@ -88,6 +88,11 @@ def is_storable(*texts: str) -> bool:
         return False
 
 
+def can_name_record(text: str) -> bool:
+    """Whether a record may have this kind or name."""
+    return is_storable(text) and 0 < len(text.encode()) <= NAME_BYTES_MAX
+
+
 def names_from(prefix: str) -> tuple[str, str]:
     """Return the first name with this prefix, and the first name after all of these."""
     stem = prefix.rstrip(LAST_CHARACTER)

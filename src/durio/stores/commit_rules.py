@@ -16,7 +16,7 @@ from durio.ports.records import (
     RECORD_BYTES_MAX,
     Put,
     Record,
-    is_storable,
+    can_name_record,
 )
 
 
@@ -107,7 +107,7 @@ def check_puts(puts: Sequence[Put]) -> None:
 
 def check_record_name(name: str) -> None:
     """Check a kind or a name: text of 1 to 512 bytes without NUL."""
-    if not is_storable(name) or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
+    if not can_name_record(name):
         raise InvalidName(
             f"{name[:80]!r} cannot name a record",
             cure=f"Use 1 to {NAME_BYTES_MAX} bytes of valid text without NUL.",

@@ -153,6 +153,9 @@ MEANINGS: dict[str, EmissionMeaning] = {
     "namespace.unknown": EmissionMeaning(
         WARNING, "enqueued by name; no worker told its tasks"
     ),
+    "task.unpublished": EmissionMeaning(
+        WARNING, "the name of a task is too long to publish: no enqueue by name"
+    ),
     "retry.unpaused": EmissionMeaning(
         WARNING, "a retry policy without a pause between tries"
     ),

@@ -31,7 +31,7 @@ from durio.model.settings import DAY
 from durio.ports.clock import Clock
 from durio.ports.commit import ROWS_MAX, Effects
 from durio.ports.lease import WorkerInfo
-from durio.ports.records import RECORD_BYTES_MAX, Put
+from durio.ports.records import RECORD_BYTES_MAX, Put, can_name_record
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity
@@ -50,8 +50,14 @@ def task_puts(
 
     They are sorted by name, so that workers that start together lock records in one order.
     The last batch may be empty. A signature holds the day on which it was last published,
-    so that its time to live is renewed once a day.
+    so that its time to live is renewed once a day. A task whose name is too long for a
+    record is left out.
     """
+    tasks = {
+        task: described
+        for task, described in tasks.items()
+        if is_publishable(task, described)
+    }
     puts = [
         Put(tasks_kind(namespace), task, task_body(described))
         for task, described in tasks.items()
@@ -69,6 +75,11 @@ def task_puts(
     return [
         puts[start : start + ROWS_MAX] for start in range(0, len(puts) or 1, ROWS_MAX)
     ]
+
+
+def is_publishable(task: str, described: Mapping[str, Any]) -> bool:
+    """Whether records can have the names of this task and of its signature."""
+    return can_name_record(signature_name(task, described))
 
 
 def task_body(described: Mapping[str, Any]) -> bytes:
@@ -147,6 +158,9 @@ class Registration:
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds
+        for task, described in config.tasks.items():
+            if not is_publishable(task, described):
+                self._emit("task.unpublished", task=task)
         day = int(self._clock.now() // DAY)
         batches = task_puts(config.namespace, config.tasks, day=day)
         *earlier, puts = [await self._changed(batch) for batch in batches]

@@ -8,9 +8,11 @@ from durio import App
 from durio.client.task_by_name import published_tasks
 from durio.ports.commit import ROWS_MAX
 from durio.ports.records import RECORD_BYTES_MAX
+from durio.stores.commit_rules import check_puts
 from durio.worker.register import task_puts
 from durio.worker.unrunnable import published_digests
 from tests.unit.app.app_harness import virtual, working
+from tests.unit.app.test_ends import Listener
 
 DESCRIBED: dict[str, Any] = {"queue": "default", "priority": 5, "parameters": []}
 
@@ -59,6 +61,39 @@ def test_a_description_over_the_bound_of_a_record_names_types_only() -> None:
     assert len(body) <= RECORD_BYTES_MAX
     published = msgspec.json.decode(body)
     assert published["parameters"] == [{**parameter, "schema": {"type": "string"}}]
+
+
+@virtual
+async def test_a_task_whose_name_is_too_long_runs_unpublished(app: App) -> None:
+    """A function may have any name; the worker starts, and warns."""
+
+    async def task() -> int:
+        return 7
+
+    task.__name__ = task.__qualname__ = "\u00e4" * 300
+    long = app.task()(task)
+    app.task(name="short")(never)
+    listener = Listener(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        store = await app.store()
+        assert (await published_tasks(store, app.name) or {}).keys() == {"app.short"}
+        assert len(await store.list_records(f"signature:{app.name}")) == 1
+        assert await (await long.enqueue()).result(60) == 7
+        worker.stop()
+    warned = [fields for name, fields in listener.heard if name == "task.unpublished"]
+    assert warned == [{"task": f"app.{task.__name__}"}]
+
+
+async def never() -> None: ...
+
+
+def test_a_task_is_published_with_its_signature_or_not_at_all() -> None:
+    """The name of a signature is longer than that of its task."""
+    for size in range(480, 520):
+        (batch,) = task_puts("shop", {"t" * size: DESCRIBED})
+        assert len(batch) in (0, 2)
+        check_puts(batch)
 
 
 @virtual
