@@ -149,6 +149,7 @@ class Twins(RuleBasedStateMachine):
             st.sampled_from([b"1", b"2", None]),
             st.sampled_from([None, 0, -1]),  # -1: the version as it stands
             ttl_seconds=st.sampled_from([None, 2.0, 9.0]),
+            due_at=st.sampled_from([None, 0.0, 5e9]),
         ),
         policy=st.sampled_from([None, while_active, window(3600.0)]),
         payload=st.sampled_from([b"1", b"2"]),
