@@ -90,6 +90,7 @@ select p.proname::text, 'execute'
 from pg_proc as p
 join pg_namespace as n on n.oid = p.pronamespace
 where n.nspname = :schema::text and not has_function_privilege(p.oid, 'execute')
+  and p.prorettype <> 'trigger'::regtype  -- triggers run without this right
 
 -- name: count_connections
 -- only here: SQLite has no server.
