@@ -13,6 +13,7 @@ from durio.ports.control import (
     DiscardJobs,
     MoveJobs,
     RetryJobs,
+    RunJobsNow,
 )
 from tests.bulk_actions import bulk_steps, run_bulk
 from tests.conformance.promises import Chapter
@@ -57,6 +58,17 @@ async def states_of(scene: Scene, ids: list[bytes]) -> list[int | None]:
 # --- counting
 
 
+async def check_counts(scene: Scene, queries: dict[Query, int]) -> None:
+    """Compare counts with the numbers, and with what `find` shows."""
+    for query, jobs in queries.items():
+        for store in (scene.store, await scene.other()):
+            assert (await store.count(query)).jobs == jobs, query
+            assert await store.count(query, most=100) == (jobs, ""), query
+            assert await store.count(query, most=2) == (min(jobs, 2), ""), query
+        found = await scene.store.find(query, limit=200, cursor=None)
+        assert len(found.jobs) == jobs, query
+
+
 @chapter.promise("M85", "M91", "L16")
 async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
     """The count is what `find` would show, for every query and from another process."""
@@ -99,17 +111,37 @@ async def jobs_are_counted_exactly_by_every_filter(scene: Scene) -> None:
         Query(states=(DEAD,), error="\\"): 0,
         Query(states=(DEAD,), error="'"): 0,
         Query(error="order", task=TASK): 1,
-        Query(states=(DEAD,), finished_before=late): 3,
-        Query(states=(DEAD,), finished_after=late - 1): 1,
-        Query(states=(DEAD,), finished_after=late): 0,
-        Query(finished_after=late - 1, finished_before=late + 1): 2,
+        Query(states=(DEAD,), before=late): 3,
+        Query(states=(DEAD,), after=late - 1): 1,
+        Query(states=(DEAD,), after=late): 0,
     }
-    for query, jobs in queries.items():
-        for store in (scene.store, await scene.other()):
-            assert (await store.count(query)).jobs == jobs, query
-        found = await scene.store.find(query, limit=200, cursor=None)
-        assert len(found.jobs) == jobs, query
+    await check_counts(scene, queries)
     await scene.finish(worker, claim)
+
+
+@chapter.promise()
+async def jobs_are_found_by_id_and_age(scene: Scene) -> None:
+    """A job is as old as its end or, if it has not ended, as its creation."""
+    dead = await die(scene)
+    scene.clock.advance(100.0)
+    late = scene.clock.now()
+    _, claim = await scene.running()
+    await scene.add_many(3)
+    await scene.add_many(2, delay=9.0)
+    await scene.store.act([await scene.add()], CancelJobs())
+    queries = {
+        Query(after=late - 1, before=late + 1): 7,
+        Query(before=late): 1,
+        Query(states=(DEAD, CANCELLED), after=late - 1): 1,
+        Query(states=(RUNNING, SCHEDULED), after=late - 1): 3,
+        Query(states=(READY,), before=late): 0,
+        Query(states=(READY,), before=late + 1): 3,
+        Query(ids=()): 0,
+        Query(ids=(claim.id, dead, bytes(16))): 2,
+        Query(states=(DEAD,), ids=(claim.id, dead)): 1,
+        Query(states=(RUNNING,), ids=(claim.id, dead)): 1,
+    }
+    await check_counts(scene, queries)
 
 
 @chapter.promise("M91")
@@ -260,7 +292,8 @@ async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
     before = await scene.everything()
     query = Query(states=(DEAD,), task="shop.none")
     note = AuditNote("shop", "ann", target="dead letters")
-    for action in (CancelJobs(), RetryJobs(), DiscardJobs(), MoveJobs("shop:b")):
+    actions = (CancelJobs(), RetryJobs(), DiscardJobs(), RunJobsNow())
+    for action in (*actions, MoveJobs("shop:b")):
         assert await run_bulk(scene.store, query, action, counted.mark) == (0, 0)
         only = (query, counted.mark)
         assert await scene.store.act([dead], action, only=only, note=note) == []

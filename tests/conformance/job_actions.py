@@ -8,6 +8,8 @@ from durio.model.job import (
     DEAD,
     DONE,
     READY,
+    RUNNING,
+    SCHEDULED,
     StoredJob,
 )
 from durio.model.keys import while_active, window
@@ -22,6 +24,7 @@ from durio.ports.control import (
     DiscardJobs,
     MoveJobs,
     RetryJobs,
+    RunJobsNow,
 )
 from tests.bulk_actions import move_waiting
 from tests.conformance.bulk import (
@@ -162,6 +165,67 @@ def shown(record: StoredJob) -> StoredJob:
     return record._replace(key=None, progress=None, run_at=None)
 
 
+# --- run now
+
+
+@chapter.promise()
+async def a_scheduled_job_is_ready_at_once(scene: Scene) -> None:
+    """This includes one that waits for a retry; counters, fence, key and priority stay."""
+    later = await scene.add(delay=3600.0, priority=9, key=key(while_active))
+    worker, claim = await scene.running()
+    fields = {"kind": OutcomeKind.RETRY, "delay_seconds": 600.0}
+    await scene.finish(worker, claim, **fields, error=b'{"type":"E"}')
+    before = {r.id: r for r in await scene.records()}
+    scene.clock.advance(5.0)
+    note, ids = AuditNote(who="ann"), [later, claim.id]
+    acted = await (await scene.other()).act(ids, RunJobsNow(), note=note)
+    assert acted == [Acted(job_id, SCHEDULED, READY) for job_id in ids]
+    for job_id in ids:
+        due = {"state": READY, "run_at": scene.clock.now()}
+        assert await scene.record(job_id) == before[job_id]._replace(**due)
+    (line,) = await scene.store.audit("shop", limit=MANY)
+    assert (line.who, line.verb, line.jobs) == ("ann", "run_now", 2)
+    (row,) = await scene.store.queues("shop", oldest=True)
+    assert row.oldest_ready_at == scene.clock.now()
+    claims = await scene.claim(worker, MANY)
+    assert [(c.id, c.claim_no, c.retried) for c in claims] == [
+        (later, 1, 0),
+        (claim.id, 2, 1),
+    ]
+    answer = await scene.send(key=key(while_active))
+    assert (answer_kind(answer), answer.id) == ("existing", later)
+
+
+@chapter.promise()
+async def a_job_that_does_not_wait_for_its_time_is_left_alone(scene: Scene) -> None:
+    """Ready, running, final and unknown jobs stay as they are."""
+    worker, claim = await scene.running()
+    dead, ready = await scene.dead(), await scene.add()
+    unknown = scene.clock.new_id()
+    before = await scene.records()
+    acted = await scene.store.act([ready, claim.id, dead, unknown], RunJobsNow())
+    assert acted == [
+        Acted(ready, READY, READY),
+        Acted(claim.id, RUNNING, RUNNING),
+        Acted(dead, DEAD, DEAD),
+        Acted(unknown, None, None),
+    ]
+    assert await scene.records() == before
+    assert [c.id for c in await scene.claim(worker, MANY)] == [ready]
+
+
+@chapter.promise()
+async def a_job_that_is_run_now_wakes_its_queue(scene: Scene) -> None:
+    """A worker that waits for the due time of the job gets it at once."""
+    worker = await scene.worker()
+    later = await scene.add(delay=3600.0)
+    assert await scene.claim(worker) == []
+    await scene.store.wait(worker, 0.0)
+    await (await scene.other()).act([later], RunJobsNow())
+    assert (await scene.store.wait(worker, 50.0)).woken
+    assert [claim.id for claim in await scene.claim(worker)] == [later]
+
+
 # --- move
 
 
@@ -279,6 +343,7 @@ ACTS: dict[str, Do] = {
     "bulk retry": in_bulk(ALL_DEAD, RetryJobs()),
     "bulk discard": in_bulk(ALL_DEAD, DiscardJobs()),
     "purge": in_bulk(WAITING, CancelJobs()),
+    "run now": in_bulk(WAITING, RunJobsNow()),
     "move": in_bulk(WAITING._replace(lane=LANE), MoveJobs("shop:there")),
     "restore": one_more_restored,
     "edited retry": edited,

@@ -53,8 +53,8 @@ class Filters:
             else task_name(app.name, check_name("task", task)),
             reason=self.reason,
             error=check_search_text(self.error),
-            finished_before=None if older is None else now - older,
-            finished_after=None if newer is None else now - newer,
+            before=None if older is None else now - older,
+            after=None if newer is None else now - newer,
         )
 
     def text(self) -> str:

@@ -5,6 +5,7 @@ import asyncio
 from durio.model.errors import JobNotFound, StoreError, StoreUnavailable
 from durio.model.ids import id_text
 from durio.model.job import DONE, STATE_BY_CODE
+from durio.model.names import namespace_of, queue_of
 from durio.ports.clock import Clock
 from durio.ports.control import Acted, Verb
 from durio.ports.store import Store
@@ -87,6 +88,7 @@ PAST_TENSE: dict[Verb, str] = {
     "cancel": "cancelled",
     "retry": "retried",
     "discard": "discarded",
+    "run_now": "made ready",
 }
 
 
@@ -104,6 +106,22 @@ def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
 def not_found(job_id: bytes) -> JobNotFound:
     return JobNotFound(
         f"there is no job {id_text(job_id)}",
-        cure="It was never stored here, or retention has removed it.",
+        cure="It was never stored here, retention has removed it, or its transaction is "
+        "not committed yet.",
         id=id_text(job_id),
     )
+
+
+async def describe_wait(store: Store, job_id: bytes) -> str:
+    """Return why a job may not have ended: ` (state: ready; no worker serves ...)`."""
+    stored = next(iter(await store.get([job_id])), None)
+    if stored is None:
+        return ""
+    queue, state = queue_of(stored.lane), STATE_BY_CODE[stored.state]
+    workers = await store.workers(namespace_of(stored.lane))
+    serving = sum(worker.serves(queue) for worker in workers)
+    number = (
+        f"{serving} worker{'' if serving == 1 else 's'}" if serving else "no worker"
+    )
+    verb = "serve" if serving > 1 else "serves"
+    return f' (state: {state.value}; {number} {verb} queue "{queue}")'

@@ -84,3 +84,13 @@ def check_retry(state: State, job_id: str) -> None:
             cure="Only dead and cancelled jobs can be retried.",
             state=state,
         )
+
+
+def check_run_now(state: State, job_id: str) -> None:
+    """Refuse to make a job ready unless it waits for its time."""
+    if state is not State.SCHEDULED:
+        raise WrongState(
+            f"job {job_id} is {state.value} and does not wait for its time",
+            cure="Only scheduled jobs, and those that wait for a retry, can be run now.",
+            state=state,
+        )

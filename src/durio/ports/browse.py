@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
+from durio.model.ids import format_ids
 from durio.model.job import RUNNING, STATE_BY_CODE, StoredJob
 from durio.model.quantities import format_duration
+from durio.model.queues import serves
 from durio.ports.lease import Vitals
 
 
@@ -19,9 +21,11 @@ class Query(NamedTuple):
     reason: str | None = None  # why it is dead
     # Part of the type or message of its last error; case is ignored.
     error: str | None = None
-    finished_before: float | None = None  # seconds since 1970: finished before then
-    finished_after: float | None = None
+    # Seconds since 1970: when the job ended or, if it has not ended, was created.
+    before: float | None = None
+    after: float | None = None
     worker: int | None = None  # running under this worker
+    ids: tuple[bytes, ...] | None = None
 
     @property
     def possible_states(self) -> tuple[int, ...] | None:
@@ -40,10 +44,11 @@ class Query(NamedTuple):
         parts += [f"reason {self.reason}"] if self.reason is not None else []
         parts += [f"error {self.error!r}"] if self.error is not None else []
         parts += [f"worker {self.worker}"] if self.worker is not None else []
-        if self.finished_before is not None:
-            parts.append(f"before {moment_in_words(self.finished_before)}")
-        if self.finished_after is not None:
-            parts.append(f"after {moment_in_words(self.finished_after)}")
+        parts += [f"ids {format_ids(self.ids)}"] if self.ids is not None else []
+        if self.before is not None:
+            parts.append(f"before {moment_in_words(self.before)}")
+        if self.after is not None:
+            parts.append(f"after {moment_in_words(self.after)}")
         return " ".join(parts)
 
 
@@ -64,6 +69,10 @@ class WorkerRow(NamedTuple):
     lease_seconds_left: float
     running: int
     vitals: Vitals | None = None  # None: not sent yet
+
+    def serves(self, queue: str) -> bool:
+        """Whether it has a valid lease and serves this queue."""
+        return self.lease_seconds_left > 0 and serves(self.info["queues"], queue)
 
     def lease_text(self) -> str:
         """Return the state of the lease, for people."""

@@ -13,7 +13,7 @@ from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED, StoredJo
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 
-Verb = Literal["cancel", "retry", "discard"]
+Verb = Literal["cancel", "retry", "discard", "run_now"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,14 @@ class DiscardJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class RunJobsNow:
+    """Make scheduled jobs ready, also those that wait for a retry; they are due now."""
+
+    verb: ClassVar[str] = "run_now"
+    states: ClassVar[tuple[int, ...]] = (SCHEDULED,)
+
+
+@dataclass(frozen=True, slots=True)
 class MoveJobs:
     """Move waiting jobs to another queue, with order, priority, due time and fence.
 
@@ -65,11 +73,12 @@ class MoveJobs:
     states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY)
 
 
-Action = CancelJobs | RetryJobs | DiscardJobs | MoveJobs
+Action = CancelJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs
 ACTION_OF_VERB: dict[Verb, Action] = {
     "cancel": CancelJobs(),
     "retry": RetryJobs(),
     "discard": DiscardJobs(),
+    "run_now": RunJobsNow(),
 }
 
 
@@ -155,6 +164,7 @@ class QueueChange(NamedTuple):
     paused: bool | None = None  # workers get no jobs from the queue
     closed: bool | None = None  # the queue accepts no new jobs
     maxsize: int | None = None  # overrides the code; or NO_BOUND, AS_IN_CODE
+    reason: str | None = None  # why it is paused, for the audit
 
     def difference_to(
         self, *, paused: bool, closed: bool, manual: int | None
@@ -165,13 +175,15 @@ class QueueChange(NamedTuple):
             None if self.paused == paused else self.paused,
             None if self.closed == closed else self.closed,
             None if self.maxsize == bound else self.maxsize,
+            self.reason,
         )
 
     def in_words(self, lane: str) -> list[tuple[str, str]]:
         """Return verb and target of each changed setting, for the audit."""
         parts: list[tuple[str, str]] = []
         if self.paused is not None:
-            parts.append(("pause" if self.paused else "resume", lane))
+            why = f" ({self.reason})" if self.paused and self.reason else ""
+            parts.append(("pause" if self.paused else "resume", f"{lane}{why}"))
         if self.closed is not None:
             parts.append(("close" if self.closed else "open", lane))
         if self.maxsize is not None:
@@ -203,8 +215,10 @@ class OperatorControl(Protocol):
         """
         ...
 
-    async def count(self, query: Query) -> Counted:
+    async def count(self, query: Query, *, most: int | None = None) -> Counted:
         """Return the exact number of matching jobs, and a mark for `find` and `act`.
+
+        `most`: stop there; then the mark is empty, and no action can use it.
 
         Jobs that arrive or die after the count are beyond the mark, so a dead letter that
         is retried and dies again is not acted on twice.

@@ -47,7 +47,7 @@ class Spy:
         Query(namespace="shop"),
         Query(lane=LANE),
         Query(namespace="shop", task="shop.pay", error="x"),
-        Query(namespace="shop", finished_before=9e9, reason="r"),
+        Query(namespace="shop", before=9e9, reason="r"),
     ],
 )
 def test_a_bulk_act_goes_by_the_index_of_its_state(state: int, query: Query) -> None:

@@ -54,7 +54,6 @@ def test_a_query_asks_the_tables_that_may_hold_its_jobs(name: str) -> None:
 IMPOSSIBLE = {
     "a reason of a live job": (JOB_ROWS, Query(reason="exhausted")),
     "a reason of a done job": (FINISHED_ROWS, Query(reason="exhausted")),
-    "an end of a live job": (READY_ROWS, Query(finished_before=1.0)),
     "a task with NUL": (KEPT_ROWS, Query(task="a\0b")),
     "a queue with half a character": (KEPT_ROWS, Query(lane="shop:\udc80")),
     "a worker that no number names": (RUNNING_ROWS, Query(worker=2**40)),
@@ -71,8 +70,8 @@ def test_every_value_travels_apart_and_is_cast_where_it_stands() -> None:
     """Narrow first, then wide: places and values agree."""
     hostile = "'; drop table job; --"
     query = Query("shop", lane=hostile, task=hostile, reason=hostile, error="x")
-    query = query._replace(finished_before=2.0, finished_after=1.0)
-    for source in (DEAD_ROWS, KEPT_ROWS):
+    query = query._replace(before=2.0, after=1.0, ids=(b"x" * 16,))
+    for source in (DEAD_ROWS, KEPT_ROWS, READY_ROWS):
         values = StatementValues()
         parts = narrow_conditions(query, source, values)
         parts += wide_conditions(query, source, values)
@@ -81,7 +80,7 @@ def test_every_value_travels_apart_and_is_cast_where_it_stands() -> None:
         places = [f"${n}::" for n in range(1, len(values.given) + 1)]
         assert all(text.count(place) == 1 for place in places)
         assert sorted(map(str, values.given)) == sorted(
-            ["shop:", "shop;", hostile, hostile, hostile, "2.0", "1.0"]
+            ["shop:", "shop;", *[hostile] * 3, "2.0", "1.0", str([b"x" * 16])]
         )
 
 
@@ -90,7 +89,8 @@ LEADS = {
     "a lane by its namespace": (SCHEDULED_ROWS, Query("shop"), 2),
     "running jobs by their worker": (RUNNING_ROWS, Query(worker=3), 1),
     "running jobs not by their queue": (RUNNING_ROWS, Query(lane="shop:mail"), 0),
-    "the dead by their end": (DEAD_ROWS, Query(finished_before=1.0), 2),
+    "any job by its id": (SCHEDULED_ROWS, Query(ids=(b"x" * 16,)), 1),
+    "the dead by their end": (DEAD_ROWS, Query(before=1.0), 2),
     "history by nothing but ids": (FINISHED_ROWS, Query("shop", task="shop.pay"), 0),
 }
 

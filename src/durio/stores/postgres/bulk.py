@@ -9,6 +9,7 @@ A page is read from an index, in a snapshot of its own, and reads a limited numb
 """
 
 from collections.abc import Collection
+from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
@@ -82,6 +83,25 @@ async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
     return Counted(jobs, str(PostgresBulkMark(newest or bytes(ID_BYTES), at, deaths)))
 
 
+async def count_at_most(reading: ReadTransaction, query: Query, most: int) -> Counted:
+    """Count up to this number; without a mark."""
+    jobs = 0
+    for source in sources_of(query):
+        if not can_hold(source, query) or jobs >= most:
+            continue
+        if query.error:
+            jobs += await count_errors(reading, query, source, most)
+            continue
+        values = StatementValues()
+        parts = narrow_conditions(query, source, values)
+        where = and_conditions(parts + wide_conditions(query, source, values))
+        table = f"{{schema}}.{source.table} as t{source.joined}"
+        found = f"select 1 from {table} where {where} limit {most}"  # noqa: S608 - ours
+        sql = f"select count(*) from ({found}) as found"  # noqa: S608 - ours
+        jobs += await reading.value(sql, *values.given)
+    return Counted(min(jobs, most), "")
+
+
 async def count_in(
     reading: ReadTransaction, query: Query, source: JobSource
 ) -> tuple[int, float]:
@@ -109,11 +129,11 @@ async def count_in(
 
 
 async def count_errors(
-    reading: ReadTransaction, query: Query, source: JobSource
+    reading: ReadTransaction, query: Query, source: JobSource, most: float = inf
 ) -> int:
     """Return how many jobs have a newest error that matches, read page by page."""
     jobs, after = 0, ()
-    while after is not None:
+    while after is not None and jobs < most:
         found, after = await find_in_source(
             reading, query, source, [], after, ERRORS_MAX
         )

@@ -18,7 +18,11 @@ from durio.ports.control import (
 )
 from durio.stores.postgres.audit import storable, write_audit_line
 from durio.stores.postgres.bounds import recount, set_manual_bound
-from durio.stores.postgres.bulk import bulk_mark_from_text, count_jobs
+from durio.stores.postgres.bulk import (
+    bulk_mark_from_text,
+    count_at_most,
+    count_jobs,
+)
 from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.death_counts import NUMBER_DEATHS, next_deaths
 from durio.stores.postgres.job_actions import ActionRequest, act_on_ids
@@ -126,9 +130,13 @@ class PostgresControl(PostgresCapability):
         counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
         return await act_on_ids(self.context, ids, ActionRequest(action, counted, note))
 
-    async def count(self, query: Query) -> Counted:
+    async def count(self, query: Query, *, most: int | None = None) -> Counted:
         return await self.context.connections.read_many(
-            lambda reading: count_jobs(reading, query)
+            lambda reading: (
+                count_jobs(reading, query)
+                if most is None
+                else count_at_most(reading, query, most)
+            )
         )
 
     async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:

@@ -137,10 +137,8 @@ def sources_of(query: Query) -> list[JobSource]:
 
 def can_hold(source: JobSource, query: Query) -> bool:
     """Whether the source can hold any job that matches the query."""
-    ends = (query.finished_before, query.finished_after) != (None, None)
-    if (ends and not source.is_final_table) or not is_representable(query):
-        return False
-    return query.reason is None or source.table == "kept"  # no other table has a reason
+    # Only one table has a reason.
+    return is_representable(query) and (query.reason is None or source.table == "kept")
 
 
 def narrow_conditions(
@@ -152,7 +150,11 @@ def narrow_conditions(
         parts += lane_conditions(query, values, "t.lane")
     if query.worker is not None and source.table == "run":
         parts.append(f"t.worker = {values.put(query.worker, 'int4')}")
-    return parts + (end_conditions(query, values) if source.is_by_end_time else [])
+    if query.ids is not None:
+        parts.append(f"t.id = any({values.put(list(query.ids), 'uuid[]')})")
+    return parts + (
+        age_conditions(query, source, values) if source.is_by_end_time else []
+    )
 
 
 def wide_conditions(
@@ -173,7 +175,9 @@ def wide_conditions(
         parts.append(f"t.reason = {values.put(query.reason, 'text')}")
     if query.error:
         parts.append(f"{job}.errors is not null")
-    return parts + ([] if source.is_by_end_time else end_conditions(query, values))
+    return parts + (
+        [] if source.is_by_end_time else age_conditions(query, source, values)
+    )
 
 
 def is_representable(query: Query) -> bool:
@@ -196,12 +200,15 @@ def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[st
     return parts
 
 
-def end_conditions(query: Query, values: StatementValues) -> list[str]:
-    ends = (("<", query.finished_before), (">", query.finished_after))
+def age_conditions(
+    query: Query, source: JobSource, values: StatementValues
+) -> list[str]:
+    """Conditions on the end of jobs that have ended, and on the creation of others."""
+    moment = "t.finished_at" if source.is_final_table else f"{source.job}.created_at"
     return [
-        f"t.finished_at {sign} {values.put(moment, 'float8')}"
-        for sign, moment in ends
-        if moment is not None
+        f"{moment} {sign} {values.put(limit, 'float8')}"
+        for sign, limit in (("<", query.before), (">", query.after))
+        if limit is not None
     ]
 
 

@@ -1,4 +1,4 @@
-"""Apply operators' actions to jobs: cancel, retry, discard, move.
+"""Apply operators' actions to jobs: cancel, retry, discard, run now, move.
 
 Several transactions may act on a job at the same time; the one that locks the job's row
 first wins. A waiting job's row is its lane row, a running job's is its run row, a finished
@@ -38,6 +38,7 @@ from durio.ports.control import (
     DiscardJobs,
     MoveJobs,
     RetryJobs,
+    RunJobsNow,
 )
 from durio.stores.browsing import BULK_JOBS_MAX
 from durio.stores.job_rules import retention_of
@@ -69,6 +70,7 @@ MOVE_READY = statement("move_ready_jobs")
 MOVE_SCHEDULED = statement("move_scheduled_jobs")
 LOCK_FINAL = statement("lock_final_jobs")
 RETRY_JOBS = statement("retry_job")
+RUN_JOBS_NOW = statement("run_job_now")
 DISCARD_JOBS = statement("discard_job")
 
 # Pause after a round that changed no job; it doubles each time.
@@ -235,6 +237,8 @@ async def act_on_jobs(
     ids = [job.id for job in seen]
     if isinstance(action, DiscardJobs):
         return await discard_jobs(tx, ids, judge)
+    if isinstance(action, RunJobsNow):
+        return await run_jobs_now(tx, seen, judge)
     to = [action.lane] if isinstance(action, MoveJobs) else []
     guards = await lock_guards(tx, {*to, *(job.lane for job in seen)})
     match action:
@@ -378,7 +382,19 @@ async def move_jobs(
     return changes
 
 
-# --- retry, discard
+# --- run now, retry, discard
+
+
+async def run_jobs_now(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], judge: Judge
+) -> Changes:
+    """Scheduled jobs become ready; those that are locked stay."""
+    locked = await lock_waiting(tx, seen, SCHEDULED, judge)
+    if locked:
+        await tx.rows(RUN_JOBS_NOW, *lane_columns(locked), await tx.now())
+    for job in locked:
+        tx.wake(job.lane)
+    return dict.fromkeys((job.id for job in locked), READY)
 
 
 async def retry_jobs(

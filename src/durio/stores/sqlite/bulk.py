@@ -45,7 +45,9 @@ def bulk_mark_from_text(text: str) -> SqliteBulkMark:
         raise invalid_mark(text) from None
 
 
-def count_jobs(db: Database, query: Query, now: float) -> Counted:
+def count_jobs(
+    db: Database, query: Query, now: float, most: int | None = None
+) -> Counted:
     """Count in one statement, so that number and mark are of the same moment."""
     states = query.possible_states
     parts: list[tuple[str, list[Any]]] = []
@@ -58,9 +60,13 @@ def count_jobs(db: Database, query: Query, now: float) -> Counted:
         walk = walk_of(state)
         where, values = conditions(query, dead=state == DEAD)
         parts.append((f"{walk.source} where {walk.condition} {where}", values))
+    if most is not None:
+        parts = [(f"(select 1 from {part} limit {most})", v) for part, v in parts]  # noqa: S608
     total = " + ".join(f"(select count(*) from {part})" for part, _ in parts)  # noqa: S608
     given = [value for _, values in parts for value in values]
     seq, at, deaths, jobs = db.rows(f"{READ_BULK_MARK}, {total or '0'}", given)[0]
+    if most is not None:
+        return Counted(min(jobs, most), "")
     at = max(now, at, latest_moment(db, parts, states))
     return Counted(jobs, str(SqliteBulkMark(seq, at, deaths)))
 

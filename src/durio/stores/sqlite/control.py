@@ -73,9 +73,11 @@ class SqliteControl(SqliteCapability):
             note.line = line
         return acted
 
-    async def count(self, query: Query) -> Counted:
+    async def count(self, query: Query, *, most: int | None = None) -> Counted:
         now = self.context.clock.now()
-        return await self.context.reader.read(lambda db: count_jobs(db, query, now))
+        return await self.context.reader.read(
+            lambda db: count_jobs(db, query, now, most)
+        )
 
     async def restore(self, jobs: Sequence[StoredJob], note: AuditNote) -> int:
         if not jobs:

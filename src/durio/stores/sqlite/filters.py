@@ -7,6 +7,7 @@ the function is called `folded`.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from durio.model.codec import json_text
 from durio.model.job import DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
@@ -64,14 +65,17 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
     if query.namespace is not None:
         parts.append("queue >= ? and queue < ?")
         values += namespace_span(query.namespace)
-    ended = "died_at" if dead else "finished_at"  # equal, but died_at has an index
+    # A dead job has the same time in both columns, and an index on this one.
+    dated = "died_at" if dead else "coalesce(finished_at, created_at)"
+    ids = None if query.ids is None else json_text([each.hex() for each in query.ids])
     for sql, value in (
         ("queue = ?", query.lane),
         ("task = ?", query.task),
         ("reason = ?", query.reason),
-        (f"{ended} < ?", query.finished_before),
-        (f"{ended} > ?", query.finished_after),
+        (f"{dated} < ?", query.before),
+        (f"{dated} > ?", query.after),
         ("worker = ?", query.worker),
+        ("id in (select unhex(value) from json_each(?))", ids),
     ):
         if value is not None:
             parts.append(sql)

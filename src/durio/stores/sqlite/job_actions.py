@@ -1,4 +1,4 @@
-"""Apply operators' actions to jobs: cancel, retry, discard, move, restore.
+"""Apply operators' actions to jobs: cancel, retry, discard, run now, move, restore.
 
 A job's key is freed when the job ends. A retry takes the key again. If another job holds
 the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
@@ -22,6 +22,7 @@ from durio.ports.control import (
     DiscardJobs,
     MoveJobs,
     RetryJobs,
+    RunJobsNow,
 )
 from durio.stores.job_rules import retention_of
 from durio.stores.sqlite.audit import write_audit_line, write_audit_note
@@ -47,6 +48,7 @@ FIND_KEY_OF_FINAL_JOB = statement("find_key_of_final_job")
 TAKE_KEY = statement("take_key")
 RETRY_JOB = statement("retry_job")
 DISCARD_JOB = statement("discard_job")
+RUN_JOB_NOW = statement("run_job_now")
 MOVE_JOB = statement("move_job")
 RESTORE_JOB = statement("restore_job")
 INSERT_QUEUE = statement("insert_queue")
@@ -109,6 +111,8 @@ def act_on_job(
             return cancel_job(tx, job_id, state)
         case DiscardJobs():
             return discard_job(tx, job_id, state)
+        case RunJobsNow():
+            return run_job_now(tx, job_id, state)
         case MoveJobs():
             tx.db.rows(MOVE_JOB, (job_id, action.lane))
             return state
@@ -164,6 +168,14 @@ def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> b
             digest = payload_digest(stored if payload is None else payload)
             tx.db.rows(TAKE_KEY, (key, job_id, mode, digest, None))
     return True
+
+
+def run_job_now(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
+    """A scheduled job becomes ready; others stay as they are."""
+    for (lane,) in tx.db.rows(RUN_JOB_NOW, (job_id, tx.now)):
+        tx.wake(lane)
+        return READY
+    return state
 
 
 def discard_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int | None:

@@ -163,6 +163,23 @@ insert into {schema}.ready (lane, rank, id, claim_no)
 select lane, rank, id, claim_no from back where (id in (select id from begun)) is true
 returning lane
 
+-- name: run_job_now(ids, lanes, run_ats, now)
+-- Scheduled jobs become ready and are due from now on. The caller has locked their rows.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with gone as (
+  delete from {schema}.sched as t
+  using unnest(:ids::uuid[], :lanes::text[], :run_ats::float8[]) as u (id, lane, run_at)
+  where t.lane = any(array[u.lane]) and t.run_at = u.run_at and t.id = u.id
+  returning t.id, t.claim_no
+),
+due as (
+  update {schema}.job as j set run_at = :now::float8
+  from gone where j.id = any(array[gone.id])
+  returning j.lane, j.rank, j.id, gone.claim_no
+)
+insert into {schema}.ready (lane, rank, id, claim_no)
+select lane, rank, id, claim_no from due
+
 -- name: discard_job(ids)
 delete from {schema}.kept where id = any(:ids::uuid[])
 

@@ -54,6 +54,11 @@ set state = 2, retried = 0, losses = 0, lost = 0, snoozed = 0, cancel = 0, alone
 where id = :id and state in (5, 6)
 returning queue
 
+-- name: run_job_now(id, now)
+-- A scheduled job becomes ready and is due from now on.
+update job set state = 2, run_at = :now where id = :id and state = 0
+returning queue
+
 -- name: discard_job(id)
 delete from job where id = :id and state = 5
 returning ukey
