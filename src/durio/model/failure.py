@@ -7,7 +7,7 @@ secrets.
 
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -67,11 +67,23 @@ def failure_of(
 
 
 def error_text(error: BaseException) -> str:
-    """Return str(error); never raises."""
+    """Return str(error); of a group, its first error and the number of others. Never raises."""
     try:
-        return storable(str(error), MESSAGE_CHARS_MAX)
+        first, *others = errors_in(error)
+        text = str(error) if first is error else f"{type(first).__qualname__}: {first}"
+        if others:
+            text += f" (and {len(others)} other error{'' if len(others) == 1 else 's'})"
+        return storable(text, MESSAGE_CHARS_MAX)
     except BaseException as broken:
         return f"<no message: __str__ raised {type(broken).__name__}>"
+
+
+def errors_in(error: BaseException) -> list[BaseException]:
+    """Return the errors of a group and of the groups in it; else the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    inner = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
+    return [each for one in inner for each in errors_in(one)]
 
 
 def _traceback_text(error: BaseException, hidden: str) -> str:

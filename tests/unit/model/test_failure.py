@@ -90,3 +90,19 @@ def test_our_own_frames_are_left_out_but_never_all_of_them() -> None:
 def test_damaged_errors_are_told_and_hide_nothing_else() -> None:
     (damaged,) = failures(b"{broken")
     assert damaged.type == "Damaged"
+
+
+def group(*errors: Exception) -> ExceptionGroup[Exception]:
+    return ExceptionGroup("unhandled errors in a TaskGroup", errors)
+
+
+def test_a_group_is_its_first_error_and_the_number_of_others() -> None:
+    lost = KeyError("lost")
+    for error, text in (
+        (group(ValueError("no such order")), "ValueError: no such order"),
+        (group(ValueError("a"), lost), "ValueError: a (and 1 other error)"),
+        (group(group(OSError("b"), lost), lost), "OSError: b (and 2 other errors)"),
+    ):
+        failure = failure_of(error)
+        assert (failure.type, failure.message) == ("ExceptionGroup", text)
+        assert "unhandled errors in a TaskGroup" in failure.traceback
