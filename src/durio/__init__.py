@@ -11,6 +11,7 @@ from durio.model.errors import JobNotFound as JobNotFound
 from durio.model.errors import KeyConflict as KeyConflict
 from durio.model.errors import Permanent as Permanent
 from durio.model.errors import QueueFull as QueueFull
+from durio.model.job import JobDetails as JobDetails
 from durio.model.job import JobError as JobError
 from durio.model.job import JobStatus as JobStatus
 from durio.model.job import Priority as Priority
@@ -35,6 +36,7 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobDead",
+    "JobDetails",
     "JobError",
     "JobNotFound",
     "JobStatus",

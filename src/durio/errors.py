@@ -33,6 +33,7 @@ from durio.model.errors import StoreReadOnly as StoreReadOnly
 from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
 from durio.model.errors import StoreUnavailable as StoreUnavailable
+from durio.model.errors import UnknownQueue as UnknownQueue
 from durio.model.errors import UnknownTask as UnknownTask
 from durio.model.errors import UsageError as UsageError
 from durio.model.errors import WrongState as WrongState

@@ -27,8 +27,12 @@ async def fail() -> None:
 async def test_an_unknown_id_is_an_error_and_never_a_state(app: App):
     with declined(JobNotFound, UNKNOWN, "retention"):
         await app.job(UNKNOWN)
-    handle = app.task(echo).job(UNKNOWN)
-    calls = (handle.status, handle.result, handle.cancel, handle.retry)
+    task = app.task(echo)
+    with declined(JobNotFound, UNKNOWN, "transaction is not committed yet"):
+        await task.job(UNKNOWN)
+    handle: Job[int] = Job(app, UUID(UNKNOWN).bytes)
+    calls = (handle.status, handle.details, handle.result, handle.cancel)
+    calls = (*calls, handle.retry, handle.run_now)
     for call in calls:
         with declined(JobNotFound, UNKNOWN):
             await call()
@@ -56,7 +60,7 @@ async def test_a_text_that_is_no_id(app: App, text: Any):
     with declined(JobNotFound, "is not a job id", "Ids look like"):
         await app.job(text)
     with declined(JobNotFound, "is not a job id"):
-        app.task(echo).job(text)
+        await app.task(echo).job(text)
 
 
 @virtual

@@ -55,7 +55,7 @@ def test_something_else_than_queues(queue: Any) -> None:
     ("options", "error", "word"),
     [
         ({"queues": ["mial"]}, InvalidOption, "Did you mean 'mail'?"),
-        ({"queues": ["unheard"]}, InvalidOption, 'app.queue("unheard")'),
+        ({"queues": ["unheard"]}, InvalidOption, 'app.queue("unheard", weight=1)'),
         ({"queues": ["mail", "mail"]}, InvalidOption, "twice"),
         ({"queues": ["mail=0"]}, InvalidOption, "from 1"),
         ({"queues": ["mail=-1"]}, InvalidOption, "from 1"),
@@ -82,7 +82,7 @@ def test_something_else_than_queues(queue: Any) -> None:
 async def test_a_worker_that_is_badly_told(
     app: App, options: dict[str, Any], error: Any, word: str
 ) -> None:
-    app.queue("mail")
+    app.queue("mail", weight=1)
     with declined(error, word):
         await make_worker(app, **options)
     assert not await (await app.store()).workers(app.name)
@@ -92,6 +92,6 @@ async def test_a_worker_that_is_badly_told(
 async def test_strict_without_an_order_or_with_weights(app: App) -> None:
     with declined(InvalidOption, "order of queues"):
         await make_worker(app)
-    app.queue("mail")
+    app.queue("mail", weight=1)
     with declined(InvalidOption, "strict", "weight"):
         await make_worker(app, weights=["mail=2"])

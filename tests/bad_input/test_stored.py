@@ -1,6 +1,7 @@
 """Bad data that lies in the store already, or that a task hands to it at its end."""
 
 import io
+import json
 import logging  # noqa: TID251 - a task's own use of it
 import os
 import pickle  # noqa: TID251 - what an attacker would write
@@ -62,6 +63,7 @@ async def end_of_altered(app: App, task: Any, **columns: Any) -> JobStatus:
     for column, value in columns.items():
         await asked(app, f"update job set {column} = ?", value)  # noqa: S608
     await drained(app)
+    assert json.dumps((await job.details()).to_dict())  # as far as it can be read
     return await job.status()
 
 
@@ -106,7 +108,7 @@ async def test_a_bad_payload_is_dead_at_once(app: App, what: str):
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "bad_payload")
     assert status.attempt == 1
-    assert status.error.message
+    assert status.last_error.message
     assert (await record_of(app, job)).payload == payload  # kept as it is
     assert SEEN == []
     assert "DURIO_EXPLODED" not in os.environ
@@ -122,7 +124,7 @@ async def test_a_bad_payload_says_what_is_wrong_with_it(app: App):
     job = await task.enqueue(Order(1))
     await asked(app, "update job set payload = ?", b'[[],{"order":{"id":"x"}}]')
     await drained(app)
-    error = (await job.status()).error
+    error = (await job.status()).last_error
     assert error.type == "InvalidArguments"
     assert "order.id" in error.message
     assert "`int`" in error.message
@@ -148,9 +150,9 @@ async def test_bad_options_are_dead_at_once_and_the_worker_goes_on(app: App, wha
     status = await end_of_altered(app, task, opts=BAD_OPTIONS[what])
     assert (status.state, status.reason) == (State.DEAD, "bad_payload")
     assert (
-        "options" in status.error.message
-        or "retry" in status.error.message
-        or ("timeout" in status.error.message)
+        "options" in status.last_error.message
+        or "retry" in status.last_error.message
+        or ("timeout" in status.last_error.message)
     )
     assert SEEN == []
     job = await task.enqueue(5)
@@ -165,13 +167,13 @@ async def test_an_unknown_task_is_parked_then_dead(app: App):
     del app.registry.handlers["app.gone"]  # a deploy took it away
     async with working(app):
         status = await in_state(job, State.SCHEDULED)
-        assert (status.attempt, status.error) == (1, None)
+        assert (status.attempt, status.last_error) == (1, None)
         other = await app.task(opened).enqueue()
         assert (await finished(other)).state is State.DONE
         status = await finished(job)
     assert (status.state, status.reason) == (State.DEAD, "unknown_task")
-    assert status.error.type == "UnknownTask"
-    assert "Deploy the code" in status.error.message
+    assert status.last_error.type == "UnknownTask"
+    assert "Deploy the code" in status.last_error.message
 
 
 # --- results
@@ -200,8 +202,8 @@ async def test_a_result_that_cannot_be_stored(app: App, what: str):
     await drained(app)
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "permanent")
-    assert (status.attempt, status.error.type) == (1, "NotSerializable")
-    assert "app.task" in status.error.message
+    assert (status.attempt, status.last_error.type) == (1, "NotSerializable")
+    assert "app.task" in status.last_error.message
     assert [what] == SEEN  # run once: again would be no better
     assert (await record_of(app, job)).result is None
 
@@ -216,8 +218,8 @@ async def test_a_result_over_the_bound(app: App):
     await drained(app)
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "permanent")
-    assert status.error.type == "PayloadTooLarge"
-    assert "return its id" in status.error.message
+    assert status.last_error.type == "PayloadTooLarge"
+    assert "return its id" in status.last_error.message
 
 
 @virtual
@@ -318,9 +320,9 @@ async def test_a_hostile_exception_is_recorded_all_the_same(app: App, error: Exc
     await drained(app)
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "exhausted")
-    assert status.error.type
-    assert len(status.error.message) <= 4000
-    assert "\0" not in status.error.message + status.error.type
+    assert status.last_error.type
+    assert len(status.last_error.message) <= 4000
+    assert "\0" not in status.last_error.message + status.last_error.type
     assert (await after.status()).state is State.DONE
 
 
@@ -343,9 +345,10 @@ async def test_a_log_line_that_cannot_be_formatted_does_not_lose_the_failure(
     job = await task.enqueue()
     await drained(app)
     status = await job.status()
-    assert (status.state, status.error.message) == (State.DEAD, "the failure")
-    assert len(status.error.logs) == 3
-    assert status.error.logs[2] == "WARNING fine"
+    assert (status.state, status.last_error.message) == (State.DEAD, "the failure")
+    logs = (await job.details()).errors[-1].logs
+    assert len(logs) == 3
+    assert logs[2] == "WARNING fine"
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_a_sync_task_has_none(shop: PostgresServer, driver: str) -> None:
                 job = await pay.enqueue()
                 with pytest.raises(JobDead, match="UsageError: a sync task has no tra"):
                     await job.result(timeout=SECONDS)
-                error = (await job.status()).error
+                error = (await job.status()).last_error
                 assert error is not None
                 assert "Make it `async def`" in error.message
         assert not ran

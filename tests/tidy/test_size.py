@@ -20,6 +20,7 @@ FUNCTION_LINES_MAX = 60
 # path, or path:function -> (its own cap, why splitting would hurt the reader), as in
 #   "workflow/eventloop.py": (520, "asyncio wants one class with every loop method"),
 ALLOWED: dict[str, tuple[int, str]] = {
+    "app/app.py": (460, "one class: all that users call on an App"),
     "cli/queues.py": (
         520,
         "the commands of one group, and the drain that one of them waits for",

@@ -54,6 +54,13 @@ async def bad_results(job: Job[str]) -> None:
     job.result().upper()  # E forgotten await
     State.PENDING  # E no such state
     (await job.status()).state = State.DONE  # E a status is frozen
+    awaited: int = await job  # E the result of another type
+    (await job.status()).args  # E arguments are in the details
+    app.jobs(stat="dead")  # E a filter that does not exist
+    app.jobs(older=[1])  # E an age that is none
+    app.jobs().everything()  # E an action that does not exist
+    send.job("0198").id  # E a look-up without await
+    await app.queue("mail").pause(5)  # E a reason that is no text
 
 
 async def bad_plain_calls(ctx: Context[Deps]) -> None:

@@ -4,18 +4,19 @@
 It is only read, never run. `assert_type` holds what the checker must know by itself.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from sqlite3 import connect
-from typing import assert_type
+from typing import Any, assert_type
 
 from apsw import Connection
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from durio import App, Context, Job, JobStatus, Retry, State
+from durio import App, Context, Job, JobDetails, JobError, JobStatus, Retry, State
 
 
 @dataclass
@@ -147,7 +148,29 @@ async def handle() -> None:
     await job.retry()
     assert_type(job.result_sync(30), str)
     assert_type(job.status_sync(), JobStatus)
+    assert_type(await job, str)
+    assert_type(await asyncio.gather(job, job), tuple[str, str])
+    assert_type(await job.details(), JobDetails)
+    assert_type((await job.details()).errors, tuple[JobError, ...])
+    assert_type(status.max_attempts, int | None)
+    assert_type(status.to_dict(), dict[str, Any])
+    await job.run_now()
     await show(job)
+
+
+async def many() -> None:
+    jobs = app.jobs(
+        state=("dead", State.CANCELLED), task=send, older="1h", ids=["0198"]
+    )
+    async for each in jobs.limit(5):
+        assert_type(each, JobDetails)
+    assert_type(await jobs.count(), int)
+    assert_type((await jobs.retry()).changed, int)
+    assert_type([job.id for job in app.jobs()], list[str])
+    mail = app.queue("mail", maxsize=5)
+    await mail.pause("why")
+    assert_type(await mail.depth(), int)
+    assert_type((await mail.status()).paused, bool)
 
 
 async def show(anything: Job[object]) -> None:
@@ -158,6 +181,8 @@ async def show(anything: Job[object]) -> None:
 async def by_name() -> None:
     assert_type((await app.enqueue("shop.send", 42, to="a@b.c")).id, str)
     assert_type((await app.job("0198")).id, str)
-    assert_type(await send.job("0198").result(), str)
+    assert_type(await (await send.job("0198")).result(), str)
+    assert_type(send.job_sync("0198"), Job[str])
+    assert_type(await (await send.job("0198")), str)
     async with app as opened:
         assert_type(opened, App)

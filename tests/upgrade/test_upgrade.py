@@ -117,8 +117,8 @@ def test_handles_of_old_jobs_work(old_store: OldStore) -> None:
                     assert status.state == old_store.job(name)["state"]
                     assert status.priority == old_store.job(name)["priority"]
             dead = await (await shop.app.job(old_store.named["dead_twice"])).status()
-            assert dead.error is not None
-            assert dead.error.message == "the card for order A-4 is refused"
+            assert dead.last_error is not None
+            assert dead.last_error.message == "the card for order A-4 is refused"
             with pytest.raises(JobNotFound):
                 await (await shop.app.job(old_store.named["discarded"])).status()
 
@@ -186,7 +186,9 @@ def test_a_worker_runs_every_job_that_waits_once(old_store: OldStore) -> None:
     after = all_answers(old_store.url)
     assert after["jobs"].keys() == old_store.answers["jobs"].keys()
     for name in (*DONE, "done_large", *DEAD, "cancelled", *NOT_DUE, *PAUSED):
-        assert after["jobs"][old_store.named[name]] == old_store.job(name), name
+        now, before = after["jobs"][old_store.named[name]], old_store.job(name)
+        # Known since a worker of this release has published its tasks.
+        assert {**now, "max_attempts": before["max_attempts"]} == before, name
     for name in CUT_SHORT:
         assert after["jobs"][old_store.named[name]]["losses"] == 1
     again = after["jobs"][old_store.named["retrying"]]

@@ -7,7 +7,7 @@ and after a fork: it keeps one state per loop and one store per process.
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, overload
 from weakref import WeakKeyDictionary
 
@@ -37,13 +37,16 @@ from durio.client.caller_transaction import (
     run_without_loop,
 )
 from durio.client.enqueue import Enqueuer, JobBuilder
-from durio.client.handle import Job
-from durio.client.result_waiters import Waiters, not_found
+from durio.client.handle import Job, find_job
+from durio.client.job_filter import JobFilter, NamedTask
+from durio.client.job_query import JobQuery
+from durio.client.queue_handle import QueueHandle
+from durio.client.result_waiters import Waiters
 from durio.host.clock import HostClock
+from durio.host.signals import user_at_host
 from durio.host.threads import LoopThread, Portal
 from durio.model.codec import canonical, encode
-from durio.model.ids import id_bytes
-from durio.model.job import NewJob
+from durio.model.job import NewJob, State
 from durio.model.names import check_app, check_name, lane, task_name
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
 from durio.model.quantities import Duration
@@ -166,8 +169,11 @@ class App:
         weight: int = UNSET,
         slots: int | None = UNSET,
         prefetch: int | None = UNSET,
-    ) -> None:
-        """Declare a queue's retention, bound and share; undeclared queues work too."""
+    ) -> QueueHandle:
+        """Return a handle to a queue; options declare its retention, bound and share.
+
+        Undeclared queues work too.
+        """
         queue = Queue(
             name,
             retention=retention,
@@ -177,7 +183,9 @@ class App:
             slots=slots,
             prefetch=prefetch,
         )
-        self._declare(queue)
+        if queue != Queue(name):
+            self._declare(queue)
+        return QueueHandle(self, name)
 
     def _declare(self, queue: Queue) -> None:
         self.registry.add_queue(queue)
@@ -245,10 +253,40 @@ class App:
 
     async def job(self, job_id: str) -> Job[Any]:
         """Return a handle to an existing job; raise JobNotFound if there is none."""
-        raw = id_bytes(job_id)
-        if not await (await self.store()).states([raw]):
-            raise not_found(raw)
-        return Job(self, raw)
+        return await find_job(self, job_id)
+
+    def job_sync(self, job_id: str) -> Job[Any]:
+        """`job` for callers without an event loop."""
+        return self.run_sync(self.job(job_id))
+
+    def jobs(  # noqa: PLR0913 - the filters, all keywords
+        self,
+        *,
+        state: State | str | Iterable[State | str] | None = None,
+        task: NamedTask | str | None = None,
+        queue: str | None = None,
+        error: str | None = None,
+        reason: str | None = None,
+        older: Duration | None = None,
+        newer: Duration | None = None,
+        ids: Iterable[str] | None = None,
+    ) -> JobQuery:
+        """Choose jobs of this App by filters: read, count, retry, cancel, discard or run them.
+
+        `error` is text in the last error's type or message. `older` and `newer` compare the
+        time since a job ended, or since it was created while it has not ended.
+        """
+        filters = JobFilter(
+            state=state,
+            task=task,
+            queue=queue,
+            error=error,
+            reason=reason,
+            older=older,
+            newer=newer,
+            ids=ids,
+        )
+        return JobQuery(self, filters)
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of this App for a caller without an event loop."""
@@ -362,10 +400,18 @@ class App:
             self._loop_states[loop] = state
         return state
 
-    def retries_of(self, task: str) -> int:
-        """Return the retries of the task's policy, or the App's default without its code."""
+    def retries_of(self, task: str) -> int | None:
+        """Return the retries of the task's policy; None if its code is not loaded here."""
         handler = self.registry.handlers.get(task)
-        return (handler.retry if handler else self.registry.retry).retries
+        return None if handler is None else handler.retry.retries
+
+    def declared_names(self) -> tuple[set[str], set[str]]:
+        """Return the tasks and the queues that the code names."""
+        return {*self.registry.handlers}, self.registry.queue_names()
+
+    def acting_user(self) -> str:
+        """Return who acts through this App, for the audit: `ann@web-1 via app`."""
+        return f"{user_at_host()} via app"
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """Return the decoder of this task's results; None if its code is not loaded here."""

@@ -94,6 +94,7 @@ class Registry:
             task: {
                 "queue": handler.queue,
                 "priority": handler.priority,
+                "retries": handler.retry.retries,
                 "parameters": handler.codec.parameters(),
             }
             for task, handler in self.handlers.items()

@@ -21,9 +21,8 @@ from typing import (
 )
 
 from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
-from durio.client.handle import Job, JobClient
+from durio.client.handle import Job, JobClient, find_job
 from durio.model.errors import InvalidArguments, InvariantBroken, UsageError
-from durio.model.ids import id_bytes
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
@@ -111,9 +110,13 @@ class TaskCalls(Generic[P, R]):
         """Enqueue rows without an event loop, as `enqueue_many` does."""
         return self._client.run_with(self._options.tx, self.enqueue_many(rows))
 
-    def job(self, job_id: str) -> Job[R]:
-        """Return a handle with this task's result type, without reading the store."""
-        return Job(self._client, id_bytes(job_id))
+    async def job(self, job_id: str) -> Job[R]:
+        """Return a handle to an existing job of this task; raise JobNotFound if there is none."""
+        return await find_job(self._client, job_id, self.name)
+
+    def job_sync(self, job_id: str) -> Job[R]:
+        """`job` for callers without an event loop."""
+        return self._client.run_sync(self.job(job_id))
 
     def _job_builder(self) -> JobBuilder:
         handler, client = self._handler, self._client

@@ -152,7 +152,7 @@ def grouped_options(parameter: str, kind: type[Any], *options: Decorator) -> Dec
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def called(**given: Any) -> Any:
-            chosen = {name: given.pop(name) for name in kind.__slots__}
+            chosen = {n: given.pop(n) for n in kind.__slots__ if n in given}
             return function(**{parameter: kind(**chosen)}, **given)
 
         return with_options(*options)(called)

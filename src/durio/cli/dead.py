@@ -9,10 +9,9 @@ from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
 from durio.cli.dead_actions import (
     BulkSelection,
-    act_on_dead_letters,
+    act_on_selected,
     bulk_options,
     dead_letter_by_id,
-    dead_letters_text,
     retry_edited,
 )
 from durio.cli.dead_letter_file import (
@@ -23,16 +22,11 @@ from durio.cli.dead_letter_file import (
     write_dead_letters,
 )
 from durio.cli.filters import Filters, filter_options, find, page_options
-from durio.cli.job_output import (
-    arguments_of,
-    attempt_text,
-    row_fields,
-    short_error,
-    show_job,
-)
+from durio.cli.job_output import attempt_text, rows_of, short_error, show_job
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
 from durio.cli.prompts import BY_OPTION, operator
+from durio.client.job_view import arguments_of
 from durio.model.errors import UsageError
 from durio.model.job import StoredJob
 from durio.model.names import queue_of
@@ -88,22 +82,23 @@ def list_dead(
 
     async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
         page = await find(app, filters.query(app, selection), limit, cursor)
-        return page, app.now(), [dead_row(record, app) for record in page.jobs]
+        rows = await rows_of(app, page.jobs)
+        pairs = zip(page.jobs, rows, strict=True)
+        return page, app.now(), [{**row, **dead_row(job)} for job, row in pairs]
 
     page, now, rows = selection.run(ask)
     if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return
-    none = f"{dead_letters_text(0)}{filters.text()}"
+    none = f"{filters.jobs_text(0)}{filters.text()}"
     show_table(COLUMNS, [cells(row, now) for row in rows], none)
     if page.cursor is not None:
         show_text(f"more: --cursor {page.cursor}")
 
 
-def dead_row(job: StoredJob, app: App) -> dict[str, Any]:
+def dead_row(job: StoredJob) -> dict[str, Any]:
     args, kwargs = arguments_of(job)
-    extra = {"args": args, "kwargs": kwargs, "retried": job.retried}
-    return {**row_fields(job, app), **extra}
+    return {"args": args, "kwargs": kwargs, "retried": job.retried}
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
@@ -192,7 +187,7 @@ def retry_dead(
         return retry_edited(selection, bulk, arguments, unchecked=unchecked)
     if unchecked:
         raise UsageError("--unchecked needs --args or --edit", cure="Leave it out.")
-    return act_on_dead_letters(selection, bulk, "retry")
+    return act_on_selected(selection, bulk, "retry")
 
 
 @command.command("discard")
@@ -218,7 +213,7 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
     Exit codes: 1 one of the ids is not dead, the others are deleted all the same
                 2 usage, or nobody confirmed
     """
-    return act_on_dead_letters(selection, bulk, "discard")
+    return act_on_selected(selection, bulk, "discard")
 
 
 # --- export and import
@@ -265,7 +260,7 @@ def export_dead(
     if selection.is_json:
         show_json({"letters": jobs, "file": output})
     elif output is not None:
-        show_text(f"{dead_letters_text(jobs)}{filters.text()} in {output}")
+        show_text(f"{filters.jobs_text(jobs)}{filters.text()} in {output}")
 
 
 @command.command("import")
@@ -309,7 +304,9 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
         counts = {"letters": lines, "imported": written, "skipped": lines - written}
         show_json(counts)
     else:
-        show_text(f"{dead_letters_text(written)} imported, {lines - written} skipped")
+        plural = "" if written == 1 else "s"
+        text = f"{written or 'no'} dead letter{plural} imported"
+        show_text(f"{text}, {lines - written} skipped")
 
 
 # --- totals

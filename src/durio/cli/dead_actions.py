@@ -1,4 +1,4 @@
-"""Bulk actions on dead letters: chosen by ids or filters, counted, confirmed, applied.
+"""Actions on many jobs: chosen by ids or filters, counted, confirmed, applied.
 
 Also `durio dead retry --edit|--args`, which retries one job with other arguments.
 """
@@ -13,10 +13,10 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.edit_arguments import checked_payload
-from durio.cli.apps import AppSelection, grouped_options
+from durio.cli.apps import AppSelection, Decorator, grouped_options
 from durio.cli.enqueue import parse_arguments, parse_json
 from durio.cli.filters import Filters
-from durio.cli.job_output import arguments_of, job_by_id
+from durio.cli.job_output import job_by_id
 from durio.cli.main import error_fields, error_text
 from durio.cli.prompts import (
     BY_OPTION,
@@ -38,6 +38,8 @@ from durio.cli.responses import (
     wrong_app_errors,
 )
 from durio.client.bulk import CountedJobs
+from durio.client.job_query import query_for
+from durio.client.job_view import arguments_of
 from durio.model.errors import InvalidArguments, JobNotFound, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
@@ -55,16 +57,20 @@ from durio.ports.control import (
 VERB_TEXTS: dict[Verb, tuple[str, str]] = {
     "retry": ("will run again", "run again"),
     "discard": ("will be deleted for good", "deleted"),
+    "cancel": ("will be cancelled", "cancelled"),
+    "run_now": ("will be ready now", "made ready"),
 }
 SKIPPED_REASONS: dict[Verb, str] = {
-    "retry": "no longer dead, or another job has their idempotency key",
+    "retry": "no longer dead or cancelled, or another job has their idempotency key",
     "discard": "no longer dead",
+    "cancel": "ended meanwhile",
+    "run_now": "no longer scheduled",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkSelection:
-    """How a command line chooses dead letters, and its options for confirmation."""
+    """How a command line chooses jobs, and its options for confirmation."""
 
     job_ids: Sequence[str]
     filters: Filters
@@ -86,51 +92,54 @@ class BulkSelection:
             raise UsageError("--all and filters are both given", cure="Give one.")
         if not (self.job_ids or is_filtered or self.everything):
             raise UsageError(
-                "no dead letters are chosen",
+                f"{self.filters.jobs_text(0)} are chosen",
                 cure="Give ids, filters such as --task, or --all.",
             )
 
 
-# `filter_options` must be above it, because it adds the filters.
-bulk_options = grouped_options(
-    "bulk",
-    BulkSelection,
-    click.argument("job_ids", metavar="[ID]...", nargs=-1),
-    click.option("--all", "everything", is_flag=True, help="Every dead letter."),
-    click.option(
-        "--limit",
-        type=click.IntRange(1),
-        metavar="N",
-        help="At most so many, those that are dead the longest.",
-    ),
-    YES_OPTION,
-    DRY_RUN_OPTION,
-    BY_OPTION,
+def bulk_options_for(all_help: str, limit_help: str) -> Decorator:
+    """Return the options of BulkSelection; those of the filters must be above them."""
+    return grouped_options(
+        "bulk",
+        BulkSelection,
+        click.argument("job_ids", metavar="[ID]...", nargs=-1),
+        click.option("--all", "everything", is_flag=True, help=all_help),
+        click.option("--limit", type=click.IntRange(1), metavar="N", help=limit_help),
+        YES_OPTION,
+        DRY_RUN_OPTION,
+        BY_OPTION,
+    )
+
+
+bulk_options = bulk_options_for(
+    "Every dead letter.", "At most N, those that are dead the longest."
+)
+job_bulk_options = bulk_options_for(
+    "Every job that this can change.", "Change at most N jobs."
 )
 
 
-def act_on_dead_letters(
-    selection: AppSelection, bulk: BulkSelection, verb: Verb
-) -> int:
-    """Act on the chosen dead letters; return the exit code."""
+def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
+    """Act on the chosen jobs; return the exit code."""
     bulk.check()
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
 
     async def count(app: App) -> tuple[Counted, Query]:
-        query = bulk.filters.query(app, selection)
+        asked = bulk.filters.query(app, selection)
+        query = query_for(ACTION_OF_VERB[verb], asked)
         return await (await app.store()).count(query), query
 
     counted, query = selection.run(count)
     jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
     which = f"{bulk.filters.text()}{scope_text(query)}"
-    jobs_text = f"{dead_letters_text(jobs)}{which}"
+    jobs_text = f"{bulk.filters.jobs_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
         return show_summary(selection, counted.jobs, jobs_text, dry_run=bulk.dry_run)
     confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     chosen = CountedJobs(query, counted.mark, jobs)
     done = act_on_counted(selection, ACTION_OF_VERB[verb], chosen, verb, bulk.by)
-    words = f"{dead_letters_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
+    words = f"{bulk.filters.jobs_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
     words += done.held_text(verb)
     if others := jobs - done.jobs - done.held:
         words += f"; {others} not: {SKIPPED_REASONS[verb]}"
@@ -143,28 +152,25 @@ def scope_text(query: Query) -> str:
     return "" if is_narrow else " (of every App in the store)"
 
 
-def dead_letters_text(jobs: int) -> str:
-    number = "no" if jobs == 0 else str(jobs)
-    return f"{number} dead letter{'' if jobs == 1 else 's'}"
-
-
 # --- chosen by id
 
 
 def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
     """Act on these jobs; confirm first if the action cannot be undone."""
     if verb == "discard" or bulk.dry_run:
-        dead = selection.run(lambda app: count_dead(app, bulk.job_ids, selection))
-        jobs_text = dead_letters_text(dead)
+        jobs = selection.run(lambda app: count_ids(app, bulk.job_ids, verb, selection))
+        jobs_text = bulk.filters.jobs_text(jobs)
         if bulk.dry_run:
-            return show_summary(selection, dead, jobs_text, dry_run=True)
-        if dead:
+            return show_summary(selection, jobs, jobs_text, dry_run=True)
+        if jobs:
             confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     return act_on_jobs(selection, bulk.job_ids, verb, by=operator(bulk.by))
 
 
-async def count_dead(app: App, job_ids: Sequence[str], selection: AppSelection) -> int:
-    """Return how many of these jobs are dead and belong to the selected App."""
+async def count_ids(
+    app: App, job_ids: Sequence[str], verb: Verb, selection: AppSelection
+) -> int:
+    """Return how many of these jobs the action changes and the selected App has."""
     known: set[bytes] = set()
     for job_id in job_ids:
         try:
@@ -173,7 +179,7 @@ async def count_dead(app: App, job_ids: Sequence[str], selection: AppSelection) 
             continue  # the action reports the error
     known -= (await wrong_app_errors(app, list(known), selection)).keys()
     states = await (await app.store()).states(list(known))
-    return sum(state == DEAD for state in states.values())
+    return sum(state in ACTION_OF_VERB[verb].states for state in states.values())
 
 
 Arguments = tuple[list[Any], dict[str, Any]]

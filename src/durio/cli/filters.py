@@ -1,4 +1,4 @@
-"""Filters for dead letters from the command line, as a query and as text."""
+"""Filters for jobs from the command line, as a query and as text."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,12 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection, grouped_options, with_options
-from durio.model.errors import UsageError
-from durio.model.job import DEAD, StoredJob
-from durio.model.names import check_name, lane, task_name
-from durio.model.outcome import Reason
-from durio.model.quantities import format_duration, seconds
+from durio.client.job_filter import REASONS, JobFilter
+from durio.model.job import State, StoredJob
 from durio.ports.browse import Page, Query
 
 PAGE_MAX = 200
 LIMIT_MAX = 10_000
-REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,39 +24,26 @@ class Filters:
     reason: str | None
     older: str | None
     newer: str | None
+    states: tuple[str, ...] | None = None  # None: dead letters only; (): every state
 
     def is_empty(self) -> bool:
-        return all(getattr(self, name) is None for name in self.__slots__)
+        return not any(getattr(self, name) is not None for name in NARROWING) and (
+            not self.states
+        )
 
     def query(self, app: App, selection: AppSelection) -> Query:
-        """Return the query for dead letters that match now."""
-        older, newer = (
-            age_seconds(self.older, "--older"),
-            age_seconds(self.newer, "--newer"),
-        )
-        if older is not None and newer is not None and older >= newer:
-            raise UsageError(
-                f"no job is older than {format_duration(older)} and newer than {format_duration(newer)}",
-                cure="--older must be less than --newer.",
-            )
-        now, queue, task = app.now(), self.queue, self.task
-        return Query(
-            namespace=selection.scope_of(app),
-            states=(DEAD,),
-            lane=None if queue is None else lane(app.name, check_name("queue", queue)),
-            task=None
-            if task is None
-            else task_name(app.name, check_name("task", task)),
-            reason=self.reason,
-            error=check_search_text(self.error),
-            before=None if older is None else now - older,
-            after=None if newer is None else now - newer,
+        """Return the query for jobs that match now."""
+        given = {name: getattr(self, name) for name in NARROWING}
+        state = ("dead",) if self.states is None else self.states or None
+        return JobFilter(state=state, **given).query(
+            app=app.name, namespace=selection.scope_of(app), now=app.now(), dashes="--"
         )
 
     def text(self) -> str:
         """Return the filters as text, such as ` of task send, error ~timeout`."""
         whose = [f"{n} {v}" for n in ("task", "queue") if (v := getattr(self, n))]
-        why = [f"reason {self.reason}"] if self.reason else []
+        why = [f"state {' or '.join(self.states)}"] if self.states else []
+        why += [f"reason {self.reason}"] if self.reason else []
         why += [f"error ~{self.error}"] if self.error else []
         ages = [f"{n} than {v}" for n in ("older", "newer") if (v := getattr(self, n))]
         joined = ", ".join(whose + why + ages)
@@ -68,38 +51,57 @@ class Filters:
             f" {'of ' if whose else 'with ' if why else ''}{joined}" if joined else ""
         )
 
-
-def age_seconds(text: str | None, option: str) -> float | None:
-    return None if text is None else seconds(text, option)
-
-
-def check_search_text(text: str | None) -> str | None:
-    if text is None:
-        return None
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = ""
-    if not text.strip() or "\0" in text:
-        raise UsageError(
-            "--error is empty or not valid text", cure="Give a part of the error."
-        )
-    return text
+    def jobs_text(self, jobs: int) -> str:
+        """Return a number of jobs as text: `3 dead letters`, `1 job`, `no jobs`."""
+        noun = "dead letter" if self.states is None else "job"
+        return f"{jobs or 'no'} {noun}{'' if jobs == 1 else 's'}"
 
 
+NARROWING = ("task", "queue", "error", "reason", "older", "newer")
+TASK_OPTION = click.option("--task", metavar="TASK", help="Only jobs of this task.")
+QUEUE_OPTION = click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
+ERROR_OPTION = click.option(
+    "--error",
+    metavar="TEXT",
+    help="Only with this in the type or text of the last error, in any case.",
+)
+REASON_OPTION = click.option(
+    "--reason", type=click.Choice(REASONS), help="Only dead for this."
+)
 filter_options = grouped_options(
     "filters",
     Filters,
-    click.option("--task", metavar="TASK", help="Only jobs of this task."),
-    click.option("--queue", metavar="QUEUE", help="Only jobs of this queue."),
-    click.option(
-        "--error",
-        metavar="TEXT",
-        help="Only with this in the type or text of the last error, in any case.",
-    ),
-    click.option("--reason", type=click.Choice(REASONS), help="Only dead for this."),
+    TASK_OPTION,
+    QUEUE_OPTION,
+    ERROR_OPTION,
+    REASON_OPTION,
     click.option("--older", metavar="DURATION", help="Only dead for longer: 1h, 2d."),
     click.option("--newer", metavar="DURATION", help="Only dead since then: 1h, 2d."),
+)
+job_filter_options = grouped_options(
+    "filters",
+    Filters,
+    click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice([state.value for state in State]),
+        help="Only jobs in this state; may be repeated.",
+    ),
+    TASK_OPTION,
+    QUEUE_OPTION,
+    ERROR_OPTION,
+    REASON_OPTION,
+    click.option(
+        "--older",
+        metavar="DURATION",
+        help="Only jobs that ended, or were created and have not ended, longer ago.",
+    ),
+    click.option(
+        "--newer",
+        metavar="DURATION",
+        help="Only jobs that ended, or were created and have not ended, since then.",
+    ),
 )
 
 

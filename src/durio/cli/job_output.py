@@ -1,21 +1,25 @@
 """A stored job as data for `--json`, and as text for people."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, cast
-
-import msgspec
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection
 from durio.cli.output import cell, show_json, show_text, to_json
-from durio.client.handle import job_errors, status_of
+from durio.client.job_view import (
+    arguments_of,
+    call_options_of,
+    job_errors,
+    options_of,
+    progress_of,
+    readable,
+    retries_of_tasks,
+    status_of,
+)
 from durio.client.result_waiters import not_found
-from durio.model.codec import decode
-from durio.model.errors import InvalidOption
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, JobError, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
-from durio.model.options import NO_ROW_OPTIONS, RowOptions, row_options
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
 HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
@@ -23,15 +27,19 @@ TIMES = ("created_at", "run_at", "started_at", "finished_at")
 ATTEMPT = ("attempt", "at", "worker", "type", "message", "traceback", "logs")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
-RAW_BYTES_MAX = 200
 ERROR_CHARS = 60
 
 
-def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
-    """Return the fields of a job in a list."""
-    status = status_of(job, app.retries_of(job.task))
-    is_known = job.task in app.registry.handlers or options_of(job).retry
-    error = status.error
+async def rows_of(app: App, jobs: Sequence[StoredJob]) -> list[dict[str, Any]]:
+    """Return the fields of jobs in a list."""
+    retries = await retries_of_tasks(await app.store(), app.retries_of, jobs)
+    return [row_fields(job, retries[job.task]) for job in jobs]
+
+
+def row_fields(job: StoredJob, retries: int | None) -> dict[str, Any]:
+    """Return the fields of a job in a list; `retries` of its task, None: unknown."""
+    status = status_of(job, retries)
+    error = status.last_error
     return {
         "id": status.id,
         "namespace": namespace_of(job.lane),
@@ -40,13 +48,13 @@ def row_fields(job: StoredJob, app: App) -> dict[str, Any]:
         "priority": status.priority,
         "state": status.state.value,
         "attempt": status.attempt,
-        "max_attempts": status.max_attempts if is_known else None,
+        "max_attempts": status.max_attempts,
         "created_at": status.created_at,
         "run_at": status.run_at,
         "started_at": status.started_at,
         "finished_at": status.finished_at,
         "reason": status.reason,
-        "worker": status.worker,
+        "worker": None if job.worker is None else str(job.worker),
         "error_type": error.type if error else None,
         "error": error.message if error else None,
     }
@@ -64,7 +72,9 @@ def show_job(
     selection: AppSelection, find_job: Callable[[App], Awaitable[StoredJob]]
 ) -> None:
     async def ask(app: App) -> dict[str, Any]:
-        return job_fields(await find_job(app), app)
+        job = await find_job(app)
+        (row,) = await rows_of(app, [job])
+        return job_fields(job, row)
 
     fields = selection.run(ask)
     if selection.is_json:
@@ -85,20 +95,19 @@ def short_error(row: dict[str, Any]) -> str:
     return cut or row["reason"] or ""
 
 
-def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
+def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:
     """Return all fields of a job."""
-    status = status_of(job, app.retries_of(job.task))
     args, kwargs = arguments_of(job)
     options = options_of(job)
     errors = job_errors(job)
     fields = {
-        **row_fields(job, app),
+        **row,
         "args": args,
         "kwargs": kwargs,
         "meta": options.meta or {},
         "options": call_options_of(job),
         "key": options.key,
-        "progress": status.progress,
+        "progress": progress_of(job),
         "result": None if job.result is None else readable(job.result),
         "result_until": utc_datetime(job.result_until),
         "cancel_asked": job.cancel_asked,
@@ -110,41 +119,6 @@ def job_fields(job: StoredJob, app: App) -> dict[str, Any]:
     if job.state == DEAD:
         fields |= dead_fields(job, errors)
     return fields
-
-
-def call_options_of(job: StoredJob) -> dict[str, Any]:
-    """Return the options given with the call, except meta and key."""
-    stored: Any = {} if job.opts is None else readable(job.opts)
-    if not isinstance(stored, dict):
-        return {"damaged": stored}
-    known = cast("dict[str, Any]", stored)
-    return {name: value for name, value in known.items() if name not in {"meta", "key"}}
-
-
-# --- damaged rows are shown as far as they can be decoded
-
-
-def readable(stored: bytes) -> Any:
-    """Return a stored value, or its first bytes if it is not JSON."""
-    try:
-        return decode(stored)
-    except msgspec.DecodeError:
-        return {"damaged": repr(stored[:RAW_BYTES_MAX])}
-
-
-def arguments_of(job: StoredJob) -> tuple[Any, Any]:
-    match readable(job.payload):
-        case [args, kwargs]:
-            return args, kwargs
-        case damaged:
-            return damaged, {}
-
-
-def options_of(job: StoredJob) -> RowOptions:
-    try:
-        return row_options(job.opts)
-    except InvalidOption:
-        return NO_ROW_OPTIONS
 
 
 def attempt_fields(error: JobError) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`durio jobs`: list, show, retry and cancel jobs."""
+"""`durio jobs`: list, show, retry, cancel, run and discard jobs."""
 
 from typing import Any
 
@@ -6,48 +6,46 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
-from durio.cli.filters import find, page_options
+from durio.cli.dead_actions import BulkSelection, act_on_selected, job_bulk_options
+from durio.cli.filters import Filters, find, job_filter_options, page_options
 from durio.cli.job_output import (
     attempt_text,
     job_by_id,
-    row_fields,
+    rows_of,
     short_error,
     show_job,
 )
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
-from durio.cli.prompts import BY_OPTION, operator
-from durio.cli.responses import act_on_jobs
-from durio.model.job import CODE_BY_STATE, State
-from durio.model.names import check_name, lane, task_name
-from durio.ports.browse import Page, Query
+from durio.ports.browse import Page
 
 COLUMNS = ("id", "state", "task", "queue", "priority", "attempt", "created", "error")
 
 
-@click.group("jobs", short_help="List, show, retry and cancel jobs.")
+@click.group("jobs", short_help="List, show, retry, cancel, run and discard jobs.")
+@keep_lines
 def command() -> None:
-    """List, show, retry and cancel jobs.
+    r"""List, show, retry, cancel, run and discard jobs.
 
-    All of them read the store itself: what you see is what there is.
+    Jobs are named by id, or chosen by filters; a change of many is counted exactly and
+    confirmed first. Who did what is in `durio audit ls`.
+
+    \b
+    Exit codes:
+      0  done
+      1  something could not be done to some of the ids: each is named, with why
+      2  usage, or not confirmed
+      3, 4, 5  store, import of the App, schema
     """
 
 
 @command.command("ls")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([state.value for state in State]),
-    help="Only jobs in this state; may be repeated.",
-)
-@click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
-@click.option("--task", metavar="TASK", help="Only jobs of this task.")
+@job_filter_options
 @page_options
 @selection_options
 @keep_lines
 def list_jobs(
-    *, selection: AppSelection, limit: int, cursor: str | None, **given: Any
+    *, selection: AppSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
     r"""List jobs, the newest first.
 
@@ -67,27 +65,17 @@ def list_jobs(
     """
 
     async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
-        query = query_of(app, selection, given)
-        page = await find(app, query, limit, cursor)
-        return page, app.now(), [row_fields(record, app) for record in page.jobs]
+        page = await find(app, filters.query(app, selection), limit, cursor)
+        return page, app.now(), await rows_of(app, page.jobs)
 
     page, now, rows = selection.run(ask)
     if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return
-    show_table(COLUMNS, [cells(row, now) for row in rows], "no jobs")
+    none = f"{filters.jobs_text(0)}{filters.text()}"
+    show_table(COLUMNS, [cells(row, now) for row in rows], none)
     if page.cursor is not None:
         show_text(f"more: --cursor {page.cursor}")
-
-
-def query_of(app: App, selection: AppSelection, given: dict[str, Any]) -> Query:
-    queue, task = given["queue"], given["task"]
-    return Query(
-        namespace=selection.scope_of(app),
-        states=tuple(CODE_BY_STATE[State(state)] for state in given["states"]) or None,
-        lane=lane(app.name, check_name("queue", queue)) if queue else None,
-        task=task_name(app.name, check_name("task", task)) if task else None,
-    )
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
@@ -126,39 +114,93 @@ def show_one(*, selection: AppSelection, job_id: str) -> None:
 
 
 @command.command("retry")
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
-@BY_OPTION
+@job_filter_options
+@job_bulk_options
 @selection_options
 @keep_lines
-def retry_jobs(
-    *, selection: AppSelection, job_ids: tuple[str, ...], by: str | None
-) -> int:
-    """Run dead or cancelled jobs again.
+def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
+    r"""Run dead or cancelled jobs again: by id, by filters, or all of them.
 
     They keep their ids and get a full budget of attempts.
 
-    With --json: {"jobs": [{"id", "ok", "before", "state", "error"}]}.
+    \b
+    Examples:
+      durio jobs retry 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
+      durio jobs retry --state cancelled --task send --newer 1h
 
-    Exit code 1 when one of them could not be retried; the others are, all the same.
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+
+    Exit code 1 when some ids could not be retried; the rest were.
     """
-    return act_on_jobs(selection, job_ids, "retry", by=operator(by))
+    return act_on_selected(selection, bulk, "retry")
 
 
 @command.command("cancel")
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
-@BY_OPTION
+@job_filter_options
+@job_bulk_options
 @selection_options
 @keep_lines
-def cancel_jobs(
-    *, selection: AppSelection, job_ids: tuple[str, ...], by: str | None
-) -> int:
-    """Cancel jobs that have not ended.
+def cancel_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
+    r"""Cancel jobs that have not ended: by id, by filters, or all of them.
 
     A waiting job is cancelled at once. A running one is asked to stop and stays
     `running` until it does.
 
-    With --json: {"jobs": [{"id", "ok", "before", "state", "error"}]}.
+    \b
+    Examples:
+      durio jobs cancel 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
+      durio jobs cancel --state scheduled --task send --dry-run
 
-    Exit code 1 when one of them could not be cancelled; the others are, all the same.
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+
+    Exit code 1 when some ids could not be cancelled; the rest were.
     """
-    return act_on_jobs(selection, job_ids, "cancel", by=operator(by))
+    return act_on_selected(selection, bulk, "cancel")
+
+
+@command.command("run")
+@job_filter_options
+@job_bulk_options
+@selection_options
+@keep_lines
+def run_jobs_now(*, selection: AppSelection, bulk: BulkSelection) -> int:
+    r"""Make scheduled jobs ready now: by id, by filters, or all of them.
+
+    Also jobs that failed and wait for their next attempt. A worker runs them as soon as
+    it has a free slot.
+
+    \b
+    Examples:
+      durio jobs run 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
+      durio jobs run --task send --error timeout
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+
+    Exit code 1 when some ids are not scheduled; the rest were made ready.
+    """
+    return act_on_selected(selection, bulk, "run_now")
+
+
+@command.command("discard")
+@job_filter_options
+@job_bulk_options
+@selection_options
+@keep_lines
+def discard_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
+    r"""Delete dead jobs for good: by id, by filters, or all of them.
+
+    Always confirmed. `durio dead export` keeps a copy that can be imported again.
+
+    \b
+    Example:
+      durio jobs discard --task send --reason unknown_task --older 7d
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
+    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+
+    Exit code 1 when some ids are not dead; the rest were deleted.
+    """
+    return act_on_selected(selection, bulk, "discard")

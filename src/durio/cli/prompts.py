@@ -1,8 +1,6 @@
 """Confirmation before a bulk change, with the exact count, and progress during it."""
 
 import asyncio
-import getpass
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from durio.app.app import App
 from durio.cli.apps import AppSelection
 from durio.cli.output import show_json, show_text
 from durio.client.bulk import STEP_JOBS, BulkStep, CountedJobs, act_in_bulk
-from durio.host.signals import process_name
+from durio.host.signals import user_at_host
 from durio.model.errors import UsageError
 from durio.model.failure import storable
 from durio.ports.control import Action
@@ -59,15 +57,6 @@ def operator(by: str | None) -> str:
     if by is not None and not by.strip():
         raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
     return f"{storable(by or user_at_host(), OPERATOR_CHARS_MAX)} via cli"
-
-
-def user_at_host() -> str:
-    """Return the current user and host, such as `ann@web-1`."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container without a user database
-        user = f"uid-{os.getuid()}"
-    return f"{user}@{process_name()[0]}"
 
 
 def is_interactive() -> bool:

@@ -5,20 +5,14 @@ from typing import NamedTuple
 
 from durio.app.app import App
 from durio.client.task_by_name import published_tasks
-from durio.model.errors import UsageError
+from durio.model.errors import UnknownQueue
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import check_name, did_you_mean, queue_of
-from durio.model.queues import DEFAULT_QUEUE, serves
-from durio.ports.browse import LaneRow, WorkerRow
+from durio.model.queues import DEFAULT_QUEUE
+from durio.ports.browse import LaneRow
 
 WAITING_STATES = (SCHEDULED, BLOCKED, READY)
 SHOWN_MAX = 8
-
-
-class UnknownQueue(UsageError):
-    """No job was ever in this queue, and no task names it."""
-
-    code = "unknown_queue"
 
 
 class QueueRow(NamedTuple):
@@ -59,7 +53,7 @@ async def load_queue_rows(app: App) -> list[QueueRow]:
     lines: list[QueueRow] = []
     for row in sorted(lanes, key=lambda row: row.name):
         queue = queue_of(row.name)
-        serving = sum(is_served_by(queue, worker) for worker in workers)
+        serving = sum(worker.serves(queue) for worker in workers)
         lines.append(make_queue_row(app, row, serving))
     return lines
 
@@ -81,11 +75,6 @@ def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
         by_hand=row.is_manual,
         workers=workers,
     )
-
-
-def is_served_by(queue: str, worker: WorkerRow) -> bool:
-    """Whether a worker has a valid lease and serves this queue."""
-    return worker.lease_seconds_left > 0 and serves(worker.info["queues"], queue)
 
 
 # --- names

@@ -29,6 +29,7 @@ from durio.cli.queue_rows import (
     waiting_jobs_text,
 )
 from durio.client.bulk import CountedJobs
+from durio.client.queue_handle import check_reason_text
 from durio.model.errors import UsageError
 from durio.model.job import utc_datetime
 from durio.model.names import check_name, lane
@@ -239,11 +240,16 @@ def cells(row: QueueRow, now: float) -> list[Any]:
 
 @command.command("pause")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
+@click.option("--reason", metavar="TEXT", help="Why, for the audit.")
 @BY_OPTION
 @selection_options
 @keep_lines
 def pause_queues(
-    *, selection: AppSelection, queues: tuple[str, ...], by: str | None
+    *,
+    selection: AppSelection,
+    queues: tuple[str, ...],
+    reason: str | None,
+    by: str | None,
 ) -> None:
     r"""Give no jobs of these queues to workers; running ones go on.
 
@@ -256,7 +262,8 @@ def pause_queues(
 
     With --json: {"queues": [...]}, as `durio queues ls` has them.
     """
-    change_queues(selection, queues, QueueChange(paused=True), by)
+    why = None if reason is None else check_reason_text(reason)
+    change_queues(selection, queues, QueueChange(paused=True, reason=why), by)
 
 
 @command.command("resume")

@@ -12,7 +12,7 @@ from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE, State
 from durio.model.names import namespace_of
-from durio.model.transitions import check_retry
+from durio.model.transitions import check_retry, check_run_now
 from durio.ports.control import ACTION_OF_VERB, Acted, AuditNote, Verb
 
 DELETED_TEXT = "gone"
@@ -90,10 +90,19 @@ def refusal(acted: Acted, verb: Verb) -> DurioError | None:
     if acted.is_held:
         return held_by_transaction(acted, verb)
     before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
-    if verb == "discard":
-        return None if before is State.DEAD else not_dead(job_id, before)
-    if verb == "retry":
-        return retry_refusal(acted, before, job_id)
+    match verb:
+        case "discard":
+            return None if before is State.DEAD else not_dead(job_id, before)
+        case "retry":
+            return retry_refusal(acted, before, job_id)
+        case "run_now":
+            return run_now_refusal(before, job_id)
+        case "cancel":
+            return cancel_refusal(before, job_id)
+
+
+def cancel_refusal(before: State, job_id: str) -> DurioError | None:
+    """Return why the job is not cancelled; None: it is, or was already."""
     if before.is_final and before is not State.CANCELLED:
         return WrongState(
             f"job {job_id} is {before.value} and cannot be cancelled",
@@ -115,6 +124,15 @@ def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None
         cure="Two would run that must be one. Wait for the other to end, or cancel it.",
         state=before,
     )
+
+
+def run_now_refusal(before: State, job_id: str) -> DurioError | None:
+    """Return why the job is not made ready; None: it is."""
+    try:
+        check_run_now(before, job_id)
+    except WrongState as error:
+        return error
+    return None
 
 
 def not_dead(job_id: str, state: State) -> WrongState:

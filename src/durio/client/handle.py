@@ -1,48 +1,49 @@
 """A handle: the caller's reference to a job, a plain value that works in any process."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from durio.client.result_waiters import Waiters, held_by_transaction, not_found
+from durio.client.job_view import details_of, job_errors, retries_of_tasks, status_of
+from durio.client.result_waiters import (
+    Waiters,
+    describe_wait,
+    held_by_transaction,
+    not_found,
+)
 from durio.model.codec import decode
 from durio.model.errors import (
-    InvalidOption,
     JobCancelled,
     JobDead,
     OperatingError,
     ResultExpired,
+    StoreError,
     UsageError,
     WrongState,
 )
-from durio.model.failure import failures
-from durio.model.ids import id_text
+from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
     CANCELLED,
     DONE,
-    PRIORITY_MAX,
     STATE_BY_CODE,
-    JobError,
+    JobDetails,
     JobStatus,
-    Progress,
     State,
     StoredJob,
-    attempt_number,
-    utc_datetime,
 )
-from durio.model.names import queue_of
-from durio.model.options import row_options
-from durio.model.quantities import Duration, seconds
-from durio.model.transitions import check_retry
-from durio.ports.control import CancelJobs, RetryJobs
+from durio.model.quantities import Duration, format_duration, seconds
+from durio.model.transitions import check_retry, check_run_now
+from durio.ports.control import CancelJobs, RetryJobs, RunJobsNow
 from durio.ports.store import Store
 from durio.telemetry.log import in_job
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+# For the reads that say why a wait is over; without an answer the error says less.
+DESCRIBE_SECONDS = 1.0
 
 
 class JobClient(Protocol):
@@ -56,8 +57,8 @@ class JobClient(Protocol):
         """Return the shared poller of this loop."""
         ...
 
-    def retries_of(self, task: str) -> int:
-        """Return the retries of the task's policy, as far as this process knows the task."""
+    def retries_of(self, task: str) -> int | None:
+        """Return the retries of the task's policy; None if this process does not know the task."""
         ...
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
@@ -73,8 +74,8 @@ class JobClient(Protocol):
         ...
 
 
-class Job(Generic[R_co]):
-    """A reference to one job: read its status or result, cancel it, retry it."""
+class Job(Awaitable[R_co]):
+    """A reference to one job: read its status, cancel it, retry it; `await` its result."""
 
     __module__ = "durio"
     __slots__ = ("_client", "_raw_id", "created", "replaced", "same_args")
@@ -108,10 +109,22 @@ class Job(Generic[R_co]):
     def __hash__(self) -> int:
         return hash(self._raw_id)
 
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.result().__await__()
+
     async def status(self) -> JobStatus:
         """Return the job's state, read from the store now; raises JobNotFound."""
-        record = await self._stored_job()
-        return status_of(record, self._client.retries_of(record.task))
+        return status_of(*await self._stored_with_retries())
+
+    async def details(self) -> JobDetails:
+        """Return the status, arguments, options and every failed attempt; for operators."""
+        return details_of(*await self._stored_with_retries())
+
+    async def _stored_with_retries(self) -> tuple[StoredJob, int | None]:
+        client, stored = self._client, await self._stored_job()
+        store = await client.store()
+        retries = await retries_of_tasks(store, client.retries_of, [stored])
+        return stored, retries[stored.task]
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the end and return the value; raises JobDead, JobCancelled, TimeoutError.
@@ -128,9 +141,18 @@ class Job(Generic[R_co]):
                 await waiters.wait_final(self._raw_id)
         except TimeoutError:
             raise TimeoutError(
-                f"job {self.id} has not ended within {limit:g} s; it goes on"
+                f"job {self.id} is not finished after {format_duration(limit or 0.0)}"
+                f"{await self._describe_wait()}"
             ) from None
         return self._value(await self._stored_job())
+
+    async def _describe_wait(self) -> str:
+        """Return the job's state and its queue's workers; nothing if the store does not answer."""
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(DESCRIBE_SECONDS):
+                store = await self._client.store()
+                return await describe_wait(store, self._raw_id)
+        return ""
 
     def _value_now(self, stored: StoredJob, task: str) -> Any:
         """Return the result inside a task, which must not wait: it would block a slot."""
@@ -149,12 +171,13 @@ class Job(Generic[R_co]):
         if stored.state == CANCELLED:
             raise JobCancelled(f"job {self.id} was cancelled")
         if stored.state != DONE:
-            error = last_error(stored)
-            cause = f": {error.type}: {error.message}" if error else ""
+            errors = job_errors(stored)
+            cause = f": {errors[-1].type}: {errors[-1].message}" if errors else ""
             raise JobDead(
                 f"job {self.id} ({stored.task}) is dead ({stored.reason}){cause}",
                 reason=stored.reason or "",
-                error=error,
+                error=errors[-1] if errors else None,
+                job_id=self.id,
             )
         until = stored.result_until
         if stored.result is None or (until is not None and until < self._client.now()):
@@ -201,13 +224,18 @@ class Job(Generic[R_co]):
                 state=STATE_BY_CODE[acted.before],
             )
 
-    async def _stored_job(self) -> StoredJob:
+    async def run_now(self) -> None:
+        """Make a scheduled job ready, also one that waits for its next attempt."""
         store = await self._client.store()
-        job_id = self._raw_id
-        records = await store.get([job_id])
-        if not records:
-            raise not_found(job_id)
-        return records[0]
+        acted = (await store.act([self._raw_id], RunJobsNow()))[0]
+        if acted.before is None:
+            raise not_found(acted.id)
+        check_run_now(STATE_BY_CODE[acted.before], self.id)
+        if acted.is_held:
+            raise held_by_transaction(acted, "run_now")
+
+    async def _stored_job(self) -> StoredJob:
+        return await stored_job(self._client, self._raw_id)
 
     def result_sync(self, timeout: Duration | None = None) -> R_co:
         """Wait for the result without an event loop, as `result` does."""
@@ -217,6 +245,10 @@ class Job(Generic[R_co]):
         """Read the status without an event loop, as `status` does."""
         return self._client.run_sync(self.status())
 
+    def details_sync(self) -> JobDetails:
+        """`details` for callers without an event loop."""
+        return self._client.run_sync(self.details())
+
     def cancel_sync(self) -> State:
         """Cancel the job without an event loop, as `cancel` does."""
         return self._client.run_sync(self.cancel())
@@ -225,55 +257,31 @@ class Job(Generic[R_co]):
         """Retry the job without an event loop, as `retry` does."""
         return self._client.run_sync(self.retry())
 
+    def run_now_sync(self) -> None:
+        """`run_now` for callers without an event loop."""
+        return self._client.run_sync(self.run_now())
 
-def status_of(stored: StoredJob, retries: int) -> JobStatus:
-    """Return the public view of a stored job."""
-    # Options or progress may be damaged in the store; the rest is still useful.
-    with suppress(InvalidOption):
-        override = row_options(stored.opts).retry
-        retries = retries if override is None else override["retries"]
-    progress = None
-    with suppress(msgspec.DecodeError, TypeError):
-        progress = (
-            None if stored.progress is None else Progress(**decode(stored.progress))
+
+async def stored_job(client: JobClient, job_id: bytes) -> StoredJob:
+    """Return a job by its id; raise JobNotFound if there is none."""
+    records = await (await client.store()).get([job_id])
+    if not records:
+        raise not_found(job_id)
+    return records[0]
+
+
+async def find_job(client: JobClient, job_id: str, task: str | None = None) -> Job[Any]:
+    """Return a handle to an existing job, which must be of this task if one is given."""
+    raw = id_bytes(job_id)
+    stored = await stored_job(client, raw)
+    # A task has one decoder, whatever older names it is known by.
+    if task is not None and (
+        task != stored.task
+        and client.decoder_of(stored.task) != client.decoder_of(task)
+    ):
+        raise UsageError(
+            f"job {id_text(raw)} is a job of {stored.task}, not of {task}",
+            cure="Use the handle of any task: await app.job(job_id).",
+            task=stored.task,
         )
-    created = utc_datetime(stored.created_at)
-    return JobStatus(
-        id=id_text(stored.id),
-        task=stored.task,
-        queue=queue_of(stored.lane),
-        priority=PRIORITY_MAX - stored.rank,
-        state=STATE_BY_CODE[stored.state],
-        attempt=attempt_number(stored.retried, stored.losses),
-        max_attempts=retries + 1,
-        created_at=created,  # type: ignore[arg-type]  # never None
-        run_at=utc_datetime(stored.run_at),
-        started_at=utc_datetime(stored.started_at),
-        finished_at=utc_datetime(stored.finished_at),
-        progress=progress,
-        error=last_error(stored),
-        reason=stored.reason,
-        worker=None if stored.worker is None else str(stored.worker),
-    )
-
-
-def last_error(stored: StoredJob) -> JobError | None:
-    """Return the newest failed attempt; None if no attempt has failed."""
-    errors = job_errors(stored)
-    return errors[-1] if errors else None
-
-
-def job_errors(stored: StoredJob) -> list[JobError]:
-    """Return every failed attempt that is kept, oldest first."""
-    return [
-        JobError(
-            type=failure.type,
-            message=failure.message,
-            traceback=failure.traceback,
-            attempt=failure.attempt,
-            at=utc_datetime(failure.at),
-            worker=failure.worker or None,
-            logs=failure.logs,
-        )
-        for failure in failures(stored.errors)
-    ]
+    return Job(client, raw)

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import getpass
 import os
 import platform
 import signal
@@ -195,6 +196,15 @@ def process_name() -> ProcessName:
 
 def host_name() -> str:
     return platform.node()[:HOST_NAME_CHARS_MAX] or "localhost"
+
+
+def user_at_host() -> str:
+    """Return the user and host of this process, such as `ann@web-1`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container without a user database
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{host_name()}"
 
 
 def thread_stack(thread_id: int) -> str:

@@ -63,6 +63,12 @@ class UnknownTask(UsageError):
     code = "unknown_task"
 
 
+class UnknownQueue(UsageError):
+    """No job was ever in this queue, and no task names it."""
+
+    code = "unknown_queue"
+
+
 class InvalidName(UsageError):
     """A name of an app, a queue, a task or a key that cannot be stored."""
 
@@ -131,10 +137,17 @@ class JobDead(OperatingError):
 
     code = "job_dead"
 
-    def __init__(self, what: str, *, reason: str, error: Any = None) -> None:
-        super().__init__(what, cure="See `durio jobs show`, then retry it.")
+    def __init__(
+        self, what: str, *, reason: str, error: Any = None, job_id: str
+    ) -> None:
+        super().__init__(
+            what,
+            cure=f"See `durio jobs show {job_id}`; to run it again: "
+            f"`durio jobs retry {job_id}`.",
+        )
         self.reason = reason
         self.error = error
+        self.job_id = job_id
 
 
 class JobCancelled(OperatingError):

@@ -1,8 +1,9 @@
 """Jobs as values: states, and the shapes of a new, claimed, stored and shown job."""
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -105,7 +106,8 @@ class Claim(NamedTuple):
     parked_at: float | None  # since when no worker here has known its task
 
 
-class Progress(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Progress:
     """Progress that a running attempt has reported."""
 
     __module__ = "durio"
@@ -116,8 +118,21 @@ class Progress(msgspec.Struct, frozen=True):
     state: str | None = None
 
 
-class JobError(msgspec.Struct, frozen=True):
-    """One failed attempt, as data."""
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """The newest failed attempt of a job, without what only operators may see."""
+
+    __module__ = "durio"
+
+    type: str
+    message: str
+    attempt: int = 0
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """One failed attempt, with its traceback and log lines."""
 
     __module__ = "durio"
 
@@ -130,8 +145,9 @@ class JobError(msgspec.Struct, frozen=True):
     logs: tuple[str, ...] = ()
 
 
-class JobStatus(msgspec.Struct, frozen=True):
-    """The state of a job, from one read of the store."""
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """The state of a job, from one read of the store; safe to return from a web route."""
 
     __module__ = "durio"
 
@@ -141,15 +157,34 @@ class JobStatus(msgspec.Struct, frozen=True):
     priority: int
     state: State
     attempt: int
-    max_attempts: int
+    max_attempts: int | None  # None: neither this process nor a worker has said it
     created_at: datetime
     run_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     progress: Progress | None = None
-    error: JobError | None = None
+    last_error: LastError | None = None
     reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values: times in ISO 8601 (UTC), enums as text."""
+        return msgspec.json.decode(msgspec.json.encode(self))
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails(JobStatus):
+    """Everything about a job, for operators and tests: arguments and errors may hold secrets."""
+
+    __module__ = "durio"
+
+    args: list[Any] = field(default_factory=list[Any])
+    kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+    key: str | None = None
+    result_until: datetime | None = None
     worker: str | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])  # of the call
+    errors: tuple[JobError, ...] = ()  # every failed attempt that is kept, oldest first
 
 
 class StoredJob(NamedTuple):

@@ -277,7 +277,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
                     f"there is no queue {pattern!r}: it holds no job, and no task of "
                     "the App names it",
                     cure="Declare a queue that is only used from elsewhere: "
-                    f'app.queue("{pattern}").{did_you_mean(pattern, existing)}',
+                    f'app.queue("{pattern}", weight=1).{did_you_mean(pattern, existing)}',
                 )
         for what, given in (("weight", self.weights), ("prefetch", self.prefetches)):
             for pattern, _ in given:
@@ -286,7 +286,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidOption(
                 "strict needs an order of queues",
                 cure="Name them, the first one first: -q high -q default -q low; or "
-                "declare them in that order with app.queue.",
+                "declare them in that order, with options: app.queue('high', weight=1).",
             )
 
     def _check_served(self, what: str, pattern: str, existing: set[str]) -> None:

@@ -181,7 +181,10 @@ async def test_an_error_of_middleware_is_a_failure_of_the_attempt(app: App):
     job = await task.enqueue()
     await drained(app)
     status = await job.status()
-    assert (status.state, status.error.message) == (State.DEAD, "broken middleware")
+    assert (status.state, status.last_error.message) == (
+        State.DEAD,
+        "broken middleware",
+    )
 
 
 # --- hooks

@@ -79,7 +79,7 @@ async def test_a_running_job_is_asked_and_ends_as_cancelled(app: App):
         assert await job.cancel() is State.RUNNING
         status = await finished(job)
         assert app.clock.now() - start < 30  # by a ring, not by the next heartbeat
-    assert (status.state, status.error) == (State.CANCELLED, None)
+    assert (status.state, status.last_error) == (State.CANCELLED, None)
     assert cleaned == ["up"]
 
 

@@ -20,7 +20,8 @@ from durio import (
     Retry,
     State,
 )
-from durio.client.handle import job_errors
+from durio.client.job_view import job_errors
+from durio.model.job import LastError
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import EmissionMeaning
 from tests.unit.app.app_harness import (
@@ -103,7 +104,7 @@ async def test_a_permanent_error_is_never_retried(app: App, error: Exception):
         1,
         "permanent",
     )
-    assert status.error.message == "no such"
+    assert status.last_error.message == "no such"
 
 
 @pytest.mark.proves("M69")
@@ -122,7 +123,7 @@ async def test_a_dead_letter_is_asked_for_by_its_task(app: App):
         1,
         "requested",
     )
-    assert (status.error.type, status.error.message) == (
+    assert (status.last_error.type, status.last_error.message) == (
         "DeadLetter",
         "fraud suspected",
     )
@@ -139,7 +140,11 @@ async def test_a_task_may_cancel_itself(app: App):
         with pytest.raises(JobCancelled, match=job.id):
             await job.result()
     status = await job.status()
-    assert (status.state, status.error, status.reason) == (State.CANCELLED, None, None)
+    assert (status.state, status.last_error, status.reason) == (
+        State.CANCELLED,
+        None,
+        None,
+    )
 
 
 class Item(pydantic.BaseModel):
@@ -204,11 +209,11 @@ async def test_a_retry_with_its_cause_keeps_the_traceback(app: App):
         job = await task.enqueue()
         status = await in_state(job, State.SCHEDULED)
         assert status.attempt == 2
-        assert (status.error.type, status.error.message) == (
+        assert (status.last_error.type, status.last_error.message) == (
             "ConnectionError",
             "the mail server is away",
         )
-        assert "in fetch" in status.error.traceback
+        assert "in fetch" in (await job.details()).errors[-1].traceback
         status = await finished(job)
     assert (status.state, status.reason) == (State.DEAD, "exhausted")
 
@@ -257,7 +262,8 @@ async def test_a_dead_job_tells_its_whole_story(app: App):
         status = await finished(job)
         with pytest.raises(JobDead) as caught:
             await job.result()
-    assert (caught.value.reason, caught.value.error) == ("exhausted", status.error)
+    assert (caught.value.reason, caught.value.job_id) == ("exhausted", job.id)
+    assert f"durio jobs retry {job.id}" in caught.value.cure
     assert "ConnectionError: try 2" in str(caught.value)
     assert (status.queue, status.state) == ("money", State.DEAD)
     assert status.finished_at.timestamp() == pytest.approx(start + 60)
@@ -265,7 +271,10 @@ async def test_a_dead_job_tells_its_whole_story(app: App):
     assert msgspec.json.decode(row.payload) == [[], {"order": 7}]
     assert msgspec.json.decode(row.opts)["meta"] == {"tenant": "a"}
     first, second = job_errors(row)
-    assert second == status.error
+    assert second == caught.value.error
+    assert status.last_error == LastError(
+        second.type, second.message, second.attempt, second.at
+    )
     assert (first.type, first.message, first.attempt) == ("ConnectionError", "try 1", 1)
     assert (second.attempt, second.worker) == (2, worker.config.name)
     assert second.at.timestamp() - first.at.timestamp() == pytest.approx(60)
@@ -325,7 +334,7 @@ async def test_whatever_is_raised_ends_the_attempt_and_not_the_worker(
 ):
     status = await end_of(app, error, retry=Retry(1, base=1))
     assert (status.state, status.attempt) == (State.DEAD, 2)
-    assert status.error.type == type(error).__name__
+    assert status.last_error.type == type(error).__name__
 
     @app.task(name="next")
     async def next_one() -> int:
@@ -348,4 +357,4 @@ async def test_the_same_in_a_thread(app: App, error: BaseException):
         job = await raises.enqueue()
         await drained(app)
     status = await job.status()
-    assert (status.state, status.error.type) == (State.DEAD, type(error).__name__)
+    assert (status.state, status.last_error.type) == (State.DEAD, type(error).__name__)

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from durio import App, Context, Retry, SoftTimeLimit, State
-from durio.client.handle import job_errors
+from durio.client.job_view import job_errors
 from tests.unit.app.app_harness import (
     finished,
     in_state,
@@ -59,7 +59,7 @@ async def test_a_last_word_at_the_soft_limit_is_kept(app: App):
 
     async with working(app):
         status = await finished(await half.enqueue())
-    assert (status.state, status.error.type) == (State.DEAD, "SoftTimeLimit")
+    assert (status.state, status.last_error.type) == (State.DEAD, "SoftTimeLimit")
     assert (status.progress.done, status.progress.message) == (7, "saved so far")
 
 
@@ -82,12 +82,12 @@ async def test_the_hard_limit_abandons_what_does_not_listen(app: App):
         start = app.clock.now()
         job = await deaf.enqueue()
         status = await in_state(job, State.SCHEDULED)
-        assert status.error.type == "HardTimeLimit"
-        assert status.error.at.timestamp() - start == pytest.approx(360, abs=0.1)
+        assert status.last_error.type == "HardTimeLimit"
+        assert status.last_error.at.timestamp() - start == pytest.approx(360, abs=0.1)
         status = await finished(job)
         go.set()
     assert (status.state, status.reason, status.attempt) == (State.DEAD, "exhausted", 2)
-    assert "past its hard time limit" in status.error.message
+    assert "past its hard time limit" in status.last_error.message
     assert len(job_errors(await record_of(app, job))) == 2
     assert (await job.status()).state is State.DEAD  # its late word did not count
     assert (
@@ -105,7 +105,7 @@ async def test_a_soft_limit_nobody_catches_is_a_failure_like_any_other(app: App)
     async with working(app):
         status = await finished(await slow.enqueue())
     assert (status.state, status.reason, status.attempt) == (State.DEAD, "exhausted", 2)
-    assert status.error.type == "SoftTimeLimit"
+    assert status.last_error.type == "SoftTimeLimit"
 
 
 @pytest.mark.proves("M103")
@@ -149,7 +149,7 @@ async def test_a_soft_limit_is_seen_through_a_task_group_and_wait_for(app: App):
         ends = [await finished(job) for job in jobs]
         assert [end.state.value for end in ends] == ["dead", "done", "done"]
         assert await jobs[2].result() == "in time"
-    assert ends[0].error.type == "SoftTimeLimit"
+    assert ends[0].last_error.type == "SoftTimeLimit"
     assert sorted(cleaned) == ["a", "b", "c", "d"]
 
 
@@ -166,7 +166,7 @@ async def test_a_soft_limit_is_not_swallowed_by_except_exception(app: App):
 
     async with working(app):
         status = await finished(await broad.enqueue())
-    assert status.error.type == "SoftTimeLimit"
+    assert status.last_error.type == "SoftTimeLimit"
 
 
 @pytest.mark.proves("M103")
@@ -204,7 +204,7 @@ async def test_a_hard_limit_abandons_a_thread_and_gives_its_slot_away(app: App):
     async with working(app) as worker:
         job = await deaf.enqueue()
         status = await finished(job)
-        assert (status.state, status.error.type) == (State.DEAD, "HardTimeLimit")
+        assert (status.state, status.last_error.type) == (State.DEAD, "HardTimeLimit")
         assert await (await next_one.enqueue()).result(timeout=60) == 1
         assert worker.hangs
         go.set()

@@ -139,8 +139,9 @@ async def test_the_last_fifty_lines_stay_with_a_failure(app: App):
         raise ValueError
 
     async with working(app):
-        status = await finished(await chatty.enqueue())
-    logs = status.error.logs
+        job = await chatty.enqueue()
+        await finished(job)
+    logs = (await job.details()).errors[-1].logs
     assert len(logs) == 50
     assert logs[0] == "WARNING attempt 2 line 11"  # this attempt's own
     assert logs[48] == "WARNING attempt 2 line 59"
@@ -150,4 +151,4 @@ async def test_the_last_fifty_lines_stay_with_a_failure(app: App):
 @virtual
 async def test_a_job_that_ends_well_keeps_no_lines(app: App):
     job = await noisy_job(app)
-    assert (await job.status()).error is None
+    assert (await job.status()).last_error is None

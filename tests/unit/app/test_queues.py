@@ -42,7 +42,7 @@ class StartRecorder:
         self.worker: Worker | None = None
         self.app = app
         for queue in QUEUES:
-            app.queue(queue)
+            app.registry.add_queue(Queue(queue))
 
         @app.task(name="tell")
         async def tell(queue: str) -> None:

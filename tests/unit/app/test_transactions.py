@@ -157,7 +157,7 @@ async def test_a_promised_result_must_be_given_inside(shop: Shop) -> None:
         with pytest.raises(JobDead) as dead:
             await job.result(timeout=SECONDS)
     assert dead.value.reason == "permanent"
-    assert "return ctx.result(value)" in (await job.status()).error.message  # type: ignore[union-attr]
+    assert "return ctx.result(value)" in (await job.status()).last_error.message  # type: ignore[union-attr]
     assert await shop.mine() == []
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from durio.cli.prompts import user_at_host
+from durio.host.signals import user_at_host
 from tests.unit.cli.terminal import Terminal
 
 PLACE = ("--app", "shop")

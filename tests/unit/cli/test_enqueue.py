@@ -189,7 +189,7 @@ def test_nobody_works_within_the_timeout(shop: Terminal) -> None:
     assert answer["id"] in answer["error"]["what"]
     result = shop.run(*asked)
     assert result.exit_code == 7
-    assert "it goes on [timeout]" in result.stderr
+    assert '(state: ready; no worker serves queue "default") [timeout]' in result.stderr
 
 
 STORE = ("--store", "sqlite:///jobs.db", "--name", "shop")

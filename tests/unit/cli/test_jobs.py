@@ -28,7 +28,9 @@ def test_list_is_newest_first_and_narrowed(shop: Terminal) -> None:
     assert listed("--task", "resize") == [first]
     assert listed("--task", "shop.resize") == [first]
     assert listed("--state", "dead") == []
-    assert shop.ok("jobs", "ls", *PLACE, "--state", "dead") == "no jobs\n"
+    assert shop.ok("jobs", "ls", *PLACE, "--state", "dead") == (
+        "no jobs with state dead\n"
+    )
 
 
 def test_list_goes_on_at_the_cursor(shop: Terminal) -> None:
@@ -107,7 +109,7 @@ def test_done_job_has_its_result(shop: Terminal, ended: Ended) -> None:
     assert "original" not in shown
     assert '"a.png.webp"' in shop.ok("jobs", "show", job, *PLACE)
     place = ("--store", "sqlite:///jobs.db")
-    assert shop.json("jobs", "show", job, *place)["max_attempts"] is None
+    assert shop.json("jobs", "show", job, *place)["max_attempts"] == 3  # published
 
 
 def test_wait_finds_a_job_that_is_done_already(shop: Terminal, ended: Ended) -> None:

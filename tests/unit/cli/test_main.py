@@ -100,7 +100,7 @@ def test_unknown_option_points_to_the_help_of_its_command(terminal: Terminal) ->
         (StoreStalled("x"), 3),
         (AppImportFailed("x"), 4),
         (SchemaMismatch("x"), 5),
-        (JobDead("x", reason="permanent"), 6),
+        (JobDead("x", reason="permanent", job_id="7"), 6),
         (TimeoutError("x"), 7),
         (JobNotFound("x"), 1),
         (JobCancelled("x"), 1),

@@ -9,7 +9,6 @@ import pytest
 
 from durio import App
 from durio.cli import prompts
-from durio.cli.queue_rows import is_served_by
 from durio.ports.browse import WorkerRow
 from tests.unit.cli.terminal import Terminal
 
@@ -92,7 +91,7 @@ def test_list_of_nothing_names_the_app(shop: Terminal) -> None:
 )
 def test_who_serves_a_queue(told: Any, left: float, *, is_served: bool) -> None:
     worker = WorkerRow(1, {"queues": told}, left, 0)
-    assert is_served_by("mail", worker) is is_served
+    assert worker.serves("mail") is is_served
 
 
 # --- pause, resume, limit

@@ -151,7 +151,7 @@ def test_unknown_queue_is_told_with_a_suggestion(shop: Terminal) -> None:
     error = shop.error("worker", "shop", "--burst", "-q", "thumbnail", code=2)
     assert "no queue 'thumbnail'" in error["what"]
     assert "Did you mean 'thumbnails'?" in error["cure"]
-    assert 'app.queue("thumbnail")' in error["cure"]
+    assert 'app.queue("thumbnail", weight=1)' in error["cure"]
 
 
 def test_globs_and_order_on_the_command_line(shop: Terminal) -> None:

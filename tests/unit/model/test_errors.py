@@ -53,7 +53,7 @@ def test_text_has_code_and_cure() -> None:
 
 
 def test_some_carry_values_of_their_own() -> None:
-    assert JobDead("dead", reason="exhausted", error=None).reason == "exhausted"
+    assert JobDead("dead", reason="exhausted", job_id="7").reason == "exhausted"
     assert StoreError("?", unknown=True).unknown
     assert not StoreFull("full", path="x").unknown
     cause = OSError()

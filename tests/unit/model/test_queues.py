@@ -195,7 +195,7 @@ def test_unknown_queues() -> None:
     with pytest.raises(InvalidOption, match="no queue 'mial'") as caught:
         parse_serving(["mial"]).check({"mail"})
     assert "Did you mean 'mail'?" in caught.value.cure
-    assert 'app.queue("mial")' in caught.value.cure
+    assert 'app.queue("mial", weight=1)' in caught.value.cure
 
 
 @pytest.mark.parametrize(

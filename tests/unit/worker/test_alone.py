@@ -135,8 +135,8 @@ async def test_a_task_unknown_for_a_day_is_dead(app: App) -> None:
     await drained(app)
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "unknown_task")
-    assert status.error is not None
-    assert "app.gone" in status.error.message
+    assert status.last_error is not None
+    assert "app.gone" in status.last_error.message
     # Its day begins when the first worker did not know it.
     assert (await later.status()).state is State.SCHEDULED
 

@@ -113,7 +113,7 @@ async def test_the_guilty_is_known_in_a_task_of_it(app: App):
     machine = FakeMachine()
     ends = await on_side_loop(app, machine, blocks=blocks, waits=waits)
     assert told == [("app.blocks", "HardTimeLimit")]
-    assert (ends["blocks"].state, ends["blocks"].error.type) == (
+    assert (ends["blocks"].state, ends["blocks"].last_error.type) == (
         State.DEAD,
         "HardTimeLimit",
     )
@@ -160,7 +160,7 @@ async def test_abandoned_code_that_blocks_ends_the_process(app: App):
     app.hooks.dead(lambda event: told.append(event.task))
     machine = Noting(told)
     ends = await on_side_loop(app, machine, haunts=haunts, waits=waits)
-    assert ends["haunts"].error.type == "HardTimeLimit"
+    assert ends["haunts"].last_error.type == "HardTimeLimit"
     assert (ends["waits"].state, ends["waits"].attempt) == (State.DONE, 1)
     assert told == ["app.haunts", "exit 70"], "a real process has no later word"
 
@@ -184,7 +184,7 @@ async def test_a_hook_that_blocks_does_not_keep_the_process(
         told.append("the hook ended")
 
     ends = await on_side_loop(app, machine, blocks=blocks)
-    assert ends["blocks"].error.type == "HardTimeLimit"
+    assert ends["blocks"].last_error.type == "HardTimeLimit"
     assert told[:2] == ["hook", "exit 70"]
 
 
@@ -283,7 +283,7 @@ async def test_who_blocks_and_logs_is_ended_all_the_same(app: App):
         worker.stop()
     assert told == ["exit 70"]
     assert status.state is State.DEAD
-    assert "WARNING chatty" in status.error.logs
+    assert "WARNING chatty" in (await job.details()).errors[-1].logs
 
 
 def break_watchdog(monkeypatch: pytest.MonkeyPatch) -> threading.Event:

@@ -9,7 +9,7 @@ import pytest
 
 from durio import App, HookEvent, Job, State
 from durio.cli.worker import exit_code
-from durio.client.handle import job_errors
+from durio.client.job_view import job_errors
 from durio.errors import ChildFailed
 from durio.model.job import Claim
 from durio.model.names import lane
@@ -156,7 +156,7 @@ async def test_its_time_counts_from_the_moment_a_child_has_it(app: App) -> None:
         status = await finished(job)
         assert errand.requests == ["warn", "kill"]
         errand.finish(result=b"7")  # too late
-    assert (status.state, status.error.type) == (State.DEAD, "HardTimeLimit")
+    assert (status.state, status.last_error.type) == (State.DEAD, "HardTimeLimit")
     assert status.finished_at.timestamp() - began == pytest.approx(360, abs=1)
     assert (await job.status()).state is State.DEAD
 

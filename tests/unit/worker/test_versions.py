@@ -61,7 +61,11 @@ async def test_arguments_of_newer_code_wait_for_it(
     with caplog.at_level("WARNING", logger="durio"):
         await drained(app)
     status = await job.status()
-    assert (status.state, status.attempt, status.error) == (State.SCHEDULED, 1, None)
+    assert (status.state, status.attempt, status.last_error) == (
+        State.SCHEDULED,
+        1,
+        None,
+    )
     (told,) = [r for r in caplog.records if getattr(r, "event", "") == "job.parked"]
     assert "urgent" in told.getMessage()  # what does not fit
     await app.clock.sleep(10)
@@ -98,7 +102,7 @@ async def test_after_a_day_without_that_code_it_is_dead_with_the_reason(app: App
         await app.clock.sleep(310)
     status = await job.status()
     assert (status.state, status.reason) == (State.DEAD, "bad_payload")
-    assert "urgent" in status.error.message
+    assert "urgent" in status.last_error.message
     record = await record_of(app, job)
     assert DAY <= record.finished_at - record.created_at < DAY + 400
 

@@ -1,0 +1,135 @@
+"""Filters for jobs, as code and the command line give them, checked and made a query."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from durio.model.errors import InvalidOption, UsageError
+from durio.model.ids import id_bytes
+from durio.model.job import CODE_BY_STATE, State
+from durio.model.names import check_name, did_you_mean, lane, task_name
+from durio.model.outcome import Reason
+from durio.model.quantities import Duration, format_duration, seconds
+from durio.ports.browse import Query
+
+REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
+
+
+class NamedTask(Protocol):
+    """A task, or anything else with a task's name."""
+
+    @property
+    def name(self) -> str:
+        """The full name of the task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs; a field that is None does not narrow."""
+
+    state: State | str | Iterable[State | str] | None = None
+    task: NamedTask | str | None = None
+    queue: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    older: Duration | None = None
+    newer: Duration | None = None
+    ids: Iterable[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Keep what an iterator gives: a filter is used more than once."""
+        for name in ("state", "ids"):
+            given: Any = getattr(self, name)
+            if isinstance(given, Iterator):
+                object.__setattr__(self, name, tuple(cast("Iterator[Any]", given)))
+
+    def is_empty(self) -> bool:
+        return all(getattr(self, name) is None for name in self.__slots__)
+
+    def query(
+        self, *, app: str, namespace: str | None, now: float, dashes: str = ""
+    ) -> Query:
+        """Return the query for jobs that match now; messages write `dashes` before names."""
+        older, newer = self._ages(dashes)
+        task = (
+            self.task
+            if self.task is None or isinstance(self.task, str)
+            else self.task.name
+        )
+        return Query(
+            namespace=namespace,
+            states=None if self.state is None else state_codes(self.state),
+            lane=None
+            if self.queue is None
+            else lane(app, check_name("queue", self.queue)),
+            task=None if task is None else task_name(app, check_name("task", task)),
+            reason=None if self.reason is None else check_reason(self.reason),
+            error=None
+            if self.error is None
+            else check_text(self.error, f"{dashes}error"),
+            before=None if older is None else now - older,
+            after=None if newer is None else now - newer,
+            ids=None if self.ids is None else checked_ids(self.ids),
+        )
+
+    def _ages(self, dashes: str) -> tuple[float | None, float | None]:
+        older = None if self.older is None else seconds(self.older, f"{dashes}older")
+        newer = None if self.newer is None else seconds(self.newer, f"{dashes}newer")
+        if older is not None and newer is not None and older >= newer:
+            raise UsageError(
+                f"no job is older than {format_duration(older)} and newer than "
+                f"{format_duration(newer)}",
+                cure=f"{dashes}older must be less than {dashes}newer.",
+            )
+        return older, newer
+
+
+def state_codes(given: State | str | Iterable[State | str]) -> tuple[int, ...]:
+    """Return the stored numbers of one state or of several."""
+    if not isinstance(given, Iterable):
+        raise not_a_state(given)
+    codes: list[int] = []
+    for state in [given] if isinstance(given, str) else given:
+        try:
+            codes.append(CODE_BY_STATE[State(state)])
+        except ValueError:
+            raise not_a_state(state) from None
+    return tuple(codes)
+
+
+def not_a_state(given: object) -> InvalidOption:
+    known = [state.value for state in State]
+    hint = did_you_mean(given, known) if isinstance(given, str) else ""
+    return InvalidOption(
+        f"there is no state {given!r}", cure=f"States: {', '.join(known)}.{hint}"
+    )
+
+
+def check_reason(reason: str) -> str:
+    if reason not in REASONS:
+        raise InvalidOption(
+            f"no job is dead for the reason {reason!r}",
+            cure=f"Reasons: {', '.join(REASONS)}.",
+        )
+    return reason
+
+
+def check_text(text: str, name: str) -> str:
+    try:
+        text.encode()
+    except (UnicodeEncodeError, AttributeError):
+        text = ""
+    if not text.strip() or "\0" in text:
+        raise UsageError(
+            f"{name} is empty or not valid text", cure="Give a part of the error."
+        )
+    return text
+
+
+def checked_ids(ids: Iterable[str]) -> tuple[bytes, ...]:
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidOption(
+            f"ids cannot be {ids!r}", cure="Give several ids: ids=[job.id]."
+        )
+    return tuple(dict.fromkeys(id_bytes(each) for each in ids))

@@ -1,0 +1,273 @@
+"""Jobs by filters: `app.jobs(state="dead")` can be read, counted, and acted on.
+
+Reading goes newest first, page by page. An action counts first and changes only jobs that
+were counted: a job that fits later, or that dies again meanwhile, stays as it is.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from durio.client.bulk import CountedJobs, act_in_bulk
+from durio.client.handle import JobClient
+from durio.client.job_filter import JobFilter
+from durio.client.job_view import details_of, retries_of_tasks
+from durio.client.task_by_name import published_tasks
+from durio.model.errors import (
+    InvalidOption,
+    UnknownQueue,
+    UnknownTask,
+    UsageError,
+    WrongState,
+)
+from durio.model.job import JobDetails
+from durio.model.names import did_you_mean, queue_of
+from durio.model.queues import DEFAULT_QUEUE
+from durio.ports.browse import Query, states_in_words
+from durio.ports.control import (
+    Action,
+    CancelJobs,
+    DiscardJobs,
+    RetryJobs,
+    RunJobsNow,
+)
+from durio.ports.store import Store
+
+PAGE_JOBS = 200
+COUNT_MAX = 100_000
+NAMES_SHOWN_MAX = 8
+
+
+class NamespaceClient(JobClient, Protocol):
+    """What a query and a queue's handle need from their App."""
+
+    @property
+    def name(self) -> str:
+        """The namespace."""
+        ...
+
+    def declared_names(self) -> tuple[set[str], set[str]]:
+        """Return the tasks and the queues that the code names."""
+        ...
+
+    def acting_user(self) -> str:
+        """Return who acts, for the audit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What a bulk action did."""
+
+    __module__ = "durio"
+
+    matched: int  # jobs that fitted the filters, in a state that the action changes
+    changed: int
+    held: int  # not changed: open transactions hold them, or their keys
+
+
+class JobQuery:
+    """Jobs of an App that fit some filters. `for` and `async for` give JobDetails."""
+
+    __module__ = "durio"
+
+    def __init__(
+        self, client: NamespaceClient, filters: JobFilter, limit: int | None = None
+    ) -> None:
+        self._client = client
+        self._filters = filters
+        self._limit = limit
+        self._query()  # raises here for a filter that cannot be
+
+    def __repr__(self) -> str:
+        return f"<jobs: {self._query().in_words()}>"
+
+    def limit(self, jobs: int) -> "JobQuery":
+        """Choose at most this number of the jobs."""
+        if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+            raise InvalidOption(
+                f"limit cannot be {jobs!r}", cure="Give a whole number of jobs, from 1."
+            )
+        return JobQuery(self._client, self._filters, jobs)
+
+    def _query(self) -> Query:
+        client = self._client
+        return self._filters.query(
+            app=client.name, namespace=client.name, now=client.now()
+        )
+
+    # --- reading
+
+    async def __aiter__(self) -> AsyncIterator[JobDetails]:
+        pages = JobPages(self._client, self._query(), self._limit)
+        while page := await pages.read():
+            for job in page:
+                yield job
+
+    def __iter__(self) -> Iterator[JobDetails]:
+        """For callers without an event loop."""
+        pages = JobPages(self._client, self._query(), self._limit)
+        while page := self._client.run_sync(pages.read()):
+            yield from page
+
+    async def count(self) -> int:
+        """Return how many jobs match: exact up to 100,000; 100,001 means more."""
+        store, query = await self._client.store(), self._query()
+        counted = await store.count(query, most=self._at_most(COUNT_MAX + 1))
+        if not counted.jobs:
+            await refuse_unknown_names(self._client, store, query)
+        return counted.jobs
+
+    def count_sync(self) -> int:
+        """`count` for callers without an event loop."""
+        return self._client.run_sync(self.count())
+
+    def _at_most(self, jobs: int) -> int:
+        return jobs if self._limit is None else min(jobs, self._limit)
+
+    # --- acting
+
+    async def retry(self, *, everything: bool = False) -> BulkResult:
+        """Run dead and cancelled jobs again, with a full retry budget."""
+        return await self._act(RetryJobs(), everything=everything)
+
+    async def cancel(self, *, everything: bool = False) -> BulkResult:
+        """Cancel jobs that have not ended; running ones are asked to stop."""
+        return await self._act(CancelJobs(), everything=everything)
+
+    async def discard(self, *, everything: bool = False) -> BulkResult:
+        """Delete dead jobs for good."""
+        return await self._act(DiscardJobs(), everything=everything)
+
+    async def run_now(self, *, everything: bool = False) -> BulkResult:
+        """Make scheduled jobs ready, also those that wait for their next attempt."""
+        return await self._act(RunJobsNow(), everything=everything)
+
+    def retry_sync(self, *, everything: bool = False) -> BulkResult:
+        """`retry` for callers without an event loop."""
+        return self._client.run_sync(self.retry(everything=everything))
+
+    def cancel_sync(self, *, everything: bool = False) -> BulkResult:
+        """`cancel` for callers without an event loop."""
+        return self._client.run_sync(self.cancel(everything=everything))
+
+    def discard_sync(self, *, everything: bool = False) -> BulkResult:
+        """`discard` for callers without an event loop."""
+        return self._client.run_sync(self.discard(everything=everything))
+
+    def run_now_sync(self, *, everything: bool = False) -> BulkResult:
+        """`run_now` for callers without an event loop."""
+        return self._client.run_sync(self.run_now(everything=everything))
+
+    async def _act(self, action: Action, *, everything: bool) -> BulkResult:
+        client = self._client
+        if self._filters.is_empty() and not everything:
+            raise UsageError(
+                f"app.jobs() without a filter: {action.verb}() would change every job of "
+                f"App {client.name}",
+                cure="Give a filter, such as app.jobs(state='dead'); or "
+                f"{action.verb}(everything=True).",
+            )
+        store, query = await client.store(), query_for(action, self._query())
+        counted = await store.count(query)
+        if not counted.jobs:
+            await refuse_unknown_names(client, store, query)
+        changed = held = 0
+        chosen = CountedJobs(query, counted.mark, self._at_most(counted.jobs))
+        async for step in act_in_bulk(store, action, chosen, by=client.acting_user()):
+            changed, held = changed + step.jobs, held + step.held
+        return BulkResult(counted.jobs, changed, min(held, chosen.limit - changed))
+
+
+def query_for(action: Action, query: Query) -> Query:
+    """Narrow the query to the states that the action changes."""
+    asked = action.states if query.states is None else query.states
+    states = tuple(state for state in action.states if state in asked)
+    if not states:
+        raise WrongState(
+            f"{action.verb} changes {states_in_words(action.states)} jobs, not "
+            f"{states_in_words(asked)} ones",
+            cure="Leave the state out: then all jobs that it can change are chosen.",
+        )
+    return query._replace(states=states)
+
+
+class JobPages:
+    """Reads the jobs of a query page by page, newest first."""
+
+    def __init__(
+        self, client: NamespaceClient, query: Query, limit: int | None
+    ) -> None:
+        self._client = client
+        self._query = query
+        self._left: int | None = limit
+        self._cursor: str | None = None
+        self._is_over = False
+        self._has_read = False
+
+    async def read(self) -> list[JobDetails]:
+        """Return the next jobs; none at the end. Pages before it may be empty."""
+        store = await self._client.store()
+        while not self._is_over and self._left != 0:
+            size = PAGE_JOBS if self._left is None else min(PAGE_JOBS, self._left)
+            page = await store.find(self._query, limit=size, cursor=self._cursor)
+            self._cursor, self._is_over = page.cursor, page.cursor is None
+            if page.jobs:
+                self._has_read = True
+                if self._left is not None:
+                    self._left -= len(page.jobs)
+                loaded = self._client.retries_of
+                retries = await retries_of_tasks(store, loaded, page.jobs)
+                return [details_of(job, retries[job.task]) for job in page.jobs]
+        if not self._has_read:
+            await refuse_unknown_names(self._client, store, self._query)
+        return []
+
+
+# --- names that nothing knows
+
+
+async def refuse_unknown_names(
+    client: NamespaceClient, store: Store, query: Query
+) -> None:
+    """Raise for a task or queue that is not known: no job fits because of a typo."""
+    if query.task is not None:
+        known = await known_tasks(client, store, query.task.partition(".")[0])
+        if known and query.task not in known:
+            raise UnknownTask(
+                f"there is no task {query.task!r}",
+                cure=names_known(query.task, known),
+                task=query.task,
+            )
+    if query.lane is not None:
+        await check_queue(client, store, queue_of(query.lane))
+
+
+async def known_tasks(
+    client: NamespaceClient, store: Store, namespace: str
+) -> set[str]:
+    """Return tasks that the code declares or that workers published."""
+    published = await published_tasks(store, namespace) or {}
+    declared, _ = client.declared_names()
+    return {*published, *(t for t in declared if t.partition(".")[0] == namespace)}
+
+
+async def check_queue(client: NamespaceClient, store: Store, queue: str) -> None:
+    """Raise UnknownQueue for a queue that was never used and that no task names."""
+    _, declared = client.declared_names()
+    if queue in declared or queue == DEFAULT_QUEUE:
+        return
+    published = await published_tasks(store, client.name) or {}
+    known = {queue_of(row.name) for row in await store.queues(client.name)}
+    known |= {DEFAULT_QUEUE, *declared, *(task["queue"] for task in published.values())}
+    if queue not in known:
+        raise UnknownQueue(
+            f"app {client.name} has no queue {queue!r}",
+            cure=names_known(queue, known),
+            queue=queue,
+        )
+
+
+def names_known(name: str, known: Collection[str]) -> str:
+    shown = ", ".join(sorted(known)[:NAMES_SHOWN_MAX])
+    return f"Known: {shown}.{did_you_mean(name, known)}"

@@ -1,0 +1,133 @@
+"""A queue's handle: pause and resume it, and see how it is doing."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from durio.client.job_query import NamespaceClient, check_queue
+from durio.model.errors import InvalidOption
+from durio.model.failure import storable
+from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED, utc_datetime
+from durio.model.names import check_name, lane
+from durio.ports.browse import LaneRow
+from durio.ports.control import AuditNote, QueueChange
+from durio.ports.store import Store
+
+REASON_CHARS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """A queue, from one look at the store."""
+
+    __module__ = "durio"
+
+    queue: str
+    paused: bool  # gives no jobs to workers
+    closed: bool  # takes no new jobs
+    maxsize: int | None  # the bound in force; None: none
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    dead: int
+    oldest_at: datetime | None  # when its oldest ready job became due
+    workers: int  # live ones that serve it
+
+    @property
+    def depth(self) -> int:
+        """The number of waiting jobs, which a bound limits."""
+        return self.ready + self.scheduled + self.blocked
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the depth as plain JSON values."""
+        return {
+            **msgspec.json.decode(msgspec.json.encode(self)),
+            "depth": self.depth,
+        }
+
+
+class QueueHandle:
+    """One queue of an App: `await app.queue("mail").pause()`."""
+
+    __module__ = "durio"
+    __slots__ = ("_client", "name")
+
+    def __init__(self, client: NamespaceClient, name: str) -> None:
+        self._client = client
+        self.name = check_name("queue", name)
+
+    def __repr__(self) -> str:
+        return f"QueueHandle({self.name!r})"
+
+    async def pause(self, reason: str | None = None) -> None:
+        """Give no jobs of it to workers; the audit keeps the reason."""
+        why = None if reason is None else check_reason_text(reason)
+        await self._change(QueueChange(paused=True, reason=why))
+
+    async def resume(self) -> None:
+        """Take new jobs and give them to workers again."""
+        await self._change(QueueChange(paused=False, closed=False))
+
+    async def depth(self) -> int:
+        """Return how many jobs wait in it."""
+        return (await self.status()).depth
+
+    async def status(self) -> QueueStatus:
+        """Return its switches, its jobs by state, and the number of its workers."""
+        store = await self._known()
+        namespace = self._client.name
+        rows = await store.queues(namespace, counts=True, oldest=True)
+        stored = lane(namespace, self.name)
+        row = next((row for row in rows if row.name == stored), LaneRow(stored, False))
+        workers = await store.workers(namespace)
+        return QueueStatus(
+            queue=self.name,
+            paused=row.paused,
+            closed=row.closed,
+            maxsize=row.maxsize,
+            ready=row.jobs(READY),
+            scheduled=row.jobs(SCHEDULED),
+            blocked=row.jobs(BLOCKED),
+            running=row.jobs(RUNNING),
+            dead=row.jobs(DEAD),
+            oldest_at=utc_datetime(row.oldest_ready_at),
+            workers=sum(worker.serves(self.name) for worker in workers),
+        )
+
+    async def _known(self) -> Store:
+        store = await self._client.store()
+        await check_queue(self._client, store, self.name)
+        return store
+
+    async def _change(self, change: QueueChange) -> None:
+        store = await self._known()
+        note = AuditNote(who=self._client.acting_user())
+        await store.set_queue(lane(self._client.name, self.name), change, note)
+
+    def pause_sync(self, reason: str | None = None) -> None:
+        """`pause` for callers without an event loop."""
+        self._client.run_sync(self.pause(reason))
+
+    def resume_sync(self) -> None:
+        """`resume` for callers without an event loop."""
+        self._client.run_sync(self.resume())
+
+    def depth_sync(self) -> int:
+        """`depth` for callers without an event loop."""
+        return self._client.run_sync(self.depth())
+
+    def status_sync(self) -> QueueStatus:
+        """`status` for callers without an event loop."""
+        return self._client.run_sync(self.status())
+
+
+def check_reason_text(reason: object) -> str:
+    if not isinstance(reason, str) or not reason.strip():
+        raise InvalidOption(
+            f"reason cannot be {reason!r}",
+            cure="Say why in some words, or leave it out.",
+        )
+    return storable(reason, REASON_CHARS_MAX)
