@@ -82,7 +82,7 @@ def test_whoever_has_run_needs_no_room(url: str) -> None:
         app, task = shop(url, 0.0)
         async with app:
             real = await app.store()
-            store = app._stores[os.getpid()] = FaultyStore(real, app.clock)
+            store = app.state.stores[os.getpid()] = FaultyStore(real, app.clock)
             store.lose_reply("enqueue")
             store.slow("enqueue", seconds=HELD_SECONDS)
             lost = asyncio.create_task(task.enqueue("anything"))
@@ -112,7 +112,7 @@ def test_a_first_try_that_comes_late_runs_once(url: str, then: str) -> None:
         async with app:
             real = await app.store()
             await task.enqueue_many([("one",), ("two",)])
-            store = app._stores[os.getpid()] = FaultyStore(real, app.clock)
+            store = app.state.stores[os.getpid()] = FaultyStore(real, app.clock)
             lost = StoreUnavailable("lost", unknown=True)
             store.fail("enqueue", error=lost)
             waits = asyncio.create_task(task.enqueue("late"))

@@ -109,7 +109,7 @@ def app_on(
     """
     whole = settings_from(settings)
     app = App("sqlite:///:memory:", clock=node.clock, settings=whole, **options)
-    app._stores[os.getpid()] = link  # pyright: ignore[reportPrivateUsage]
+    app.state.stores[os.getpid()] = link
     return app
 
 

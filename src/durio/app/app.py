@@ -9,15 +9,14 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, overload
-from weakref import WeakKeyDictionary
 
 from durio.app.configuration import configuration
-from durio.app.connect import connect, is_in_memory, masked
+from durio.app.connect import current_folder, masked
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
 from durio.app.registry import Registry
-from durio.app.spawn import Spawner
+from durio.app.state import AppState, LoopState
 from durio.app.tasks import (
     D,
     P,
@@ -36,7 +35,7 @@ from durio.client.caller_transaction import (
     refuse_async_tx,
     run_without_loop,
 )
-from durio.client.enqueue import Enqueuer, JobBuilder
+from durio.client.enqueue import JobBuilder
 from durio.client.handle import Job, find_job
 from durio.client.job_filter import JobFilter, NamedTask
 from durio.client.job_query import JobQuery
@@ -91,34 +90,63 @@ class App:
         # Code overrides the environment: a test with a memory store must never open
         # production.
         self.configuration = configuration(url, settings)
-        self.url = self.configuration.url
         self.settings = self.configuration.settings
-        self.clock: Clock = clock or HostClock()
         self.live = LivePublisher(
-            name, self.clock, lambda: self._stores.get(os.getpid())
+            name, lambda: self.clock, lambda: self._state.open_store
         )
         self.emit = Emitter(LogWriter(), self.live)
+        self._state = AppState(
+            self.configuration.url, clock or HostClock(), current_folder(), self.emit
+        )
         self.hooks = Hooks()
         self.deps = deps
         self.middleware = tuple(middleware)
         self.imports = tuple(imports)
         self.registry = Registry(self.name, self.settings, self.emit, retry, timeout)
         self.bounds = Bounds(self.settings.queue.full_seconds)
-        self._default_maxsize: int | None = None
         for queue in queues:
             self._declare(queue)
-        # By process id, because a forked child opens its own store.
-        self._stores: dict[int, Store] = {}
-        self.folder = _current_folder()
         self.origin: str | None = None  # module:attribute, as given on the command line
-        self._entered = 0
-        self._loop_states: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]
-        self._loop_states = WeakKeyDictionary()
-        self._spawner = Spawner(self.emit)
         self._portal = Portal(LoopThread(f"durio-{name}"))
 
     def __repr__(self) -> str:
         return f"App({masked(self.url)!r}, name={self.name!r})"
+
+    # --- what it stands on
+
+    @property
+    def url(self) -> str:
+        """The URL of its store."""
+        return self._state.url
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._state.url = url
+
+    @property
+    def folder(self) -> str:
+        """The base of relative paths in its URL."""
+        return self._state.folder
+
+    @folder.setter
+    def folder(self, folder: str) -> None:
+        self._state.folder = folder
+
+    @property
+    def clock(self) -> Clock:
+        """Time, sleep, randomness and ids."""
+        return self._state.clock
+
+    @property
+    def state(self) -> AppState:
+        """What it stands on now; `durio.testing` replaces it for a block."""
+        return self._state
+
+    @state.setter
+    def state(self, state: AppState) -> None:
+        self._state = state
+        self.bounds.default = self.default_maxsize
+        self.live.reset()
 
     # --- declaring
 
@@ -197,13 +225,14 @@ class App:
 
         It is set if the store is in memory, or while a worker runs in this process.
         """
-        if self._default_maxsize is None and is_in_memory(self.url):
+        state = self._state
+        if state.default_maxsize is None and state.is_bounded:
             return self.settings.queue.embedded_max or None
-        return self._default_maxsize
+        return state.default_maxsize
 
     @default_maxsize.setter
     def default_maxsize(self, maxsize: int | None) -> None:
-        self._default_maxsize = maxsize or None
+        self._state.default_maxsize = maxsize or None
         self.bounds.default = self.default_maxsize
 
     async def declare_bounds(self) -> None:
@@ -308,33 +337,28 @@ class App:
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None
     ) -> "asyncio.Task[T]":
         """Run a coroutine in this process, tracked but not stored: a crash loses it."""
-        return self._spawner.spawn(coro, name, self.settings.worker.spawned_max)
+        return self._state.spawner.spawn(coro, name, self.settings.worker.spawned_max)
 
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
         await self.store()
-        self._entered += 1
+        self._state.entered += 1
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         # Blocks may be nested, and an inner block must not close what an outer one opened.
-        self._entered -= 1
-        if self._entered == 0:
+        self._state.entered -= 1
+        if self._state.entered == 0:
             await self.close()
 
     async def close(self) -> None:
         """Wait for spawned work and close the store; the next use opens it again."""
+        state = self._state
         try:
-            await self._spawner.end(self.settings.worker.grace_seconds)
+            await state.spawner.end(self.settings.worker.grace_seconds)
         finally:
-            await self._close_store()
-
-    async def _close_store(self) -> None:
-        store = self._stores.pop(os.getpid(), None)
-        self._loop_states.clear()
-        if store is not None:
-            await store.close()
+            await state.close_store()
 
     @property
     def lifespan(self) -> Lifespan:
@@ -355,19 +379,16 @@ class App:
 
     async def store(self) -> Store:
         """Return the open store of this process."""
-        pid = os.getpid()
-        store = self._stores.get(pid)
-        if store is None:
+        state = self._state
+        if state.open_store is None:
             self.bounds.default = self.default_maxsize  # the URL may have changed
-            made = connect(self.url, self.clock, self.settings, self.folder)
-            made.warn = lambda text: self.emit("store.warned", text=text)
-            store = self._stores.setdefault(pid, made)  # another thread may be faster
+        store = state.ready_store(self.settings)
         await store.open()
         return store
 
     def stall(self) -> Stall | None:
         """Return the process that blocks our writes, if any; works while the store opens."""
-        store = self._stores.get(os.getpid())
+        store = self._state.open_store
         return None if store is None else run_without_loop(store.health()).stalled_by
 
     async def send(
@@ -390,15 +411,10 @@ class App:
         """Return the shared result poller of this event loop."""
         return (await self._loop_state()).waiters
 
-    async def _loop_state(self) -> "LoopState":
-        loop = asyncio.get_running_loop()
-        state = self._loop_states.get(loop)
+    async def _loop_state(self) -> LoopState:
+        state, warn = self._state, self.settings.payload.warn_bytes
         store = await self.store()
-        if state is None or state.store is not store:
-            warn = self.settings.payload.warn_bytes
-            state = LoopState(store, self.clock, self.emit, warn, self.bounds)
-            self._loop_states[loop] = state
-        return state
+        return state.of_this_loop(store, warn, self.bounds)
 
     def retries_of(self, task: str) -> int | None:
         """Return the retries of the task's policy; None if its code is not loaded here."""
@@ -421,25 +437,3 @@ class App:
     def now(self) -> float:
         """Return wall-clock seconds."""
         return self.clock.now()
-
-
-class LoopState:  # state of an App per event loop
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        emit: Emitter,
-        warn_bytes: int,
-        bounds: Bounds,
-    ) -> None:
-        self.store = store
-        self.enqueuer = Enqueuer(store, clock, emit, warn_bytes, bounds)
-        self.waiters = Waiters(store, clock)
-
-
-def _current_folder() -> str:
-    """Return the base of relative paths, kept in case the process changes its directory."""
-    try:
-        return os.getcwd()  # noqa: PTH109 - pathlib costs an import
-    except OSError:  # the folder was deleted, so only absolute paths work
-        return ""

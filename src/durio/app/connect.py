@@ -4,6 +4,7 @@ Store modules are imported by name on first use, so that `import durio` loads no
 """
 
 import importlib
+import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -86,6 +87,14 @@ def check_text(url: str) -> None:
 def is_in_memory(url: str) -> bool:
     """Whether the jobs are lost when the process ends."""
     return isinstance(url, str) and url.partition("?")[0].endswith(":///:memory:")
+
+
+def current_folder() -> str:
+    """Return the base of relative paths, kept in case the process changes its directory."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - pathlib costs an import
+    except OSError:  # the folder was deleted, so only absolute paths work
+        return ""
 
 
 def scheme_of(url: str) -> str:

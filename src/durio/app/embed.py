@@ -32,7 +32,9 @@ class EmbeddingApp(Protocol):
 
     name: str
     settings: Settings
-    clock: Clock
+
+    @property
+    def clock(self) -> Clock: ...
 
     @property
     def default_maxsize(self) -> int | None:

@@ -29,17 +29,24 @@ class LivePublisher:
     """Forwards events of one App to the store's subscribers."""
 
     def __init__(
-        self, namespace: str, clock: Clock, store: Callable[[], Live | None]
+        self,
+        namespace: str,
+        clock: Callable[[], Clock],
+        store: Callable[[], Live | None],
     ) -> None:
         self._namespace = namespace
         self._clock = clock
         self._store = store
+        self.reset()
+
+    def reset(self) -> None:
+        """Ask the store for subscribers at the next emission: it may be another one."""
         self._has_subscribers = False
         self._next_check_at = float("-inf")
 
     def has_subscribers(self) -> bool:
-        """Whether there are subscribers; checks the store at most once a second."""
-        now = self._clock.monotonic()
+        """Whether there are subscribers; asks the store at most once a second."""
+        now = self._clock().monotonic()
         if now >= self._next_check_at:
             self._next_check_at = now + CHECK_SECONDS
             store = self._store()  # a store that is not open has no subscribers
@@ -89,7 +96,7 @@ class LivePublisher:
 
     def _head(self, name: str, meaning: EmissionMeaning) -> dict[str, Any]:
         return {
-            "ts": format_time(datetime.fromtimestamp(self._clock.now(), UTC)),
+            "ts": format_time(datetime.fromtimestamp(self._clock().now(), UTC)),
             "level": LEVELS[meaning.level],
             "event": name,
             "namespace": self._namespace,

@@ -151,7 +151,7 @@ def test_a_web_app_opens_and_closes_its_app(tmp_path: Path):
             return state
 
     assert not asyncio.run(live(app.lifespan))
-    assert not app._stores
+    assert not app.state.stores
     assert asyncio.run(live(app.lifespan(inner=inner))) == {"answer": 42}
     assert lived == ["in", "out"]
 

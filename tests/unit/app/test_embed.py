@@ -322,7 +322,7 @@ def test_an_interrupt_that_meets_a_task_is_passed_on() -> None:
         await app.close()
         return rows
 
-    app._entered = 1  # the store in memory outlives the block
+    app.state.entered = 1  # the store in memory outlives the block
     with runner, pytest.raises(KeyboardInterrupt):
         runner.run(main())
     assert asyncio.run(left()) == [(2, 0, 0)]
@@ -332,7 +332,7 @@ def test_an_interrupt_that_meets_a_task_is_passed_on() -> None:
 async def test_what_was_on_its_way_to_the_store_gets_there(app: App):
     """The loop ends around an exchange: its outcomes are sent once more."""
     faulty = FaultyStore(await app.store(), app.clock)
-    app._stores[os.getpid()] = faulty
+    app.state.stores[os.getpid()] = faulty
     sleep = add_sleep(app)
     jobs: list[Any] = []
 

@@ -103,8 +103,8 @@ def change(app: App, **worker: Any) -> Settings:
 async def slow_store(app: App, seconds: float = 0.005) -> FaultyStore:
     """A store whose exchanges take time: a worker holds jobs ahead."""
     faulty = FaultyStore(await app.store(), app.clock)
-    app._stores[os.getpid()] = faulty
-    app._loop_states.clear()
+    app.state.stores[os.getpid()] = faulty
+    app.state.by_loop.clear()
     faulty.slow("exchange", seconds=seconds)
     return faulty
 

@@ -30,8 +30,8 @@ def mail(app: App, maxsize: int | None = 3, **options: Any) -> Any:
 
 def faulty(app: App) -> FaultyStore:
     """The App's own store, and what a test adds to it."""
-    store = FaultyStore(app._stores[os.getpid()], app.clock)
-    app._stores[os.getpid()] = store
+    store = FaultyStore(app.state.stores[os.getpid()], app.clock)
+    app.state.stores[os.getpid()] = store
     return store
 
 
@@ -543,7 +543,7 @@ async def test_another_number_after_a_redeploy(app: App):
     task = mail(app, 2)
     await task.enqueue_many([(n,) for n in range(2)])
     other = App("sqlite:///:memory:", clock=app.clock, settings=app.settings)
-    other._stores = app._stores
+    other.state.stores = app.state.stores
     again = mail(other, 3)
     assert (await again.enqueue()).created
     with pytest.raises(QueueFull) as caught:

@@ -19,8 +19,8 @@ async def echo(value: int = 0, *, to: str = "") -> str:
 
 def faulty(app: App) -> FaultyStore:
     """The App's own store, and what a test adds to it."""
-    store = FaultyStore(app._stores[os.getpid()], app.clock)
-    app._stores[os.getpid()] = store
+    store = FaultyStore(app.state.stores[os.getpid()], app.clock)
+    app.state.stores[os.getpid()] = store
     return store
 
 

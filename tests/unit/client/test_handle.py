@@ -94,7 +94,7 @@ async def test_a_result_has_the_type_of_its_task_where_that_is_known(app: App):
     assert await (await task.job(job.id)).result() == Receipt(5)
     assert await (await app.job(job.id)).result() == Receipt(5)
     stranger = App("sqlite:///:memory:", clock=app.clock)
-    stranger._stores = app._stores
+    stranger.state.stores = app.state.stores
     assert await (await stranger.job(job.id)).result() == {"number": 5}
 
 
@@ -335,7 +335,7 @@ async def test_the_attempts_of_a_task_whose_code_is_elsewhere(app: App):
     """A worker publishes them; before that they are unknown."""
     task = app.task(retry=Retry(8))(echo)
     stranger = App("sqlite:///:memory:", name="other", clock=app.clock)
-    stranger._stores = app._stores
+    stranger.state.stores = app.state.stores
     job = await task.enqueue(1)
     assert (await job.status()).max_attempts == 9
     seen = await stranger.job(job.id)

@@ -122,7 +122,7 @@ async def test_every_filter_narrows(app: App):
 @virtual
 async def test_jobs_of_other_apps_are_not_seen(app: App):
     other = App("sqlite:///:memory:", name="bank", clock=app.clock)
-    other._stores = app._stores
+    other.state.stores = app.state.stores
     await app.task(echo).enqueue(1)
     assert await ids(other.jobs()) == []
     assert (await other.jobs().cancel(everything=True)).matched == 0
@@ -327,7 +327,7 @@ async def test_a_task_of_which_nothing_is_known_is_no_mistake(app: App):
 @virtual
 async def test_jobs_of_a_task_that_is_gone_are_found(app: App):
     other = App("sqlite:///:memory:", clock=app.clock)
-    other._stores = app._stores
+    other.state.stores = app.state.stores
     other.task(echo)
     job = await app.task(name="gone")(echo).enqueue(1)
     assert await ids(other.jobs(task="gone")) == [job.id]

@@ -52,7 +52,7 @@ async def plain(order_id: int, *, to: str = "", share: float = 0.5) -> int:
 def producer(app: App, name: str = "web") -> App:
     """An App without any task code, on the same store."""
     other = App(MEMORY, name=name, clock=app.clock)
-    other._stores = app._stores
+    other.state.stores = app.state.stores
     return other
 
 

@@ -33,8 +33,8 @@ GONE = pytest.mark.parametrize(
 async def faulty_store(app: App) -> FaultyStore:
     """From now on the App speaks to its store through faults."""
     faulty = FaultyStore(await app.store(), app.clock)
-    app._stores[os.getpid()] = faulty
-    app._loop_states.clear()
+    app.state.stores[os.getpid()] = faulty
+    app.state.by_loop.clear()
     return faulty
 
 

@@ -26,7 +26,7 @@ async def add_new_code(app: App) -> tuple[App, Any]:
     """Another program on the same store, whose task has one more parameter."""
     settings = merged({"worker": CALM})
     new = App(MEMORY, clock=app.clock, settings=settings)
-    new._stores[os.getpid()] = await app.store()
+    new.state.stores[os.getpid()] = await app.store()
 
     @new.task(name="mail")
     async def mail(to: str, *, urgent: bool = False) -> str:
@@ -132,7 +132,7 @@ async def test_while_nobody_can_tell_nothing_is_buried(app: App):
     job = await mail.enqueue("a@b.c", urgent=True)
     faulty = FaultyStore(await app.store(), app.clock)
     faulty.fail("list_records", times=1)
-    app._stores[os.getpid()] = faulty
+    app.state.stores[os.getpid()] = faulty
     await drained(app)
     await in_state(job, State.SCHEDULED)
     await app.clock.sleep(10)

@@ -1,0 +1,84 @@
+"""What an App stands on: URL, clock, open stores, and the parts it keeps per event loop.
+
+It is one object, so that `durio.testing` replaces all of it at once.
+"""
+
+import asyncio
+import os
+from weakref import WeakKeyDictionary
+
+from durio.app.connect import connect, is_in_memory
+from durio.app.spawn import Spawner
+from durio.client.bounds import Bounds
+from durio.client.enqueue import Enqueuer
+from durio.client.result_waiters import Waiters
+from durio.model.settings import Settings
+from durio.ports.clock import Clock
+from durio.ports.store import Store
+from durio.telemetry.emit import Emit
+
+
+class LoopState:
+    """What an App keeps per event loop."""
+
+    def __init__(
+        self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds
+    ) -> None:
+        self.store = store
+        self.enqueuer = Enqueuer(store, clock, emit, warn_bytes, bounds)
+        self.waiters = Waiters(store, clock)
+
+
+class AppState:
+    def __init__(self, url: str, clock: Clock, folder: str, emit: Emit) -> None:
+        self.url = url
+        self.clock = clock
+        self.folder = folder  # the base of relative paths in the URL
+        self._emit = emit
+        # By process id: a forked child opens its own store.
+        self.stores: dict[int, Store] = {}
+        self.by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]
+        self.by_loop = WeakKeyDictionary()
+        self.spawner = Spawner(emit)
+        self.entered = 0  # blocks of `async with app:`
+        self.default_maxsize: int | None = None  # set beside an embedded worker
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether queues that declare no bound have one: the store is in memory."""
+        return is_in_memory(self.url)
+
+    @property
+    def open_store(self) -> Store | None:
+        """The store of this process; None before its first use."""
+        return self.stores.get(os.getpid())
+
+    def ready_store(self, settings: Settings) -> Store:
+        """Return the store of this process; the caller opens it."""
+        store = self.open_store
+        if store is None:
+            made = self.connect(settings)
+            made.warn = lambda text: self._emit("store.warned", text=text)
+            # Another thread may have made one meanwhile.
+            store = self.stores.setdefault(os.getpid(), made)
+        return store
+
+    def connect(self, settings: Settings) -> Store:
+        """Return a store for this process, not opened yet."""
+        return connect(self.url, self.clock, settings, self.folder)
+
+    def of_this_loop(self, store: Store, warn_bytes: int, bounds: Bounds) -> LoopState:
+        """Return the parts for the running event loop and this store."""
+        loop = asyncio.get_running_loop()
+        state = self.by_loop.get(loop)
+        if state is None or state.store is not store:
+            state = LoopState(store, self.clock, self._emit, warn_bytes, bounds)
+            self.by_loop[loop] = state
+        return state
+
+    async def close_store(self) -> None:
+        """Close the store of this process; the next use opens it again."""
+        store = self.stores.pop(os.getpid(), None)
+        self.by_loop.clear()
+        if store is not None:
+            await store.close()
