@@ -15,23 +15,11 @@ from durio.stores.postgres import schema_status
 from durio.stores.postgres.connections import Connections
 from durio.stores.postgres.driver import Connector, DriverError, PostgresLocation
 from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.scratch_schema import empty_schema
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.subject import Opener, Subject
 
 FORGET = "delete from {schema}.worker where id = $1::int4"
-# Promises store little: deleting it is much quicker than truncating.
-CLEAR = """
-select string_agg(
-  case when relispartition then format('drop table %s', oid::regclass)
-  else format('delete from %s', oid::regclass) end, ';'
-) || ';' || (
-  select string_agg(format('select setval(%L, 1, false)', oid::regclass), ';')
-  from pg_catalog.pg_class where relnamespace = $1::text::regnamespace and relkind = 'S'
-)
-from pg_catalog.pg_class
-where relnamespace = $1::text::regnamespace and relkind in ('r', 'p')
-  and relname not in ('migration', 'hist_default')
-"""
 
 
 @dataclass
@@ -91,8 +79,7 @@ class ScratchSchema:
         place = replace(self.location, prepared=False)
         connection = await Connector(place, lambda _text: None).connect()
         try:
-            rows = await connection.rows(CLEAR, (self.location.schema,))
-            await connection.run(rows[0][0])
+            await empty_schema(connection, self.location.schema)
         finally:
             await connection.close()
 

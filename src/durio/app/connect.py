@@ -29,8 +29,18 @@ STORES = {
 LOADING: list[str] = []  # scripts that a child process is loading for their tasks
 
 
-def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Store:
-    """Return the store of a URL, not opened yet; its paths are relative to `folder`."""
+def connect(
+    url: str,
+    clock: Clock,
+    settings: Settings,
+    folder: str = "",
+    *,
+    sets_time: bool = False,
+) -> Store:
+    """Return the store of a URL, not opened yet; its paths are relative to `folder`.
+
+    With `sets_time` a server, too, judges due times by `clock`.
+    """
     if LOADING:
         raise UsageError(
             f"{LOADING[-1]} uses its store, or starts a worker, whenever it is loaded; "
@@ -38,7 +48,7 @@ def connect(url: str, clock: Clock, settings: Settings, folder: str = "") -> Sto
             cure='Put what it does below: if __name__ == "__main__":',
         )
     return importlib.import_module(module_of(url)).store_at(
-        url, clock, settings, folder
+        url, clock, settings, folder, sets_time=sets_time
     )
 
 
@@ -52,7 +62,9 @@ def loading(script: str) -> Generator[None, None, None]:
         LOADING.pop()
 
 
-def store_module(url: str, name: Literal["schema_status", "checks"]) -> ModuleType:
+def store_module(
+    url: str, name: Literal["schema_status", "checks", "scratch_schema"]
+) -> ModuleType:
     """Return a module of this kind of store, for use without an open store."""
     package = module_of(url).rpartition(".")[0]
     return importlib.import_module(f"{package}.{name}")

@@ -191,7 +191,17 @@ class PostgresStore(
 
 
 def store_at(
-    url: str, clock: Clock, settings: Settings, _folder: str = ""
+    url: str,
+    clock: Clock,
+    settings: Settings,
+    _folder: str = "",
+    *,
+    sets_time: bool = False,
 ) -> PostgresStore:
     """Return the store that the URL names, not opened yet."""
-    return PostgresStore(location_from_url(url), clock, retention=settings.retention)
+    return PostgresStore(
+        location_from_url(url),
+        clock,
+        injected=clock if sets_time else None,
+        retention=settings.retention,
+    )

@@ -299,12 +299,18 @@ OPTIONS = {
 
 
 def store_at(
-    url: str, clock: Clock, settings: Settings, folder: str = ""
+    url: str,
+    clock: Clock,
+    settings: Settings,
+    folder: str = "",
+    *,
+    sets_time: bool = True,
 ) -> SqliteStore:
     """Return the SQLite store that the URL names, not opened yet.
 
     Paths are relative to `folder`.
     """
+    del sets_time  # no other clock is involved
     where, _, query = url.partition("?")
     prefix = "sqlite:///"
     if not where.lower().startswith(prefix) or len(where) == len(prefix):
