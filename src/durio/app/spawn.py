@@ -66,6 +66,13 @@ class Spawner:
                 stack=failure.traceback,
             )
 
+    def cancel_all(self) -> None:
+        """Cancel the work of all loops, from any thread, and do not wait for it."""
+        for loop, tasks in list(self._by_loop.items()):
+            for task in list(tasks):
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(task.cancel)
+
     async def end(self, grace_seconds: float) -> None:
         """Wait up to `grace_seconds` for the work of this loop, then cancel it.
 

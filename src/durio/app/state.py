@@ -16,6 +16,7 @@ from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
+from durio.worker.middleware import Middleware
 
 
 class LoopState:
@@ -30,6 +31,11 @@ class LoopState:
 
 
 class AppState:
+    # A testing box sets these.
+    middleware: tuple[Middleware, ...] = ()  # outside the App's own
+    starts_children = True  # for tasks with process=True
+    has_time_limits = True
+
     def __init__(self, url: str, clock: Clock, folder: str, emit: Emit) -> None:
         self.url = url
         self.clock = clock

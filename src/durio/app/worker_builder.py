@@ -106,15 +106,17 @@ def worker_config(
         keeps=app.registry.queue_keeps(),
         tasks=app.registry.published(),
         settings=settings,
-        middleware=app.middleware,
+        middleware=(*app.state.middleware, *app.middleware),
         hooks=app.hooks,
         deps=app.deps,
+        has_time_limits=app.state.has_time_limits,
     )
 
 
 def make_child_pool(app: App, settings: Settings, name: str) -> ChildPool | None:
-    """Return a pool for the App's tasks with process=True; None if it has no such task."""
-    if not any(handler.is_process for handler in app.registry.handlers.values()):
+    """Return a pool for tasks with process=True; None without such tasks, or in a test."""
+    tasks = app.registry.handlers.values()
+    if not app.state.starts_children or not any(task.is_process for task in tasks):
         return None
     setup = Setup(
         origin=origin_of(app),

@@ -150,6 +150,11 @@ class ArgumentCodec:
             named = {k: v for k, v in named.items() if v is not msgspec.UNSET}
         return self._call(rest, named)
 
+    def decode_by_name(self, payload: bytes) -> dict[str, Any]:
+        """Typed arguments by the names of their parameters; defaults are left out."""
+        args, kwargs = self.decode(payload)
+        return dict(self._bindable.bind(*args, **kwargs).arguments)
+
     def _call(self, rest: Sequence[Any], named: dict[str, Any]) -> Arguments:
         if self._has_datetimes:
             # A naive datetime may arrive as text, which `encode` did not check.

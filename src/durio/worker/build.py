@@ -45,7 +45,7 @@ class WorkerPorts:
     executor: Executor
     side_loop: SideLoop
     machine: Machine
-    child_pool: ChildPool | None  # None: no task has process=True
+    child_pool: ChildPool | None  # None: tasks with process=True run in threads
 
 
 class WorkerBuilder:
@@ -157,6 +157,7 @@ class WorkerBuilder:
             ),
             quotas=self._quotas,
             sort=self._lanes.sort if config.serving.is_strict else None,
+            has_time_limits=config.has_time_limits,
         )
 
     def _build_runner(self, claims: ClaimLoop) -> AttemptRunner:

@@ -27,7 +27,10 @@ class Deadlines:
         running: Mapping[bytes, Attempt],
         give_up: Callable[[Attempt], None],
         stall_seconds: float,
+        *,
+        is_on: bool = True,
     ) -> None:
+        self._is_on = is_on
         self._loop = asyncio.get_running_loop()
         self._running = running
         self._give_up = give_up
@@ -41,7 +44,7 @@ class Deadlines:
 
     def watch(self, attempt: Attempt) -> None:
         limits = attempt.limits
-        if limits.soft_seconds is None:
+        if limits.soft_seconds is None or not self._is_on:
             return
         attempt.limit_at = limit_at = attempt.started + limits.soft_seconds
         if limit_at < self._next:

@@ -118,6 +118,10 @@ class Attempt:
         return self.claim.task
 
     @property
+    def is_process(self) -> bool:
+        return self.handler.is_process
+
+    @property
     def queue(self) -> str:
         return queue_of(self.claim.lane)
 

@@ -56,6 +56,7 @@ class Slots:
         versions: TaskVersions,
         quotas: Quotas | None = None,
         sort: Sort | None = None,
+        has_time_limits: bool = True,
     ) -> None:
         settings = runner.settings.worker
         self.runner = runner
@@ -85,7 +86,9 @@ class Slots:
         self._ended_at = float("-inf")  # when the last attempt ended
         self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
-        self.deadlines = Deadlines(self.running, self._time_out, settings.block_seconds)
+        self.deadlines = Deadlines(
+            self.running, self._time_out, settings.block_seconds, is_on=has_time_limits
+        )
 
     # --- how many more to claim
 
@@ -167,7 +170,7 @@ class Slots:
             self._park(claim)
             return
         try:
-            if handler.is_process:
+            if handler.is_process and self.runner.child_pool is not None:
                 attempt = ChildAttempt(claim, handler, self.runner, self)
             else:
                 attempt = Attempt(claim, handler, self._loop.time(), self.runner)

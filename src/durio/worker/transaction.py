@@ -40,6 +40,11 @@ class RunningAttempt(Protocol):
     is_commit_unknown: bool  # the commit may or may not have succeeded
     progress: bytes | None  # the latest progress
 
+    @property
+    def is_process(self) -> bool:
+        """Whether its task has process=True."""
+        ...
+
     def environment(self) -> TransactionEnvironment: ...
 
     def done(self) -> Outcome:
@@ -93,7 +98,7 @@ class TaskTransaction:
 
     def _checked_begin(self) -> Begin:
         begin = self._attempt.environment().begin
-        if begin is None:
+        if begin is None or self._attempt.is_process:
             raise UsageError(
                 "a task with process=True runs beside its worker, and has no "
                 "transaction with it",

@@ -61,6 +61,7 @@ class WorkerConfig:
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None
     is_burst: bool = False
+    has_time_limits: bool = True
     send_message: SendProcessMessage | None = (
         None  # to a supervisor or systemd, if there is one
     )
