@@ -27,6 +27,7 @@ PUBLIC = {
     "durio.errors": "errors.py",
     "durio.keys": "keys.py",
     "durio.queues": "queues.py",
+    "durio.testing": "testing/__init__.py",
 }
 PUBLIC_NAMES_MAX = 30
 

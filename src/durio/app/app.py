@@ -382,7 +382,7 @@ class App:
         state = self._state
         if state.open_store is None:
             self.bounds.default = self.default_maxsize  # the URL may have changed
-        store = state.ready_store(self.settings)
+        store = state.ready_store(self.name, self.settings)
         await store.open()
         return store
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, cast
 
 import msgspec
 
+from durio.app.state import AppState
 from durio.model.errors import InvalidOption, OperatingError
 from durio.model.failure import failure_of
 from durio.model.job import READY, RUNNING
@@ -35,6 +36,9 @@ class EmbeddingApp(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def state(self) -> AppState: ...
 
     @property
     def default_maxsize(self) -> int | None:
@@ -87,6 +91,8 @@ class EmbeddedWorker:
             )
         settings = self._settings()
         await self._app.__aenter__()
+        self._state = self._app.state
+        self._state.workers += 1
         self._maxsize = self._app.default_maxsize
         if self._maxsize is None:
             self._app.default_maxsize = settings.queue.embedded_max
@@ -160,7 +166,7 @@ class EmbeddedWorker:
         except asyncio.CancelledError:
             raise  # the event loop ends; running jobs were given back
         except BaseException as error:
-            self._report_failure(_without_group(error))
+            self._report_failure(without_group(error))
             raise
         if self._worker.broken is not None:
             self._report_failure(self._worker.broken)
@@ -181,6 +187,7 @@ class EmbeddedWorker:
             if self._task is not None:
                 await self._drain(self._task)
         finally:
+            self._state.workers -= 1
             self._app.default_maxsize = self._maxsize
             await self._app.__aexit__(None, None, None)
 
@@ -202,7 +209,7 @@ class EmbeddedWorker:
             return
         error = self._task.exception()
         if error is not None:
-            raise _without_group(error)
+            raise without_group(error)
 
     async def _has_work(self) -> bool:
         if self._task is None or self._task.done():
@@ -225,10 +232,10 @@ def _checked_queues(queues: Sequence[str] | None) -> Sequence[str] | None:
     return queues
 
 
-def _without_group(error: BaseException) -> BaseException:
+def without_group(error: BaseException) -> BaseException:
     """Return the single error inside an exception group of a TaskGroup, else the error."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
     inner = list(group.exceptions)
-    return _without_group(inner[0]) if len(inner) == 1 else group
+    return without_group(inner[0]) if len(inner) == 1 else group

@@ -7,16 +7,20 @@ import asyncio
 import os
 from weakref import WeakKeyDictionary
 
-from durio.app.connect import connect, is_in_memory
+from durio.app.connect import connect, is_in_memory, masked
 from durio.app.spawn import Spawner
 from durio.client.bounds import Bounds
 from durio.client.enqueue import Enqueuer
 from durio.client.result_waiters import Waiters
+from durio.model.errors import UsageError
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.middleware import Middleware
+
+# The names of the Apps that are in a testing box; child processes inherit it.
+BOXED_APPS = "_DURIO_TESTING"
 
 
 class LoopState:
@@ -47,6 +51,7 @@ class AppState:
         self.by_loop = WeakKeyDictionary()
         self.spawner = Spawner(emit)
         self.entered = 0  # blocks of `async with app:`
+        self.workers = 0  # that run in this process
         self.default_maxsize: int | None = None  # set beside an embedded worker
 
     @property
@@ -59,18 +64,26 @@ class AppState:
         """The store of this process; None before its first use."""
         return self.stores.get(os.getpid())
 
-    def ready_store(self, settings: Settings) -> Store:
+    def ready_store(self, namespace: str, settings: Settings) -> Store:
         """Return the store of this process; the caller opens it."""
         store = self.open_store
         if store is None:
-            made = self.connect(settings)
+            made = self.connect(namespace, settings)
             made.warn = lambda text: self._emit("store.warned", text=text)
             # Another thread may have made one meanwhile.
             store = self.stores.setdefault(os.getpid(), made)
         return store
 
-    def connect(self, settings: Settings) -> Store:
+    def connect(self, namespace: str, settings: Settings) -> Store:
         """Return a store for this process, not opened yet."""
+        boxed = os.environ.get(BOXED_APPS, "").split(",")
+        if namespace in boxed and not is_in_memory(self.url):
+            raise UsageError(
+                f"a test has App {namespace!r} in durio.testing.testing(), and this is "
+                f"another App of that name, which would open {masked(self.url)}",
+                cure="Give both to the box: testing(app, other). A program that the "
+                "test starts must get its store from the test: App(url).",
+            )
         return connect(self.url, self.clock, settings, self.folder)
 
     def of_this_loop(self, store: Store, warn_bytes: int, bounds: Bounds) -> LoopState:

@@ -1,1 +1,6 @@
-"""A clock and an event loop in virtual time, for tests of jobs."""
+"""Tests of tasks: `with testing(app) as box:`, and the pytest fixture `durio_box`."""
+
+from durio.testing.box import Box as Box
+from durio.testing.box import testing as testing
+from durio.testing.box_clock import BoxClock as BoxClock
+from durio.testing.box_jobs import BoxJob as BoxJob

@@ -46,8 +46,9 @@ async def write_joined(
     kind = tx_kind(tx)
     if context.path is None:
         raise WrongTransaction(
-            "a store in memory has a connection of its own, which nobody shares",
-            cure="Use a file (sqlite:///jobs.db), or leave tx out.",
+            "a store in memory cannot join a transaction: it has one connection",
+            cure="Leave tx out, or use a file (sqlite:///jobs.db); in a test: "
+            "testing(app, url='sqlite:///test.db').",
         )
 
     def on_sqlalchemy(connection: Any) -> Answer:

@@ -42,7 +42,8 @@ class SqliteTransactions(SqliteCapability):
         if context.path is None:
             raise WrongTransaction(
                 "a store in memory has one connection, and no transactions for tasks",
-                cure="Use a file: sqlite:///jobs.db.",
+                cure="Use a file (sqlite:///jobs.db); in a test: "
+                "testing(app, url='sqlite:///test.db').",
             )
         handover = await context.writer_handovers.acquire(context.writer)
         own = SqliteOwnTransaction(context, handover, worker)

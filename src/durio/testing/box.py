@@ -1,0 +1,266 @@
+"""`with testing(app) as box:`: the App works on a store of the test, by the real path.
+
+The box replaces everything that the App stands on (`AppState`) and restores it at the
+end. The App's own store cannot be opened meanwhile: every way to it leads through that
+state, in this process and in a fork. In a program that the test starts, an App of the
+same name refuses to open its store.
+
+`drain` starts the worker that `durio worker --burst` starts, on the caller's event loop,
+and waits for its end.
+"""
+
+from collections import deque
+from collections.abc import Coroutine, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, TypeVar
+
+from durio.app.app import SYNC_SECONDS_MAX, App
+from durio.app.connect import connect, current_folder, module_of, store_module
+from durio.app.tasks import TaskCalls
+from durio.client.handle import Job
+from durio.host.threads import LoopThread, Portal
+from durio.model.errors import InvalidOption, JobDead, UsageError
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import DEAD, READY, StoredJob
+from durio.model.names import did_you_mean, task_name
+from durio.model.quantities import Duration, seconds
+from durio.ports.browse import Query
+from durio.ports.store import Store
+from durio.telemetry.log import in_job
+from durio.testing.box_clock import BoxClock
+from durio.testing.box_jobs import BoxJob, box_job, next_due, stored_jobs
+from durio.testing.box_state import (
+    BoxState,
+    check_apps,
+    enter,
+    leave,
+    refuse_own_store,
+)
+from durio.testing.burst import run_burst
+from durio.worker.context import Context
+from durio.worker.middleware import CallNext
+
+T = TypeVar("T")
+MEMORY_URL = "sqlite:///:memory:"
+PROMOTED_MAX = 1000  # per call
+
+AnyTask = TaskCalls[..., Any] | str
+OnDead = Literal["raise", "keep"]
+
+
+@contextmanager
+def testing(app: App, *more_apps: App, url: str = MEMORY_URL) -> Generator["Box"]:  # noqa: PT028 - no test, see below
+    """Put Apps on a store of the test for the length of a block.
+
+    `url` may name a file, or a PostgreSQL database, in which the box has a schema of its
+    own.
+    """
+    apps = (app, *more_apps)
+    check_apps(apps)
+    refuse_own_store(apps, url)
+    with ExitStack() as stack:
+        yield Box(apps, url, stack)
+
+
+# pytest takes every function whose name begins with `test` for a test.
+testing.__test__ = False  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+
+
+class Box:
+    """What a test has of its Apps: their jobs, their clock, and a way to run the jobs."""
+
+    __module__ = "durio.testing"
+
+    def __init__(self, apps: tuple[App, ...], url: str, stack: ExitStack) -> None:
+        self.clock = BoxClock()
+        self._apps = apps
+        # Two threads: a task that `drain_sync` runs may call `jobs`.
+        self._thread = LoopThread("durio-testing")
+        self._portal = Portal(LoopThread("durio-testing-drain"))
+        self._planned: dict[str, deque[Exception]] = {}  # by task, see `fail_next`
+        self._raised: dict[bytes, Exception] = {}  # by job, in its newest attempt
+        self._is_draining = False
+        stack.callback(self._portal.thread.stop)
+        stack.callback(self._thread.stop)
+        self.url = self._prepared(url, stack)
+        self._store = self._opened(apps[0], stack)
+        for one in apps:
+            state = BoxState(one, self.url, self.clock, self._store, self._watch)
+            stack.callback(leave, one, state)
+            enter(one, state)
+
+    # --- what a test does
+
+    def jobs(self, task: AnyTask | None = None) -> list[BoxJob]:
+        """The jobs of a task, or all jobs, in the order of enqueue."""
+        name = None if task is None else self._task_name(task, is_own=False)
+        found = self._ask(stored_jobs(self._store, Query(task=name)))
+        return [self._shown(job) for job in found]
+
+    async def drain(
+        self, *, errors: OnDead = "raise", until: Duration | None = None
+    ) -> None:
+        """Run what is ready, and what that enqueues; scheduled jobs stay.
+
+        When a job ends dead it raises the task's own exception, unless `errors="keep"`.
+        With `until` it also runs what is due within that time: the clock jumps from one
+        due time to the next, and at last to the end of that time.
+        """
+        self._check_drain(errors)
+        span = None if until is None else seconds(until, "until")
+        self._is_draining = True
+        try:
+            with self.clock.standing_still():
+                await self._run_ready(errors)
+                if span is not None:
+                    await self._run_due(errors, self.clock.now() + span)
+        finally:
+            self._is_draining = False
+
+    def drain_sync(
+        self, *, errors: OnDead = "raise", until: Duration | None = None
+    ) -> None:
+        """`drain` for callers without an event loop."""
+        self._check_drain(errors)
+        self._portal.run(self.drain(errors=errors, until=until), SYNC_SECONDS_MAX)
+
+    def fail_next(self, task: AnyTask, error: Exception | type[Exception]) -> None:
+        """Let the next attempt of a task raise this instead of calling its function."""
+        made: object = error() if isinstance(error, type) else error
+        if not isinstance(made, Exception):
+            raise UsageError(
+                f"fail_next takes an exception, not {error!r}",
+                cure="Write box.fail_next(task, ConnectionError('no route')).",
+            )
+        name = self._task_name(task, is_own=True)
+        self._planned.setdefault(name, deque()).append(made)
+
+    # --- its store
+
+    def _prepared(self, url: str, stack: ExitStack) -> str:
+        """The URL to open: on PostgreSQL that of an empty schema."""
+        if "postgres" not in module_of(url):
+            return url
+        schema = store_module(url, "scratch_schema").ScratchSchema(url)
+        stack.callback(lambda: self._ask(schema.release()))
+        return self._ask(schema.acquire())
+
+    def _opened(self, app: App, stack: ExitStack) -> Store:
+        folder = current_folder()
+        store = connect(self.url, self.clock, app.settings, folder, sets_time=True)
+        store.warn = lambda text: app.emit("store.warned", text=text)
+        stack.callback(lambda: self._ask(store.close()))
+        self._ask(store.open())
+        return store
+
+    def _ask(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Run it in a thread of the box, also while the caller's event loop waits."""
+        return self._thread.submit(coro).result()
+
+    def _shown(self, job: StoredJob) -> BoxJob:
+        owner = self._apps[0]
+        for app in self._apps:
+            if job.task in app.registry.handlers:
+                owner = app
+        handler = owner.registry.handlers.get(job.task)
+        return box_job(job, handler, owner.retries_of(job.task))
+
+    def _task_name(self, task: AnyTask, *, is_own: bool) -> str:
+        given = task.name if isinstance(task, TaskCalls) else str(task)
+        known = [name for app in self._apps for name in app.registry.handlers]
+        names = [task_name(app.name, given) for app in self._apps]
+        for name in names:
+            if name in known:
+                return name
+        namespaces = {app.name for app in self._apps}
+        if not is_own and names[0].partition(".")[0] not in namespaces:
+            return names[0]  # of another program, enqueued by name
+        raise UsageError(
+            f"no App in this box has a task {given!r}",
+            cure=f"Give a task of the App, or its name.{did_you_mean(names[0], known)}",
+        )
+
+    # --- running jobs
+
+    def _check_drain(self, errors: str) -> None:
+        if in_job.get() is not None:
+            raise UsageError(
+                "box.drain() was called inside a task: it would wait for that task",
+                cure="Call it in the test: a drain also runs what its tasks enqueue.",
+            )
+        if self._is_draining:
+            raise UsageError(
+                "this box is being drained already",
+                cure="Wait for the end of the first box.drain().",
+            )
+        if errors not in ("raise", "keep"):
+            raise InvalidOption(
+                f"errors cannot be {errors!r}", cure="Give 'raise' or 'keep'."
+            )
+
+    async def _run_ready(self, errors: str) -> None:
+        before = await self._dead_ids()
+        has_run = True
+        while has_run:  # a job of one App may enqueue for another
+            has_run = False
+            for app in self._apps:
+                if await self._has_ready(app):
+                    has_run |= await run_burst(app)
+        if errors == "raise":
+            dead = [job for job in await self._dead_ids() if job not in before]
+            await self._raise_first(dead)
+
+    async def _run_due(self, errors: str, last: float) -> None:
+        """Go from one due time to the next, and to `last`, which is the end."""
+        while True:
+            due = await next_due(self._store, [app.name for app in self._apps])
+            if due is None or due > last:
+                self.clock.advance_to(last)
+                return
+            self.clock.advance_to(due)
+            await self._run_ready(errors)
+
+    async def _has_ready(self, app: App) -> bool:
+        while (await self._store.promote(PROMOTED_MAX)).count >= PROMOTED_MAX:
+            pass
+        rows = await self._store.queues(app.name, counts=True)
+        return any(row.jobs(READY) and not row.paused for row in rows)
+
+    async def _dead_ids(self) -> list[bytes]:
+        dead = Query(states=(DEAD,))
+        return [job.id for job in await stored_jobs(self._store, dead)]
+
+    async def _raise_first(self, dead: list[bytes]) -> None:
+        """Raise the task's own exception, or JobDead where the task raised none."""
+        if not dead:
+            return
+        error = self._raised.get(dead[0])
+        if error is None:
+            error = await dead_error(self._apps[0], dead[0])
+        others = f", and {len(dead) - 1} more" if len(dead) > 1 else ""
+        error.add_note(f"Job {id_text(dead[0])} ended dead in box.drain(){others}.")
+        raise error
+
+    async def _watch(self, context: Context[Any], call_next: CallNext) -> Any:
+        """Middleware around all other: keeps what is raised, and raises what is planned."""
+        job_id = id_bytes(context.job_id)
+        self._raised.pop(job_id, None)
+        try:
+            self._raise_planned(context.task)
+            return await call_next()
+        except Exception as error:
+            self._raised[job_id] = error
+            raise
+
+    def _raise_planned(self, task: str) -> None:
+        if planned := self._planned.get(task):
+            raise planned.popleft()
+
+
+async def dead_error(app: App, job_id: bytes) -> Exception:
+    """The error of a handle whose job is dead."""
+    try:
+        await Job(app, job_id).result()
+    except JobDead as error:
+        return error
+    raise AssertionError

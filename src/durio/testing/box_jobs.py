@@ -1,0 +1,63 @@
+"""The jobs in a testing box, read from its store."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from durio.client.job_view import details_of
+from durio.model.codec import decode
+from durio.model.errors import InvalidArguments
+from durio.model.job import SCHEDULED, JobDetails, StoredJob
+from durio.ports.browse import Query
+from durio.ports.handler import Handler
+from durio.ports.store import Store
+
+PAGE_JOBS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BoxJob(JobDetails):
+    """A job in a testing box, with its arguments by name, decoded to their types."""
+
+    __module__ = "durio.testing"
+
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+async def stored_jobs(store: Store, query: Query) -> list[StoredJob]:
+    """All jobs that a query finds, in the order of enqueue."""
+    found: list[StoredJob] = []
+    cursor: str | None = None
+    while True:
+        page = await store.find(query, limit=PAGE_JOBS, cursor=cursor)
+        found += page.jobs
+        cursor = page.cursor
+        if cursor is None:
+            return sorted(found, key=lambda job: job.id)
+
+
+async def next_due(store: Store, namespaces: Iterable[str]) -> float | None:
+    """When the next scheduled job of these Apps is due; None: there is none."""
+    times = [
+        job.run_at
+        for namespace in namespaces
+        for job in await stored_jobs(store, Query(namespace, states=(SCHEDULED,)))
+        if job.run_at is not None
+    ]
+    return min(times, default=None)
+
+
+def box_job(stored: StoredJob, handler: Handler | None, retries: int | None) -> BoxJob:
+    details = details_of(stored, retries)
+    known = {each.name: getattr(details, each.name) for each in fields(details)}
+    return BoxJob(**known, arguments=arguments_by_name(stored, handler))
+
+
+def arguments_by_name(stored: StoredJob, handler: Handler | None) -> dict[str, Any]:
+    """The arguments decoded by the task's signature; as they are stored without it."""
+    if handler is not None:
+        with suppress(InvalidArguments):  # enqueued by name, and they do not fit
+            return handler.codec.decode_by_name(stored.payload)
+    args, kwargs = decode(stored.payload)
+    return {**{str(place): value for place, value in enumerate(args)}, **kwargs}
