@@ -3,13 +3,14 @@
 from collections import Counter
 from typing import Any
 
+from durio.client.namespaces import apps_in
 from durio.client.task_by_name import published_tasks
 from durio.model.argument_codec import parameters_digest
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import OutcomeKind
 from durio.ports.browse import LaneRow, Query
-from durio.ports.control import CancelJobs, RetryJobs
+from durio.ports.control import AuditNote, CancelJobs, QueueChange, RetryJobs
 from durio.ports.store import Store
 from durio.worker.unrunnable import published_digests
 from tests.conformance.promises import Chapter
@@ -250,6 +251,31 @@ async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
     scene.clock.reboot()
     (row,) = await (await scene.other()).workers("shop")
     assert (row.lease_seconds_left, row.lease_text()) == (0.0, "over")
+
+
+@chapter.promise("M10")
+async def apps_have_a_job_a_live_worker_or_published_tasks(scene: Scene) -> None:
+    """A queue alone is not enough, nor is a worker whose lease is over."""
+    assert await apps_in(scene.store) == []
+    await scene.store.set_queue("typo:mail", QueueChange(paused=True), AuditNote("ann"))
+    await scene.add(lane="jobs:mail", task="jobs.mail")
+    await scene.worker("lively")
+    pay: dict[str, Any] = {"queue": "default", "priority": 5, "parameters": []}
+    store = await scene.other()
+    assert await store.namespaces() == ["jobs", "lively", "typo"]
+    assert await apps_in(store) == ["jobs", "lively"]
+    await scene.worker("told", tasks={"told.pay": pay})
+    scene.clock.advance(LEASE_SECONDS + 1)
+    assert await apps_in(store) == ["jobs", "told"]
+
+
+@chapter.promise("M10")
+async def an_app_with_finished_jobs_only_is_an_app(scene: Scene) -> None:
+    """Whatever state its jobs are in."""
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    scene.clock.advance(LEASE_SECONDS + 1)
+    assert await apps_in(scene.store) == ["shop"]
 
 
 @chapter.promise("M3", "M27")

@@ -173,6 +173,10 @@ class Browse(Protocol):
         """Return the registered workers."""
         ...
 
+    async def namespaces(self) -> list[str]:
+        """Every namespace with a queue, a registered worker or published tasks, by name."""
+        ...
+
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Return the deaths so far by queue, task and type of error; None for every App."""
         ...

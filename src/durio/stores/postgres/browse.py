@@ -212,6 +212,7 @@ READ_STATES = statement("read_states")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_LIVE = statement("count_jobs_by_state")
+READ_NAMESPACES = statement("read_namespaces")
 READ_WORKERS = statement("read_workers")
 READ_OLDEST = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
@@ -280,6 +281,10 @@ class PostgresBrowse(PostgresCapability):
         now = context.process.lease_time.now()
         rows = await context.connections.read(READ_WORKERS, namespace, now)
         return [worker_row(*row) for row in rows]
+
+    async def namespaces(self) -> list[str]:
+        rows = await self.context.connections.read(READ_NAMESPACES)
+        return [name for (name,) in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         span = EVERY_LANE if namespace is None else namespace_span(namespace)

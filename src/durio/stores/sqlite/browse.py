@@ -30,6 +30,7 @@ READ_STATES = statement("read_states")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_JOBS_BY_STATE = statement("count_jobs_by_state")
+READ_NAMESPACES = statement("read_namespaces")
 READ_WORKERS = statement("read_workers")
 READ_OLDEST_READY = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
@@ -112,6 +113,10 @@ class SqliteBrowse(SqliteCapability):
             )
             for worker, info, of, expires_at, running, vitals in rows
         ]
+
+    async def namespaces(self) -> list[str]:
+        rows = await self.context.reader.read(lambda db: db.rows(READ_NAMESPACES, ()))
+        return [name for (name,) in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         span = EVERY_LANE if namespace is None else namespace_span(namespace)

@@ -18,6 +18,7 @@ from durio.stores.sqlite.schema import (
     one_snapshot,
     refuse_name_clashes,
 )
+from durio.stores.sqlite.store_files import refuse_folder
 from durio.stores.sqlite.translate import translated
 
 MADE_AT_OPEN = True  # opening a file makes or upgrades its schema
@@ -44,6 +45,7 @@ def status(url: str) -> MigrationStatus:
     path, names = path_of(url), [step.name for step in migrations()]
     if path is None:  # every open makes a new database
         return MigrationStatus(applied=names, waiting=[], newer=[], changed=[])
+    refuse_folder(path)
     if not Path(path).exists():
         return MigrationStatus(applied=[], waiting=names, newer=[], changed=[])
     try:

@@ -60,15 +60,19 @@ def check_location(path: str) -> None:
             cure="SQLite keeps files beside the database: make its folder writable.",
             path=path,
         )
-    if Path(path).is_dir():
-        raise StoreUnavailable(
-            f"{path} is a folder, not a database", cure="Name a file in it.", path=path
-        )
+    refuse_folder(path)
     if Path(path).exists() and not Path(path).is_file():
         raise StoreUnavailable(
             f"{path} is not a regular file", cure="Name another file.", path=path
         )
     check_links(path)
+
+
+def refuse_folder(path: str) -> None:
+    if Path(path).is_dir():
+        raise StoreUnavailable(
+            f"{path} is a folder, not a database", cure="Name a file in it.", path=path
+        )
 
 
 def check_links(path: str) -> None:

@@ -182,3 +182,13 @@ select w.id, w.info,
 from {schema}.worker as w
 where :namespace::text is null or w.namespace = :namespace::text
 order by w.id
+
+-- name: read_namespaces()
+-- Of queues, workers and published tasks; there are few of each.
+select split_part(q.name, ':', 1) as namespace from {schema}.queue as q
+union
+select w.namespace from {schema}.worker as w
+union
+select substr(r.kind, 6) from {schema}.record as r
+where r.kind > 'task:' and r.kind < 'task;'
+order by 1

@@ -113,3 +113,12 @@ select id, info, boot, expires_at,
 from worker
 where :namespace is null or namespace = :namespace
 order by id
+
+-- name: read_namespaces()
+-- Of queues, workers and published tasks; there are few of each.
+select substr(name, 1, instr(name, ':') - 1) from queue
+union
+select namespace from worker
+union
+select substr(kind, 6) from record where kind > 'task:' and kind < 'task;'
+order by 1

@@ -1,0 +1,36 @@
+"""Which Apps a store has: those with a job, a live worker or published tasks.
+
+A queue alone is not enough: a pause with a wrong name makes one.
+"""
+
+from durio.model.published_tasks import tasks_kind
+from durio.ports.browse import Query
+from durio.ports.store import Store
+
+
+async def apps_in(store: Store) -> list[str]:
+    """The names of the Apps, sorted."""
+    workers = await store.workers(None)
+    live = {row.info["namespace"] for row in workers if row.lease_seconds_left > 0}
+    return [
+        name
+        for name in await store.namespaces()
+        if name in live or await has_tasks(store, name) or await has_jobs(store, name)
+    ]
+
+
+async def has_tasks(store: Store, namespace: str) -> bool:
+    return bool(await store.list_records(tasks_kind(namespace), limit=1))
+
+
+async def has_jobs(store: Store, namespace: str, task: str | None = None) -> bool:
+    """Whether there is a job, in any state; a page may be empty and not be the last."""
+    cursor: str | None = None
+    while True:
+        query = Query(namespace=namespace, task=task)
+        page = await store.find(query, limit=1, cursor=cursor)
+        if page.jobs:
+            return True
+        if page.cursor is None:
+            return False
+        cursor = page.cursor
