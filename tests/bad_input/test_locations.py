@@ -123,9 +123,8 @@ def test_a_url_with_a_mistake(
     url: Any, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    app = App(url)  # nothing opens at construction
     with declined(InvalidURL, *words):
-        app.task(echo).enqueue_sync("x")
+        App(url).task(echo).enqueue_sync("x")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, overload
 
 from durio.app.configuration import configuration
 from durio.app.connect import current_folder, masked
+from durio.app.cures import open_store
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
@@ -46,7 +47,7 @@ from durio.host.signals import user_at_host
 from durio.host.threads import LoopThread, Portal
 from durio.model.codec import canonical, encode
 from durio.model.job import NewJob, State
-from durio.model.names import check_app, check_name, lane, task_name
+from durio.model.names import check_name, lane, task_name
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
 from durio.model.quantities import Duration
 from durio.model.queues import Queue
@@ -76,7 +77,7 @@ class App:
         self,
         url: str | None = None,
         *,
-        name: str = "app",
+        name: str | None = None,
         settings: Settings | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         retry: Retry | int = UNSET,
         timeout: Timeout = UNSET,
@@ -86,13 +87,13 @@ class App:
         queues: Sequence[Queue] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.name = check_app(name)
         # Code overrides the environment: a test with a memory store must never open
         # production.
-        self.configuration = configuration(url, settings)
+        self.configuration = configuration(url, settings, name)
+        self.name = self.configuration.name_on(self.configuration.url)
         self.settings = self.configuration.settings
         self.live = LivePublisher(
-            name, lambda: self.clock, lambda: self._state.open_store
+            self.name, lambda: self.clock, lambda: self._state.open_store
         )
         self.emit = Emitter(LogWriter(), self.live)
         self._state = AppState(
@@ -107,7 +108,7 @@ class App:
         for queue in queues:
             self._declare(queue)
         self.origin: str | None = None  # module:attribute, as given on the command line
-        self._portal = Portal(LoopThread(f"durio-{name}"))
+        self._portal = Portal(LoopThread(f"durio-{self.name}"))
 
     def __repr__(self) -> str:
         return f"App({masked(self.url)!r}, name={self.name!r})"
@@ -380,10 +381,11 @@ class App:
     async def store(self) -> Store:
         """Return the open store of this process."""
         state = self._state
-        if state.open_store is None:
-            self.bounds.default = self.default_maxsize  # the URL may have changed
+        if state.open_store is None:  # the URL may have changed
+            self.configuration.name_on(self.url)  # raises for a server without a name
+            self.bounds.default = self.default_maxsize
         store = state.ready_store(self.name, self.settings)
-        await store.open()
+        await open_store(store, self)
         return store
 
     def stall(self) -> Stall | None:

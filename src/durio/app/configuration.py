@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-from durio.app.connect import DEFAULT_URL
-from durio.model.errors import InvalidOption
-from durio.model.names import did_you_mean
+from durio.app.connect import DEFAULT_URL, check_text, is_server, masked
+from durio.model.errors import InvalidName, InvalidOption, UsageError
+from durio.model.names import check_app, did_you_mean
 from durio.model.settings import (
     Settings,
     merged,
@@ -22,11 +22,12 @@ from durio.model.settings import (
 
 FILES = ("durio.toml", "pyproject.toml")
 PREFIX, SUFFIX = "DURIO_", "_FILE"
+DEFAULT_NAME = "app"
 SECRET_BYTES_MAX = 64 * 1024
-# Keys that a file may have beside the settings. `name` is for commands that run without
-# the App's code; an App gets its name from code.
-TOP_LEVEL_NAMES = ("url", "name")
-# By variable: the file, such as .env, from which a program loaded it.
+# Keys that a file may have beside the settings: the store, the App's name, and where the
+# App is (MODULE:APP), for commands.
+TOP_LEVEL_NAMES = ("url", "name", "app")
+# By variable: the file that `durio --env-file` read it from.
 ENV_FILES: dict[str, str] = {}
 
 GivenSettings = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
@@ -45,9 +46,21 @@ class Configuration(NamedTuple):
 
     url: str
     settings: Settings
-    name: str | None  # from a file, for commands that run without the App's code
+    name: str | None  # None: nothing names the App
+    app: str | None  # MODULE:APP, for commands
     file: str | None  # the settings file that was read
     origins: Mapping[str, SettingOrigin]  # only of values that are not defaults
+
+    def name_on(self, url: str) -> str:
+        """Return the name of an App on this store; on a server, one must be given."""
+        if self.name is None and is_server(url):
+            raise UsageError(
+                f"an App on {masked(url)} needs a name: services that share a database "
+                "would run each other's jobs",
+                cure='Write App(name="shop"), set DURIO_NAME=shop, or write name = "shop" '
+                "in durio.toml.",
+            )
+        return self.name or DEFAULT_NAME
 
     def origin(self, name: str) -> SettingOrigin:
         """Return where a setting comes from, by its dotted name."""
@@ -57,15 +70,18 @@ class Configuration(NamedTuple):
 class SettingsSource(NamedTuple):
     """All values from one source."""
 
-    url: Any
-    name: Any
+    beside: Mapping[str, Any]  # the values of TOP_LEVEL_NAMES
     tree: Mapping[str, Any]
     origins: Mapping[str, SettingOrigin]
 
 
-def configuration(url: str | None, given: GivenSettings) -> Configuration:
+def configuration(
+    url: str | None, given: GivenSettings, name: str | None = None
+) -> Configuration:
     """Merge code, environment and file; a Settings object is used unchanged."""
-    sources = [source_of_code(url, given)]
+    if url is not None and not isinstance(url, str):
+        check_text(url)
+    sources = [source_of_code(url, given, name)]
     if isinstance(given, Settings):
         path = None
         sources.append(source_of_variables(environment(), {}))
@@ -77,10 +93,15 @@ def configuration(url: str | None, given: GivenSettings) -> Configuration:
     origins: dict[str, SettingOrigin] = {}
     for source in reversed(sources):
         origins |= source.origins
+    url, named, app = (
+        first_given(source.beside.get(key) for source in sources)
+        for key in TOP_LEVEL_NAMES
+    )
     return Configuration(
-        url=first_given(source.url for source in sources) or DEFAULT_URL,
+        url=url or DEFAULT_URL,
         settings=effective_settings(given, sources, origins),
-        name=first_given(source.name for source in sources),
+        name=checked_name(named, origins) if name is None else check_app(name),
+        app=app,
         file=path,
         origins=origins,
     )
@@ -89,6 +110,25 @@ def configuration(url: str | None, given: GivenSettings) -> Configuration:
 def first_given(values: Iterable[Any]) -> Any:
     """Return the first value that is not empty, or None."""
     return next((value for value in values if value), None)
+
+
+def checked_name(name: str | None, origins: Mapping[str, SettingOrigin]) -> str | None:
+    """Check the name from the environment or a file; an error names its source."""
+    try:
+        return None if name is None else check_app(name)
+    except InvalidName as error:
+        raise misplaced(error, origins["name"]) from None
+
+
+def misplaced(
+    error: InvalidName | InvalidOption, origin: SettingOrigin
+) -> InvalidOption:
+    """Return the error of a value, with the variable or the file that it comes from."""
+    file = ENV_FILES.get(origin.location)
+    where = origin.location if file is None else f"{origin.location} in {file}"
+    return InvalidOption(
+        f"{where}: {error.what}", cure=error.cure, place=origin.location
+    )
 
 
 def effective_settings(
@@ -105,25 +145,24 @@ def effective_settings(
         origin = origins.get(error.values.get("setting", ""), DEFAULT)
         if origin.kind not in {"environment", "file"}:
             raise
-        file = ENV_FILES.get(origin.location)
-        where = origin.location if file is None else f"{origin.location} in {file}"
-        raise InvalidOption(
-            f"{where}: {error.what}", cure=error.cure, place=origin.location
-        ) from None
+        raise misplaced(error, origin) from None
 
 
 # --- code
 
 
-def source_of_code(url: str | None, given: GivenSettings) -> SettingsSource:
+def source_of_code(
+    url: str | None, given: GivenSettings, name: str | None
+) -> SettingsSource:
     origins = {"url": SettingOrigin("code", "App(url)")} if url else {}
+    origins |= {"name": SettingOrigin("code", "App(name=)")} if name else {}
     tree: Mapping[str, Any] = {}
     if isinstance(given, Settings):
         origins |= dict.fromkeys(setting_names(), SettingOrigin("code", "settings="))
     elif given is not None and not isinstance(given, str | os.PathLike):
         tree = merged(given)  # refuses anything but a dict
         origins |= dict.fromkeys(dotted_names(tree), SettingOrigin("code", "settings="))
-    return SettingsSource(url, None, tree, origins)
+    return SettingsSource({"url": url, "name": name}, tree, origins)
 
 
 def setting_names() -> list[str]:
@@ -180,7 +219,7 @@ def read_secret_file(variable: str, path: str) -> str:
 def source_of_variables(
     environ: Mapping[str, str], tree: Mapping[str, Any]
 ) -> SettingsSource:
-    """Return the store's URL and the App's name from the environment, with a settings tree."""
+    """Return store, name and place of the App from the environment, with a settings tree."""
     names = [
         *dotted_names(tree),
         *(name for name in TOP_LEVEL_NAMES if environ.get(variable_name(name))),
@@ -188,8 +227,8 @@ def source_of_variables(
     origins = {
         name: SettingOrigin("environment", variable_in_use(name)) for name in names
     }
-    url, name = (environ.get(variable_name(name)) for name in TOP_LEVEL_NAMES)
-    return SettingsSource(url, name, tree, origins)
+    beside = {name: environ.get(variable_name(name)) for name in TOP_LEVEL_NAMES}
+    return SettingsSource(beside, tree, origins)
 
 
 def variable_name(name: str) -> str:
@@ -225,7 +264,7 @@ def has_durio_table(path: str) -> bool:
 
 
 def source_of_file(path: str) -> SettingsSource:
-    """Return the settings in a file; it may also name the store and the App."""
+    """Return the settings in a file; it may also name the store, the App and its place."""
     # The parser is imported only when there is a file.
     reader = importlib.import_module("durio.app.settings_file")
     tree: dict[str, Any] = reader.settings_file(path)
@@ -250,4 +289,4 @@ def source_of_file(path: str) -> SettingsSource:
                 f"{path}: {name} cannot be {value!r}", cure="Give text.", place=path
             )
     origins = dict.fromkeys([*dotted_names(tree), *beside], SettingOrigin("file", path))
-    return SettingsSource(beside.get("url"), beside.get("name"), tree, origins)
+    return SettingsSource(beside, tree, origins)

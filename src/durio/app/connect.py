@@ -26,6 +26,7 @@ STORES = {
     "postgresql": "durio.stores.postgres.store",
     "postgres": "durio.stores.postgres.store",
 }
+FILE_SCHEME = "sqlite"
 LOADING: list[str] = []  # scripts that a child process is loading for their tasks
 
 
@@ -96,9 +97,9 @@ def check_text(url: str) -> None:
         )
 
 
-def is_in_memory(url: str) -> bool:
-    """Whether the jobs are lost when the process ends."""
-    return isinstance(url, str) and url.partition("?")[0].endswith(":///:memory:")
+def is_server(url: str) -> bool:
+    """Whether programs that know nothing of each other may share this store."""
+    return scheme_of(url) in STORES and scheme_of(url) != FILE_SCHEME
 
 
 def current_folder() -> str:
@@ -107,6 +108,20 @@ def current_folder() -> str:
         return os.getcwd()  # noqa: PTH109 - pathlib costs an import
     except OSError:  # the folder was deleted, so only absolute paths work
         return ""
+
+
+def absolute_url(url: str, folder: str) -> str:
+    """Return the URL with an absolute path; other URLs are returned unchanged."""
+    scheme, _, path = url.partition(":///")
+    if scheme.lower() != FILE_SCHEME or path.startswith("/") or is_in_memory(url):
+        return url
+    quoted = folder.replace("%", "%25").replace("?", "%3F")
+    return f"{scheme}:///{quoted}/{path.removeprefix('./')}"
+
+
+def is_in_memory(url: str) -> bool:
+    """Whether the jobs are lost when the process ends."""
+    return isinstance(url, str) and url.partition("?")[0].endswith(":///:memory:")
 
 
 def scheme_of(url: str) -> str:

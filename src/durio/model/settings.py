@@ -17,7 +17,7 @@ INFINITE = float("inf")
 JOBS_MAX = 10_000  # highest concurrency and prefetch of a worker
 PROCESSES_MAX = 256
 # Environment variables with the same prefix that are not settings.
-NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_REQUIRE_ALL"})
+NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_APP", "DURIO_REQUIRE_ALL"})
 
 
 class WorkerSettings(

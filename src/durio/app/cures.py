@@ -1,0 +1,83 @@
+"""What a `durio` command needs in order to mean the store of an App.
+
+An error of a store names a command without knowing the App. Its cure is completed here, so
+that it can be pasted.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from durio.app.configuration import Configuration
+from durio.app.connect import absolute_url, masked
+from durio.model.errors import StoreError
+from durio.ports.store import Store
+
+MIGRATE = re.compile(r"durio migrate(?! --)")
+SECRET = "***"  # noqa: S105 - what is shown in its place
+MAIN = "__main__"
+
+
+class StoreUser(Protocol):
+    """The parts of an App that say which store it uses, and why."""
+
+    url: str
+    folder: str
+    origin: str | None
+    configuration: Configuration
+
+
+async def open_store(store: Store, app: StoreUser) -> None:
+    """Open a store; the cure of an error names this App's store."""
+    try:
+        await store.open()
+    except StoreError as error:
+        error.cure = with_flags(error.cure, app)
+        raise
+
+
+def with_flags(text: str, app: StoreUser) -> str:
+    """Return the cure with a `durio migrate` that means the store of this App."""
+    flags = store_flags(app)
+    if not flags or MIGRATE.search(text) is None:
+        return text
+    note = f" Put the password in place of {SECRET}." if SECRET in flags else ""
+    return MIGRATE.sub(lambda found: found[0] + flags, text) + note
+
+
+def store_flags(app: StoreUser) -> str:
+    """Return flags that name the store, each after a space; empty if none are needed."""
+    known = app.configuration
+    path = app.origin
+    if path is None and known.origin("url").kind == "code":
+        path = path_of(app)
+    flags = "" if path is None else f" --app {path}"
+    is_typed = app.url != known.url or known.origin("url").kind == "code"
+    if app.url != known.url or (path is None and is_typed):
+        flags += f" --store {quoted(masked(absolute_url(app.url, app.folder)))}"
+    return flags
+
+
+def quoted(url: str) -> str:
+    """Quote a URL for a shell, where ? and * are patterns."""
+    return f"'{url}'" if set(url) & set("?*& ") else url
+
+
+def path_of(app: object) -> str | None:
+    """Return `module:attribute` of an App that is a global of a loaded module."""
+    for module, values in [(n, vars(m)) for n, m in list(sys.modules.items())]:
+        for name, value in list(values.items()):
+            if value is app and (place := importable_name(module, values)):
+                return f"{place}:{name}"
+    return None
+
+
+def importable_name(module: str, values: Mapping[str, Any]) -> str | None:
+    """Return the name by which another process can import a module; None: it cannot."""
+    if module != MAIN:
+        return module
+    folder, file = os.path.split(str(values.get("__file__") or ""))
+    is_here = os.path.abspath(folder) == os.getcwd()  # noqa: PTH100, PTH109
+    return file.removesuffix(".py") if is_here and file.endswith(".py") else None
