@@ -157,7 +157,7 @@ def test_enqueue_waits_for_a_worker(shell: Shell) -> None:
 
 def test_cancel_reaches_a_running_job(shell: Shell) -> None:
     worker = shell.begin("worker", "app:app")
-    job = shell.json("enqueue", "hang")["id"]
+    job = shell.json("enqueue", "hang", "--app", "app")["id"]
     wait_until(lambda: shell.states()[job] == "running", START_SECONDS, "it runs")
     code, out, _ = shell.run("jobs", "cancel", job)
     assert (code, out) == (0, f"{job}  running -> running  (asked to stop)\n")
@@ -178,7 +178,7 @@ def test_jobs_cut_short_are_given_back(
     shell: Shell, signals: list[signal.Signals], options: list[str], code: int
 ) -> None:
     worker = shell.begin("worker", "app:app", *options)
-    job = shell.json("enqueue", "hang")["id"]
+    job = shell.json("enqueue", "hang", "--app", "app")["id"]
     wait_until(lambda: shell.states()[job] == "running", START_SECONDS, "it runs")
     assert stopped(worker, *signals) == code
     assert shell.states() == {job: "ready"}
@@ -188,7 +188,7 @@ def test_jobs_cut_short_are_given_back(
 
 def test_second_signal_stops_at_once(shell: Shell) -> None:
     worker = shell.begin("worker", "app:app", "--grace", "3600")
-    job = shell.json("enqueue", "hang")["id"]
+    job = shell.json("enqueue", "hang", "--app", "app")["id"]
     wait_until(lambda: shell.states()[job] == "running", START_SECONDS, "it runs")
     worker.send_signal(signal.SIGTERM)
     read_until(worker, "worker.stopping")
@@ -198,7 +198,7 @@ def test_second_signal_stops_at_once(shell: Shell) -> None:
 
 def test_drain_lets_running_jobs_end(shell: Shell) -> None:
     worker = shell.begin("worker", "app:app", "--grace", "60")
-    job = shell.json("enqueue", "until_told")["id"]
+    job = shell.json("enqueue", "until_told", "--app", "app")["id"]
     wait_until(lambda: shell.states()[job] == "running", START_SECONDS, "it runs")
     worker.send_signal(signal.SIGTERM)
     read_until(worker, "worker.stopping")
@@ -219,6 +219,7 @@ def test_idle_worker_drains_with_json(shell: Shell) -> None:
 
 
 def test_burst_ends_when_nothing_is_left(shell: Shell) -> None:
+    shell.environ["DURIO_APP"] = "app:app"
     ids = [shell.json("enqueue", "resize", f'["{n}"]')["id"] for n in range(3)]
     code, _, err = shell.run(
         "worker", "app", "--burst", "-c", "1", "--log-level", "debug"
@@ -236,6 +237,9 @@ def test_exit_codes(shell: Shell) -> None:
     assert shell.run("jobs", "ls", "--limit", "x")[0] == 2
     assert shell.run(*asked, "--priority", "10")[0] == 2
     assert shell.run("jobs", "ls")[0] == 3
+    assert shell.run(*asked)[0] == 3
+    assert shell.run("migrate", "--check")[0] == 3
+    shell.environ["DURIO_APP"] = "app:app"
     assert shell.run("worker", "app", "--store", "sqlite:///not.db")[0] == 3
     assert shell.run("worker", "ap:app")[0] == 4
     code, out, err = shell.run("worker", "broken")
@@ -250,7 +254,7 @@ def test_exit_codes(shell: Shell) -> None:
 
 
 def test_schema_newer_than_the_code(shell: Shell) -> None:
-    shell.run("migrate")
+    shell.run("migrate", "app:app")
     add_later_migration(shell.folder / "durio.db")
     for args in (
         ["jobs", "ls"],
@@ -275,7 +279,7 @@ def add_later_migration(path: Path) -> None:
 
 
 def test_interrupted_while_waiting(shell: Shell) -> None:
-    waiting = shell.begin("enqueue", "hang", "--wait")
+    waiting = shell.begin("enqueue", "hang", "--wait", "--app", "app")
     wait_until(
         lambda: (shell.folder / "durio.db").exists() and shell.states(),
         START_SECONDS,
@@ -292,7 +296,7 @@ def test_arguments_that_are_not_utf8(shell: Shell) -> None:
 
 
 def test_store_of_the_command_line_beats_all(shell: Shell) -> None:
-    (shell.folder / ".env").write_text("DURIO_URL=sqlite:///from-file.db\n")
+    (shell.folder / "durio.toml").write_text('url = "sqlite:///from-file.db"\n')
     shell.json("enqueue", "resize", '["a"]')
     assert (shell.folder / "from-file.db").exists()
     shell.environ["DURIO_URL"] = "sqlite:///from-environment.db"
@@ -304,7 +308,7 @@ def test_store_of_the_command_line_beats_all(shell: Shell) -> None:
 
 
 def test_reader_that_goes_away_is_no_error(shell: Shell) -> None:
-    shell.json("enqueue", "resize", '["a"]')
+    shell.json("enqueue", "resize", '["a"]', "--app", "app")
     reading, writing = os.pipe()
     os.close(reading)
     run = subprocess.run(
@@ -324,9 +328,9 @@ def test_reader_that_goes_away_is_no_error(shell: Shell) -> None:
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_terminal_gets_a_banner_and_a_table(shell: Shell, no_color: str) -> None:
     shell.environ |= {"NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "160"}
-    shell.json("enqueue", "resize", '["a"]')
+    shell.json("enqueue", "resize", '["a"]', "--app", "app")
     shown = on_terminal(shell, "worker", "app:app", "--burst")
-    assert "store   sqlite:///durio.db" in shown
+    assert f"store   sqlite:///{shell.folder}/durio.db" in shown
     assert "tasks   app.hang, app.refuse, app.resize, app.until_told" in shown
     table = on_terminal(shell, "jobs", "ls")
     assert "app.resize" in table

@@ -2,41 +2,43 @@
 
 import asyncio
 import functools
-import importlib
-import os
-import pkgutil
-import sys
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import click
 
 from durio.app.app import App
-from durio.app.configuration import configuration
-from durio.app.connect import connect, masked, store_module
-from durio.cli.main import AppImportFailed, DepsFailed
-from durio.cli.stall import StallWatch
-from durio.model.errors import (
-    DurioError,
-    InvalidOption,
-    StoreUnavailable,
-    UsageError,
+from durio.app.configuration import DEFAULT_NAME, configuration
+from durio.app.connect import (
+    absolute_url,
+    connect,
+    is_server,
+    masked,
+    store_module,
 )
-from durio.model.failure import error_text
-from durio.model.names import did_you_mean
+from durio.app.cures import quoted, with_flags
+from durio.cli.load_app import (
+    AppPlace,
+    configured_place,
+    load_placed_app,
+    typed_once,
+)
+from durio.cli.stall import StallWatch
+from durio.client.namespaces import apps_in
+from durio.model.errors import StoreError, StoreUnavailable, UsageError
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import WARNING, EmissionMeaning
 
 T = TypeVar("T")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-DEFAULT_ATTRIBUTE = "app"
-DEFAULT_NAME = "app"
-PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
-IMPORT_MACHINERY = ("<frozen importlib", importlib.__file__)
+NAME_CURE = "Name it: --name NAME, --app MODULE:APP, DURIO_NAME or DURIO_APP."
+
+
+class SeveralApps(UsageError):
+    """The store has several Apps, and nothing says which one is meant."""
+
+    code = "several_apps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,53 +50,147 @@ class AppSelection:
     name: str | None
     is_json: bool
 
+    # --- which App and which name
+
+    def place(self) -> AppPlace | None:
+        """Return where the App's code is; --store alone never imports any."""
+        if self.app_path is not None:
+            return AppPlace(self.app_path)
+        return None if self.store is not None else configured_place()
+
     def app(self) -> App:
         """Return the App from user code, or one that knows only its name and store."""
-        if self.app_path is not None:
-            if self.name is not None:
-                raise UsageError(
-                    "--app and --name are both given",
-                    cure="An App has a name: give one.",
-                )
-            return load_app(self.app_path, self.store)
-        app = App(self.store, name=self.namespace() or DEFAULT_NAME)
-        app.emit.subscribers[:] = [WarningPrinter()]
-        return app
+        if self.app_path is not None and self.name is not None:
+            raise UsageError(
+                "--app and --name are both given",
+                cure="Leave one of them out: an App has a name.",
+            )
+        place = self.place()
+        if place is None:
+            return self.app_without_code()
+        app = load_placed_app(place, self.store, is_needed=False)
+        return app if self.name in {None, app.name} else bare_app(app.url, self.name)
 
-    def namespace(self) -> str | None:
-        """The selected namespace; None if none was named."""
+    def app_without_code(self) -> App:
+        """Return an App that knows only its name and store."""
+        return bare_app(self.store, self.named())
+
+    def named(self) -> str | None:
+        """Return the namespace that --name, DURIO_NAME or the settings file names."""
         return self.name or configuration(self.store, None).name
 
-    def is_named(self) -> bool:
-        """Whether one App is selected; otherwise lists show every App in the store."""
-        return self.app_path is not None or self.namespace() is not None
+    def scope(self, app: App) -> str | None:
+        """Return the namespace that was named; None if none was."""
+        return self.named() if app.origin is None else app.name
 
-    def scope_of(self, app: App) -> str | None:
-        """Return the namespace that a list is limited to.
+    def with_namespace(self, app: App, if_empty: str | None = None) -> App:
+        """Return the App; if none was named, under the name of the only App of the store."""
+        if self.scope(app) is not None:
+            return app
+        found = run_in_app(app, find_apps)
+        return bare_app(self.store, only_app(found, shown_url(app), if_empty))
 
-        None means every App in the store.
-        """
-        return app.name if self.is_named() else None
+    def flags(self) -> str:
+        """Return the typed flags, for a command to paste; a password is masked."""
+        store = None if self.store is None else quoted(masked(self.store))
+        typed = {"--app": self.app_path, "--store": store, "--name": self.name}
+        return "".join(f" {flag} {value}" for flag, value in typed.items() if value)
 
-    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
-        """Run the work on an existing store; raises StoreUnavailable when there is none."""
-        app = self.app()
+    # --- which store
+
+    def is_default_store(self) -> bool:
+        """Return whether nothing names the store."""
+        origin = configuration(self.store, None).origin("url")
+        return origin.kind == "default" and self.place() is None
+
+    def store_origin(self) -> str:
+        """Return what names the store, as text."""
+        if self.store is not None:
+            return "named by --store"
+        if (place := self.place()) is not None:
+            return f"the store of the App {place.path}"
+        origin = configuration(None, None).origin("url")
+        if origin.kind == "default":
+            return "the default, because nothing names a store"
+        return f"named by {origin.location}"
+
+    def require_store(self, app: App) -> None:
+        """Raise StoreUnavailable if there is no store; nothing is created."""
         connect(app.url, app.clock, app.settings)  # raises if the URL names no store
         survey = store_module(app.url, "schema_status")
         if not survey.MADE_AT_OPEN:
-            return run_in_app(app, work)  # opening raises if it does not exist
-        if survey.is_missing(app.url):
+            return  # opening raises when it does not exist
+        url = absolute_url(app.url, app.folder)
+        if survey.is_missing(url):
             raise StoreUnavailable(
-                f"there is no store at {masked(app.url)}",
-                cure="Name it with --store or DURIO_URL; a worker or an enqueue makes it.",
+                f"there is no store at {masked(url)} ({self.store_origin()})",
+                cure="Name another: --app MODULE:APP, --store URL, DURIO_APP or "
+                "DURIO_URL.\nA worker, or the first enqueue of an App, creates it.",
             )
-        if not survey.status(app.url).applied:
+        if not survey.status(url).applied:
             raise StoreUnavailable(
-                f"{masked(app.url)} holds no jobs: it is a file of another program",
-                cure="Name the store with --store or DURIO_URL. To keep jobs beside "
-                "what is in this file: durio migrate.",
+                f"{masked(url)} ({self.store_origin()}) is a file of another program: "
+                "it holds no jobs",
+                cure="Name another: --app MODULE:APP, --store URL, DURIO_APP or "
+                "DURIO_URL.\nTo keep jobs in this file too: durio migrate --store "
+                f"{masked(url)}",
             )
+
+    # --- running
+
+    def run(self, work: Callable[[App], Awaitable[T]]) -> T:
+        """Run the work for one App on an existing store; its name is the namespace."""
+        app = self.app()
+        self.require_store(app)
+        return run_in_app(self.with_namespace(app), work)
+
+    def run_enqueue(self, task: str, work: Callable[[App], Awaitable[T]]) -> T:
+        """Run an enqueue; it creates a SQLite store that was named, never the default."""
+        app = self.app()
+        if self.is_default_store():
+            self.require_store(app)
+        if "." not in task:
+            empty_name = None if is_server(app.url) else DEFAULT_NAME
+            app = self.with_namespace(app, empty_name)
         return run_in_app(app, work)
+
+    def run_unscoped(self, work: Callable[[App], Awaitable[T]]) -> T:
+        """Run work that needs no namespace, such as on jobs by their ids."""
+        app = self.app()
+        self.require_store(app)
+        return run_in_app(app, work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSelection(AppSelection):
+    """The App and the store of a command that lists, for one App or for all."""
+
+    all_apps: bool
+
+    def run_list(self, work: Callable[[App, str | None], Awaitable[T]]) -> T:
+        """Run the work for one namespace; None: for all of them."""
+        if self.all_apps and (self.app_path is not None or self.name is not None):
+            raise UsageError(
+                "--all-apps is given with --app or --name",
+                cure="Leave one of them out.",
+            )
+        app = self.app()
+        self.require_store(app)
+        if self.all_apps:
+            return run_in_app(app, lambda app: work(app, None))
+        try:
+            app = self.with_namespace(app, DEFAULT_NAME)
+        except SeveralApps as error:
+            error.cure += "\nOr see all: --all-apps"
+            raise
+        return run_in_app(app, lambda app: work(app, app.name))
+
+
+def bare_app(url: str | None, name: str | None) -> App:
+    """Return an App without tasks, which prints warnings."""
+    app = App(url, name=name or DEFAULT_NAME)
+    app.emit.subscribers[:] = [WarningPrinter()]
+    return app
 
 
 def run_in_app(app: App, work: Callable[[App], Awaitable[T]]) -> T:
@@ -105,7 +201,32 @@ def run_in_app(app: App, work: Callable[[App], Awaitable[T]]) -> T:
     async def watched() -> T:
         return await StallWatch(app.stall).wait_for(opened())
 
-    return asyncio.run(watched())
+    try:
+        return asyncio.run(watched())
+    except StoreError as error:
+        error.cure = with_flags(error.cure, app)
+        raise
+
+
+def shown_url(app: App) -> str:
+    """Return the URL of the store with an absolute path and without a password."""
+    return masked(absolute_url(app.url, app.folder))
+
+
+async def find_apps(app: App) -> list[str]:
+    return await apps_in(await app.store())
+
+
+def only_app(names: Sequence[str], url: str, if_empty: str | None) -> str:
+    """Return the only App of a store; raises UsageError if there are several, or none."""
+    if len(names) > 1:
+        raise SeveralApps(
+            f"{url} has several Apps: {', '.join(names)}",
+            cure=f"Name one: --name {names[0]}",
+        )
+    if not names and if_empty is None:
+        raise UsageError(f"{url} has no App yet", cure=NAME_CURE)
+    return names[0] if names else if_empty or DEFAULT_NAME
 
 
 class WarningPrinter:
@@ -130,6 +251,12 @@ class WarningPrinter:
 JSON_OPTION = click.option(
     "--json", "is_json", is_flag=True, help="Answer with one JSON object."
 )
+APP_OPTION = click.option(
+    "--app",
+    "app_path",
+    metavar="MODULE:APP",
+    help="The App, which has a name and a store; or DURIO_APP.",
+)
 STORE_OPTION = click.option(
     "--store", metavar="URL", help="The store; beats the App's own URL and DURIO_URL."
 )
@@ -152,7 +279,11 @@ def grouped_options(parameter: str, kind: type[Any], *options: Decorator) -> Dec
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def called(**given: Any) -> Any:
-            chosen = {n: given.pop(n) for n in kind.__slots__ if n in given}
+            chosen = {
+                field.name: given.pop(field.name)
+                for field in fields(kind)
+                if field.name in given
+            }
             return function(**{parameter: kind(**chosen)}, **given)
 
         return with_options(*options)(called)
@@ -160,15 +291,8 @@ def grouped_options(parameter: str, kind: type[Any], *options: Decorator) -> Dec
     return decorate
 
 
-selection_options = grouped_options(
-    "selection",
-    AppSelection,
-    click.option(
-        "--app",
-        "app_path",
-        metavar="MODULE:APP",
-        help="Take name and store from this App.",
-    ),
+SELECTION_OPTIONS = (
+    APP_OPTION,
     STORE_OPTION,
     click.option(
         "--name",
@@ -177,138 +301,26 @@ selection_options = grouped_options(
     ),
     JSON_OPTION,
 )
+selection_options = grouped_options("selection", AppSelection, *SELECTION_OPTIONS)
+list_options = grouped_options(
+    "selection",
+    ListSelection,
+    click.option(
+        "--all-apps", is_flag=True, help="Of every App in the store, not of one."
+    ),
+    *SELECTION_OPTIONS,
+)
 
 
-# --- loading
+def app_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept the App as the first argument; stands below `selection_options`."""
 
+    @functools.wraps(function)
+    def called(
+        *args: Any, selection: AppSelection, path: str | None, **given: Any
+    ) -> Any:
+        typed = typed_once(path, selection.app_path)
+        return function(*args, selection=replace(selection, app_path=typed), **given)
 
-def load_app(path: str, store: str | None = None) -> App:
-    """Load `module:object`, an App or a function that makes one, and the App's imports."""
-    module_name, _, attribute = path.partition(":")
-    check_path(path, module_name, attribute)
-    if sys.path[:1] != [str(Path.cwd())]:
-        sys.path.insert(0, str(Path.cwd()))
-    app = find_app(load_module(module_name), attribute or DEFAULT_ATTRIBUTE, path)
-    app.origin = path
-    if store is not None:
-        app.url = store
-    for name in app.imports:
-        load_module(name)
-    return app
-
-
-def check_path(path: str, module: str, attribute: str) -> None:
-    """Refuse a path that cannot name a module, and suggest the likely spelling."""
-    name = attribute or DEFAULT_ATTRIBUTE
-    if "/" in module or module.endswith(".py"):
-        meant = module.removesuffix(".py").strip("./").replace("/", ".")
-        cure = f"Give a module, not a file: {meant}:{name}"
-    elif all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        return
-    else:
-        cure = "Write MODULE:APP, such as app:app or shop.jobs:app."
-    raise AppImportFailed(f"{path!r} names no App", cure=cure)
-
-
-def load_module(name: str) -> ModuleType:
-    """Import a user module; an error shows only the user's frames."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if name != missing and not name.startswith(f"{missing}."):
-            raise import_failed(error, f"{name} cannot be imported") from error
-        known = [module.name for module in pkgutil.iter_modules([str(Path.cwd())])]
-        raise AppImportFailed(
-            f"there is no module {missing!r}",
-            cure=f"Looked in {Path.cwd()} and the installed packages."
-            f"{did_you_mean(name, known)}",
-        ) from None
-    except (Exception, SystemExit) as error:
-        reraise_settings_error(error)
-        raise import_failed(error, f"{name} cannot be imported") from error
-
-
-def reraise_settings_error(error: BaseException) -> None:
-    """Raise an error of a settings file or variable unchanged: user code is not its cause."""
-    if isinstance(error, InvalidOption) and "place" in error.values:
-        raise error
-
-
-def find_app(module: ModuleType, attribute: str, path: str) -> App:
-    """Return the App that an attribute is or returns."""
-    found: Any = module
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise AppImportFailed(
-                f"{module.__name__} has no {attribute!r}",
-                cure=apps_in(module, attribute),
-            )
-        found = getattr(found, part)
-    if isinstance(found, App):
-        return found
-    if not callable(found):
-        raise AppImportFailed(
-            f"{path} is a {type(found).__name__}, not an App",
-            cure=apps_in(module, attribute),
-        )
-    try:
-        made = found()
-    except (Exception, SystemExit) as error:
-        reraise_settings_error(error)
-        raise import_failed(error, f"{path} made no App") from error
-    if not isinstance(made, App):
-        raise AppImportFailed(
-            f"{path} gave a {type(made).__name__}, not an App",
-            cure="Name an App, or a function without arguments that returns one.",
-        )
-    return made
-
-
-def apps_in(module: ModuleType, attribute: str) -> str:
-    """Return the cure for a wrong attribute, which lists the Apps of the module."""
-    names = [name for name, value in vars(module).items() if isinstance(value, App)]
-    if names:
-        return f"Its Apps: {', '.join(f'{module.__name__}:{name}' for name in names)}."
-    hint = did_you_mean(attribute, [n for n in vars(module) if not n.startswith("_")])
-    return f"There is no App in {module.__file__}.{hint}"
-
-
-def import_failed(error: BaseException, what: str) -> AppImportFailed:
-    """Return the user's error with its traceback, without our frames."""
-    problem, cure = (
-        f"{type(error).__name__}: {error_text(error)}",
-        "Correct it, and try again.",
-    )
-    if isinstance(error, DurioError):
-        problem, cure = f"{error.what} [{error.code}]", error.cure or cure
-    elif isinstance(error, SystemExit):
-        cure = "Guard what runs as a program: if __name__ == '__main__': ..."
-    shown = user_traceback(error)
-    return AppImportFailed(f"{what}: {problem}", cure=cure, traceback_text=shown)
-
-
-def deps_failed(error: BaseException) -> DepsFailed:
-    """Return the error of the user's `deps=` with its traceback, without our frames."""
-    return DepsFailed(
-        f"deps= raised {type(error).__name__}: {error_text(error)}",
-        cure="Correct it, or see that what it needs can be reached.",
-        traceback_text=user_traceback(error),
-    )
-
-
-def user_traceback(error: BaseException) -> str:
-    """Return a traceback without the frames of this package and of the import system."""
-    trace = traceback.TracebackException.from_exception(error, compact=True)
-    hide_frames(trace)
-    return "".join(trace.format())
-
-
-def hide_frames(trace: traceback.TracebackException) -> None:
-    """Remove our frames from every exception of the chain."""
-    hidden = (PACKAGE_FOLDER, *IMPORT_MACHINERY)
-    kept = [frame for frame in trace.stack if not frame.filename.startswith(hidden)]
-    trace.stack[:] = kept
-    for other in (trace.__cause__, trace.__context__):
-        if other is not None:
-            hide_frames(other)
+    argument = click.argument("path", metavar="[MODULE:APP]", required=False)
+    return argument(called)

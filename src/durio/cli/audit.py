@@ -29,7 +29,7 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
     Retries, cancels and discards of jobs, every change of a queue, and what workers were
     asked (drain; report and stack: somebody looked) are written down in the transaction
-    that did them. What was so already is no change. Without --app, --name or DURIO_NAME
+    that did them. What was so already is no change. Unless an App is named,
     those of every App in the store are listed.
 
     \b
@@ -45,10 +45,10 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
     async def ask(app: App) -> tuple[list[AuditLine], float]:
         store = await app.store()
-        name = selection.scope_of(app)
+        name = selection.scope(app)
         return await store.audit(name, limit=limit), app.now()
 
-    rows, now = selection.run(ask)
+    rows, now = selection.run_unscoped(ask)
     if selection.is_json:
         fields = [{**row._asdict(), "at": utc_datetime(row.at)} for row in rows]
         show_json({"audit": fields})

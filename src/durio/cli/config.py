@@ -1,21 +1,26 @@
 """`durio config show`: the effective settings and the origin of each."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
 
 from durio.app.app import App
-from durio.app.configuration import DEFAULT, SettingOrigin, setting_names
+from durio.app.configuration import (
+    DEFAULT,
+    ENV_FILES,
+    TOP_LEVEL_NAMES,
+    SettingOrigin,
+    configuration,
+    setting_names,
+)
 from durio.app.connect import masked
-from durio.cli.apps import DEFAULT_NAME, AppSelection, selection_options
+from durio.cli.apps import AppSelection, app_argument, selection_options
+from durio.cli.env_file import NO_ENV_FILE, EnvFile
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
-from durio.model.errors import UsageError
 
-ENV_FILE = ".env"
-FLAGS = {"url": "--store", "name": "--name"}
-CODE = SettingOrigin("code", "App(name=)")
+ENV_FILE = "env file"
+FLAGS = {"url": "--store", "name": "--name", "app": "MODULE:APP"}
 
 
 class ShownSetting(NamedTuple):
@@ -24,30 +29,24 @@ class ShownSetting(NamedTuple):
     origin: SettingOrigin
 
 
-@click.group("config", short_help="Show the settings that hold, and who set them.")
+@click.group("config", short_help="Show effective settings and where each comes from.")
 def command() -> None:
-    """See the settings that hold, and who set them."""
+    """Show effective settings and where each comes from."""
 
 
 @command.command("show")
-@click.argument("path", metavar="[MODULE:APP]", required=False)
 @click.option("--origin", is_flag=True, help="Say of each where it comes from.")
 @selection_options
+@app_argument
 @click.pass_obj
 @keep_lines
-def show(
-    from_env_file: set[str] | None,
-    *,
-    selection: AppSelection,
-    path: str | None,
-    origin: bool,
-) -> None:
-    r"""Show every setting with the value that holds in this directory.
+def show(env_file: EnvFile | None, *, selection: AppSelection, origin: bool) -> None:
+    r"""Show every setting with its value in this directory.
 
-    Strongest first: a flag, the App's code, a DURIO_* variable, the file .env, durio.toml
-    or [tool.durio] of pyproject.toml, the default. Without MODULE:APP no code is loaded:
-    then these are the settings of an App that says nothing itself. Passwords in URLs are
-    not shown.
+    Strongest first: a flag, the App's code, a DURIO_* variable, the file of --env-file,
+    durio.toml or [tool.durio] of pyproject.toml, the default. Without an App no code is
+    loaded: then these are the settings of an App that sets nothing itself. Passwords in
+    URLs are not shown.
 
     \b
     Examples:
@@ -56,15 +55,14 @@ def show(
       durio config show --json | jq '.settings[] | select(.origin != "default")'
 
     With --json: {"file", "settings": [{"name", "value", "origin", "from"}]}; "origin" is
-    flag, code, environment, .env, file or default, "from" the flag, variable or path.
+    flag, code, environment, env file, file or default, "from" the flag, variable or path.
 
     \b
     Exit codes: 0 ok; 2 usage, or a settings file or variable that is wrong; 4 import
     """
-    selection = with_app_path(selection, path)
     app = selection.app()
     rows = [
-        with_env_file(row, from_env_file or set())
+        with_env_file(row, env_file or NO_ENV_FILE)
         for row in effective_settings(app, selection)
     ]
     if selection.is_json:
@@ -76,28 +74,21 @@ def show(
     show_table(columns, [line[: len(columns)] for line in cells], "no settings")
 
 
-def with_app_path(selection: AppSelection, path: str | None) -> AppSelection:
-    """Accept the App as an argument, without --app."""
-    if path is None:
-        return selection
-    if selection.app_path is not None:
-        raise UsageError("the App is named twice", cure="Leave out --app.")
-    return replace(selection, app_path=path)
-
-
 def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
     """Return every setting of an App; a value from a flag has the flag as its origin."""
-    known = app.configuration
-    url, name = known.origin("url"), known.origin("name")
-    if selection.store is not None:
-        url = SettingOrigin("flag", FLAGS["url"])
-    if selection.name is not None:
-        name = SettingOrigin("flag", FLAGS["name"])
-    elif selection.app_path is not None:
-        name = CODE if app.name != DEFAULT_NAME else DEFAULT
+    known = app.configuration if app.origin else configuration(None, None)
+    place = selection.place()
+    origins = {key: known.origin(key) for key in TOP_LEVEL_NAMES}
+    typed = (selection.store, selection.name, selection.app_path)
+    for key, value in zip(TOP_LEVEL_NAMES, typed, strict=True):
+        if value is not None:
+            origins[key] = SettingOrigin("flag", FLAGS[key])
+        elif key == "app" and place is None:
+            origins[key] = DEFAULT  # --store alone leaves it out
+    values = (masked(app.url), app.name, None if place is None else place.path)
     rows = [
-        ShownSetting("url", masked(app.url), url),
-        ShownSetting("name", app.name, name),
+        ShownSetting(key, value, origins[key])
+        for key, value in zip(TOP_LEVEL_NAMES, values, strict=True)
     ]
     for setting in setting_names():
         group, _, field = setting.partition(".")
@@ -106,10 +97,10 @@ def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
     return rows
 
 
-def with_env_file(row: ShownSetting, from_env_file: set[str]) -> ShownSetting:
-    """Return the setting with the file .env as its origin if that file set the variable."""
+def with_env_file(row: ShownSetting, env_file: EnvFile) -> ShownSetting:
+    """Return the setting with --env-file as its origin if that file set the variable."""
     kind, place = row.origin
-    if kind == "environment" and place in from_env_file:
+    if kind == "environment" and place in env_file.names:
         return row._replace(origin=SettingOrigin(ENV_FILE, place))
     return row
 
@@ -125,7 +116,7 @@ def setting_fields(row: ShownSetting) -> dict[str, Any]:
 
 def origin_text(origin: SettingOrigin) -> str:
     if origin.kind == ENV_FILE:
-        return f"{ENV_FILE}: {origin.location}"
+        return f"{ENV_FILES[origin.location]}: {origin.location}"
     return (
         f"code: {origin.location}"
         if origin.kind == "code"

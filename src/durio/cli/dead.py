@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.dead_actions import (
     BulkSelection,
     act_on_selected,
@@ -49,8 +49,9 @@ def command() -> None:
     \b
     Exit codes:
       0  done
-      1  something could not be done to some of the ids: each is named, with why
-      2  usage, or nobody confirmed
+      1  some ids could not be changed: each is named, with the reason; or the answer
+         was no, and nothing was changed
+      2  usage, no such task or queue, several Apps, or no terminal to ask at
       3, 4, 5  store, import of the App, schema
     """
 
@@ -61,15 +62,15 @@ def command() -> None:
 @command.command("ls")
 @filter_options
 @page_options
-@selection_options
+@list_options
 @keep_lines
 def list_dead(
-    *, selection: AppSelection, filters: Filters, limit: int, cursor: str | None
+    *, selection: ListSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
     r"""List dead letters, those that came last first.
 
-    Without --app, --name or DURIO_NAME those of every App in the store are listed. A
-    queue, and a task without a dot, belong to the App at hand (default: app).
+    Those of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store;
+    with --all-apps of every App. A task may be written with its App or without.
 
     \b
     Examples:
@@ -80,13 +81,15 @@ def list_dead(
     {"args", "kwargs", "retried"}; "cursor" is null at the end.
     """
 
-    async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
-        page = await find(app, filters.query(app, selection), limit, cursor)
+    async def ask(
+        app: App, scope: str | None
+    ) -> tuple[Page, float, list[dict[str, Any]]]:
+        page = await find(app, await filters.query(app, scope), limit, cursor)
         rows = await rows_of(app, page.jobs)
         pairs = zip(page.jobs, rows, strict=True)
         return page, app.now(), [{**row, **dead_row(job)} for job, row in pairs]
 
-    page, now, rows = selection.run(ask)
+    page, now, rows = selection.run_list(ask)
     if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return
@@ -127,7 +130,7 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
 
     With --json: the fields of `durio jobs show`.
     """
-    show_job(selection, lambda app: dead_letter_by_id(app, job_id))
+    show_job(selection, lambda app: dead_letter_by_id(app, job_id, selection))
 
 
 # --- retry and discard
@@ -178,7 +181,7 @@ def retry_dead(
 
     \b
     Exit codes: 1 one of the ids could not be retried, the others are all the same
-                2 usage, arguments that do not fit, or nobody confirmed
+                2 usage, arguments that do not fit, or no terminal to ask at
     """
     if edit and arguments is not None:
         raise UsageError("--edit and --args are both given", cure="Give one.")
@@ -211,7 +214,7 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
 
     \b
     Exit codes: 1 one of the ids is not dead, the others are deleted all the same
-                2 usage, or nobody confirmed
+                2 usage, or no terminal to ask at
     """
     return act_on_selected(selection, bulk, "discard")
 
@@ -252,7 +255,7 @@ def export_dead(
         )
 
     async def ask(app: App) -> int:
-        query = filters.query(app, selection)
+        query = await filters.query(app, app.name)
         with open_output(output) as stream:
             return await write_dead_letters(app, query, stream)
 
@@ -274,8 +277,8 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
     Every line is checked first: a bad one is named by its number, and nothing is
     written. Ids that are stored already stay as they are and are counted as skipped, so
     the same file can be imported again. Letters keep their App, queue, history and
-    times, but not their idempotency key and due time. With --app, --name or DURIO_NAME a
-    letter of another App is refused.
+    times, but not their idempotency key and due time. When an App is named, a letter of
+    another App is refused.
 
     \b
     Example:
@@ -290,7 +293,7 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 
     async def ask(app: App) -> tuple[int, int]:
         bounds = app.settings.payload.bytes_max
-        named = selection.scope_of(app)
+        named = selection.scope(app)
         with open_input(file) as stream:
 
             def read() -> Iterator[StoredJob]:
@@ -299,7 +302,7 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 
             return sum(1 for _ in read()), await restore(app, read, name)
 
-    lines, written = selection.run(ask)
+    lines, written = selection.run_unscoped(ask)
     if selection.is_json:
         counts = {"letters": lines, "imported": written, "skipped": lines - written}
         show_json(counts)
@@ -318,19 +321,19 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 def show_totals(*, selection: AppSelection) -> None:
     """Count the jobs that ever died, by queue, task and type of error.
 
-    The figures only grow: retrying or discarding a dead letter changes nothing. Without
-    --app, --name or DURIO_NAME those of every App in the store are counted.
+    The figures only grow: retrying or discarding a dead letter changes nothing. Unless
+    an App is named, those of every App in the store are counted.
 
     With --json: {"jobs_dead_lettered_total": [{"labels": {"queue", "task",
     "error_type"}, "value"}]}; a task begins with the name of its App.
     """
 
     async def ask(app: App) -> tuple[str, Sequence[DeathCount]]:
-        name = selection.scope_of(app)
-        whose = "" if name is None else f" of app {name}"
+        name = selection.scope(app)
+        whose = "" if name is None else f" of App {name}"
         return whose, await (await app.store()).tallies(name)
 
-    whose, found = selection.run(ask)
+    whose, found = selection.run_unscoped(ask)
     tallies = sorted(found, key=lambda tally: (-tally.dead, tally))
     if selection.is_json:
         show_json({METRIC: [metric_fields(tally) for tally in tallies]})

@@ -17,12 +17,11 @@ from durio.cli.apps import AppSelection, Decorator, grouped_options
 from durio.cli.enqueue import parse_arguments, parse_json
 from durio.cli.filters import Filters
 from durio.cli.job_output import job_by_id
-from durio.cli.main import error_fields, error_text
+from durio.cli.main import Declined, error_fields, error_text
 from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
     YES_OPTION,
-    NotConfirmed,
     act_on_counted,
     confirm,
     is_interactive,
@@ -125,14 +124,15 @@ def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) ->
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
 
-    async def count(app: App) -> tuple[Counted, Query]:
-        asked = bulk.filters.query(app, selection)
+    async def count(app: App) -> tuple[Counted, Query, str]:
+        asked = await bulk.filters.query(app, app.name)
         query = query_for(ACTION_OF_VERB[verb], asked)
-        return await (await app.store()).count(query), query
+        whose = "" if selection.scope(app) else f" of App {app.name}"
+        return await (await app.store()).count(query), query, whose
 
-    counted, query = selection.run(count)
+    counted, query, whose = selection.run(count)
     jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
-    which = f"{bulk.filters.text()}{scope_text(query)}"
+    which = f"{whose}{bulk.filters.text()}"
     jobs_text = f"{bulk.filters.jobs_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
         return show_summary(selection, counted.jobs, jobs_text, dry_run=bulk.dry_run)
@@ -146,19 +146,15 @@ def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) ->
     return show_summary(selection, counted.jobs, words, done)
 
 
-def scope_text(query: Query) -> str:
-    """Return a text that every App is affected, if the query is not limited to one."""
-    is_narrow = query.namespace or query.lane or query.task
-    return "" if is_narrow else " (of every App in the store)"
-
-
 # --- chosen by id
 
 
 def act_on_ids(selection: AppSelection, bulk: BulkSelection, verb: Verb) -> int:
     """Act on these jobs; confirm first if the action cannot be undone."""
     if verb == "discard" or bulk.dry_run:
-        jobs = selection.run(lambda app: count_ids(app, bulk.job_ids, verb, selection))
+        jobs = selection.run_unscoped(
+            lambda app: count_ids(app, bulk.job_ids, verb, selection)
+        )
         jobs_text = bulk.filters.jobs_text(jobs)
         if bulk.dry_run:
             return show_summary(selection, jobs, jobs_text, dry_run=True)
@@ -205,7 +201,9 @@ def retry_edited(
         raise UsageError(
             "--edit and --args are for one job", cure="Name one job by its id."
         )
-    record = selection.run(lambda app: find_in_app(app, bulk.job_ids[0], selection))
+    record = selection.run_unscoped(
+        lambda app: find_in_app(app, bulk.job_ids[0], selection)
+    )
     if given is None:
         payload = payload_from_editor(selection, record, unchecked=unchecked)
     else:
@@ -221,21 +219,25 @@ def retry_edited(
         (acted,) = await store.act([record.id], RetryJobs(payload), note=note)
         return acted
 
-    acted = selection.run(ask)
-    row = response_fields(id_text(record.id), acted, refusal(acted, "retry"))
+    acted = selection.run_unscoped(ask)
+    row = response_fields(
+        id_text(record.id), acted, refusal(acted, "retry", selection.flags())
+    )
     return show_responses(selection, [row], "retry")
 
 
-async def dead_letter_by_id(app: App, job_id: str) -> StoredJob:
+async def dead_letter_by_id(
+    app: App, job_id: str, selection: AppSelection
+) -> StoredJob:
     record = await job_by_id(app, job_id)
     if record.state != DEAD:
-        raise not_dead(job_id, STATE_BY_CODE[record.state])
+        raise not_dead(job_id, STATE_BY_CODE[record.state], selection.flags())
     return record
 
 
 async def find_in_app(app: App, job_id: str, selection: AppSelection) -> StoredJob:
     """Return the job; raise if it belongs to another App than the selected one."""
-    record = await dead_letter_by_id(app, job_id)
+    record = await dead_letter_by_id(app, job_id, selection)
     for error in (await wrong_app_errors(app, [record.id], selection)).values():
         raise error
     return record
@@ -250,7 +252,7 @@ def checked_arguments(
     async def ask(app: App) -> bytes:
         return await checked_payload(app, job.task, args, kwargs, unchecked=unchecked)
 
-    return selection.run(ask)
+    return selection.run_unscoped(ask)
 
 
 # --- in an editor
@@ -268,7 +270,7 @@ def payload_from_editor(
     while True:
         written = edit_text(text)
         if written is None or written == text:
-            raise NotConfirmed("the arguments were not changed: nothing was done")
+            raise Declined("the arguments are the same: nothing was changed")
         text = written
         try:
             arguments = parse_edited(text, is_plain=is_plain)
@@ -276,7 +278,7 @@ def payload_from_editor(
         except UsageError as error:
             click.echo(error_text(error_fields(error)), err=True)
             if not click.confirm("Edit again?", default=True, err=True):
-                raise NotConfirmed("given up: nothing was changed") from None
+                raise Declined("nothing was changed") from None
 
 
 def edit_text(text: str) -> str | None:

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, app_argument, selection_options
 from durio.cli.main import AppImportFailed, keep_lines
 from durio.cli.output import is_terminal, safe, show_json, show_text
 from durio.doctor.examine import examine_and_close
@@ -23,18 +22,19 @@ INDENT = " " * 13
 @click.command("doctor", short_help="Look for trouble, and say what to do about it.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @selection_options
+@app_argument
 @keep_lines
 def command(*, selection: AppSelection, strict: bool) -> int:
     r"""Look for trouble, and say what to do about it.
 
-    Machine, settings, the store's place and file, queues, workers and, with --app, the
-    source of the tasks. Nothing is made, changed or repaired; a scratch file beside the
-    store measures the disk. Without --app, --name or DURIO_NAME the queues of every App
-    in the store are looked at.
+    Machine, settings, the store's place and file, queues, workers and, with an App, the
+    source of its tasks. Nothing is made, changed or repaired; a scratch file beside the
+    store measures the disk. Unless an App is named, the queues of every App in the store
+    are looked at.
 
     \b
     Examples:
-      durio doctor --app shop.jobs:app
+      durio doctor shop.jobs:app
       durio doctor --store sqlite:///jobs.db --strict
       durio doctor --json | jq '.checks[] | select(.severity != "ok")'
 
@@ -45,12 +45,9 @@ def command(*, selection: AppSelection, strict: bool) -> int:
     Exit codes: 0 no errors; 8 errors (with --strict: or warnings); 2 usage
     """
     app, found = load_or_report(selection)
-    has_code = selection.app_path is not None and not any(
-        f.severity == "error" for f in found
-    )
-    found += asyncio.run(
-        examine_and_close(app, has_code=has_code, is_named=selection.is_named())
-    )
+    has_code = app.origin is not None and not any(f.severity == "error" for f in found)
+    is_named = selection.scope(app) is not None
+    found += asyncio.run(examine_and_close(app, has_code=has_code, is_named=is_named))
     errors = sum(finding.severity == "error" for finding in found)
     warnings = sum(finding.severity == "warning" for finding in found)
     if selection.is_json:
@@ -69,16 +66,16 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
         lines = [line.strip() for line in trouble.traceback_text.splitlines()]
         places = [line for line in lines if line.startswith("File ")]
         evidence = trouble.what + "".join(f" ({place})" for place in places[-1:])
-        bare = replace(selection, app_path=None).app()
+        bare = selection.app_without_code()
         return bare, [error("app.import", evidence, trouble.cure)]
-    if selection.app_path is None:
+    if app.origin is None:
         return app, []
     app.emit.subscribers.clear()  # the checks report what it would log
     tasks = len(app.registry.handlers)
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
-        return app, [error("app.import", f"{selection.app_path} has no tasks", fix)]
-    return app, [fine("app.import", f"{selection.app_path}, {tasks} tasks")]
+        return app, [error("app.import", f"{app.origin} has no tasks", fix)]
+    return app, [fine("app.import", f"{app.origin}, {tasks} tasks")]
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:

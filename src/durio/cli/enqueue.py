@@ -8,7 +8,7 @@ from typing import Any, cast
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, run_in_app, selection_options, with_options
+from durio.cli.apps import AppSelection, selection_options, shown_url, with_options
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import safe, show_json, show_text, to_json
 from durio.client.handle import Job
@@ -62,8 +62,9 @@ def command(
 ) -> int:
     r"""Ask for a job by name; this needs no task code.
 
-    A name without a dot belongs to the App at hand (--name, DURIO_NAME, default app).
-    JSON is an object of keywords or an array of positionals; `-` reads it from standard
+    A name without a dot is a task of one App: --app, --name, DURIO_APP, DURIO_NAME, the
+    only App of the store, or `app` in an empty file. A SQLite store that --store, an App,
+    DURIO_URL or the settings file names is created; the default one is not. JSON is an object of keywords or an array of positionals; `-` reads it from standard
     input. Names and arguments are checked against what --app declares, or else against
     what workers have published. The command returns after the write that survives a
     power cut.
@@ -74,7 +75,7 @@ def command(
       durio enqueue shop.send_receipt '[42]' --delay 5m --key r:42
       durio enqueue resize --app app:app '{"path": "cat.png"}' --priority 9
 
-    With --json: {"id", "task", "queue", "created", "same_args", "replaced"}; with
+    With --json: {"id", "task", "queue", "store", "created", "same_args", "replaced"}; with
     --wait also {"state", "result", "attempts", "seconds", "reason", "error"}.
 
     \b
@@ -87,16 +88,21 @@ def command(
     args, kwargs = parse_arguments(arguments)
     options = parse_options(given)
     limit = parse_timeout(timeout, wait=wait)
-    app = selection.app()
 
     async def ask(app: App) -> int:
         job = await app.enqueue_named(task, args, kwargs, options)
-        if limit is None:
-            show_enqueued(selection, job, await job.status())
-            return 0
-        return await wait_and_show(selection, job, limit)
+        store, status = shown_url(app), await job.status()
+        if limit is not None:
+            if not selection.is_json:
+                click.echo(safe(enqueued_text(job, status, store)), err=True)
+            return await wait_and_show(selection, job, limit, store)
+        if selection.is_json:
+            show_json(job_fields(job, status, store))
+        else:
+            show_text(enqueued_text(job, status, store))
+        return 0
 
-    return run_in_app(app, ask)
+    return selection.run_enqueue(task, ask)
 
 
 # --- arguments and options
@@ -177,16 +183,15 @@ def parse_timeout(text: str | None, *, wait: bool) -> float | None:
 # --- output
 
 
-def show_enqueued(selection: AppSelection, job: Job[Any], status: JobStatus) -> None:
-    if selection.is_json:
-        show_json(job_fields(job, status))
-        return
+def enqueued_text(job: Job[Any], status: JobStatus, store: str) -> str:
     word = "enqueued" if job.created else "replaced" if job.replaced else "exists"
     other = "" if job.same_args else "  with other arguments"
-    show_text(f"{word}  {job.id}  {status.task}  queue {status.queue}{other}")
+    return f"{word}  {job.id}  {status.task}  queue {status.queue}  {store}{other}"
 
 
-async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) -> int:
+async def wait_and_show(
+    selection: AppSelection, job: Job[Any], limit: float, store: str
+) -> int:
     """Wait, then print how the job ended; return the exit code."""
     outcome: dict[str, Any] = {"result": None, "error": None}
     failure: Exception | None = None
@@ -201,7 +206,7 @@ async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) ->
         outcome["error"] = error_fields(error)
     status = await job.status()
     if selection.is_json:
-        show_json({**job_fields(job, status), **end_fields(status), **outcome})
+        show_json({**job_fields(job, status, store), **end_fields(status), **outcome})
         return 0 if failure is None else exit_code_of(failure)
     if failure is not None:
         raise failure
@@ -209,11 +214,12 @@ async def wait_and_show(selection: AppSelection, job: Job[Any], limit: float) ->
     return 0
 
 
-def job_fields(job: Job[Any], status: JobStatus) -> dict[str, Any]:
+def job_fields(job: Job[Any], status: JobStatus, store: str) -> dict[str, Any]:
     return {
         "id": job.id,
         "task": status.task,
         "queue": status.queue,
+        "store": store,
         "created": job.created,
         "same_args": job.same_args,
         "replaced": job.replaced,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, grouped_options, with_options
+from durio.cli.apps import grouped_options, with_options
+from durio.cli.known_names import stored_lane, stored_task
 from durio.client.job_filter import REASONS, JobFilter
 from durio.model.job import State, StoredJob
 from durio.ports.browse import Page, Query
@@ -31,12 +32,20 @@ class Filters:
             not self.states
         )
 
-    def query(self, app: App, selection: AppSelection) -> Query:
-        """Return the query for jobs that match now."""
-        given = {name: getattr(self, name) for name in NARROWING}
+    async def query(self, app: App, scope: str | None) -> Query:
+        """Return the query for jobs that match now; raises for names that nothing has."""
         state = ("dead",) if self.states is None else self.states or None
-        return JobFilter(state=state, **given).query(
-            app=app.name, namespace=selection.scope_of(app), now=app.now(), dashes="--"
+        query = JobFilter(
+            state=state,
+            error=self.error,
+            reason=self.reason,
+            older=self.older,
+            newer=self.newer,
+        ).query(app=app.name, namespace=scope, now=app.now(), dashes="--")
+        queue, task = self.queue, self.task
+        return query._replace(
+            lane=None if queue is None else await stored_lane(app, queue, scope),
+            task=None if task is None else await stored_task(app, task, scope),
         )
 
     def text(self) -> str:

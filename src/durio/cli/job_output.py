@@ -76,7 +76,7 @@ def show_job(
         (row,) = await rows_of(app, [job])
         return job_fields(job, row)
 
-    fields = selection.run(ask)
+    fields = selection.run_unscoped(ask)
     if selection.is_json:
         show_json(fields)
     else:

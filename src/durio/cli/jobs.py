@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.dead_actions import BulkSelection, act_on_selected, job_bulk_options
 from durio.cli.filters import Filters, find, job_filter_options, page_options
 from durio.cli.job_output import (
@@ -42,15 +42,15 @@ def command() -> None:
 @command.command("ls")
 @job_filter_options
 @page_options
-@selection_options
+@list_options
 @keep_lines
 def list_jobs(
-    *, selection: AppSelection, filters: Filters, limit: int, cursor: str | None
+    *, selection: ListSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
     r"""List jobs, the newest first.
 
-    Without --app, --name or DURIO_NAME the jobs of every App in the store are listed. A
-    queue, and a task without a dot, belong to the App at hand (default: app).
+    Jobs of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store;
+    with --all-apps of every App. A task may be written with its App or without.
 
     \b
     Examples:
@@ -64,11 +64,13 @@ def list_jobs(
     null at the end; "max_attempts" is null when this process cannot know it.
     """
 
-    async def ask(app: App) -> tuple[Page, float, list[dict[str, Any]]]:
-        page = await find(app, filters.query(app, selection), limit, cursor)
+    async def ask(
+        app: App, scope: str | None
+    ) -> tuple[Page, float, list[dict[str, Any]]]:
+        page = await find(app, await filters.query(app, scope), limit, cursor)
         return page, app.now(), await rows_of(app, page.jobs)
 
-    page, now, rows = selection.run(ask)
+    page, now, rows = selection.run_list(ask)
     if selection.is_json:
         show_json({"jobs": rows, "cursor": page.cursor})
         return

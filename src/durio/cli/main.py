@@ -12,8 +12,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, MutableMapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import click
@@ -49,7 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "move": ("durio.cli.move", "Move jobs from a file to PostgreSQL."),
     "tail": ("durio.cli.tail", "See what happens, as it happens."),
     "doctor": ("durio.cli.doctor", "Look for trouble, and say what to do about it."),
-    "config": ("durio.cli.config", "Show the settings that hold, and who set them."),
+    "config": (
+        "durio.cli.config",
+        "Show effective settings and where each comes from.",
+    ),
     "bench": ("durio.cli.bench", "Measure this machine against the bare driver."),
     "demo": ("durio.cli.demo", "Run a small shop and kill one of its workers."),
 }
@@ -59,7 +61,7 @@ Exit codes:
   0  ok, also a worker that drained     6    the awaited job is dead
   1  the command failed                 7    the time to wait is over
   2  usage                              8    doctor found errors
-  3  the store is out of reach          130  interrupted
+  3  no store, or out of reach          130  interrupted
   4  the App cannot be imported         143  terminated before the drain ended
   5  the schema: missing, older, newer  75   try later: the queue takes no more
   9  worker processes keep dying: a crash loop
@@ -90,6 +92,12 @@ class DepsFailed(UserCodeFailed):
     """The user's `deps=` raised when a worker entered it."""
 
     code = "deps_failed"
+
+
+class Declined(DurioError):
+    """A person was asked and said no; that is an answer, not an error."""
+
+    code = "declined"
 
 
 class OutputFailed(DurioError):
@@ -169,15 +177,21 @@ def keep_lines(function: Function) -> Function:
     epilog=EXIT_CODES,
 )
 @click.version_option(__version__, prog_name="durio", message="%(prog)s %(version)s")
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    help="Read KEY=VALUE lines from FILE; variables that are set already win.",
+)
 @click.pass_context
 @keep_lines
-def commands(ctx: click.Context) -> None:
+def commands(ctx: click.Context, env_file: str | None) -> None:
     r"""Durable jobs: typed tasks, one store, nothing lost.
 
-    One URL says which store: --store, else the App's own, else DURIO_URL, else
-    sqlite:///durio.db. Settings come from flags, the App's code, DURIO_* variables, a file
-    named .env (KEY=VALUE lines), durio.toml or [tool.durio] of pyproject.toml, all in the
-    current directory, strongest first: durio config show --origin.
+    An App has a store and a name. Commands take both from --app MODULE:APP, else from
+    DURIO_APP, else from `app` in durio.toml or [tool.durio] of pyproject.toml in the
+    current directory. Without an App: --store, DURIO_URL, `url` in that file, or
+    sqlite:///durio.db; and --name, DURIO_NAME, `name` in that file, or the only App of the
+    store. --store alone never imports your code. See: durio config show --origin
 
     \b
     Start here:
@@ -188,65 +202,14 @@ def commands(ctx: click.Context) -> None:
     Every command takes --json. Then the answer is one JSON object on standard output,
     also when it is an error: {"error": {"code", "what", "cure"}}.
     """
-    # Names of variables that were read from the file, for `config show`.
-    ctx.obj = read_env_file(Path(".env"), os.environ)
+    if env_file is not None:  # by name: `--help` loads no App code
+        reader = importlib.import_module("durio.cli.env_file")
+        ctx.obj = reader.read_env_file(env_file, os.environ)
 
 
 def main() -> None:
     """The entry point of `durio` and `python -m durio`."""
     commands.main()
-
-
-# --- .env
-
-
-def read_env_file(path: Path, environ: MutableMapping[str, str]) -> set[str]:
-    """Put KEY=VALUE lines into the environment unless already set; return the names."""
-    if not path.is_file():
-        return set()
-    try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}",
-            cure="Make it readable, or move it.",
-        ) from None
-    set_already = set(environ)
-    taken = {
-        name: value
-        for name, value in env_lines(text, path)
-        if not {name, name.removesuffix("_FILE"), f"{name}_FILE"} & set_already
-    }
-    environ.update(taken)
-    ours = [name for name in taken if name.startswith("DURIO_")]
-    if (
-        ours
-    ):  # so that errors about their values name the file; `--help` loads no App code
-        files = importlib.import_module("durio.app.configuration").ENV_FILES
-        files.clear()
-        files.update(dict.fromkeys(ours, str(path)))
-    return set(taken)
-
-
-def env_lines(text: str, path: Path) -> list[tuple[str, str]]:
-    """Return the variables of a .env file; lines in another syntax are skipped."""
-    found: list[tuple[str, str]] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        name, value = name.strip(), value.strip()
-        if not equals or not name.isidentifier() or "\0" in value:
-            if name.startswith("DURIO_"):
-                raise UsageError(
-                    f"{path}, line {number}: {line.strip()[:100]!r} sets no variable",
-                    cure="Write NAME=VALUE.",
-                )
-            continue
-        if value[:1] in {"'", '"'}:
-            value = value[1:].partition(value[0])[0]
-        else:
-            value = value.partition(" #")[0].rstrip()
-        found.append((name, value))
-    return found
 
 
 # --- errors
@@ -290,6 +253,8 @@ def report_error(error: BaseException, *, as_json: bool) -> int:
         )
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
+    elif isinstance(error, Declined):
+        click.echo(error.what, err=True)
     else:
         click.echo(error_text(fields), err=True)
     return exit_code_of(error)

@@ -153,7 +153,7 @@ def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]
         finally:
             await arriving.close()
 
-    return request.selection.run(ask)
+    return request.selection.run_unscoped(ask)
 
 
 async def check_move(mover: Mover) -> MoveStatus:

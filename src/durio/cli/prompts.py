@@ -10,6 +10,7 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection
+from durio.cli.main import Declined
 from durio.cli.output import show_json, show_text
 from durio.client.bulk import STEP_JOBS, BulkStep, CountedJobs, act_in_bulk
 from durio.host.signals import user_at_host
@@ -47,7 +48,7 @@ NOTHING_DONE = BulkSummary(0)
 
 
 class NotConfirmed(UsageError):
-    """The confirmation was not given: nothing was changed."""
+    """There is no terminal to ask at."""
 
     code = "not_confirmed"
 
@@ -80,7 +81,7 @@ def confirm(what: str, *, yes: bool, typed: str | None = None) -> None:
         answer = click.prompt(ask, default="", show_default=False, err=True)
         is_agreed = answer.strip() == typed
     if not is_agreed:
-        raise NotConfirmed("not confirmed: nothing was changed")
+        raise Declined("nothing was changed")
 
 
 def show_summary(
@@ -113,7 +114,7 @@ def act_on_counted(
         steps = act_in_bulk(await app.store(), action, counted, by=who)
         return await run_steps(steps, counted.limit, label)
 
-    return selection.run(act)
+    return selection.run_unscoped(act)
 
 
 async def run_steps(

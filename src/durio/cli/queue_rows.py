@@ -45,23 +45,23 @@ class QueueRow(NamedTuple):
         return ", ".join(name for name in named if getattr(self, name)) or "open"
 
 
-async def load_queue_rows(app: App) -> list[QueueRow]:
+async def load_queue_rows(app: App, namespace: str) -> list[QueueRow]:
     """Return every queue of an App that was ever used, sorted by name."""
     store = await app.store()
-    lanes = await store.queues(app.name, counts=True, oldest=True)
-    workers = await store.workers(app.name)
+    lanes = await store.queues(namespace, counts=True, oldest=True)
+    workers = await store.workers(namespace)
     lines: list[QueueRow] = []
     for row in sorted(lanes, key=lambda row: row.name):
         queue = queue_of(row.name)
         serving = sum(worker.serves(queue) for worker in workers)
-        lines.append(make_queue_row(app, row, serving))
+        lines.append(make_queue_row(namespace, row, serving))
     return lines
 
 
-def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
+def make_queue_row(namespace: str, row: LaneRow, workers: int) -> QueueRow:
     return QueueRow(
         queue=queue_of(row.name),
-        namespace=app.name,
+        namespace=namespace,
         paused=row.paused,
         closed=row.closed,
         over=row.is_over,
@@ -80,23 +80,27 @@ def make_queue_row(app: App, row: LaneRow, workers: int) -> QueueRow:
 # --- names
 
 
-async def known_queues(app: App) -> set[str]:
+async def known_queues(app: App, namespace: str) -> set[str]:
     """Return queues that were ever used, and those that tasks name."""
     store = await app.store()
-    known = {queue_of(row.name) for row in await store.queues(app.name)}
-    known |= {DEFAULT_QUEUE, *app.registry.queue_names()}
-    tasks = await published_tasks(store, app.name) or {}
+    known = {DEFAULT_QUEUE}
+    known |= {queue_of(row.name) for row in await store.queues(namespace)}
+    if namespace == app.name:
+        known |= app.registry.queue_names()
+    tasks = await published_tasks(store, namespace) or {}
     return known | {task["queue"] for task in tasks.values()}
 
 
-def check_known(queues: Sequence[str], known: Collection[str], name: str) -> None:
+def check_known(
+    queues: Sequence[str], known: Collection[str], name: str | None
+) -> None:
     """Raise UnknownQueue for a name that is probably a typo."""
     for queue in queues:
         if check_name("queue", queue) not in known:
             shown = ", ".join(sorted(known)[:SHOWN_MAX])
             hint = did_you_mean(queue, known) or " Of another App: --name or --app."
             raise UnknownQueue(
-                f"app {name} has no queue {queue!r}",
+                f"there is no queue {queue!r} in {f'App {name}' if name else 'any App'}",
                 cure=f"Known: {shown}.{hint}",
                 queue=queue,
             )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, safe, show_json, show_table, show_text
 from durio.cli.prompts import (
@@ -29,6 +29,7 @@ from durio.cli.queue_rows import (
     waiting_jobs_text,
 )
 from durio.client.bulk import CountedJobs
+from durio.client.namespaces import apps_in
 from durio.client.queue_handle import check_reason_text
 from durio.model.errors import UsageError
 from durio.model.job import utc_datetime
@@ -52,39 +53,46 @@ def close_and_wait(
     selection: AppSelection, queue: str, limit_seconds: float, by: str
 ) -> QueueRow:
     """Close a queue and wait until it is empty; return its state at the end."""
+    resume = resume_command(selection, queue)
 
     async def ask(app: App) -> QueueRow:
-        check_known([queue], await known_queues(app), app.name)
-        refuse_paused(await find_queue_row(app, queue), queue)
+        check_known([queue], await known_queues(app, app.name), app.name)
+        refuse_paused(await find_queue_row(app, queue), queue, resume)
         close = QueueChange(closed=True)
         store, note = await app.store(), AuditNote(who=by)
         await store.set_queue(lane(app.name, queue), close, note)
-        return await wait_until_empty(app, queue, limit_seconds)
+        return await wait_until_empty(app, queue, limit_seconds, resume)
 
     try:
         return selection.run(ask)
     except KeyboardInterrupt:
-        hint = f"{queue} stays closed; open it with: durio queues resume {queue}"
+        hint = f"{queue} stays closed; open it with: {resume}"
         click.echo(safe(hint), err=True)
         raise
 
 
 async def find_queue_row(app: App, queue: str) -> QueueRow | None:
     """Return the current state of one queue; None if it was never used."""
-    found = [row for row in await load_queue_rows(app) if row.queue == queue]
+    found = [row for row in await load_queue_rows(app, app.name) if row.queue == queue]
     return found[0] if found else None
 
 
-def refuse_paused(row: QueueRow | None, queue: str) -> None:
+def resume_command(selection: AppSelection, queue: str) -> str:
+    return f"durio queues resume {queue}{selection.flags()}"
+
+
+def refuse_paused(row: QueueRow | None, queue: str, resume: str) -> None:
     """Raise UsageError for a paused queue with jobs, which would never become empty."""
     if row is not None and row.paused and row.depth:
         raise UsageError(
             f"queue {queue} is paused with {row.depth} jobs: it would never be empty",
-            cure=f"Resume it first: durio queues resume {queue}",
+            cure=f"Resume it first: {resume}",
         )
 
 
-async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueRow:
+async def wait_until_empty(
+    app: App, queue: str, limit_seconds: float, resume: str
+) -> QueueRow:
     """Poll until no job waits or runs; raises TimeoutError."""
     deadline = app.clock.monotonic() + limit_seconds
     with drain_progress() as show:
@@ -97,7 +105,7 @@ async def wait_until_empty(app: App, queue: str, limit_seconds: float) -> QueueR
             if app.clock.monotonic() >= deadline:
                 raise TimeoutError(
                     f"queue {queue} is not empty after {format_duration(limit_seconds)}: "
-                    f"{remaining_text(row)}; it stays closed until durio queues resume"
+                    f"{remaining_text(row)}; it stays closed until: {resume}"
                 )
             await app.clock.sleep(POLL_SECONDS)
 
@@ -158,23 +166,24 @@ BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
 def command() -> None:
     r"""See queues, and act on them by hand.
 
-    Queues belong to the App at hand: --app, --name, DURIO_NAME, default app. A change
-    reaches every worker within a second, and is kept in `durio audit ls`.
+    Queues belong to an App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the
+    store. A change reaches every worker within a second, and is kept in `durio audit ls`.
 
     \b
     Exit codes:
       0  done
-      2  usage, no such queue, or nobody confirmed
+      1  the answer was no: nothing was changed
+      2  usage, no such queue, several Apps, or no terminal to ask at
       7  drain: the time is over; the queue stays closed
       3, 4, 5  store, import of the App, schema
     """
 
 
 @command.command("ls")
-@selection_options
+@list_options
 @keep_lines
-def list_queues(*, selection: AppSelection) -> None:
-    r"""List the queues of an App that were ever used.
+def list_queues(*, selection: ListSelection) -> None:
+    r"""List the queues of an App that were ever used; with --all-apps of every App.
 
     `oldest` is how long the oldest ready job has been waiting. `bound` is what waits and
     how much may: * is set by hand and beats the code. `workers` are those that serve it.
@@ -190,26 +199,39 @@ def list_queues(*, selection: AppSelection) -> None:
     "scheduled", "blocked", "running", "dead", "oldest_at", "depth", "maxsize",
     "by_hand", "workers"}]}; "maxsize" is null without a bound.
     """
-    lines, now = selection.run(read_rows)
-    show_rows(selection, lines, now)
+
+    async def ask(app: App, scope: str | None) -> tuple[list[QueueRow], float, str]:
+        names = [scope] if scope else await apps_in(await app.store())
+        lines = [line for name in names for line in await load_queue_rows(app, name)]
+        return lines, app.now(), f" of App {scope}" if scope else ""
+
+    lines, now, whose = selection.run_list(ask)
+    show_rows(selection, lines, now, f"no queues{whose}", with_app=selection.all_apps)
 
 
-async def read_rows(
-    app: App, queues: Sequence[str] = ()
-) -> tuple[list[QueueRow], float]:
-    """Return the given queues, or all, and the time at which they were read."""
-    lines = await load_queue_rows(app)
-    return [line for line in lines if not queues or line.queue in queues], app.now()
+async def read_rows(app: App, queues: Sequence[str]) -> tuple[list[QueueRow], float]:
+    """Return the given queues, and the time at which they were read."""
+    lines = await load_queue_rows(app, app.name)
+    return [line for line in lines if line.queue in queues], app.now()
 
 
-def show_rows(selection: AppSelection, lines: Sequence[QueueRow], now: float) -> None:
+def show_rows(
+    selection: AppSelection,
+    lines: Sequence[QueueRow],
+    now: float,
+    none: str = "no queues",
+    *,
+    with_app: bool = False,
+) -> None:
     if selection.is_json:
         show_json({"queues": [row_fields(line) for line in lines]})
         return
-    none = (
-        f"no queues of app {selection.namespace() or 'app'}; another: --name or --app"
-    )
-    show_table(COLUMNS, [cells(line, now) for line in lines], none)
+    columns = ("app", *COLUMNS) if with_app else COLUMNS
+    rows = [
+        [line.namespace, *cells(line, now)] if with_app else cells(line, now)
+        for line in lines
+    ]
+    show_table(columns, rows, none)
 
 
 def row_fields(row: QueueRow) -> dict[str, Any]:
@@ -331,7 +353,7 @@ def change_queues(
     name = operator(by)
 
     async def ask(app: App) -> tuple[list[QueueRow], float]:
-        check_known(queues, await known_queues(app), app.name)
+        check_known(queues, await known_queues(app, app.name), app.name)
         store = await app.store()
         for queue in dict.fromkeys(queues):
             note = AuditNote(who=name)
@@ -375,7 +397,9 @@ def drain_queue(
         counts = {"waiting": row.depth, "running": row.running}
         show_json({"queue": queue, "closed": row.closed, **counts})
     else:
-        show_text(f"{queue} is empty and stays closed; durio queues resume {queue}")
+        show_text(
+            f"{queue} is empty and stays closed; {resume_command(selection, queue)}"
+        )
 
 
 # --- move, purge
@@ -413,7 +437,7 @@ def move_jobs(
     transaction has them.
 
     \b
-    Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was moved
+    Exit codes: 1 the answer was no; 2 usage, no such queue: nothing was moved
     """
     if source == target:
         raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
@@ -457,7 +481,7 @@ def purge_queue(
     transaction has them.
 
     \b
-    Exit codes: 2 usage, no such queue, or nobody confirmed: nothing was cancelled
+    Exit codes: 1 the answer was no; 2 usage, no such queue: nothing was cancelled
     """
     _, counted = count_waiting(selection, queue, [queue])
     jobs, jobs_text = counted.limit, waiting_jobs_text(counted.limit)
@@ -479,7 +503,7 @@ def count_waiting(
 
     async def ask(app: App) -> tuple[str, CountedJobs]:
         name = app.name
-        check_known(wanted, await known_queues(app), name)
+        check_known(wanted, await known_queues(app, name), name)
         query = Query(namespace=name, lane=lane(name, queue), states=WAITING_STATES)
         counted = await (await app.store()).count(query)
         return name, CountedJobs(query, counted.mark, counted.jobs)

@@ -43,12 +43,12 @@ def act_on_jobs(
         note = AuditNote(who=by)
         return others, await store.act(ours, ACTION_OF_VERB[verb], note=note)
 
-    others, done = selection.run(ask)
+    others, done = selection.run_unscoped(ask)
     for job_id, error in others.items():
         answers[wanted[job_id]] = response_fields(id_text(job_id), None, error)
     for acted in done:
         answers[wanted[acted.id]] = response_fields(
-            id_text(acted.id), acted, refusal(acted, verb)
+            id_text(acted.id), acted, refusal(acted, verb, selection.flags())
         )
     rows = [answers[job_id] for job_id in dict.fromkeys(job_ids) if job_id in answers]
     return show_responses(selection, rows, verb)
@@ -58,7 +58,7 @@ async def wrong_app_errors(
     app: App, ids: Sequence[bytes], selection: AppSelection
 ) -> dict[bytes, DurioError]:
     """Return errors for jobs that belong to another App than the selected one."""
-    if not selection.is_named():
+    if selection.scope(app) is None:
         return {}
     found: dict[bytes, DurioError] = {}
     for record in await (await app.store()).get(ids):
@@ -83,7 +83,7 @@ def show_responses(
     return 0 if all(row["ok"] for row in rows) else 1
 
 
-def refusal(acted: Acted, verb: Verb) -> DurioError | None:
+def refusal(acted: Acted, verb: Verb, flags: str) -> DurioError | None:
     """Return why the action was refused; None if it was done."""
     if acted.before is None or (acted.after is None and verb != "discard"):
         return not_found(acted.id)
@@ -92,7 +92,7 @@ def refusal(acted: Acted, verb: Verb) -> DurioError | None:
     before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
     match verb:
         case "discard":
-            return None if before is State.DEAD else not_dead(job_id, before)
+            return None if before is State.DEAD else not_dead(job_id, before, flags)
         case "retry":
             return retry_refusal(acted, before, job_id)
         case "run_now":
@@ -135,11 +135,11 @@ def run_now_refusal(before: State, job_id: str) -> DurioError | None:
     return None
 
 
-def not_dead(job_id: str, state: State) -> WrongState:
+def not_dead(job_id: str, state: State, flags: str) -> WrongState:
     """Return the error for a job that is not a dead letter."""
     return WrongState(
         f"job {job_id} is {state.value}, not dead",
-        cure=f"See it with: durio jobs show {job_id}",
+        cure=f"See it with: durio jobs show {job_id}{flags}",
         state=state,
     )
 

@@ -5,11 +5,18 @@ from typing import Any
 import click
 
 from durio.app.app import App
-from durio.app.connect import connect, masked, store_module
-from durio.cli.apps import AppSelection, run_in_app, selection_options
+from durio.app.connect import absolute_url, connect, store_module
+from durio.app.cures import with_flags
+from durio.cli.apps import (
+    AppSelection,
+    app_argument,
+    run_in_app,
+    selection_options,
+    shown_url,
+)
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import show_json, show_text
-from durio.model.errors import SchemaMismatch, UsageError
+from durio.model.errors import SchemaMismatch, StoreError, UsageError
 
 
 @click.command("migrate", short_help="Make or upgrade a store's schema, or look at it.")
@@ -18,6 +25,7 @@ from durio.model.errors import SchemaMismatch, UsageError
 )
 @click.option("--sql", is_flag=True, help="Print the migrations as SQL, do nothing.")
 @selection_options
+@app_argument
 @keep_lines
 def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     r"""Make a store's schema, or bring it up to date with this release.
@@ -26,10 +34,12 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     deployments that want it done, or known, beforehand. A PostgreSQL schema is made and
     changed by this command alone, with a role that may create tables; workers of the
     release before may go on meanwhile. A schema that is newer than this release, or made
-    by another text of a migration, is never touched.
+    by another text of a migration, is never touched. A SQLite store that --store, an App,
+    DURIO_URL or the settings file names is created; the default one is not.
 
     \b
     Examples:
+      durio migrate shop.jobs:app
       durio migrate --store sqlite:///jobs.db
       durio migrate --check && durio worker app:app
       durio migrate --sql > schema.sql
@@ -44,23 +54,33 @@ def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
     if check and sql:
         raise UsageError("--check and --sql are both given", cure="Give one.")
     app = selection.app()
-    connect(app.url, app.clock, app.settings)  # raises if the URL names no store
-    survey = store_module(app.url, "schema_status")
+    connect(app.url, app.clock, app.settings)  # raises when the URL names no store
+    survey, url = (
+        store_module(app.url, "schema_status"),
+        absolute_url(app.url, app.folder),
+    )
     if sql:
-        script = survey.script(app.url)
+        script = survey.script(url)
         if selection.is_json:
             show_json({"sql": script})
         else:
             click.echo(script.rstrip())
         return 0
-    before = survey.status(app.url)
-    if check:
-        return show_check(selection, app, before)
-    if survey.MADE_AT_OPEN:
-        run_in_app(app, App.store)  # opening migrates; raises if it is not Durio's
-    else:
-        survey.migrate(app.url)
-    show_status(selection, app, survey.status(app.url), done=before.waiting)
+    if selection.is_default_store():
+        selection.require_store(app)  # only a store that was named is created
+    try:
+        before = survey.status(url)
+        if check:
+            return show_check(selection, app, before)
+        if survey.MADE_AT_OPEN:
+            run_in_app(app, App.store)  # opening migrates; raises if it is not ours
+        else:
+            survey.migrate(url)
+        after = survey.status(url)
+    except StoreError as error:
+        error.cure = with_flags(error.cure, app)
+        raise
+    show_status(selection, app, after, done=before.waiting)
     return 0
 
 
@@ -83,14 +103,14 @@ def show_status(
     if selection.is_json:
         show_json(status_fields(app, status))
     elif done:
-        show_text(f"{masked(app.url)}: applied {', '.join(done)}")
+        show_text(f"{shown_url(app)}: applied {', '.join(done)}")
     else:
-        show_text(f"{masked(app.url)}: up to date, with {', '.join(status.applied)}")
+        show_text(f"{shown_url(app)}: up to date, with {', '.join(status.applied)}")
 
 
 def mismatch(app: App, status: Any) -> SchemaMismatch | None:
     """Return what is wrong with a schema; None if it is up to date."""
-    url = masked(app.url)
+    url = shown_url(app)
     if status.newer:
         return SchemaMismatch(
             f"{url}: its schema is newer than this code: {', '.join(status.newer)}",
@@ -105,14 +125,14 @@ def mismatch(app: App, status: Any) -> SchemaMismatch | None:
         word = "is older than this code" if status.applied else "is missing"
         return SchemaMismatch(
             f"{url}: its schema {word}; not applied: {', '.join(status.waiting)}",
-            cure="Run: durio migrate",
+            cure=with_flags("Run: durio migrate", app),
         )
     return None
 
 
 def status_fields(app: App, status: Any) -> dict[str, Any]:
     return {
-        "store": masked(app.url),
+        "store": shown_url(app),
         "up_to_date": not (status.waiting or status.newer or status.changed),
         "applied": status.applied,
         "waiting": status.waiting,

@@ -7,7 +7,7 @@ this same command line with one more argument: the file descriptor of its pipe.
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 from durio.app.app import App
 from durio.app.configuration import configuration
 from durio.cli.apps import with_options
+from durio.cli.env_file import NO_ENV_FILE, EnvFile
 from durio.cli.main import error_fields, error_text, exit_code_of, first_error
 from durio.host.clock import HostClock
 from durio.host.fleet import ProcessFleet, SupervisorPipe
@@ -73,14 +74,16 @@ class WorkerInvocation:
     """The arguments and context with which `durio worker` was called."""
 
     arguments: Sequence[str]
-    from_env_file: Collection[str]  # variables that a worker reads from the file again
+    env_file: EnvFile  # workers read it again
     is_burst: bool
     is_json: bool
 
     @classmethod
     def of(cls, ctx: click.Context, **given: Any) -> "WorkerInvocation":
         return cls(
-            arguments=ctx.meta[ARGUMENTS], from_env_file=ctx.find_root().obj, **given
+            arguments=ctx.meta[ARGUMENTS],
+            env_file=ctx.find_root().obj or NO_ENV_FILE,
+            **given,
         )
 
 
@@ -100,7 +103,7 @@ def check_unsupervised(
             str(settings.processes),
             *invocation.arguments,
         ]
-        exec_program([*durio_command(), *asked])
+        exec_program([*durio_command(), *invocation.env_file.arguments, *asked])
     if given["recycle_jobs"] or given["recycle_rss"]:
         raise UsageError(
             "--recycle-jobs and --recycle-rss need a supervisor",
@@ -186,10 +189,10 @@ async def run_supervisor(
 
     share = ["--processes", str(processes)]  # this number of workers shares the cores
     fleet = ProcessFleet(
-        [*durio_command(), "worker", "--supervised"],
+        [*durio_command(), *invocation.env_file.arguments, "worker", "--supervised"],
         [*share, *invocation.arguments],
         folder=working_folder(),
-        without=invocation.from_env_file,
+        without=invocation.env_file.names,
     )
     supervisor = Supervisor(
         processes=processes,

@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, app_argument, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_text
 from durio.model.errors import UsageError
-from durio.model.names import check_name, did_you_mean, task_name
+from durio.model.names import check_name, did_you_mean
 from durio.model.quantities import seconds as as_seconds
 from durio.telemetry.log import on_one_line
 from durio.telemetry.names import LEVELS, MEANINGS
@@ -44,9 +44,13 @@ class TailFilter:
             LEVEL_NUMBERS.get(str(fields.get("level")), 0) >= self.level
             and self.namespace in {None, fields.get("namespace")}
             and self.queue in {None, fields.get("queue")}
-            and self.task in {None, fields.get("task")}
+            and self.wants_task(str(fields.get("task")))
             and any(fnmatchcase(str(event), each) for each in self.events or ("*",))
         )
+
+    def wants_task(self, task: str) -> bool:
+        """A task without its App may be of any App that is shown."""
+        return self.task in {None, task, task.partition(".")[2]}
 
 
 @click.command("tail", short_help="See what happens, as it happens.")
@@ -65,6 +69,7 @@ class TailFilter:
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
 @click.option("--seconds", metavar="SECONDS", help="End after so long.")
 @selection_options
+@app_argument
 @keep_lines
 def command(
     *, selection: AppSelection, limit: int | None, seconds: str | None, **given: Any
@@ -79,6 +84,7 @@ def command(
     \b
     Examples:
       durio tail
+      durio tail app:app --event job.dead
       durio tail --event 'job.*' --queue mail --level WARNING
       durio tail --json --event job.dead | jq -r .job_id
 
@@ -99,7 +105,7 @@ def command(
             return
 
     try:
-        selection.run(follow)
+        selection.run_unscoped(follow)
     except KeyboardInterrupt:
         return  # Ctrl-C is the normal end
 
@@ -110,9 +116,9 @@ def filter_of(selection: AppSelection, given: dict[str, Any]) -> TailFilter:
         check_event(event)
     task, queue = given["task"], given["queue"]
     return TailFilter(
-        namespace=selection.scope_of(app),
+        namespace=selection.scope(app),
         queue=check_name("queue", queue) if queue else None,
-        task=task_name(app.name, check_name("task", task)) if task else None,
+        task=check_name("task", task) if task else None,
         events=given["events"],
         level=LEVEL_NUMBERS[given["level"].upper()],
     )

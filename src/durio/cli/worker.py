@@ -11,14 +11,19 @@ import click
 import msgspec
 
 from durio.app.app import App
-from durio.app.connect import masked
 from durio.app.worker_builder import make_worker
 from durio.cli.apps import (
+    APP_OPTION,
     JSON_OPTION,
     STORE_OPTION,
-    deps_failed,
-    load_app,
+    shown_url,
     with_options,
+)
+from durio.cli.load_app import (
+    deps_failed,
+    load_placed_app,
+    required_place,
+    typed_once,
 )
 from durio.cli.main import keep_lines
 from durio.cli.stall import StallWatch
@@ -142,10 +147,11 @@ DURATIONS = {
 @click.command(
     "worker", cls=KeepArguments, short_help="Run the jobs of an App until told to stop."
 )
-@click.argument("app_path", metavar="MODULE:APP")
+@click.argument("path", metavar="[MODULE:APP]", required=False)
 @queue_options
 @supervise_options
 @click.option("--burst", is_flag=True, help="End when nothing is ready or running.")
+@APP_OPTION
 @STORE_OPTION
 @click.option(
     "--grace", metavar="SECONDS", help="For running jobs to end after a signal (25)."
@@ -163,8 +169,9 @@ DURATIONS = {
 @JSON_OPTION
 @keep_lines
 def command(
-    app_path: str,
     *,
+    path: str | None,
+    app_path: str | None,
     burst: bool,
     store: str | None,
     is_json: bool,
@@ -175,8 +182,8 @@ def command(
     r"""Run the jobs of an App until told to stop.
 
     MODULE:APP names an App, or a function without arguments that makes one; the current
-    directory comes first on the path, and `:app` may be left out. Flags beat the App's
-    settings, which beat DURIO_WORKER__CONCURRENCY and the like.
+    directory comes first on the path, and `:app` may be left out. Without it, DURIO_APP or
+    `app` of the settings file counts. Flags beat the App's settings.
 
     The first SIGTERM or SIGINT (Ctrl-C) stops claiming: running jobs may end within
     the grace, the rest is cancelled and given back, uncharged. A second signal gives
@@ -216,9 +223,11 @@ def command(
     call = WorkerInvocation.of(
         click.get_current_context(), is_burst=burst, is_json=is_json
     )
+    place = required_place(typed_once(path, app_path))
 
     def start(pipe: SupervisorPipe | None) -> int:
-        return run_in_process(load_app(app_path, store), call, flags, given, pipe)
+        app = load_placed_app(place, store, is_needed=True)
+        return run_in_process(app, call, flags, given, pipe)
 
     if supervised is not None:
         given["processes"] = processes
@@ -282,7 +291,7 @@ def print_banner(app: App, flags: QueueFlags) -> None:
     worker, slots = app.settings.worker, slots_of(app, flags)
     lines = (
         f"durio {__version__}  app {app.name}  pid {os.getpid()}",
-        f"  store   {masked(app.url)}",
+        f"  store   {shown_url(app)}",
         f"  queues  {', '.join(flags.queues or ('all',))}",
         f"  slots   {slots}",
         f"  tasks   {', '.join(tasks[:TASKS_SHOWN]) or 'none'}{more}",

@@ -8,7 +8,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.worker_commands import NO_ANSWER, read_answers, send_command
-from durio.cli.apps import AppSelection, selection_options
+from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text, to_json
 from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm, operator
@@ -46,7 +46,9 @@ class WorkerResponse(NamedTuple):
         }
 
 
-def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRow]:
+def find_workers(
+    rows: Sequence[WorkerRow], ids: Sequence[str], flags: str = ""
+) -> list[WorkerRow]:
     """Return workers by number or host/pid; without ids, all with a valid lease."""
     if not ids:
         return [row for row in rows if row.lease_seconds_left > 0]
@@ -56,7 +58,7 @@ def find_workers(rows: Sequence[WorkerRow], ids: Sequence[str]) -> list[WorkerRo
         if each not in known:
             raise WorkerNotFound(
                 f"there is no worker {each!r}",
-                cure=f"See: durio workers ls.{did_you_mean(each, known)}",
+                cure=f"See: durio workers ls{flags}{did_you_mean(each, known)}",
             )
     return list({known[each].id: known[each] for each in ids}.values())
 
@@ -215,7 +217,9 @@ TIMEOUT_OPTION = click.option(
     "--timeout", default="10", metavar="SECONDS", help="For the answer to come (10)."
 )
 IDS = click.argument("ids", nargs=-1, metavar="ID...")
-ALL_OPTION = click.option("--all", "is_all", is_flag=True, help="Every live worker.")
+ALL_OPTION = click.option(
+    "--all", "is_all", is_flag=True, help="Every live worker of the App."
+)
 
 
 @click.group("workers", short_help="List workers, look into them, drain them.")
@@ -229,14 +233,15 @@ def command() -> None:
 
 
 @command.command("ls")
-@selection_options
+@list_options
 @keep_lines
-def list_workers(*, selection: AppSelection) -> None:
+def list_workers(*, selection: ListSelection) -> None:
     r"""List the registered workers, the oldest first.
 
-    A worker whose lease is over is dead or hangs; its jobs are given to others. Without
-    --app, --name or DURIO_NAME the workers of every App in the store are listed. "cpu" is
-    the average since its start, 100 % is one core; cpu and memory count children in.
+    A worker whose lease is over is dead or hangs; its jobs are given to others. Workers of
+    one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store; with
+    --all-apps of every App. "cpu" is the average since its start, 100 % is one core; cpu
+    and memory count children in.
 
     \b
     Examples:
@@ -250,11 +255,10 @@ def list_workers(*, selection: AppSelection) -> None:
     first heartbeat.
     """
 
-    async def ask(app: App) -> tuple[list[WorkerRow], float]:
-        name = selection.scope_of(app)
-        return await (await app.store()).workers(name), app.now()
+    async def ask(app: App, scope: str | None) -> tuple[list[WorkerRow], float]:
+        return await (await app.store()).workers(scope), app.now()
 
-    rows, now = selection.run(ask)
+    rows, now = selection.run_list(ask)
     if selection.is_json:
         show_json({"workers": [worker_fields(row, now) for row in rows]})
     else:
@@ -366,7 +370,7 @@ def drain_workers(
     """
     check_chosen(ids, is_all=is_all)
     if is_all:
-        confirm("every live worker will be drained", yes=yes)
+        confirm("every live worker of the App will be drained", yes=yes)
     found = command_workers(selection, ids, "drain", timeout, by)
     return show_responses(selection, found, drain_text)
 
@@ -386,13 +390,14 @@ def command_workers(
 
     async def ask(app: App) -> list[WorkerResponse]:
         store = await app.store()
-        rows = await store.workers(selection.scope_of(app))
-        chosen = find_workers(rows, ids)
+        scope = selection.scope(app) if ids else app.name
+        rows = await store.workers(scope)
+        chosen = find_workers(rows, ids, selection.flags())
         return await ask_workers(
             store, app.clock, chosen, verb, by=name, wait_seconds=wait_seconds
         )
 
-    return selection.run(ask)
+    return selection.run_unscoped(ask) if ids else selection.run(ask)
 
 
 def show_responses(

@@ -9,7 +9,7 @@ from durio.ports.store import Store
 
 
 async def apps_in(store: Store) -> list[str]:
-    """The names of the Apps, sorted."""
+    """Return the names of the Apps, sorted."""
     workers = await store.workers(None)
     live = {row.info["namespace"] for row in workers if row.lease_seconds_left > 0}
     return [
@@ -24,7 +24,10 @@ async def has_tasks(store: Store, namespace: str) -> bool:
 
 
 async def has_jobs(store: Store, namespace: str, task: str | None = None) -> bool:
-    """Whether there is a job, in any state; a page may be empty and not be the last."""
+    """Return whether there is a job, in any state.
+
+    A page may be empty and not be the last.
+    """
     cursor: str | None = None
     while True:
         query = Query(namespace=namespace, task=task)

@@ -4,8 +4,10 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 
 from durio.app.app import App
 from durio.app.connect import masked, store_module
+from durio.app.cures import with_flags
+from durio.client.namespaces import apps_in
 from durio.doctor import code, machine, queues, settings, workers
-from durio.doctor.snapshot import StoreSnapshot, namespaces, take_snapshot
+from durio.doctor.snapshot import NAMESPACES_MAX, StoreSnapshot, take_snapshot
 from durio.model.errors import DurioError
 from durio.model.failure import error_text
 from durio.model.finding import Finding, error
@@ -45,7 +47,7 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     )
     if not is_closed and not is_older:
         found += await examine_content(app, has_code=has_code, is_named=is_named)
-    return found
+    return [finding._replace(fix=with_flags(finding.fix, app)) for finding in found]
 
 
 async def examine_and_close(
@@ -107,7 +109,7 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
     found: list[Finding] = []
     try:
         store = await app.store()
-        named = [app.name] if is_named else await namespaces(store)
+        named = [app.name] if is_named else (await apps_in(store))[:NAMESPACES_MAX]
         for namespace in named:
             known = registered if namespace == app.name else None
             seen = await take_snapshot(store, app.clock, namespace, known)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from durio.client.task_by_name import published_tasks
 from durio.model.job import DEAD, StoredJob
-from durio.model.names import namespace_of, queue_of
+from durio.model.names import queue_of
 from durio.model.queues import serves
 from durio.ports.browse import LaneRow, Query, WorkerRow
 from durio.ports.clock import Clock
@@ -66,11 +66,3 @@ async def take_snapshot(
         newest=newest.jobs,
         dead=dead.jobs,
     )
-
-
-async def namespaces(store: Store) -> list[str]:
-    """Return the namespaces of all registered workers and of the newest jobs."""
-    found = {row.info["namespace"] for row in await store.workers(None)}
-    page = await store.find(Query(), limit=DEAD_LIMIT, cursor=None)
-    found |= {namespace_of(record.lane) for record in page.jobs}
-    return sorted(found)[:NAMESPACES_MAX]

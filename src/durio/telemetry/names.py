@@ -151,7 +151,8 @@ MEANINGS: dict[str, EmissionMeaning] = {
     ),
     "payload.large": EmissionMeaning(WARNING, "arguments over the warning bound"),
     "namespace.unknown": EmissionMeaning(
-        WARNING, "enqueued by name; no worker told its tasks"
+        WARNING,
+        "no worker has registered this task yet, so its arguments were not checked",
     ),
     "task.unpublished": EmissionMeaning(
         WARNING, "the name of a task is too long to publish: no enqueue by name"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durio.cli.apps import load_app
+from durio.cli.load_app import load_app
 from durio.cli.main import AppImportFailed
 from tests.unit.cli.terminal import Terminal
 
@@ -133,11 +133,6 @@ def test_factories_that_make_no_app(terminal: Terminal) -> None:
     assert "gave a NoneType, not an App" in refused("made:nothing").what
     assert "TypeError" in refused("made:needs").what
     assert 'made.py", line 3' in refused("made:fails").traceback_text
-
-
-def test_app_and_name_are_not_given_together(shop: Terminal) -> None:
-    error = shop.error("jobs", "ls", "--app", "shop", "--name", "x", code=2)
-    assert "both given" in error["what"]
 
 
 def test_traceback_is_printed_above_the_error(terminal: Terminal) -> None:

@@ -47,7 +47,7 @@ def test_machine_without_users(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_audit_of_every_app(shop: Terminal) -> None:
     store = ("--store", "sqlite:///jobs.db")
-    for place in (PLACE, store):
+    for place in (PLACE, (*store, "--name", "bank")):
         job = shop.json("enqueue", "resize", '["a"]', *place)["id"]
         shop.ok("jobs", "cancel", job, *place)
     assert len(shop.json("audit", "ls", *store)["audit"]) == 2

@@ -1,4 +1,4 @@
-"""Settings by flag, code, variable, .env and file, and `durio config show` about them."""
+"""Settings by flag, code, variable, env file and file, and `durio config show` about them."""
 
 import os
 from pathlib import Path
@@ -19,8 +19,13 @@ app = App({url}name="shop", settings={settings})
 """
 
 
-def row(terminal: Terminal, name: str, *args: str) -> tuple[Any, str, str | None]:
-    shown = terminal.json("config", "show", *args)["settings"]
+ENV_FILE = ("--env-file", ".env")
+
+
+def row(
+    terminal: Terminal, name: str, *args: str, before: tuple[str, ...] = ()
+) -> tuple[Any, str, str | None]:
+    shown = terminal.json(*before, "config", "show", *args)["settings"]
     found = {setting["name"]: setting for setting in shown}[name]
     return found["value"], found["origin"], found["from"]
 
@@ -42,7 +47,9 @@ def test_the_strongest_wins(
     assert row(terminal, SETTING) == (2, "file", file)
 
     terminal.write(".env", f"{VARIABLE}=3\n")
-    assert row(terminal, SETTING) == (3, ".env", VARIABLE)
+    assert row(terminal, SETTING) == (2, "file", file)  # nothing reads it by itself
+    found = row(terminal, SETTING, before=ENV_FILE)
+    assert found == (3, "env file", VARIABLE)
     monkeypatch.delenv(VARIABLE)  # a process that ends takes its variables along
     monkeypatch.setenv(VARIABLE, "4")
     assert row(terminal, SETTING) == (4, "environment", VARIABLE)
@@ -177,7 +184,7 @@ def test_a_bad_value_names_the_env_file(
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))
     terminal.write(".env", f"{VARIABLE}=many\n")
-    error = terminal.error("config", "show", code=2)
+    error = terminal.error(*ENV_FILE, "config", "show", code=2)
     assert error["what"].startswith(f"{VARIABLE} in .env: ")
 
 
@@ -248,7 +255,7 @@ def test_a_set_variable_beats_the_file_that_env_names(
 ) -> None:
     monkeypatch.setenv("DURIO_URL", "sqlite:///x.db")
     terminal.write(".env", "DURIO_URL_FILE=nowhere\n")
-    assert row(terminal, "url")[0] == "sqlite:///x.db"
+    assert row(terminal, "url", before=ENV_FILE)[0] == "sqlite:///x.db"
     assert "DURIO_URL_FILE" not in os.environ
 
 

@@ -186,7 +186,8 @@ def test_show_is_for_dead_letters(shop: Terminal, bury: Bury) -> None:
         assert part in shown
     other = shop.json("enqueue", "resize", '["a"]', *PLACE)["id"]
     error = shop.error("dead", "show", other, *PLACE, code=2)
-    assert (error["code"], error["cure"].endswith(other)) == ("wrong_state", True)
+    assert error["code"] == "wrong_state"
+    assert error["cure"] == f"See it with: durio jobs show {other} --app shop"
     assert shop.error("dead", "show", UNKNOWN, *PLACE, code=1)
 
 
@@ -283,22 +284,26 @@ def test_one_way_to_say_which(
 def test_person_is_asked(shop: Terminal, bury: Bury) -> None:
     bury(2)
     refused = shop.run("dead", "retry", "--all", *PLACE, stdin=b"\n")
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert "2 dead letters will run again." in refused.stderr
+    assert refused.stderr.splitlines()[-1] == "nothing was changed"
     assert len(listed(shop)) == 2
     agreed = shop.run("dead", "retry", "--all", *PLACE, stdin=b"y\n")
     assert (agreed.exit_code, agreed.stdout) == (0, "2 dead letters run again\n")
 
 
-def test_without_a_name_every_app_is_meant(shop: Terminal, bury: Bury) -> None:
+def test_without_a_name_the_only_app_is_meant_and_named(
+    shop: Terminal, bury: Bury
+) -> None:
     bury(1)
-    bury(1, lane="other:default", task="other.work")
-    assert len(shop.json("dead", "ls", *STORE)["jobs"]) == 2
-    dry = shop.json("dead", "retry", "--all", "--dry-run", *STORE, "--name", "other")
-    assert dry["counted"] == 1
     shown = shop.ok("dead", "retry", "--all", "--dry-run", *STORE)
-    assert shown == "2 dead letters (of every App in the store)\n"
-    assert shop.json("dead", "retry", "--all", "--yes", *STORE)["done"] == 2
+    assert shown == "1 dead letter of App shop\n"
+    bury(1, lane="other:default", task="other.work")
+    assert len(shop.json("dead", "ls", *STORE, "--all-apps")["jobs"]) == 2
+    error = shop.error("dead", "retry", "--all", "--yes", *STORE, code=2)
+    assert error["code"] == "several_apps"
+    chosen = ("dead", "retry", "--all", "--yes", *STORE, "--name", "other")
+    assert shop.json(*chosen)["done"] == 1
 
 
 # --- other arguments
@@ -396,7 +401,8 @@ def test_editing_can_be_given_up(
     same = written == "the same"
     monkeypatch.setattr("click.edit", lambda text, **_: text if same else written)
     result = shop.run("dead", "retry", job, "--edit", *PLACE, stdin=b"n\n")
-    assert (result.exit_code, state(shop, job)) == (2, "dead")
+    assert (result.exit_code, state(shop, job)) == (1, "dead")
+    assert "nothing was changed" in result.stderr
 
 
 @pytest.mark.usefixtures("person")
@@ -542,7 +548,7 @@ def test_import_of_no_file(shop: Terminal, bury: Bury) -> None:
 @pytest.mark.proves("M86")
 def test_totals_only_grow(shop: Terminal, ended: Ended) -> None:
     assert ended("resize", '["a"]')
-    assert shop.ok("dead", "totals", *PLACE) == "no job of app shop ever died\n"
+    assert shop.ok("dead", "totals", *PLACE) == "no job of App shop ever died\n"
     jobs = [ended("refuse") for _ in range(2)]
     labels = {"queue": "mail", "task": "shop.refuse", "error_type": "Permanent"}
     wanted = {"jobs_dead_lettered_total": [{"labels": labels, "value": 2}]}
@@ -603,7 +609,10 @@ def test_letters_of_another_app_than_the_one_named_are_not_imported(
 ) -> None:
     bury(1)
     bank_letter(bury)
-    shop.ok("dead", "export", "-o", "all.jsonl", *STORE)
+    lines = [
+        shop.ok("dead", "export", *STORE, "--name", name) for name in ("bank", "shop")
+    ]
+    shop.write("all.jsonl", "".join(lines))
     other = ("--store", "sqlite:///other.db")
     shop.ok("migrate", *other)
     error = shop.error("dead", "import", "all.jsonl", "--name", "shop", *other, code=2)

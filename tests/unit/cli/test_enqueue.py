@@ -49,6 +49,7 @@ def test_enqueue_answers_with_the_job(shop: Terminal) -> None:
         "id": answer["id"],
         "task": "shop.refuse",
         "queue": "mail",
+        "store": f"sqlite:///{shop.folder}/jobs.db",
         "created": True,
         "same_args": True,
         "replaced": False,
@@ -69,6 +70,7 @@ def test_name_from_the_environment(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DURIO_NAME", "named")
+    monkeypatch.setenv("DURIO_URL", "sqlite:///o.db")
     assert terminal.json("enqueue", "work")["task"] == "named.work"
     assert terminal.json("enqueue", "far.work")["task"] == "far.work"
 

@@ -43,11 +43,11 @@ def test_list_goes_on_at_the_cursor(shop: Terminal) -> None:
     assert shown.endswith(f"more: --cursor {page['cursor']}\n")
 
 
-def test_without_a_name_every_app_is_listed(shop: Terminal) -> None:
+def test_every_app_is_listed_on_request(shop: Terminal) -> None:
     store = ("--store", "sqlite:///jobs.db")
     shop.json("enqueue", "resize", '["a"]', *PLACE)
     shop.json("enqueue", "other.work", *store)
-    assert len(shop.json("jobs", "ls", *store)["jobs"]) == 2
+    assert len(shop.json("jobs", "ls", *store, "--all-apps")["jobs"]) == 2
     assert len(shop.json("jobs", "ls", *store, "--name", "shop")["jobs"]) == 1
 
 
@@ -171,13 +171,17 @@ def test_no_workers(shop: Terminal) -> None:
 
 
 def test_migrate_makes_the_schema_and_check_only_looks(terminal: Terminal) -> None:
-    missing = terminal.json("migrate", "--check", code=5)
+    store = ("--store", "sqlite:///durio.db")
+    missing = terminal.json("migrate", "--check", *store, code=5)
     assert (missing["up_to_date"], missing["applied"]) == (False, [])
     assert missing["error"]["code"] == "schema_mismatch"
-    assert terminal.run("migrate", "--check").exit_code == 5
+    path = f"sqlite:///{terminal.folder}/durio.db"
+    assert missing["error"]["cure"] == f"Run: durio migrate --store {path}"
+    assert terminal.run("migrate", "--check", *store).exit_code == 5
     assert not list(terminal.folder.iterdir())
 
-    assert terminal.ok("migrate").startswith("sqlite:///durio.db: applied 0001_jobs")
+    shown = terminal.ok("migrate", *store)
+    assert shown.startswith(f"{path}: applied 0001_jobs")
     there = terminal.json("migrate", "--check")
     assert (there["up_to_date"], there["waiting"]) == (True, [])
     assert there["applied"] == missing["waiting"]

@@ -1,4 +1,4 @@
-"""The table of commands, .env, and an exit code and a shape for every error."""
+"""The table of commands, --env-file, and an exit code and a shape for every error."""
 
 import importlib
 import os
@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 import pytest
 
+from durio.cli.env_file import env_lines, read_env_file
 from durio.cli.main import (
     COMMANDS,
     AppImportFailed,
-    env_lines,
     error_fields,
     error_text,
     exit_code_of,
     first_error,
-    read_env_file,
     report_error,
     wants_json,
 )
@@ -154,7 +153,7 @@ def test_json_is_seen_on_a_line_that_cannot_be_parsed() -> None:
     assert not wants_json(["enqueue", "x", "--", "--json"])
 
 
-# --- .env
+# --- the file of --env-file
 
 
 def test_env_file_lines() -> None:
@@ -168,7 +167,7 @@ no line
 1BAD=x
 NUL=a\0b
 """
-    assert env_lines(text, Path(".env")) == [
+    assert env_lines(text, ".env") == [
         ("DURIO_URL", "sqlite:///a.db"),
         ("DURIO_NAME", "shop"),
         ("QUOTED", "a # b"),
@@ -180,15 +179,23 @@ NUL=a\0b
 def test_env_file_never_overrides(tmp_path: Path) -> None:
     environ = {"A": "set"}
     (tmp_path / ".env").write_text("A=file\nB=file\n")
-    read_env_file(tmp_path / ".env", environ)
+    read_env_file(str(tmp_path / ".env"), environ)
     assert environ == {"A": "set", "B": "file"}
 
 
-def test_env_file_that_is_no_file_is_passed_over(tmp_path: Path) -> None:
-    environ: dict[str, str] = {}
-    read_env_file(tmp_path, environ)
-    read_env_file(tmp_path / "none", environ)
-    assert not environ
+def test_env_file_that_cannot_be_read(terminal: Terminal) -> None:
+    (terminal.folder / "folder").mkdir()
+    (terminal.folder / "bytes").write_bytes(b"A=\xff\xfe\n")
+    here = terminal.folder
+    for name, words in {
+        "none": f"--env-file: there is no file {here}/none",
+        "folder": f"--env-file: {here}/folder is a folder",
+        "bytes": f"--env-file: {here}/bytes is not UTF-8 text",
+        "nul\0": "--env-file: 'nul\\x00' cannot be read: embedded null byte",
+    }.items():
+        error = terminal.error("--env-file", name, "jobs", "ls", code=2)
+        assert (error["what"], bool(error["cure"])) == (words, True)
+    assert terminal.run("--env-file", "none", "--help").exit_code == 0
 
 
 @pytest.mark.parametrize("line", ["DURIO_NAME shop", "export DURIO_NAME: shop"])
@@ -196,14 +203,16 @@ def test_a_line_of_the_env_file_that_is_meant_for_us_and_says_nothing(
     terminal: Terminal, line: str
 ) -> None:
     terminal.write(".env", f"something else\n{line}\n")
-    error = terminal.error("jobs", "ls", code=2)
+    error = terminal.error("--env-file", ".env", "jobs", "ls", code=2)
     assert ".env, line 2" in error["what"]
 
 
-def test_command_line_reads_the_env_file(
+def test_command_line_reads_the_env_file_that_is_named(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))
     terminal.write(".env", "DURIO_URL=sqlite:///from-env.db\n")
     error = terminal.error("jobs", "ls", code=3)
+    assert "durio.db" in error["what"]
+    error = terminal.error("--env-file", ".env", "jobs", "ls", code=3)
     assert "from-env.db" in error["what"]
