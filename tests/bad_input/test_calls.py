@@ -3,7 +3,7 @@
 import math
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -118,7 +118,7 @@ async def test_wrong_and_missing_arguments(
     async with refused(app, InvalidArguments, "shop.pay", shape, *words):
         await task.enqueue(*args, **kwargs)
     async with refused(app, InvalidArguments, "shop.pay", *words):
-        await task.enqueue_many([(1,), (*args, kwargs), (2,)])
+        await task.enqueue_many([(1,), task.s(*args, **kwargs), (2,)])
     async with refused(app, InvalidArguments, "shop.pay", *words):
         await app.enqueue("pay", *args, **kwargs)
 
@@ -203,7 +203,7 @@ async def test_a_value_that_cannot_be_stored(app: App, what: str):
         lambda: task.enqueue(value),
         lambda: task.enqueue(1, 2, value),
         lambda: task.enqueue(extra=value),
-        lambda: task.enqueue_many([(1,), (value, {})]),
+        lambda: task.enqueue_many([(1,), (value,)]),
         lambda: task.options(key="k").enqueue(value),
         lambda: app.enqueue("anything", value),
         lambda: app.enqueue("elsewhere.anything", value),  # nothing is known of it
@@ -463,14 +463,79 @@ async def test_many_rows_under_one_key(app: App):
         await app.task(anything).options(key="k").enqueue_many([(1,), (2,)])
 
 
-@pytest.mark.parametrize("row", ["ab", 5, {"value": 1}, None, b"ab"], ids=repr)
+@pytest.mark.parametrize("row", ["ab", 5, None, b"ab", [1], {1}], ids=repr)
 @virtual
-async def test_rows_that_are_no_tuples(app: App, row: Any):
-    async with refused(app, InvalidArguments, "must be a tuple", "(42,)"):
+async def test_rows_of_other_types(app: App, row: Any):
+    words = ("row 2: ", f"a {type(row).__name__}, not a signature", "anything.s(42)")
+    async with refused(app, InvalidArguments, *words):
         await app.task(anything).enqueue_many([(1,), row])
 
 
-@pytest.mark.parametrize("rows", [5, None], ids=repr)
+@pytest.mark.parametrize("key", [1, None, b"value"], ids=repr)
+@virtual
+async def test_a_mapping_row_with_keys_that_are_not_text(app: App, key: Any):
+    async with refused(app, InvalidArguments, "row 2: ", repr(key), "parameters"):
+        await app.task(anything).enqueue_many([{"value": 1}, {key: 1}])
+
+
+@virtual(name="shop")
+async def test_a_row_of_another_task(app: App):
+    task, other = app.task(pay), app.task(anything)
+    words = ("row 2: a signature of shop.anything", "shop.pay.enqueue_many", "its own")
+    async with refused(app, UsageError, *words):
+        await task.enqueue_many([task.s(1), other.s(1)])
+
+
+@pytest.mark.parametrize("row", [(1, {"to": "a"}), ({"order_id": 1},)], ids=str)
+@virtual(name="shop")
+async def test_a_dict_at_the_end_of_a_tuple_is_no_keywords(app: App, row: Any):
+    words = ("row 2: shop.pay", "no longer keywords", "task.s(1, to='a')")
+    async with refused(app, InvalidArguments, *words):
+        await app.task(pay).enqueue_many([(1,), row])
+
+
+@virtual(name="shop")
+async def test_rows_whose_generator_raises_half_way(app: App):
+    task = app.task(anything)
+
+    def rows() -> Iterator[tuple[int]]:
+        yield (1,)
+        yield (2,)
+        raise ConnectionError("the file ends here")
+
+    for call in (task.enqueue_many, app.named("anything").enqueue_many):
+        with pytest.raises(ConnectionError, match="the file ends here"):
+            await call(rows())
+    assert await records(app) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"key": "k"}, ["cannot have a key", "task.options(key=...).enqueue("]),
+        ({"queue": "high"}, ["its own queue", "options(queue=...).enqueue_many(rows)"]),
+    ],
+    ids=str,
+)
+@virtual
+async def test_a_row_with_an_option_of_the_whole_call(
+    app: App, options: dict[str, Any], words: list[str]
+):
+    task = app.task(anything)
+    async with refused(app, InvalidOption, "row 2: ", *words):
+        await task.enqueue_many([task.s(1), task.options(**options).s(2)])
+
+
+@virtual
+async def test_a_signature_lacks_an_argument(app: App):
+    task = app.task(pay)
+    async with refused(app, InvalidArguments, "app.pay", "order_id"):
+        task.s()
+    async with refused(app, InvalidArguments, "app.pay", "Did you mean 'to'?"):
+        task.s(1, too="a")
+
+
+@pytest.mark.parametrize("rows", [5, None, "ab", {"value": 1}], ids=repr)
 @virtual
 async def test_no_rows_at_all(app: App, rows: Any):
     async with refused(app, InvalidArguments, "enqueue_many takes rows"):
@@ -535,7 +600,7 @@ def test_a_sync_call_is_refused_the_same_way():
     task = app.task(pay)
     with declined(InvalidArguments, "order_id"):
         task.enqueue_sync("x")
-    with declined(InvalidArguments, "must be a tuple"):
+    with declined(InvalidArguments, "row 1: ", "a int, not a signature"):
         task.enqueue_many_sync([5])
     with declined(UnknownTask, "Did you mean"):
         app.enqueue_sync("payy", 1)

@@ -137,10 +137,23 @@ def member(module: str, name: str, node: ast.stmt) -> Iterator[str]:
         yield from decorators(node, "    ")
         yield f"    {head(node, name)}"
         yield from spread(module, node)
+        yield from calls_of_property(module, name, node)
     elif isinstance(node, ast.ClassDef):
         yield f"    class {name}"
     else:
         yield f"    {ast.unparse(node)}"
+
+
+def calls_of_property(module: str, name: str, node: Function) -> Iterator[str]:
+    """How the value of a property is called: `@app.task(...)`."""
+    is_property = any(dotted(each) == "property" for each in node.decorator_list)
+    if is_property and isinstance(node.returns, ast.Name):
+        where, found = find(module, node.returns.id)
+        for owner in found:
+            if isinstance(owner, ast.ClassDef):
+                calls = [call for call in owner.body if "__call__" in defined(call)]
+                for call in spoken(calls):
+                    yield from member(where, f"{name}.__call__", call)
 
 
 def head(function: Function, name: str) -> str:

@@ -1,11 +1,38 @@
 """Mistakes that a type checker must find before the program runs.
 
-Lines that must be refused carry `# E` and what is wrong; no other line may be.
+Lines that must be refused carry `# E` and what is wrong; no other line may be. mypy cannot
+find what stands behind `# E pyright:`.
 """
 
-from good import Deps, app, bill, forget, half, length, render, send
+from good import (
+    Deps,
+    add,
+    add_task,
+    any_first,
+    any_inside,
+    any_keywords,
+    app,
+    bare,
+    bill,
+    crunch,
+    forget,
+    half,
+    high,
+    length,
+    none_first,
+    nothing,
+    object_first,
+    only_context,
+    only_keywords,
+    only_positional,
+    render,
+    resize,
+    send,
+    sync_any,
+    sync_bare,
+)
 
-from durio import App, Context, Job, Retry, State
+from durio import App, Context, Job, Retry, Signature, State
 
 
 async def bad_calls(ctx: Context[Deps]) -> None:
@@ -23,9 +50,61 @@ async def bad_calls(ctx: Context[Deps]) -> None:
     bill.enqueue_sync(1, paid_at="today")  # E a datetime
 
 
+async def bad_first_parameters(ctx: Context[Deps], plain: Context) -> None:
+    await bare.enqueue(1)  # E wrong type behind a bare Context
+    await bare.enqueue("a", 2)  # E keyword given by position
+    await bare.enqueue("a", widht=2)  # E no such keyword
+    await bare.enqueue()  # E argument missing
+    await bare.enqueue(ctx, "a")  # E the context is never an argument of a job
+    await any_inside.enqueue([1])  # E an Any inside does not make all Any
+    await any_inside.enqueue({}, n="1")  # E wrong type beside an Any
+    await any_inside.enqueue({}, deps=ctx.deps)  # E deps are no argument
+    await any_first.enqueue()  # E pyright: an Any is still an argument
+    await any_first.enqueue(1, "x")  # E pyright: wrong type behind an Any
+    await object_first.enqueue(meta={})  # E an object is an argument, no context
+    await object_first.enqueue(1, 2)  # E wrong type behind an object
+    await none_first.enqueue(1)  # E a text or None
+    await only_positional.enqueue(order_id=1)  # E by position only
+    await only_keywords.enqueue("a")  # E by keyword only
+    await any_keywords.enqueue(fields=[1])  # E wrong type of a keyword
+    await nothing.enqueue(1)  # E takes nothing
+    await only_context.enqueue(1)  # E takes nothing but the context
+    sync_bare.enqueue_sync("1")  # E wrong type behind the context of a sync task
+    sync_any.enqueue_sync(1)  # E pyright: wrong type, though it returns Any
+    await crunch.enqueue(1.0, digit=2)  # E no such keyword, kept decorator
+    plain.deps.smtp  # E a bare Context knows no deps
+
+
 async def bad_rows() -> None:
     await length.enqueue_many("abc")  # E rows are tuples
     await length.enqueue_many([1, 2])  # E rows are tuples
+    await length.enqueue_many([None])  # E nothing is no row
+    await length.enqueue_many(["abc"])  # E a text is no row
+    await length.enqueue_many([(1,)])  # E wrong type in a tuple of one
+    await add.enqueue_many([(1, "2")])  # E wrong type in a tuple
+    await add.enqueue_many([(1,)])  # E tuple too short
+    await add.enqueue_many([(1, 2, 3)])  # E tuple too long
+    await add.enqueue_many([{1: 2}])  # E keywords are named by text
+    await send.enqueue_many([(1, {"to": "a"})])  # E a dict at the end is no keywords
+    await send.enqueue_many([(1,)])  # E a keyword is missing
+    await send.enqueue_many([send.s("1", to="a")])  # E wrong type in a signature
+    await send.enqueue_many([add.s(1, 2)])  # E a signature of another task
+    await nothing.enqueue_many([(1,)])  # E takes nothing
+    add.enqueue_many_sync([(1, "2")])  # E wrong type in a tuple
+    add.enqueue_many_sync([send.s(1, to="a")])  # E a signature of another task
+    await resize.options(delay=1).enqueue_many([(1,)])  # E wrong type behind options
+
+
+async def bad_signatures() -> None:
+    send.s("1", to="a")  # E wrong type
+    send.s(to="a")  # E argument missing
+    send.s(1, to="a", cc="b")  # E no such argument
+    send.options(delay=1).s(1)  # E keyword missing behind options
+    send.s(1, to="a").task = "other"  # E a signature is frozen
+    other: Signature[..., int] = send.s(1, to="a")  # E gives a text
+    await send.s(1, to="a")  # E a signature is no call
+    await app.named("shop.send").options(dely=1).enqueue(1)  # E no such option
+    await app.named(send).enqueue(1)  # E a name is a text
 
 
 async def bad_options() -> None:
@@ -68,11 +147,23 @@ async def bad_plain_calls(ctx: Context[Deps]) -> None:
     await half(1.0)  # E a sync task is called plainly
     await send("1", to="x")  # E wrong type
     await render(ctx, "x")  # E wrong type behind the context
+    await bare(Deps("x"), "a")  # E deps are no context
+    await send.options(delay=1)(1, to="x")  # E forgotten .enqueue
+    add_task(send, "1", to="a")  # E wrong type of a call in the background
+    add_task(bare, "a", widht=3)  # E no such keyword of a call in the background
     ctx.deps.smpt  # E no such dependency
 
 
 @app.task(prioritty=3)  # E no such option of a task
 async def misspelt(order_id: int) -> None: ...
+
+
+@app.task("high")  # E options are named
+async def unnamed(order_id: int) -> None: ...
+
+
+@high(queue=3)  # E a text
+async def numbered(order_id: int) -> None: ...
 
 
 @app.task(process="yes")  # E True or False
@@ -81,3 +172,14 @@ async def elsewhere() -> None: ...
 
 @app.task(retry="often")  # E a Retry or a number
 async def stubborn(order_id: int) -> None: ...
+
+
+@app.task
+async def untyped_first(doc, n: int = 1) -> str:  # E every checker wants an annotation
+    return str(doc) * n
+
+
+async def bad_untyped() -> None:
+    await untyped_first.enqueue({"a": 1}, n=2)
+    await untyped_first.enqueue()  # E pyright: it is still an argument
+    await untyped_first.enqueue(1, "x")  # E pyright: wrong type behind it

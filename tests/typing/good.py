@@ -1,22 +1,34 @@
 # pyright: strict
 """A user's program that every type checker must accept, in its strict mode.
 
-It is only read, never run. `assert_type` holds what the checker must know by itself.
+It is only read, never run. `assert_type` holds what the checker must know by itself. A
+comment `T:` holds what it must print for `reveal_type`, parameters and defaults included;
+with `T pyright:` mypy knows less.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from sqlite3 import connect
-from typing import Any, assert_type
+from typing import Any, ParamSpec, assert_type, reveal_type
 
 from apsw import Connection
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from durio import App, Context, Job, JobDetails, JobError, JobStatus, Retry, State
+from durio import (
+    App,
+    Context,
+    Job,
+    JobDetails,
+    JobError,
+    JobStatus,
+    Retry,
+    Signature,
+    State,
+)
 
 
 @dataclass
@@ -75,6 +87,135 @@ def bill(ctx: Context[Deps], order_id: int, paid_at: datetime | None = None) -> 
 async def forget(ids: list[int], *extra: str, **labels: int) -> None: ...
 
 
+# --- the first parameter, and what stands beside it
+
+
+@app.task
+async def bare(ctx: Context, path: str, *, width: int = 800) -> str:
+    await helper(ctx)
+    assert_type(ctx.deps, object)
+    return path
+
+
+async def helper(ctx: Context) -> None:
+    """Takes every Context, whatever its deps."""
+
+
+@app.task
+async def any_inside(
+    ctx: Context[Deps], payload: dict[str, Any], n: int = 1
+) -> list[Any]:
+    await helper(ctx)
+    return [payload] * n
+
+
+@app.task
+async def any_deps(ctx: Context[Any], path: str) -> str:
+    return str(ctx.deps.anything)
+
+
+@app.task
+async def any_first(doc: Any, n: int = 1) -> str:
+    return str(doc) * n
+
+
+@app.task
+async def object_first(doc: object, meta: dict[str, Any]) -> str:
+    return str(doc)
+
+
+@app.task
+async def none_first(path: str | None = None) -> str:
+    return path or ""
+
+
+@app.task
+async def only_positional(ctx: Context, order_id: int, /, note: str = "") -> int:
+    return order_id
+
+
+@app.task
+async def only_keywords(*, to: str, cc: str = "") -> str:
+    return to + cc
+
+
+@app.task
+async def any_keywords(ctx: Context, *, fields: dict[str, Any], to: str = "") -> None:
+    """Keywords only, and an Any among them."""
+
+
+@app.task
+async def nothing() -> int:
+    return 1
+
+
+@app.task
+async def only_context(ctx: Context) -> int:
+    return ctx.attempt
+
+
+@app.task
+async def gives_any(url: str) -> Any:
+    return {"a": url}
+
+
+@app.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+async def resize(path: str, width: int = 800) -> bytes:
+    return path.encode() * width
+
+
+@app.task
+def sync_bare(ctx: Context, n: int) -> dict[str, Any]:
+    return {"n": n}
+
+
+@app.task
+def sync_any(url: str) -> Any:
+    return {"a": url}
+
+
+high = app.task(queue="high", retry=3)
+
+
+@high
+async def urgent(ctx: Context, n: int) -> int:
+    return n
+
+
+@high(process=True, priority=9)
+def crunch(ctx: Context[Deps], x: float, *, digits: int = 2) -> float:
+    return round(x, digits)
+
+
+def revealed() -> None:
+    reveal_type(send)  # T: Task[(order_id: int, *, to: str), str]
+    reveal_type(render)  # T: Task[(page: int), bytes]
+    reveal_type(half)  # T: SyncTask[(x: float), float]
+    reveal_type(forget)  # T: Task[(ids: list[int], *extra: str, **labels: int), None]
+    reveal_type(bare)  # T: Task[(path: str, *, width: int =), str]
+    reveal_type(any_inside)  # T: Task[(payload: dict[str, Any], n: int =), list[Any]]
+    reveal_type(any_deps)  # T: Task[(path: str), str]
+    reveal_type(any_first)  # T pyright: Task[(doc: Any, n: int =), str]
+    reveal_type(object_first)  # T: Task[(doc: object, meta: dict[str, Any]), str]
+    reveal_type(none_first)  # T: Task[(path: str | None =), str]
+    reveal_type(only_keywords)  # T: Task[(*, to: str, cc: str =), str]
+    reveal_type(any_keywords)  # T: Task[(*, fields: dict[str, Any], to: str =), None]
+    reveal_type(nothing)  # T: Task[(), int]
+    reveal_type(only_context)  # T: Task[(), int]
+    reveal_type(gives_any)  # T: Task[(url: str), Any]
+    reveal_type(sync_bare)  # T: SyncTask[(n: int), dict[str, Any]]
+    reveal_type(sync_any)  # T pyright: SyncTask[(url: str), Any]
+    reveal_type(urgent)  # T: Task[(n: int), int]
+    reveal_type(crunch)  # T: SyncTask[(x: float, *, digits: int =), float]
+    reveal_type(bare.s("a"))  # T: Signature[(path: str, *, width: int =), str]
+    reveal_type(half.s(1.0))  # T: Signature[(x: float), float]
+
+
 async def call_plainly(ctx: Context[Deps]) -> None:
     assert_type(await send(1, to="a@b.c"), str)
     assert_type(await render(7), bytes)
@@ -82,6 +223,11 @@ async def call_plainly(ctx: Context[Deps]) -> None:
     assert_type(half(1.0), float)
     assert_type(bill(ctx, 1), Receipt)
     assert_type(bill(1, paid_at=datetime.now(UTC)), Receipt)
+    assert_type(await bare("a", width=3), str)
+    assert_type(await bare(ctx, "a"), str)
+    assert_type(sync_bare(ctx, 1), dict[str, Any])
+    assert_type(await only_context(), int)
+    assert_type(send.__name__, str)
 
 
 async def enqueue() -> None:
@@ -91,9 +237,45 @@ async def enqueue() -> None:
     assert_type(await half.enqueue(1.0), Job[float])
     assert_type(await bill.enqueue(1), Job[Receipt])
     assert_type(await forget.enqueue([1, 2], "x", label=3), Job[None])
-    rows = [(1, {"to": "a"}), (2, {"to": "b"})]
-    assert_type(await send.enqueue_many(rows), list[Job[str]])
+    assert_type(await bare.enqueue("a", width=3), Job[str])
+    assert_type(await any_inside.enqueue({"a": 1}, n=2), Job[list[Any]])
+    assert_type(await object_first.enqueue(doc=1, meta={}), Job[str])
+    assert_type(await none_first.enqueue(), Job[str])
+    assert_type(await only_positional.enqueue(1, note="x"), Job[int])
+    assert_type(await only_keywords.enqueue(to="a"), Job[str])
+    assert_type(await only_context.enqueue(), Job[int])
+    assert_type(sync_bare.enqueue_sync(n=1), Job[dict[str, Any]])
+    assert_type(await crunch.enqueue(1.5, digits=0), Job[float])
+    # mypy takes these two tasks for Any: it accepts the calls, and checks nothing.
+    await any_first.enqueue({"a": 1}, n=3)
+    sync_any("b")["a"].anything()
+
+
+async def rows(texts: Iterator[str]) -> None:
+    signatures = [send.s(1, to="a"), send.options(priority=9).s(2, to="b")]
+    assert_type(await send.enqueue_many(signatures), list[Job[str]])
+    assert_type(await send.options(delay=5).enqueue_many(signatures), list[Job[str]])
+    assert_type(await bare.enqueue_many(bare.s(t) for t in texts), list[Job[str]])
     assert_type(await length.enqueue_many([("a",), ("b",)]), list[Job[int]])
+    assert_type(await length.enqueue_many((text,) for text in texts), list[Job[int]])
+    assert_type(await add.enqueue_many([(1, 2), (3, 4)]), list[Job[int]])
+    assert_type(await resize.enqueue_many([("a",)]), list[Job[bytes]])
+    assert_type(await resize.enqueue_many([("a", 1)]), list[Job[bytes]])
+    assert_type(await nothing.enqueue_many([()] * 3), list[Job[int]])
+    by_name = [{"order_id": 1, "to": "a"}]
+    assert_type(await send.enqueue_many(by_name), list[Job[str]])
+    assert_type(half.enqueue_many_sync([(1.0,), (2.0,)]), list[Job[float]])
+    assert_type(
+        sync_bare.enqueue_many_sync([sync_bare.s(1)]), list[Job[dict[str, Any]]]
+    )
+    assert_type(crunch.enqueue_many_sync([{"x": 1.0}]), list[Job[float]])
+    assert_type(send.s(1, to="a") == send.s(2, to="a"), bool)
+    assert_type(send.s(1, to="a").task, str)
+    await enqueue_all([send.s(1, to="a")], [half.s(1.0)])
+
+
+async def enqueue_all(*batches: list[Signature[..., Any]]) -> None:
+    """Signatures of any tasks."""
 
 
 def enqueue_sync() -> None:
@@ -126,7 +308,7 @@ async def options() -> None:
     assert_type(await later.enqueue(1, to="x"), Job[str])
     strict = send.options(retry=Retry(3), timeout=("4m", 300), priority=9)
     assert_type(await strict.enqueue(1, to="x"), Job[str])
-    assert_type(await strict.enqueue_many([(1, {"to": "a"})]), list[Job[str]])
+    assert_type(await strict.enqueue_many([send.s(1, to="a")]), list[Job[str]])
     labelled = send.options(queue="high", meta={"tenant": "acme", "tries": 2})
     assert_type(await labelled.enqueue(1, to="x"), Job[str])
     both = send.options(delay=1).options(key="k")
@@ -178,7 +360,27 @@ async def show(anything: Job[object]) -> None:
     assert_type(await anything.result(), object)
 
 
+Q = ParamSpec("Q")
+
+
+def add_task(func: Callable[Q, Any], *args: Q.args, **kwargs: Q.kwargs) -> None:
+    """As `BackgroundTasks` of FastAPI has it."""
+
+
+def in_background() -> None:
+    add_task(send, 1, to="a")
+    add_task(bare, "a", width=3)
+    add_task(half, 1.0)
+    add_task(sync_bare, 1)
+
+
 async def by_name() -> None:
+    named = app.named("shop.send")
+    assert_type(named.name, str)
+    assert_type(await named.enqueue(42, to="a@b.c"), Job[Any])
+    assert_type(named.options(delay="5m").enqueue_sync(42), Job[Any])
+    assert_type(await named.enqueue_many([(1,), {"order_id": 2}]), list[Job[Any]])
+    assert_type(await named.job("0198"), Job[Any])
     assert_type((await app.enqueue("shop.send", 42, to="a@b.c")).id, str)
     assert_type((await app.job("0198")).id, str)
     assert_type(await (await send.job("0198")).result(), str)

@@ -8,7 +8,7 @@ and after a fork: it keeps one state per loop and one store per process.
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
 from durio.app.configuration import configuration
 from durio.app.connect import current_folder, masked
@@ -16,19 +16,11 @@ from durio.app.cures import open_store
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
+from durio.app.named_task import NamedTask
 from durio.app.registry import Registry
 from durio.app.state import AppState, LoopState
-from durio.app.tasks import (
-    D,
-    P,
-    R,
-    SyncTask,
-    Task,
-    TaskDecorator,
-    TaskWithOptions,
-    WithContext,
-    handle_of,
-)
+from durio.app.task_decorator import TaskDecorator
+from durio.app.tasks import SyncTask, Task
 from durio.client import task_by_name
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.caller_transaction import (
@@ -36,19 +28,18 @@ from durio.client.caller_transaction import (
     refuse_async_tx,
     run_without_loop,
 )
-from durio.client.enqueue import JobBuilder
 from durio.client.handle import Job, find_job
-from durio.client.job_filter import JobFilter, NamedTask
+from durio.client.job_filter import JobFilter, TaskReference
 from durio.client.job_query import JobQuery
 from durio.client.queue_handle import QueueHandle
 from durio.client.result_waiters import Waiters
+from durio.client.task_by_name import TaskTarget
 from durio.host.clock import HostClock
 from durio.host.signals import user_at_host
 from durio.host.threads import LoopThread, Portal
-from durio.model.codec import canonical, encode
 from durio.model.job import NewJob, State
 from durio.model.names import check_name, lane, task_name
-from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.options import UNSET, CallOptions, Retention
 from durio.model.quantities import Duration
 from durio.model.queues import Queue
 from durio.model.retry import Retry
@@ -57,7 +48,7 @@ from durio.model.timeout import Timeout
 from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
-from durio.ports.handler import DepsFactory
+from durio.ports.handler import DepsFactory, Handler
 from durio.ports.store import Stall, Store
 from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter, in_job
@@ -151,42 +142,15 @@ class App:
 
     # --- declaring
 
-    @overload
-    def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
-        self, fn: WithContext[D, P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def task(  # type: ignore[overload-overlap]
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def task(self, fn: WithContext[D, P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(
-        self,
-        *,
-        name: str = ...,
-        queue: str = ...,
-        priority: int = ...,
-        retry: Retry | int = ...,
-        timeout: Timeout = ...,
-        retention: Retention = ...,
-        result_ttl: Any = ...,
-        process: bool = ...,
-    ) -> TaskDecorator: ...
-    def task(self, fn: Any = None, /, **options: Any) -> Any:  # pyright: ignore[reportInconsistentOverload]
-        """Turn a function into a task, with defaults for its jobs."""
-        chosen = CallOptions.of_task(options)
+    @property
+    def task(self) -> TaskDecorator:
+        """Make a function a task: `@app.task`, or `@app.task(queue="mail")`."""
+        return TaskDecorator(self._declare_task)
 
-        def decorate(function: Callable[..., Any]) -> Any:
-            handler = self.registry.add(function, chosen)
-            if handler.is_async:
-                return Task[..., Any](self, handler)
-            return SyncTask[..., Any](self, handler)
-
-        return decorate if fn is None else decorate(fn)
+    def _declare_task(self, function: Callable[..., Any], options: CallOptions) -> Any:
+        handler = self.registry.add(function, options)
+        kind: Any = Task if handler.is_async else SyncTask
+        return kind(self, handler)
 
     def queue(
         self,
@@ -244,7 +208,7 @@ class App:
 
     async def enqueue(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Enqueue by name; this process needs no code of the task."""
-        return await self.enqueue_named(name, args, kwargs, NO_OPTIONS)
+        return await self.named(name).enqueue(*args, **kwargs)
 
     def enqueue_sync(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Enqueue by name without an event loop, as `enqueue` does."""
@@ -258,28 +222,23 @@ class App:
         options: CallOptions,
     ) -> Job[Any]:
         """Enqueue by name with options."""
-        task = task_name(self.name, check_name("task", name))
+        task = NamedTask(self, self.named(name).name, options)
+        return await task.enqueue(*args, **kwargs)
+
+    def named(self, name: str) -> NamedTask:
+        """Return a task that is known by its name; this process needs no code of it."""
+        return NamedTask(self, task_name(self.name, check_name("task", name)))
+
+    async def find_task(self, task: str) -> Handler | TaskTarget:
+        """Return what is known about a task here, or else from what workers published."""
         handler = self.registry.handlers.get(task)
         if handler is not None:
-            calls: TaskWithOptions[..., Any] = TaskWithOptions(self, handler, options)
-            return await calls.enqueue(*args, **kwargs)
+            return handler
         namespace = task.partition(".")[0]
         published = await task_by_name.published_tasks(await self.store(), namespace)
         if published is None and namespace == self.name and self.registry.handlers:
             published = self.registry.published()
-        recipe = task_by_name.named_defaults(task, published, self.emit)
-        known = (published or {}).get(task)
-        arguments = task_by_name.named_arguments(task, args, kwargs, known)
-        payload = encode(arguments, f"{task}: arguments")
-        builder = JobBuilder(
-            recipe,
-            options,
-            namespace=namespace,
-            clock=self.clock,
-            bounds=self.settings.payload,
-        )
-        job = builder.job(payload, canonical(arguments, payload))
-        return handle_of(self, (await self.send([job], options.tx))[0])
+        return task_by_name.named_target(task, published, self.emit)
 
     async def job(self, job_id: str) -> Job[Any]:
         """Return a handle to an existing job; raise JobNotFound if there is none."""
@@ -293,7 +252,7 @@ class App:
         self,
         *,
         state: State | str | Iterable[State | str] | None = None,
-        task: NamedTask | str | None = None,
+        task: TaskReference | str | None = None,
         queue: str | None = None,
         error: str | None = None,
         reason: str | None = None,

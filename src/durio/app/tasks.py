@@ -8,24 +8,27 @@ import inspect
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from functools import wraps
+from functools import update_wrapper, wraps
 from typing import (
     Any,
-    Concatenate,
     Generic,
     ParamSpec,
     Protocol,
     TypeVar,
+    TypeVarTuple,
     cast,
     overload,
 )
 
 from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
 from durio.client.handle import Job, JobClient, find_job
-from durio.model.errors import InvalidArguments, InvariantBroken, UsageError
+from durio.client.rows import explain_row, numbered, parse_row, row_options
+from durio.client.task_by_name import TaskTarget
+from durio.model.errors import DurioError, InvariantBroken, UsageError
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.plan import Signature
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.settings import Settings
@@ -38,9 +41,12 @@ from durio.worker.context import Context, local_context
 
 P = ParamSpec("P")
 R = TypeVar("R")
-D = TypeVar("D")
 Q = ParamSpec("Q")
 T = TypeVar("T")
+A = TypeVar("A")
+Ts = TypeVarTuple("Ts")
+A_contra = TypeVar("A_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 class TaskClient(JobClient, Protocol):
@@ -62,6 +68,26 @@ class TaskClient(JobClient, Protocol):
         """Run a coroutine for a caller without a loop; with a `tx`, in this thread."""
         ...
 
+    async def find_task(self, task: str) -> Handler | TaskTarget:
+        """Return what is known about a task, by its full name."""
+        ...
+
+    async def job(self, job_id: str) -> Job[Any]:
+        """Return a handle to an existing job."""
+        ...
+
+
+class TakesOne(Protocol[A_contra, R_co]):
+    """A task that can be called with one positional argument."""
+
+    def enqueue_sync(self, only: A_contra, /) -> Job[R_co]: ...
+
+
+class TakesPositionals(Protocol[*Ts, R_co]):
+    """A task that can be called with these positional arguments."""
+
+    def enqueue_sync(self, *args: *Ts) -> Job[R_co]: ...
+
 
 class TaskCalls(Generic[P, R]):
     """The calls of a task, with or without options."""
@@ -69,7 +95,10 @@ class TaskCalls(Generic[P, R]):
     __module__ = "durio"
 
     def __init__(
-        self, client: TaskClient, handler: Handler, options: CallOptions = NO_OPTIONS
+        self,
+        client: TaskClient,
+        handler: Handler | TaskTarget,
+        options: CallOptions = NO_OPTIONS,
     ) -> None:
         self._client = client
         self._handler = handler
@@ -90,23 +119,48 @@ class TaskCalls(Generic[P, R]):
         """Enqueue without an event loop, as `enqueue` does."""
         return self._client.run_with(self._options.tx, self.enqueue(*args, **kwargs))
 
-    async def enqueue_many(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
-        """Store one job per row: a tuple of positionals; a trailing dict is keywords.
+    @overload
+    async def enqueue_many(
+        self, rows: Iterable[Signature[P, R]], /
+    ) -> list[Job[R]]: ...
+    @overload
+    async def enqueue_many(
+        self: TakesOne[A, T], rows: Iterable[tuple[A]], /
+    ) -> list[Job[T]]: ...
+    @overload
+    async def enqueue_many(
+        self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /
+    ) -> list[Job[T]]: ...
+    @overload
+    async def enqueue_many(
+        self, rows: Iterable[Mapping[str, object]], /
+    ) -> list[Job[R]]: ...
+    async def enqueue_many(self, rows: Iterable[Any], /) -> list[Job[Any]]:
+        """Store one job per row.
 
+        A row is a signature `task.s(...)`, a tuple of positionals or a mapping of keywords.
         Up to 1,000 rows are one transaction, more rows are chunks of 1,000. All rows are
         checked before the first is written.
         """
         refuse_key(self._options)
-        if not isinstance(rows, Iterable):
-            raise InvalidArguments(
-                f"enqueue_many takes rows, not a {type(rows).__name__}",
-                cure="Give an iterable of tuples: [(1,), (2, {'to': 'b'})].",
-            )
-        builder = self._job_builder()
-        jobs = [self._new_job(builder, *split_row(row)) for row in rows]
+        jobs = self._jobs_of_rows(rows)
         return self._handles(jobs, await self._client.send(jobs, self._options.tx))
 
-    def enqueue_many_sync(self, rows: Iterable[tuple[object, ...]]) -> list[Job[R]]:
+    @overload
+    def enqueue_many_sync(self, rows: Iterable[Signature[P, R]], /) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many_sync(
+        self: TakesOne[A, T], rows: Iterable[tuple[A]], /
+    ) -> list[Job[T]]: ...
+    @overload
+    def enqueue_many_sync(
+        self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /
+    ) -> list[Job[T]]: ...
+    @overload
+    def enqueue_many_sync(
+        self, rows: Iterable[Mapping[str, object]], /
+    ) -> list[Job[R]]: ...
+    def enqueue_many_sync(self, rows: Iterable[Any], /) -> list[Job[Any]]:
         """Enqueue rows without an event loop, as `enqueue_many` does."""
         return self._client.run_with(self._options.tx, self.enqueue_many(rows))
 
@@ -118,15 +172,39 @@ class TaskCalls(Generic[P, R]):
         """`job` for callers without an event loop."""
         return self._client.run_sync(self.job(job_id))
 
-    def _job_builder(self) -> JobBuilder:
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[P, R]:
+        """Return this task with all its arguments, as a value that can be kept."""
+        bound = self._handler.codec.bound(args, kwargs)
+        return Signature(self.name, *bound, self._options)
+
+    def _job_builder(self, options: CallOptions | None = None) -> JobBuilder:
         handler, client = self._handler, self._client
         return JobBuilder(
             TaskDefaults(handler.task, handler.queue, handler.priority),
-            self._options,
+            options or self._options,
             namespace=handler.task.partition(".")[0],
             clock=client.clock,
             bounds=client.settings.payload,
         )
+
+    def _jobs_of_rows(self, rows: Iterable[Any]) -> list[NewJob]:
+        jobs: list[NewJob] = []
+        plain = builder = self._job_builder()
+        options = NO_OPTIONS
+        for number, given in numbered(rows):
+            try:
+                row = parse_row(given, self.name)
+                if row.options is not options:  # most rows have those of the row before
+                    options = row.options
+                    merged = row_options(self._options, options)
+                    builder = (
+                        plain if merged is self._options else self._job_builder(merged)
+                    )
+                jobs.append(self._new_job(builder, row.args, row.kwargs))
+            except DurioError as error:
+                explain_row(error, number, given)
+                raise
+        return jobs
 
     def _new_job(self, builder: JobBuilder, args: Any, kwargs: Any) -> NewJob:
         codec = self._handler.codec
@@ -199,25 +277,39 @@ class TaskWithOptions(TaskCalls[P, R]):
         return TaskWithOptions(self._client, self._handler, changed)
 
 
-class Task(TaskWithOptions[P, R]):
+class DeclaredTask(TaskWithOptions[P, R]):
+    """A function that `@app.task` has made a task; it still looks like the function."""
+
+    __module__ = "durio"
+    __name__: str
+    __wrapped__: Callable[..., Any]
+    __signature__: inspect.Signature
+
+    def __init__(self, client: TaskClient, handler: Handler) -> None:
+        super().__init__(client, handler)
+        self._declared = handler
+        update_wrapper(cast("Any", self), handler.function, updated=())
+        self.__signature__ = inspect.signature(handler.function)
+
+
+class Task(DeclaredTask[P, R]):
     """An async task; calling it runs it here, without a store."""
 
     __module__ = "durio"
 
     @overload
-    def __call__(
-        self, /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, R]: ...
+    async def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def __call__(
+    async def __call__(
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, R]: ...
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+    ) -> R: ...
+    # `async def`, so that libraries which look for coroutine functions await it.
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function in this process, without a store."""
-        return call_here(self._client, self._handler, args, kwargs)
+        return await call_here(self._client, self._declared, args, kwargs)
 
 
-class SyncTask(TaskWithOptions[P, R]):
+class SyncTask(DeclaredTask[P, R]):
     """A sync task: workers run it in a thread; calling it runs it here."""
 
     __module__ = "durio"
@@ -230,7 +322,7 @@ class SyncTask(TaskWithOptions[P, R]):
     ) -> R: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
         """Run the function in this process, without a store."""
-        return call_here(self._client, self._handler, args, kwargs)
+        return call_here(self._client, self._declared, args, kwargs)
 
 
 def call_here(client: TaskClient, handler: Handler, args: Any, kwargs: Any) -> Any:
@@ -242,33 +334,6 @@ def call_here(client: TaskClient, handler: Handler, args: Any, kwargs: Any) -> A
     elif has_context:
         args = args[1:]
     return handler.function(*args, **kwargs)
-
-
-# --- the decorator
-
-WithContext = Callable[Concatenate[Context[D], P], R]
-
-
-class TaskDecorator(Protocol):
-    """The decorator that `@app.task(...)` with options returns.
-
-    It keeps the function's types.
-    """
-
-    # The sync overloads overlap the async ones (a coroutine is a value too); their
-    # order decides.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
-        self, fn: WithContext[D, P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, fn: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def __call__(self, fn: WithContext[D, P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -302,24 +367,3 @@ def function_location(function: Callable[..., Any]) -> str:
     """Return `file:line`, for errors about two functions."""
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
-
-
-NO_KEYWORDS: dict[str, Any] = {}
-
-
-def split_row(row: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Split a row of enqueue_many into positionals and the keywords of a trailing dict."""
-    if type(row) is tuple:
-        positionals = cast("tuple[Any, ...]", row)
-        if not (positionals and isinstance(positionals[-1], dict)):
-            return positionals, NO_KEYWORDS
-    if not isinstance(row, tuple | list):
-        raise InvalidArguments(
-            f"a row of enqueue_many must be a tuple, not {type(row).__name__}",
-            cure="Write (42, {'to': 'a@b.c'}); one positional is (42,).",
-        )
-    values: list[Any] = list(cast("Iterable[Any]", row))
-    if values and isinstance(values[-1], dict):
-        keywords: dict[str, Any] = values.pop()
-        return tuple(values), keywords
-    return tuple(values), {}

@@ -15,7 +15,7 @@ from durio.ports.browse import Query
 REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
 
 
-class NamedTask(Protocol):
+class TaskReference(Protocol):
     """A task, or anything else with a task's name."""
 
     @property
@@ -29,7 +29,7 @@ class JobFilter:
     """Which jobs; a field that is None does not narrow."""
 
     state: State | str | Iterable[State | str] | None = None
-    task: NamedTask | str | None = None
+    task: TaskReference | str | None = None
     queue: str | None = None
     error: str | None = None
     reason: str | None = None

@@ -6,15 +6,16 @@ warning.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from durio.client.enqueue import TaskDefaults
+from durio.model.codec import canonical, encode
 from durio.model.errors import InvalidArguments, UnknownTask
 from durio.model.job import PRIORITY_DEFAULT
 from durio.model.names import did_you_mean
 from durio.model.published_tasks import tasks_kind
+from durio.model.queues import DEFAULT_QUEUE
 from durio.ports.records import Record
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
@@ -43,13 +44,52 @@ async def published_tasks(
     return {record.name: msgspec.json.decode(record.body) for record in found} or None
 
 
-def named_defaults(
+class NamedArguments(NamedTuple):
+    """Encodes the arguments of a task by what workers published about it."""
+
+    task: str
+    published: Mapping[str, Any] | None  # None: nothing is known
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        return encode(self._checked(args, kwargs), f"{self.task}: arguments")
+
+    def canonical(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
+    ) -> bytes:
+        """Return the same bytes for the same arguments, if the signature is known."""
+        return canonical(self._checked(args, kwargs), payload)
+
+    def bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return tuple(args), dict(kwargs)
+
+    def _checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return named_arguments(self.task, args, kwargs, self.published)
+
+
+class TaskTarget(NamedTuple):
+    """What a call needs to know about a task whose code is elsewhere."""
+
+    task: str
+    queue: str
+    priority: int
+    codec: NamedArguments
+
+
+def unknown_target(task: str) -> TaskTarget:
+    """Return a task of which only the name is known."""
+    arguments = NamedArguments(task, None)
+    return TaskTarget(task, DEFAULT_QUEUE, PRIORITY_DEFAULT, arguments)
+
+
+def named_target(
     task: str, published: Mapping[str, Mapping[str, Any]] | None, emit: Emit
-) -> TaskDefaults:
-    """Return queue and priority of a task that is known by name only."""
+) -> TaskTarget:
+    """Return queue, priority and arguments of a task that is known by name only."""
     if published is None:
         emit("namespace.unknown", task=task)
-        return TaskDefaults(task, "default", PRIORITY_DEFAULT)
+        return unknown_target(task)
     known = published.get(task)
     if known is None:
         hint = did_you_mean(task, published)
@@ -58,7 +98,8 @@ def named_defaults(
             cure=f"Known: {', '.join(sorted(published)[:8])}.{hint}",
             task=task,
         )
-    return TaskDefaults(task, known["queue"], known["priority"])
+    arguments = NamedArguments(task, known)
+    return TaskTarget(task, known["queue"], known["priority"], arguments)
 
 
 def named_arguments(

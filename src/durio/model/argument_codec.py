@@ -101,6 +101,19 @@ class ArgumentCodec:
         self.decode(payload)
         return payload
 
+    def bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the call in one form: `f(42)` and `f(order_id=42)` become equal.
+
+        Refuse a call that does not fit. `encode` checks the types.
+        """
+        try:
+            bound = self._bindable.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._invalid(str(error), kwargs) from None
+        return bound.args, bound.kwargs
+
     def canonical(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
     ) -> bytes:

@@ -40,6 +40,9 @@ class Unset:
     def __repr__(self) -> str:
         return "..."
 
+    def __reduce__(self) -> str:
+        return "UNSET"  # a copy is the same object
+
 
 UNSET: Final[Any] = Unset()
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from durio.model.codec import encode
 from durio.model.errors import UsageError
@@ -12,13 +12,20 @@ from durio.model.job import Progress
 from durio.telemetry.log import Logger, in_job, task_logger
 from durio.worker.transaction import TaskTransaction
 
-D = TypeVar("D")
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    # `Context` alone is Context[object]; every Context[Deps] is one too.
+    D_co = TypeVarWithDefault("D_co", covariant=True, default=object)
+else:  # Python 3.11 has no such defaults, and they matter to type checkers only
+    D_co = TypeVar("D_co", covariant=True)
 
 PROGRESS_BYTES_MAX = 4096
 
 
-class Context(Generic[D]):
+class Context(Generic[D_co]):
     """The attempt that a task runs in."""
 
     __module__ = "durio"
@@ -48,7 +55,7 @@ class Context(Generic[D]):
         max_attempts: int,
         deadline_at: float | None,
         meta: Mapping[str, Any],
-        deps: D,
+        deps: D_co,
         report: Callable[[bytes], None] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
         transact: Callable[[], TaskTransaction] | None = None,

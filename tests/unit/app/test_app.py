@@ -117,7 +117,7 @@ def test_every_call_has_a_twin_for_code_without_a_loop():
     assert job.cancel_sync() is State.CANCELLED
     job.retry_sync()
     jobs = [task.enqueue_sync(2), app.enqueue_sync("shop.echo", 3)]
-    jobs += task.enqueue_many_sync([(4,), ({"value": 5},)])
+    jobs += task.enqueue_many_sync([(4,), {"value": 5}])
     app.run_sync(drained(app))
     assert job.result_sync() == 1
     assert [job.result_sync(timeout=5) for job in jobs] == [2, 3, 4, 5]

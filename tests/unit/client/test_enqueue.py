@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from types import MappingProxyType
 
 import pytest
 
@@ -30,13 +31,41 @@ def sizes(store: FaultyStore) -> list[int]:
 
 
 @virtual
-async def test_rows_are_positionals_with_keywords_in_a_trailing_dict(app: App):
+async def test_rows_are_signatures_tuples_and_mappings(app: App):
     task = app.task(echo)
     jobs = await task.enqueue_many(
-        [(1,), (2, {"to": "x"}), ({"value": 3, "to": "y"},), (), [4, {"to": "z"}]]
+        [(1,), task.s(2, to="x"), {"value": 3, "to": "y"}, (), MappingProxyType({})]
     )
     await drained(app)
-    assert [await job.result() for job in jobs] == ["1", "2x", "3y", "0", "4z"]
+    assert [await job.result() for job in jobs] == ["1", "2x", "3y", "0", "0"]
+
+
+@virtual
+async def test_a_row_of_a_signature_has_its_options(app: App):
+    task = app.task(queue="mail")(echo)
+    rows = [task.s(1), task.options(priority=9).s(2), task.options(delay=5).s(3), (4,)]
+    jobs = await task.options(priority=7).enqueue_many(rows)
+    seen = [await job.status() for job in jobs]
+    assert [status.priority for status in seen] == [7, 9, 7, 7]
+    assert [status.state for status in seen] == ["ready", "ready", "scheduled", "ready"]
+    assert {status.queue for status in seen} == {"mail"}
+    # What the rows and the call have in common may be said twice.
+    high = task.options(queue="high")
+    (job,) = await high.enqueue_many([high.s(1)])
+    assert (await job.status()).queue == "high"
+
+
+@virtual
+async def test_a_dict_at_the_end_of_a_tuple_is_an_argument(app: App):
+    seen: list[object] = []
+
+    @app.task(name="keep")
+    async def keep(number: int, labels: dict[str, int]) -> None:
+        seen.append((number, labels))
+
+    await keep.enqueue_many([(1, {"number": 2})])
+    await drained(app)
+    assert seen == [(1, {"number": 2})]
 
 
 @virtual

@@ -1,14 +1,17 @@
 """Enqueueing by name: from the registry at hand, from what workers published, from nothing."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from apsw import Connection
 
 from durio import App, State
-from durio.errors import InvalidArguments, UnknownTask
+from durio.errors import InvalidArguments, InvalidName, JobNotFound, UnknownTask
 from durio.model.options import NO_OPTIONS
 from tests.unit.app.app_harness import (
     MEMORY,
@@ -181,3 +184,68 @@ async def test_an_app_with_tasks_knows_its_own_namespace(app: App):
     with pytest.raises(UnknownTask):
         await app.enqueue("plane", 1)
     assert listener.heard == []
+
+
+# --- tasks that are known by name only
+
+
+@pytest.mark.proves("M3", "M27")
+@virtual(name="shop")
+async def test_a_named_task_has_options_and_many_rows(app: App):
+    SEEN.clear()
+    app.task(queue="mail", priority=7)(plain)
+    web = producer(app)
+    named = web.named("shop.plain")
+    async with working(app):
+        await app.clock.sleep(1)
+        later = await named.options(delay="5m", meta={"a": 1}).enqueue(1, to="x")
+        status = await later.status()
+        assert (status.queue, status.priority, status.state) == ("mail", 7, "scheduled")
+        keyed = named.options(key="k")
+        first, again = await keyed.enqueue(2), await keyed.enqueue(order_id=2)
+        assert (again, again.created) == (first, False)
+        rows = [(3,), {"order_id": 4, "to": "y"}, named.s(5, share=0.25)]
+        jobs = await named.options(priority=9).enqueue_many(rows)
+        assert [await job.result() for job in jobs] == [3, 4, 5]
+        assert {(await job.status()).priority for job in jobs} == {9}
+        assert await named.job(first.id) == first
+        with pytest.raises(InvalidArguments, match=r"row 2: .* must be integer"):
+            await named.enqueue_many([(1,), ("x",)])
+        with pytest.raises(UnknownTask, match=r"Did you mean 'shop\.plain'\?"):
+            await web.named("shop.plian").enqueue(1)
+        with pytest.raises(JobNotFound):
+            await named.job("01980000-0000-7000-8000-000000000000")
+
+
+@virtual(name="shop")
+async def test_a_named_task_with_code_at_hand_is_that_task(app: App):
+    task = app.task(queue="mail")(plain)
+    named = app.named("plain")
+    assert named.name == task.name == "shop.plain"
+    jobs = await named.enqueue_many([task.s(1), (2,)])
+    assert {(await job.status()).queue for job in jobs} == {"mail"}
+    with pytest.raises(InvalidArguments, match="row 1: "):
+        await named.enqueue_many([{"order": 1}])
+
+
+def test_a_named_task_without_a_loop_and_in_a_transaction(tmp_path: Path):
+    path = tmp_path / "shop.db"
+    web = App(f"sqlite:///{path}", name="web")
+    named = web.named("shop.plain")
+    job = named.enqueue_sync(1)
+    jobs = [job, *named.enqueue_many_sync([(2,), (3,)])]
+    db = Connection(str(path))
+    with suppress(ZeroDivisionError), db:
+        named.options(tx=db).enqueue_sync(4)
+        raise ZeroDivisionError
+    with db:
+        jobs += named.options(tx=db).enqueue_many_sync([(5,)])
+    assert {row.id for row in web.run_sync(records(web))} == {j._raw_id for j in jobs}
+    web.run_sync(web.close())
+    db.close()
+
+
+@pytest.mark.parametrize("name", ["", "a b", 5], ids=repr)
+def test_a_named_task_needs_a_name(name: Any):
+    with pytest.raises(InvalidName):
+        App(MEMORY).named(name)

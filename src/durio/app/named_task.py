@@ -1,0 +1,45 @@
+"""A task that is known by its name only: `app.named("shop.send")`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from durio.app.tasks import TaskCalls, TaskClient, TaskWithOptions
+from durio.client.handle import Job
+from durio.client.task_by_name import unknown_target
+from durio.model.options import NO_OPTIONS, UNSET, CallOptions
+
+
+class NamedTask(TaskWithOptions[..., Any]):
+    """A task by its name. Each call reads what workers have published about it."""
+
+    __module__ = "durio"
+
+    def __init__(
+        self, client: TaskClient, task: str, options: CallOptions = NO_OPTIONS
+    ) -> None:
+        super().__init__(client, unknown_target(task), options)
+
+    async def enqueue(self, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Store a job; returns after the write that survives a power cut."""
+        return await (await self._found()).enqueue(*args, **kwargs)
+
+    def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        return self._client.run_sync(self._found()).enqueue_sync(*args, **kwargs)
+
+    async def enqueue_many(self, rows: Iterable[Any], /) -> list[Job[Any]]:
+        """Store one job per row, as `task.enqueue_many` does."""
+        return await (await self._found()).enqueue_many(rows)
+
+    def enqueue_many_sync(self, rows: Iterable[Any], /) -> list[Job[Any]]:
+        """Enqueue rows without an event loop, as `enqueue_many` does."""
+        return self._client.run_sync(self._found()).enqueue_many_sync(rows)
+
+    async def _found(self) -> TaskCalls[..., Any]:
+        handler = await self._client.find_task(self.name)
+        return TaskCalls(self._client, handler, self._options)
+
+    def _with_changes(self, given: Mapping[str, Any]) -> "NamedTask":
+        changes = {name: value for name, value in given.items() if value is not UNSET}
+        changed = self._options.with_changes(changes)
+        return NamedTask(self._client, self.name, changed)
