@@ -53,7 +53,7 @@ async def nap(ctx: Context, seconds: float) -> int:
     return os.getpid()
 
 
-@app.task(process=True)
+@app.task(process=True, aliases=("work_before",))
 def work(ctx: Context[str], seconds: float) -> str:
     """Work in a child; return its dependency."""
     note("start", ctx.job_id, ctx.attempt)

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from durio import App
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING
 from tests.e2e import child_jobs
 from tests.e2e.child_jobs import is_alive
@@ -350,6 +351,22 @@ def test_a_child_that_cannot_load_the_app_ends_the_worker(
     assert "broken.py" in worker.log
     assert "durio/app/child.py" not in worker.log
     assert "worker.started" not in worker.log
+
+
+def test_a_child_runs_jobs_that_are_stored_under_an_old_name(
+    child_place: ChildPlace,
+) -> None:
+    """The code that stored it had another name for the task."""
+    old = App(child_place.url, name=child_jobs.app.name)
+    before = old.task(name="work_before")(work_before)
+    job = before.enqueue_sync(0.01).id
+    old.run_sync(old.close())
+    child_place.worker(children=1)
+    assert child_place.wait_final([job], START_SECONDS)[job].state == DONE
+    assert child_place.pids_of([job])
+
+
+def work_before(seconds: float) -> str: ...
 
 
 def charges(row: Row) -> tuple[int, int]:

@@ -231,7 +231,7 @@ class App:
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
         """Return what is known about a task here, or else from what workers published."""
-        handler = self.registry.handlers.get(task)
+        handler = self.registry.by_name.get(task)
         if handler is not None:
             return handler
         namespace = task.partition(".")[0]
@@ -379,12 +379,12 @@ class App:
 
     def retries_of(self, task: str) -> int | None:
         """Return the retries of the task's policy; None if its code is not loaded here."""
-        handler = self.registry.handlers.get(task)
+        handler = self.registry.by_name.get(task)
         return None if handler is None else handler.retry.retries
 
     def declared_names(self) -> tuple[set[str], set[str]]:
         """Return the tasks and the queues that the code names."""
-        return {*self.registry.handlers}, self.registry.queue_names()
+        return {*self.registry.by_name}, self.registry.queue_names()
 
     def acting_user(self) -> str:
         """Return who acts through this App, for the audit: `ann@web-1 via app`."""
@@ -392,7 +392,7 @@ class App:
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """Return the decoder of this task's results; None if its code is not loaded here."""
-        handler = self.registry.handlers.get(task)
+        handler = self.registry.by_name.get(task)
         return None if handler is None else handler.codec.decode_result
 
     def now(self) -> float:

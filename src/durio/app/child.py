@@ -91,7 +91,7 @@ async def serve(app: App, setup: Setup, connection: WorkerConnection) -> None:
         entered = None if deps is None else await stack.enter_async_context(deps())
         slot.runner.start(entered)
         connection.listen(asyncio.get_running_loop(), slot.on_message)
-        tasks = [task for task, h in app.registry.handlers.items() if h.is_process]
+        tasks = [task for task, h in app.registry.by_name.items() if h.is_process]
         connection.send(Ready(tasks))
         try:
             await slot.ended.wait()
@@ -103,7 +103,7 @@ class ChildSlot:
     """The one slot of a child."""
 
     def __init__(self, app: App, setup: Setup, connection: WorkerConnection) -> None:
-        self._handlers = app.registry.handlers
+        self._handlers = app.registry.by_name
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._attempt: Attempt | None = None

@@ -22,7 +22,7 @@ async def checked_payload(
 
     Raises InvalidArguments if neither is known, unless `unchecked` is set.
     """
-    handler = None if unchecked else app.registry.handlers.get(task)
+    handler = None if unchecked else app.registry.by_name.get(task)
     if handler is not None:
         payload = handler.codec.encode(args, kwargs)
     else:

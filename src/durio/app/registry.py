@@ -33,6 +33,7 @@ class Registry:
             "result_seconds": settings.retention.result_seconds,
         }
         self.handlers: dict[str, Handler] = {}
+        self.by_name: dict[str, Handler] = {}  # the same, and each by its aliases
         self.queues: dict[str, Queue] = {}  # as declared, in that order
 
     def add(self, function: Callable[..., Any], options: CallOptions) -> Handler:
@@ -49,7 +50,9 @@ class Registry:
                 cure="Return a list, or report on the way with ctx.progress.",
             )
         task = self._name(function, options)
-        self._refuse_duplicate(task, function)
+        aliases = self._aliases(task, options)
+        for name in (task, *aliases):
+            self._refuse_duplicate(name, function)
         context = takes_context(function)
         policies = {**self._defaults, **options.policies(task)}
         if policies["retry"].has_no_backoff:
@@ -63,6 +66,7 @@ class Registry:
             **policies,
         )
         self.handlers[task] = handler
+        self.by_name.update(dict.fromkeys((task, *aliases), handler))
         return handler
 
     def add_queue(self, queue: Queue) -> None:
@@ -89,21 +93,35 @@ class Registry:
         return {*self.queues, *(h.queue for h in self.handlers.values())}
 
     def published(self) -> dict[str, dict[str, Any]]:
-        """Return the published description of each task, for producers without its code."""
+        """Return the description of each name of a task, for producers without its code."""
         return {
-            task: {
+            name: {
+                **({} if name == handler.task else {"task": handler.task}),
                 "queue": handler.queue,
                 "priority": handler.priority,
                 "retries": handler.retry.retries,
                 "parameters": handler.codec.parameters(),
             }
-            for task, handler in self.handlers.items()
+            for name, handler in self.by_name.items()
         }
 
     def _name(self, function: Callable[..., Any], options: CallOptions) -> str:
         if options.name is UNSET:
             return f"{self.namespace}.{function_name(function)}"
-        name = check_name("task", options.name)
+        return self._full_name(options.name)
+
+    def _aliases(self, task: str, options: CallOptions) -> list[str]:
+        given = () if options.aliases is UNSET else options.aliases
+        aliases = [self._full_name(name) for name in given]
+        if task in aliases:
+            raise InvalidOption(
+                f"task {task} has its own name as an alias",
+                cure="Aliases are earlier names of the task: take this one out.",
+            )
+        return aliases
+
+    def _full_name(self, given: str) -> str:
+        name = check_name("task", given)
         own = name.removeprefix(f"{self.namespace}.")
         if "." in own:
             raise InvalidName(
@@ -113,11 +131,11 @@ class Registry:
         return f"{self.namespace}.{own}"
 
     def _refuse_duplicate(self, task: str, function: Callable[..., Any]) -> None:
-        other = self.handlers.get(task)
+        other = self.by_name.get(task)
         if other is not None:
             raise DuplicateTask(
                 f"two functions are named {task!r}: {function_location(other.function)} and "
                 f"{function_location(function)}",
-                cure="Rename one, or give it name='...'.",
+                cure="Rename one, or give it name='...'; an alias is a name too.",
                 task=task,
             )

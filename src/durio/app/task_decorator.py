@@ -75,6 +75,7 @@ class TaskKeywords(TypedDict, total=False):
     """The options of a task; tests compare them with the table in model/options.py."""
 
     name: str
+    aliases: tuple[str, ...]
     queue: str
     priority: int
     retry: Retry | int

@@ -102,7 +102,7 @@ def worker_config(
         pid=pid,
         version=__version__,
         serving=served,
-        handlers=app.registry.handlers,
+        handlers=app.registry.by_name,
         keeps=app.registry.queue_keeps(),
         tasks=app.registry.published(),
         settings=settings,

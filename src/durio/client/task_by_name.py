@@ -98,6 +98,7 @@ def named_target(
             cure=f"Known: {', '.join(sorted(published)[:8])}.{hint}",
             task=task,
         )
+    task = known.get("task", task)  # the name that was asked for may be an alias
     arguments = NamedArguments(task, known)
     return TaskTarget(task, known["queue"], known["priority"], arguments)
 

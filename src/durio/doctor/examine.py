@@ -105,7 +105,7 @@ def store_checks(app: App) -> dict[str, Check]:
 
 
 async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
-    registered = frozenset(app.registry.handlers) if has_code else None
+    registered = frozenset(app.registry.by_name) if has_code else None
     found: list[Finding] = []
     try:
         store = await app.store()

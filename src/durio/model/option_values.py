@@ -8,6 +8,7 @@ from durio.model.codec import encode
 from durio.model.errors import InvalidOption
 from durio.model.job import PRIORITY_MAX
 from durio.model.keys import KeyPolicy
+from durio.model.names import check_name
 from durio.model.outcome import Keep
 from durio.model.quantities import seconds
 from durio.model.retry import Retry
@@ -28,6 +29,16 @@ def check_priority(priority: Any) -> int:
             cure="Give 0 to 9; 9 is most urgent, 5 the default.",
         )
     return priority
+
+
+def check_aliases(aliases: Any) -> tuple[str, ...]:
+    """Earlier names of a task, in a tuple or list."""
+    if not isinstance(aliases, tuple | list):
+        raise InvalidOption(
+            f"aliases cannot be {aliases!r:.80}",
+            cure="Give a tuple of earlier names: aliases=('old_name',).",
+        )
+    return tuple(check_name("task", name) for name in cast("list[Any]", aliases))
 
 
 def check_at(at: Any) -> None:

@@ -9,7 +9,7 @@ compares them with the table.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
@@ -17,8 +17,17 @@ from durio.model.codec import encoder
 from durio.model.errors import InvalidOption
 from durio.model.keys import KeyPolicy
 from durio.model.names import check_key, check_name, did_you_mean
+from durio.model.option_table import (
+    APP_TASK_CALL,
+    CALL,
+    TASK,
+    TASK_CALL,
+    Flag,
+    Option,
+)
 from durio.model.option_values import (
     Retention,
+    check_aliases,
     check_at,
     check_meta,
     check_meta_size,
@@ -48,41 +57,6 @@ UNSET: Final[Any] = Unset()
 
 
 # --- the table
-
-Place = Literal["app", "task", "call"]
-APP_TASK_CALL: tuple[Place, ...] = ("app", "task", "call")
-TASK_CALL: tuple[Place, ...] = ("task", "call")
-TASK: tuple[Place, ...] = ("task",)
-CALL: tuple[Place, ...] = ("call",)
-
-
-class Flag(NamedTuple):
-    """The flag of `durio enqueue` that gives an option."""
-
-    metavar: str
-    help: str
-    kind: Literal["text", "number", "time", "json"] = "text"
-
-
-class Option(NamedTuple):
-    """The properties of an option, except its name and type."""
-
-    meaning: str
-    places: tuple[Place, ...]  # where it may be given
-    # Turns value and task into what a worker uses; or refuses.
-    parse: Callable[[Any, str], Any]
-    default: str = ""  # the default as text, for the reference page
-    handler: str = ""  # the field of Handler that it sets
-    stored: str = ""  # the field of RowOptions that stores it
-    # Turns what a worker uses into plain data.
-    store: Callable[[Any], Any] | None = None
-    flag: Flag | None = None
-
-    def check(self, value: Any) -> None:
-        """Refuse a value that a call cannot have."""
-        parsed = self.parse(value, "")
-        if self.store is not None:
-            self.store(parsed)
 
 
 def _by(parse: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
@@ -119,6 +93,16 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             TASK,
             _named("task"),
             default="the function's name",
+        ),
+    ] = UNSET
+    aliases: Annotated[
+        tuple[str, ...],
+        Option(
+            "earlier names of the task: jobs stored under them run, and an enqueue by "
+            "one is stored under the task's name",
+            TASK,
+            _by(check_aliases),
+            default="none",
         ),
     ] = UNSET
     queue: Annotated[

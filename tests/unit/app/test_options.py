@@ -61,7 +61,10 @@ def test_every_option_of_a_task_reaches_its_handler() -> None:
     fields = {option.handler for option in OPTIONS.values() if option.handler}
     assert fields <= {*Handler.__struct_fields__}
     given = {name: o.handler for name, o in OPTIONS.items() if "task" in o.places}
-    assert [name for name, handler in given.items() if not handler] == ["name"]
+    assert [name for name, handler in given.items() if not handler] == [
+        "name",
+        "aliases",
+    ]
 
 
 def test_positional_options_are_refused() -> None:

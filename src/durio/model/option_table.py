@@ -1,0 +1,39 @@
+"""The shape of the table of options: what it says about each of them."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+Place = Literal["app", "task", "call"]
+APP_TASK_CALL: tuple[Place, ...] = ("app", "task", "call")
+TASK_CALL: tuple[Place, ...] = ("task", "call")
+TASK: tuple[Place, ...] = ("task",)
+CALL: tuple[Place, ...] = ("call",)
+
+
+class Flag(NamedTuple):
+    """The flag of `durio enqueue` that gives an option."""
+
+    metavar: str
+    help: str
+    kind: Literal["text", "number", "time", "json"] = "text"
+
+
+class Option(NamedTuple):
+    """The properties of an option, except its name and type."""
+
+    meaning: str
+    places: tuple[Place, ...]  # where it may be given
+    # Turns value and task into what a worker uses; or refuses.
+    parse: Callable[[Any, str], Any]
+    default: str = ""  # the default as text, for the reference page
+    handler: str = ""  # the field of Handler that it sets
+    stored: str = ""  # the field of RowOptions that stores it
+    # Turns what a worker uses into plain data.
+    store: Callable[[Any], Any] | None = None
+    flag: Flag | None = None
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that a call cannot have."""
+        parsed = self.parse(value, "")
+        if self.store is not None:
+            self.store(parsed)
